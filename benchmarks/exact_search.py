@@ -15,7 +15,7 @@ os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM
 import numpy as np
 import pyarrow as pa
 
-from epicrisis.library.exact_search import Matrix
+from epicrisis.library.exact_search import VectorMatrix
 from epicrisis.types import Scope
 
 ROWS, DIMENSIONS, QUERIES, K = 100_000, 384, 50, 10
@@ -36,7 +36,7 @@ def main() -> None:
         }
     )
     began = time.perf_counter()
-    matrix = Matrix.of(1, table, DIMENSIONS)
+    matrix = VectorMatrix.from_arrow(1, table, DIMENSIONS)
     print(f"making the matrix of {ROWS} x {DIMENSIONS}: {time.perf_counter() - began:.2f} s")
     for name, scope in (
         ("everything", Scope(patient=None)),

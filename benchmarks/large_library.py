@@ -81,7 +81,7 @@ def optimize(count: int, folder: Path) -> dict[str, Any]:
 
 def tidy(count: int, folder: Path) -> dict[str, Any]:
     """Old versions go ten minutes after they were replaced; here at once, as nobody reads them."""
-    passage_table._READERS_TIME = timedelta(0)
+    passage_table._OLD_VERSIONS_LIFETIME = timedelta(0)
     with Library.open(folder, write=True) as library:
         library.compact()
         sizes = library.info().bytes_on_disk

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.configuration import load_settings
-from epicrisis.evaluation.analysis.statistics import mean_of
+from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k, recall_at_k, reciprocal_rank
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoder import load_encoder
@@ -69,7 +69,7 @@ def line(by: str, rankings: Sequence[Sequence[str]], judged: Sequence[frozenset[
         "recall@100": [recall_at_k(ranked, gold, 100) for ranked, gold in pairs],
         "MRR": [reciprocal_rank(ranked, gold) for ranked, gold in pairs],
     }
-    shown = "  ".join(f"{name} {mean_of(values).value:.3f}" for name, values in figures.items())
+    shown = "  ".join(f"{name} {estimate_mean(values).value:.3f}" for name, values in figures.items())
     return f"{by:7} {shown}  n = {len(judged)}"
 
 

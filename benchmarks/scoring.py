@@ -11,10 +11,9 @@ from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
-from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.rescoring.readings import SCORINGS
-from epicrisis.evaluation.rescoring.released_replies import read_outputs, released
-from epicrisis.evaluation.rescoring.scores import score
+from epicrisis.evaluation.datasets.load import load_dataset
+from epicrisis.evaluation.rescoring.released_replies import pair_with_replies, read_released_replies
+from epicrisis.evaluation.rescoring.scores import SCORINGS, score_replies
 
 REPLIES = 30_000
 RUNS = {"mirage/pubmedqa": "gpt35_cot_pubmedqa.jsonl", "mirage/bioasq": "gpt35_cot_bioasq.jsonl"}
@@ -26,7 +25,9 @@ def main() -> None:
     replied = [
         each
         for name, file in RUNS.items()
-        for each in released(load(name, data, data).questions, read_outputs(data / "mirage" / file))
+        for each in pair_with_replies(
+            load_dataset(name, data, data).questions, read_released_replies(data / "mirage" / file)
+        )
     ]
     many = [
         replace(each, question=replace(each.question, id=f"{number}-{each.question.id}"))
@@ -34,7 +35,7 @@ def main() -> None:
     ]
     for scoring in SCORINGS:
         start = time.process_time()
-        found = score(many, scoring)
+        found = score_replies(many, scoring)
         print(f"{scoring}: {found.n:,} replies in {time.process_time() - start:.2f} s")
 
 

@@ -73,7 +73,7 @@ def main(folder: Path, listing: bool) -> None:
         if question.evidence:
             losses[question.category][loss(question, asked.hidden)] += 1
         if listing and question.evidence and loss(question, asked.hidden) != "nothing":
-            say(f"{loss(question, asked.hidden):>7}  {question.id}  {question.text}  {' | '.join(asked.told)}")
+            say(f"{loss(question, asked.hidden):>7}  {question.id}  {question.text}  {' | '.join(asked.explanations)}")
     say(f"{'':20} questions narrowed  lost all  a fact  a copy  text left (median)")
     for category in (*sorted(losses), "all"):
         counts = sum(losses.values(), Counter()) if category == "all" else losses[category]

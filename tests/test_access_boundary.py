@@ -18,7 +18,7 @@ from epicrisis.answers import Answer
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.errors import InputError, ScopeViolation
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
-from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import add_layers
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
@@ -66,7 +66,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleSearch]:
     found = examples(tmp_path_factory.mktemp("examples"))
-    with found.opened:
+    with found.search:
         yield found
 
 
@@ -88,7 +88,7 @@ def asked(
         made = Settings.model_validate({"k": 30, "refine": {"drafts": 2, "rounds": 1}, "votes": {"n": 2}, **settings})
         roles = dict.fromkeys(ROLES, model or recorder())
         async with Pipeline(made, roles, opened, examples) as pipeline:
-            return list(await asyncio.gather(*(pipeline.answer(each, treatment=treatment) for each in questions)))
+            return list(await asyncio.gather(*(pipeline.answer(each, overrides=treatment) for each in questions)))
 
     return asyncio.run(run())
 
@@ -218,7 +218,9 @@ def test_two_patients_with_one_text_share_a_reply_that_tells_of_neither(tmp_path
                 )
             ]
         )
-    prompts = {fence_passages(store.record(Scope(patient=name)), Scope(patient=name)) for name in ("anna", "bert")}
+    prompts = {
+        fence_passages(store.fetch_record(Scope(patient=name)), Scope(patient=name)) for name in ("anna", "bert")
+    }
     (prompt,) = prompts
     assert not [name for name in ("anna", "bert") if name in prompt]
 
@@ -228,23 +230,23 @@ def test_two_patients_with_one_text_share_a_reply_that_tells_of_neither(tmp_path
 
 def test_records_lookups_and_draws_are_of_the_patient_alone(plain: LibrarySearch) -> None:
     library = plain.library
-    everything = {p.id for patient in PATIENTS for p in library.record(Scope(patient=patient))}
-    assert library.record(Scope()) == ()
+    everything = {p.id for patient in PATIENTS for p in library.fetch_record(Scope(patient=patient))}
+    assert library.fetch_record(Scope()) == ()
     for number, patient in enumerate(PATIENTS):
         scope = Scope(patient=patient)
-        record = library.record(scope)
+        record = library.fetch_record(scope)
         assert {passage.patient for passage in record} == {patient}
         assert len({passage.document_id for passage in record}) == 4
-        assert {passage.patient for passage in at_random(library, 10_000, number, scope)} <= {None, patient}
+        assert {passage.patient for passage in sample_passages(library, 10_000, number, scope)} <= {None, patient}
         foreign = sorted(everything - {passage.id for passage in record})
-        assert passages_of(library, [each.rpartition("#")[0] for each in foreign], scope).keys() == set()
+        assert read_document_passages(library, [each.rpartition("#")[0] for each in foreign], scope).keys() == set()
         for id_ in foreign[:: len(foreign) // 5]:
             with pytest.raises(InputError, match="no passage"):
                 library.fetch([id_], scope)
 
 
 def ranking_of(patient: str, library: Any) -> Ranking:
-    record = library.record(Scope(patient=patient))
+    record = library.fetch_record(Scope(patient=patient))
     return Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(record)), "dense")
 
 
@@ -271,14 +273,14 @@ class Leaky(MemoryStore):
     def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
         return self.search_vectors(ENCODER.encode_queries([query])[0], k, scope)
 
-    def record(self, scope: Scope) -> tuple[Passage, ...]:
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         return self.everybody
 
 
 @pytest.fixture
 def leaky(plain: LibrarySearch) -> LibrarySearch:
     store = Leaky()
-    store.everybody = tuple(p for patient in PATIENTS for p in plain.library.record(Scope(patient=patient)))
+    store.everybody = tuple(p for patient in PATIENTS for p in plain.library.fetch_record(Scope(patient=patient)))
     return LibrarySearch(plain.library, Retriever(store, ENCODER), rosters=plain.rosters)
 
 
@@ -301,7 +303,7 @@ def test_these_tests_would_find_a_leak(strategy: str, leaky: LibrarySearch, monk
 def test_a_library_whose_filter_is_gone_is_found_out(plain: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two checks alone holds; with neither the words are found."""
     switches: dict[str, Callable[[], None]] = {
-        "filter": lambda: monkeypatch.setattr("epicrisis.library.exact_search.Matrix.nearest", _unfiltered),
+        "filter": lambda: monkeypatch.setattr("epicrisis.library.exact_search.VectorMatrix.nearest", _unfiltered),
         "fence": lambda: monkeypatch.setattr(Scope, "admits", lambda self, passage: True),
     }
     switches["filter"]()

@@ -51,11 +51,13 @@ def test_a_stream_likewise_and_a_question_may_say_it_itself(ward: Path) -> None:
     assert asyncio.run(last("Was colchicine given?", BERT)) == BERT
     assert asyncio.run(last(Question("Was colchicine given?"), BERT)) == BERT
     assert asyncio.run(last(Question("Was colchicine given?", patient=BERT), None)) == BERT
-    with pytest.raises(InputError, match="of another patient than patient= says"):
+    with pytest.raises(InputError, match="about another patient than patient="):
         asyncio.run(last(Question("Was colchicine given?", patient=BERT), ANNA))
 
 
-@pytest.mark.parametrize(("patient", "reason"), [("nobody", "has no notes of patient"), (None, "say whose")])
+@pytest.mark.parametrize(
+    ("patient", "reason"), [("nobody", "has no notes of patient"), (None, "select one with --patient")]
+)
 @pytest.mark.parametrize("strategy", ["rag", "closed-book"])
 def test_a_patient_who_is_not_there(strategy: str, patient: str | None, reason: str, ward: Path) -> None:
     with HostileServer(schema_reply) as server:
@@ -70,6 +72,6 @@ def test_a_question_keeps_its_patient() -> None:
 
 
 def test_a_budget_of_notes_without_whole_notes_is_refused() -> None:
-    with pytest.raises(SettingsError, match="ask with --unit note"):
+    with pytest.raises(SettingsError, match="use --unit note"):
         check_settings(Settings(strategy="rag", note_tokens=900))
     assert check_settings(Settings(strategy="rag", unit="note", note_tokens=900)).note_tokens == 900

@@ -1,10 +1,13 @@
-"""The house stays as it is drawn: imports run one way, no cycles, short files and functions, no print."""
+"""The structure of the package: imports run one way, type names are unique, files and functions are short."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,10 @@ import epicrisis
 SOURCE = Path(epicrisis.__file__).parent
 ROOT = "epicrisis"
 
-# A room may import only rooms of a lower floor; rooms on one floor do not know each other.
+# A folder or module may import only those of lower floors. Those on one floor do not import each other.
 FLOORS = {
-    room: floor
-    for floor, rooms in enumerate(
+    name: floor
+    for floor, names in enumerate(
         [
             ["dates", "printable", "question_options"],
             ["types"],
@@ -25,14 +28,16 @@ FLOORS = {
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
             ["privacy"],
-            ["settings", "prompts"],
+            ["setting_types", "prompts"],
+            ["settings"],
             ["configuration"],
             ["logs"],
             ["corpus", "models", "testing"],
             ["library"],
             ["retrieval"],
             ["answering"],
-            ["components", "evidence_selection", "overrides"],
+            ["patient_data_policy", "evidence_selection", "overrides"],
+            ["components"],
             ["pipeline"],
             ["api", "plan"],
             ["evaluation"],
@@ -41,12 +46,27 @@ FLOORS = {
             ["cli"],
         ]
     )
-    for room in rooms
+    for name in names
 }
+EVALUATION_FLOORS = {
+    name: floor
+    for floor, names in enumerate(
+        [
+            ["datasets", "metrics"],
+            ["runs"],
+            ["analysis"],
+            ["grading"],
+            ["rescoring", "synthesis"],
+            ["experiments"],
+        ]
+    )
+    for name in names
+}
+"""The floors inside `evaluation`."""
 EDGE = {"__init__", "__main__"}
-"""The package's face and its door: they may import any room."""
+"""These may import everything."""
 ONLY = {
-    room: {
+    name: {
         "dates",
         "printable",
         "question_options",
@@ -56,11 +76,15 @@ ONLY = {
         "errors",
         "protocols",
         "prompts",
-        room,
+        name,
     }
-    for room in ("retrieval", "answering")
+    for name in ("retrieval", "answering")
 }
+"""The only modules these folders may import."""
 FORBIDDEN_CALLS = {"print", "eval", "exec"}
+parse = cache(ast.parse)
+MAX_FORMAT_SKIPS = 5
+FORMAT_SKIP = re.compile(r"# fmt: ?(?:skip|off)")
 LOUD_CALLS = {"print", "typer.echo", "typer.secho", "Console", "sys.stdout.write", "sys.stderr.write"}
 
 
@@ -73,20 +97,21 @@ class Import:
     imported: str
 
 
-def room_of(module: str) -> str:
+def top_folder(module: str) -> str:
+    """Return the first part of a dotted name."""
     return module.split(".")[0]
 
 
 def modules_of(source: Path) -> dict[str, ast.Module]:
-    """Every module by its dotted name, a package's `__init__` included, parsed."""
+    """Return the syntax tree of every module by its dotted name, including `__init__`."""
     return {
-        ".".join(path.relative_to(source).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+        ".".join(path.relative_to(source).with_suffix("").parts): parse(path.read_text(encoding="utf-8"))
         for path in sorted(source.rglob("*.py"))
     }
 
 
 def imports_of(modules: Mapping[str, ast.Module]) -> Iterator[Import]:
-    """All imports of the package's own modules, wherever in a module they stand."""
+    """Yield all imports of modules of the package, including those inside functions."""
     for name, tree in modules.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -101,7 +126,7 @@ def imports_of(modules: Mapping[str, ast.Module]) -> Iterator[Import]:
 
 
 def _targets(name: str, node: ast.ImportFrom) -> list[str]:
-    """The dotted names that `from X import a, b` may mean: X.a where that is a module, else X."""
+    """Return the dotted names X.a and X.b for `from X import a, b`."""
     base = node.module or ""
     if node.level:
         home = [ROOT, *name.split(".")][: -node.level]
@@ -110,7 +135,7 @@ def _targets(name: str, node: ast.ImportFrom) -> list[str]:
 
 
 def _known(target: str, modules: Mapping[str, ast.Module]) -> str:
-    """The longest beginning of the dotted name that is a module here; a package stands for its `__init__`."""
+    """Return the longest prefix of the dotted name that is a module. A package is its `__init__`."""
     parts = target.split(".") if target else []
     while parts:
         for name in (".".join(parts), ".".join([*parts, "__init__"])):
@@ -122,26 +147,61 @@ def _known(target: str, modules: Mapping[str, ast.Module]) -> str:
     return parts[0] if parts and parts[0] in FLOORS else ""
 
 
-def violations(source: Path) -> list[str]:
-    """Imports that do not run down the floors."""
+def import_faults(source: Path) -> list[str]:
+    """Return the imports that do not run down the floors."""
     found = []
     for row in imports_of(modules_of(source)):
-        mine, theirs = room_of(row.importer), room_of(row.imported)
-        if mine in EDGE:
+        importer, imported = top_folder(row.importer), top_folder(row.imported)
+        if importer in EDGE:
             continue
-        if not theirs:
+        if not imported:
             found.append(f"{row.importer}:{row.line} imports the package root")
-        elif mine not in FLOORS:
-            found.append(f"{row.importer}:{row.line} stands on no floor")
-        elif theirs != mine and not (theirs in FLOORS and FLOORS[theirs] < FLOORS[mine]):
-            found.append(f"{row.importer}:{row.line} imports {theirs}, which stands above or beside {mine}")
-        elif theirs not in ONLY.get(mine, {theirs}):
-            found.append(f"{row.importer}:{row.line} imports {theirs}, which {mine} does not need")
+        elif importer not in FLOORS:
+            found.append(f"{row.importer}:{row.line} is on no floor")
+        elif imported != importer and not (imported in FLOORS and FLOORS[imported] < FLOORS[importer]):
+            found.append(f"{row.importer}:{row.line} imports {imported}, which is not below {importer}")
+        elif imported not in ONLY.get(importer, {imported}):
+            found.append(f"{row.importer}:{row.line} imports {imported}, which {importer} does not need")
     return found
 
 
+def evaluation_faults(source: Path) -> list[str]:
+    """Return the imports inside `evaluation` that do not run down its floors. Imports inside functions count."""
+    faults = []
+    for row in imports_of(modules_of(source)):
+        importer, imported = row.importer.split("."), row.imported.split(".")
+        if importer[0] != "evaluation" or imported[0] != "evaluation" or len(imported) < 2 or len(importer) < 3:
+            continue
+        if importer[1] not in EVALUATION_FLOORS:
+            faults.append(f"{row.importer}:{row.line} is on no floor of evaluation")
+        elif imported[1] != importer[1] and (
+            EVALUATION_FLOORS.get(imported[1], len(EVALUATION_FLOORS)) >= EVALUATION_FLOORS[importer[1]]
+        ):
+            faults.append(f"{row.importer}:{row.line} imports {imported[1]}, which is not below {importer[1]}")
+    return faults
+
+
+def reused_type_names(source: Path) -> dict[str, list[str]]:
+    """Return the public classes and type aliases defined in several modules, with these modules."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for module, tree in modules_of(source).items():
+        names = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        for node in tree.body:
+            if isinstance(node, ast.AnnAssign) and "TypeAlias" in ast.unparse(node.annotation):
+                names.add(ast.unparse(node.target))
+        for name in names:
+            if not name.startswith("_"):
+                places[name].append(module)
+    return {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+def format_skips(source: Path) -> int:
+    """Return the number of comments that turn the formatter off."""
+    return sum(len(FORMAT_SKIP.findall(path.read_text(encoding="utf-8"))) for path in source.rglob("*.py"))
+
+
 def cycles(source: Path) -> list[list[str]]:
-    """Modules that import each other, directly or around corners; imports inside functions count."""
+    """Return the import cycles of modules. Imports inside functions count."""
     modules = modules_of(source)
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for row in imports_of(modules):
@@ -165,7 +225,7 @@ def cycles(source: Path) -> list[list[str]]:
 
 
 def shape_faults(source: Path) -> list[str]:
-    """Files over 500 lines, functions over 80, forbidden calls, and package faces that hold more than a docstring."""
+    """Return files over 500 lines, functions over 80, forbidden calls, and `__init__` modules with code."""
     found = []
     for name, tree in modules_of(source).items():
         path = source.joinpath(*name.split(".")).with_suffix(".py")
@@ -177,7 +237,7 @@ def shape_faults(source: Path) -> list[str]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 if (node.end_lineno or 0) - node.lineno + 1 > 80:
                     found.append(f"{name}:{node.lineno} {node.name} is longer than 80 lines")
-            elif isinstance(node, ast.Call) and room_of(name) != "cli":
+            elif isinstance(node, ast.Call) and top_folder(name) != "cli":
                 called = ast.unparse(node.func)
                 if called in FORBIDDEN_CALLS:
                     found.append(f"{name}:{node.lineno} calls {called}")
@@ -185,7 +245,7 @@ def shape_faults(source: Path) -> list[str]:
 
 
 def loud_calls(source: Path) -> list[str]:
-    """Calls that put text on the screen past `cli.terminal`, which makes it printable."""
+    """Return the calls that write to the screen without `cli.terminal`, which makes text printable."""
     return [
         f"{name}:{node.lineno} calls {ast.unparse(node.func)}"
         for name, tree in modules_of(source).items()
@@ -196,7 +256,7 @@ def loud_calls(source: Path) -> list[str]:
 
 
 def loose_dataclasses(source: Path) -> list[str]:
-    """Dataclasses that could grow or change: each is slotted, and frozen unless it is a module's private notebook."""
+    """Return the dataclasses without slots, and public ones that are not frozen."""
     return [
         f"{name}:{node.lineno} {node.name}"
         for name, tree in modules_of(source).items()
@@ -210,10 +270,22 @@ def loose_dataclasses(source: Path) -> list[str]:
 
 
 def test_imports_run_one_way() -> None:
-    assert violations(SOURCE) == []
+    assert import_faults(SOURCE) == []
 
 
-def test_no_module_imports_itself_around_corners() -> None:
+def test_imports_inside_evaluation_run_one_way() -> None:
+    assert evaluation_faults(SOURCE) == []
+
+
+def test_public_type_names_are_unique() -> None:
+    assert reused_type_names(SOURCE) == {}
+
+
+def test_formatter_is_rarely_turned_off() -> None:
+    assert format_skips(SOURCE) <= MAX_FORMAT_SKIPS
+
+
+def test_modules_have_no_import_cycles() -> None:
     assert cycles(SOURCE) == []
 
 
@@ -221,31 +293,31 @@ def test_files_and_functions_are_short_and_quiet() -> None:
     assert shape_faults(SOURCE) == []
 
 
-def test_one_module_writes_to_the_screen(tmp_path: Path) -> None:
+def test_only_terminal_writes_to_the_screen(tmp_path: Path) -> None:
     assert loud_calls(SOURCE) == []
     plant(tmp_path, {"cli/a.py": "typer.echo('x')\nConsole(stderr=True)", "cli/terminal.py": "typer.echo('x')"})
     assert loud_calls(tmp_path) == ["cli.a:1 calls typer.echo", "cli.a:2 calls Console"]
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_docstring() -> None:
     assert [name for name, tree in modules_of(SOURCE).items() if not ast.get_docstring(tree)] == []
 
 
-def test_values_cannot_change_or_grow() -> None:
+def test_dataclasses_are_frozen_and_slotted() -> None:
     assert loose_dataclasses(SOURCE) == []
 
 
-def test_the_walk_sees_the_real_imports() -> None:
-    """An empty list above must mean that nothing is wrong, not that nothing was looked at."""
+def test_imports_of_finds_real_imports() -> None:
+    """An empty list of faults must not be the result of finding no import at all."""
     seen = {(row.importer, row.imported) for row in imports_of(modules_of(SOURCE))}
     assert ("errors", "answers") in seen
     assert ("protocols", "types") in seen
-    assert ("answering.brief_context", "answering.citations") in seen
-    assert {room_of(importer) for importer, _ in seen} >= {"retrieval", "answering", "testing", "corpus", "models"}
+    assert ("answering.brief_context", "answering.strategy_context") in seen
+    assert {top_folder(importer) for importer, _ in seen} >= {"retrieval", "answering", "testing", "corpus", "models"}
 
 
 def plant(folder: Path, files: Mapping[str, str]) -> Path:
-    """A small package of these files (path -> text) under `folder`."""
+    """Write these files (path -> text) under `folder` and return it."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -275,11 +347,11 @@ def plant(folder: Path, files: Mapping[str, str]) -> Path:
             "answering.a:1 imports retrieval, which answering",
         ),
         ("answering/a.py", "from epicrisis import settings", "answering.a:1 imports settings, which answering"),
-        ("attic.py", "from epicrisis.types import X", "attic:1 stands on no floor"),
+        ("attic.py", "from epicrisis.types import X", "attic:1 is on no floor"),
     ],
 )
-def test_a_planted_import_is_found(tmp_path: Path, file: str, text: str, complaint: str) -> None:
-    found = violations(plant(tmp_path, {file: text}))
+def test_planted_import_is_found(tmp_path: Path, file: str, text: str, complaint: str) -> None:
+    found = import_faults(plant(tmp_path, {file: text}))
     assert len(found) == 1
     assert found[0].startswith(complaint)
 
@@ -294,8 +366,8 @@ def test_a_planted_import_is_found(tmp_path: Path, file: str, text: str, complai
         ("types.py", "import json\nfrom epicrisis_other import x"),
     ],
 )
-def test_downward_imports_are_no_violation(tmp_path: Path, file: str, text: str) -> None:
-    assert violations(plant(tmp_path, {file: text})) == []
+def test_downward_imports_are_no_fault(tmp_path: Path, file: str, text: str) -> None:
+    assert import_faults(plant(tmp_path, {file: text})) == []
 
 
 def test_planted_cycles_are_found(tmp_path: Path) -> None:
@@ -324,13 +396,13 @@ def test_planted_cycles_are_found(tmp_path: Path) -> None:
         ("library/__init__.py", "", "library.__init__ holds more than a docstring, or none"),
     ],
 )
-def test_a_planted_fault_of_shape_is_found(tmp_path: Path, file: str, text: str, complaint: str) -> None:
+def test_planted_shape_fault_is_found(tmp_path: Path, file: str, text: str, complaint: str) -> None:
     found = shape_faults(plant(tmp_path, {file: text}))
     assert len(found) == 1
     assert found[0].startswith(complaint)
 
 
-def test_what_is_allowed_is_no_fault_of_shape(tmp_path: Path) -> None:
+def test_allowed_shapes_are_no_fault(tmp_path: Path) -> None:
     plant(
         tmp_path,
         {
@@ -344,9 +416,42 @@ def test_what_is_allowed_is_no_fault_of_shape(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decorator", ["dataclass", "dataclass(frozen=True)", "dataclasses.dataclass(slots=True)"])
-def test_a_planted_loose_dataclass_is_found(tmp_path: Path, decorator: str) -> None:
+def test_planted_loose_dataclass_is_found(tmp_path: Path, decorator: str) -> None:
     plant(tmp_path, {"library/a.py": f"@{decorator}\nclass A:\n    x: int"})
     assert loose_dataclasses(tmp_path) == ["library.a:2 A"]
     allowed = "@dataclass(frozen=True, slots=True)\nclass A:\n    x: int\n@dataclass(slots=True)\nclass _B:\n    x: int"
     plant(tmp_path, {"library/a.py": allowed})
     assert loose_dataclasses(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "fault"),
+    [
+        ("metrics/a.py", "from epicrisis.evaluation.datasets.b import x", "metrics.a:1 imports datasets, which is not"),
+        ("runs/a.py", "def f():\n    from epicrisis.evaluation.grading import b", "runs.a:2 imports grading, which is"),
+        ("analysis/a.py", "from ..experiments import b", "analysis.a:1 imports experiments, which is not below"),
+        ("synthesis/c/a.py", "from ...rescoring import b", "synthesis.c.a:1 imports rescoring, which is not below"),
+        ("attic/a.py", "from epicrisis.evaluation.runs import b", "attic.a:1 is on no floor of evaluation"),
+    ],
+)
+def test_planted_import_inside_evaluation_is_found(tmp_path: Path, file: str, text: str, fault: str) -> None:
+    files = {f"evaluation/{name}/b.py": "x = 1" for name in EVALUATION_FLOORS}
+    plant(tmp_path, {**files, "evaluation/experiments/b.py": "from ..grading import b\nfrom . import c"})
+    assert evaluation_faults(tmp_path) == []
+    (found,) = evaluation_faults(plant(tmp_path, {f"evaluation/{file}": text}))
+    assert found.startswith(f"evaluation.{fault}")
+
+
+@pytest.mark.parametrize("definition", ["class Run:\n    x: int", "Run: TypeAlias = str"])
+def test_planted_reused_type_name_is_found(tmp_path: Path, definition: str) -> None:
+    plant(tmp_path, {"library/a.py": "class Run: ...\nclass _Run: ...", "cli/a.py": "class _Run: ...\nRun = 1"})
+    assert reused_type_names(tmp_path) == {}
+    plant(tmp_path, {"report/b.py": definition})
+    assert reused_type_names(tmp_path) == {"Run": ["library.a", "report.b"]}
+
+
+def test_planted_format_skips_are_counted(tmp_path: Path) -> None:
+    plant(
+        tmp_path, {"library/a.py": "x = 1  # fmt: skip\n# fmt: off\ny = 2\n# fmt: on", "cli/a.py": "z = 1  # fmt:skip"}
+    )
+    assert format_skips(tmp_path) == 3

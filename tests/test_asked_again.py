@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from epicrisis.answers import Answer, ModelCalled, Notice, Retrieved
-from epicrisis.cli.screen import Screen
+from epicrisis.cli.event_display import EventDisplay
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import EndpointUnreachable
 from epicrisis.evaluation.runs.record import read_records
@@ -25,7 +25,7 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.plan.planning import plan_questions
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, Settings
@@ -38,7 +38,7 @@ from tests.support.strategies import NOT_FOUND
 ENCODER = HashingEncoder(64)
 QUESTION = Question("What was the diagnosis of the second admission?", id="q", patient="p1")
 NARROWED = "2 of 3 notes are left out: by their times and types they seem to be about another time"
-AGAIN = "the notes that were left in do not answer it: asked once more with the whole record"
+AGAIN = "the remaining notes do not answer the question: asking again with the whole record"
 
 
 def note(name: str, date: str, text: str, stay: str) -> Document:
@@ -87,7 +87,7 @@ def asked(
     ward: LibrarySearch, script: Callable[[ChatRequest], str], treatment: RunOverrides = NO_OVERRIDES, **settings: Any
 ) -> tuple[Answer, ScriptedModel]:
     pipeline, model = pipeline_of(ward, script, **settings)
-    return asyncio.run(pipeline.answer(QUESTION, treatment=treatment)), model
+    return asyncio.run(pipeline.answer(QUESTION, overrides=treatment)), model
 
 
 def notices(answer: Answer) -> list[str]:
@@ -177,7 +177,7 @@ def test_a_failed_second_asking_is_a_failure(ward: LibrarySearch) -> None:
 def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: LibrarySearch) -> None:
     whole, _ = asked(ward, lambda _: NOT_FOUND, timeline=False)
     passages = next(event.ranking for event in whole.trace if isinstance(event, Retrieved)).passages
-    rankings = [in_order(some, "placed", {}) for some in (passages[1:2], passages)]
+    rankings = [rank_in_order(some, "placed", {}) for some in (passages[1:2], passages)]
     treatment = RunOverrides(ranking=rankings[0], whole=rankings[1], about=())
     answer, model = asked(ward, lambda _: NOT_FOUND, treatment)
     assert [event.ranking for event in answer.trace if isinstance(event, Retrieved)] == rankings
@@ -187,7 +187,7 @@ def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: LibraryS
 def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: LibrarySearch, tmp_path: Path) -> None:
     answer, _ = asked(ward, found_in("angina"))
     out = io.StringIO()
-    Screen(Console(file=out, width=200)).answer(answer)
+    EventDisplay(Console(file=out, width=200)).answer(answer)
     assert "From the whole record: the notes that were left in by time did not answer it." in out.getvalue()
     assert to_json(answer)["narrowing"] == "lifted"
     records = RecordStore(tmp_path / "answers.jsonl", {})

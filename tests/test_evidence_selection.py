@@ -16,9 +16,9 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.retrieval.preflight import BY_RANKS, PAPER
-from epicrisis.retrieval.record_context import IN_TIME
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
@@ -72,7 +72,7 @@ def asked(
         )
         # Not closed with the pipeline: the library is the module's.
         pipeline = Pipeline(made, dict.fromkeys(ROLES, model), ward)
-        return await pipeline.answer(question, treatment=treatment)
+        return await pipeline.answer(question, overrides=treatment)
 
     return asyncio.run(one()), model
 
@@ -111,7 +111,7 @@ def test_whole_notes_are_read_in_time(ward: LibrarySearch) -> None:
     texts = {document.id: document.text.strip() for document in NOTES}
     assert [passage.text for passage in found.passages] == [texts[passage.document_id] for passage in found.passages]
     assert [item.splitlines()[-1] for item in items_of(model.requests[0])] == [p.text for p in found.passages]
-    assert IN_TIME in model.requests[0].messages[-1].content
+    assert TIME_ORDER_STATEMENT in model.requests[0].messages[-1].content
 
 
 def test_notes_over_the_budget_are_left_out_whole_and_said(ward: LibrarySearch) -> None:
@@ -150,10 +150,10 @@ def test_full_context_reads_every_note_of_the_patient_in_time(ward: LibrarySearc
 
 
 def test_a_treatment_replaces_the_record(ward: LibrarySearch) -> None:
-    placed = in_order(ranking_of(asked(ward, CHEST, strategy="full-context")[0]).passages[:1], "placed", {})
+    placed = rank_in_order(ranking_of(asked(ward, CHEST, strategy="full-context")[0]).passages[:1], "placed", {})
     answer, model = asked(ward, CHEST, RunOverrides(strategy="full-context", ranking=placed))
     assert ranking_of(answer) == placed
-    assert IN_TIME not in model.requests[0].messages[-1].content, "nobody says in what order they stand"
+    assert TIME_ORDER_STATEMENT not in model.requests[0].messages[-1].content, "nobody says in what order they stand"
 
 
 def test_what_is_said_of_time_is_held_against_the_record(ward: LibrarySearch) -> None:

@@ -9,14 +9,14 @@ import pytest
 from epicrisis.answers import Answer, PreflightChecked, Retrieved
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question, Ranking
 from tests.support.strategies import NOT_FOUND, items_of, passages, stages, verdict
 
 QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
-RANKING = in_order(passages(8), "placed", {})
+RANKING = rank_in_order(passages(8), "placed", {})
 
 
 def answered(treatment: RunOverrides, **settings: object) -> tuple[Answer, ScriptedModel]:
@@ -26,7 +26,7 @@ def answered(treatment: RunOverrides, **settings: object) -> tuple[Answer, Scrip
     async def one() -> Answer:
         made = Settings.model_validate({"strategy": "closed-book", **settings})
         async with Pipeline(made, dict.fromkeys(ROLES, model)) as pipeline:
-            return await pipeline.answer(QUESTION, treatment=treatment)
+            return await pipeline.answer(QUESTION, overrides=treatment)
 
     return asyncio.run(one()), model
 

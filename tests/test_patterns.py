@@ -12,7 +12,7 @@ import pytest
 
 import epicrisis
 from epicrisis.answering.reply_parsing import TextStream
-from epicrisis.library import patients
+from epicrisis.library import patient_check
 from epicrisis.retrieval import event_mentions
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
 from tests.support.regex_attacks import METHODS, Place, compiled, load, places, slow_attack
@@ -22,31 +22,33 @@ _KIND_PATTERNS = [pattern for kind in NOTE_KINDS.values() for pattern in kind]
 _EVENT = r"\bhip[\s-]+replacement(?:e?s)?\b"
 
 EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
-    "answering.choices:TextStream.__init__": [TextStream("answer")._start],
-    "answering.self_consistency:_words": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
+    "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
+    "answering.self_consistency:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
-    "evaluation.making.records.asking:_Marked._alone": [r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"],
-    "library.patients:_calls": [
-        rf"{patients._alone('10083815')}|{patients._CALLED_LONG}{patients._written('10083815')}(?!\w|[-./:]\d)",
-        rf"{patients._CALLED}{patients._written('432')}(?![-./:]?\w){patients._MEASURE}",
+    "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [
+        r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"
     ],
-    "library.patients:_without": [
-        rf"(?P<called>{patients._CALLED_LONG}){patients._written('a-1')}(?![-./:]?\w)|{patients._alone('a-1')}"
+    "library.patient_check:_has_id": [
+        rf"{patient_check._separate_id('10083815')}|{patient_check._LONG_ID_LABEL}{patient_check._escape_id('10083815')}(?!\w|[-./:]\d)",
+        rf"{patient_check._LABEL}{patient_check._escape_id('432')}(?![-./:]?\w){patient_check._NO_UNIT}",
     ],
-    "library.patients:_person": [patients._person("anna maria muster")],
-    "models.chat.endpoints.body:_is_named": [
+    "library.patient_check:_remove_id": [
+        rf"(?P<label>{patient_check._LONG_ID_LABEL}){patient_check._escape_id('a-1')}(?![-./:]?\w)|{patient_check._separate_id('a-1')}"
+    ],
+    "library.patient_check:_separate_name": [patient_check._separate_name("anna maria muster")],
+    "models.chat.endpoints.request:_mentions_parameter": [
         r"(?:^|[`'\"])seed(?:[`'\"]|:)|\b(?:argument|parameter|field|option)s?\b[^.]{0,30}?\bseed\b"
     ],
-    "retrieval.events:telling": [
+    "retrieval.event_mentions:find_event_mentions": [
         re.compile(rf"\b(?:surg|{event_mentions._LOOKING_BACK}|{event_mentions._UNSPECIFIC['surgery']})", re.IGNORECASE)
     ],
-    "retrieval.events:_done_undated": [
+    "retrieval.event_mentions:_is_done_undated": [
         r"(?i)\b(?:underwent|taken to the (?:or|operating room)|was performed)\b|\bhad (?:an? )?(?=surgery)",
         rf"(?i)\b(?:{event_mentions._UNSPECIFIC['surgery']})",
     ],
-    "retrieval.events:stating": [r"(?<!\d)(?:2015|2016)(?!\d)", r"\d/(?:15|16)(?!\d)"],
-    "retrieval.events:_of": [re.compile(_EVENT, re.IGNORECASE)],
-    "retrieval.events:_dates_done": [
+    "retrieval.event_mentions:find_notes_with_date": [r"(?<!\d)(?:2015|2016)(?!\d)", r"\d/(?:15|16)(?!\d)"],
+    "retrieval.event_mentions:_read_mentions": [re.compile(_EVENT, re.IGNORECASE)],
+    "retrieval.event_mentions:_dates_done": [
         re.compile(
             rf"\b(?:s/p|underwent|had (?=an? |\w+ ⟨)) ?{event_mentions._WORDS}{_EVENT}{event_mentions._CLOSE}",
             re.IGNORECASE,
@@ -56,8 +58,8 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
             rf"\bon ⟨(?P<date>\d+)⟩,? (?:(?:the|pt) ){{0,3}}underwent {event_mentions._WORDS}{_EVENT}", re.IGNORECASE
         ),
     ],
-    "retrieval.expressions:_kind_of_note": [*_KIND_PATTERNS],
-    "retrieval.stays:NoteTime.is_of": [*_KIND_PATTERNS],
+    "retrieval.time_expressions:_kind_of_note": [*_KIND_PATTERNS],
+    "retrieval.hospital_stays:NoteTime.is_of": [*_KIND_PATTERNS],
     "testing.reader:_reply": [r"(?m)^([A-Z])\. some\ answer$"],
 }
 """Patterns as they are where a function makes them of values that only exist while it runs."""

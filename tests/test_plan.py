@@ -29,7 +29,7 @@ from epicrisis.components import LibrarySearch
 from epicrisis.configuration import load_settings
 from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.evaluation.experiments import ensembles, model_comparison
-from epicrisis.evaluation.experiments.ensembles import VoteSampling
+from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import Library
 from epicrisis.models.chat.layers.layer import Layer
@@ -328,7 +328,7 @@ def spent_on(settings: Settings, store: MemoryStore, cases: Sequence[Case]) -> U
     pipeline = pipeline_of(settings, model, store)
 
     async def all_of_them() -> list[Answer]:
-        return [await pipeline.answer(case.question, treatment=case.treatment) for case in cases]
+        return [await pipeline.answer(case.question, overrides=case.treatment) for case in cases]
 
     answers = asyncio.run(all_of_them())
     assert {answer.state for answer in answers} <= {"answered", "abstained"}

@@ -13,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis import prompts
-from epicrisis.answering.baselines import PROMPTS, rag
+from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.errors import ScopeViolation
 from epicrisis.prompts import (
     CLOSE,
@@ -229,7 +230,7 @@ def test_a_title_is_data_too() -> None:
     ],
 )
 def test_a_passage_out_of_scope_makes_no_prompt(passage: Passage, scope: Scope) -> None:
-    with pytest.raises(ScopeViolation, match="d#0 lies outside the scope"):
+    with pytest.raises(ScopeViolation, match="d#0 is outside the scope"):
         fence_passages([make("fine", date="2014"), passage], scope)
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from epicrisis.answers import Notice
-from epicrisis.components import open_library_search, protect_patient_data, protect_run_folder
+from epicrisis.components import open_library_search
 from epicrisis.configuration import load_settings
 from epicrisis.errors import NetworkRefused, SettingsError
 from epicrisis.evaluation.experiments.recorded_rankings import open_rankers
 from epicrisis.library.remote_consent import NAME, forbid_remote, read_remote
+from epicrisis.patient_data_policy import protect_patient_data, protect_run_folder
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings
 from epicrisis.types import Question
@@ -188,6 +189,6 @@ def test_no_file_and_no_environment_can_allow_it(where: str, tmp_path: Path, mon
     else:
         monkeypatch.setenv("EPICRISIS_ALLOW_REMOTE", "true")
     with pytest.raises(
-        SettingsError, match="said once for each library, with --allow-remote, never in a settings file"
+        SettingsError, match="given once for each library, with --allow-remote, never in a settings file"
     ):
         load_settings({}, config)

@@ -338,10 +338,10 @@ def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPa
         ({"models": {"writer": {"price": {"input": 1}}}}, "setting models.writer.price.output: field required"),
         ({"models": {"writer": {"price": {"input": -1, "output": 0}}}}, "setting models.writer.price.input: "),
         ({"models": {"writer": {"tries": 0}}}, "setting models.writer.tries: "),
-        ({"record": "s3://bucket/x"}, "setting record: s3:// is no folder or file of this machine: copy it here"),
-        ({"home": "hf://models"}, "setting home: hf:// is no folder"),
-        ({"encoder": "gs://models/x"}, "setting encoder: gs:// is no folder"),
-        ({"fuse": ["a", "az://b/x"]}, "setting fuse.1: az:// is no folder"),
+        ({"record": "s3://bucket/x"}, "setting record: s3:// is not a folder or file on this machine: copy it here"),
+        ({"home": "hf://models"}, "setting home: hf:// is not a folder"),
+        ({"encoder": "gs://models/x"}, "setting encoder: gs:// is not a folder"),
+        ({"fuse": ["a", "az://b/x"]}, "setting fuse.1: az:// is not a folder"),
     ],
 )
 def test_what_does_not_go_together_is_told_in_one_line(flags: dict[str, Any], said: str) -> None:

@@ -80,5 +80,5 @@ def test_partial_file_of_a_killed_pull_is_removed(tmp_path: Path) -> None:
         path.write_text("half")
     for path in (old, other):
         os.utime(path, (time.time() - 7200,) * 2)
-    download._remove_left_behind(target)
+    download._remove_stale_files(target)
     assert {path.name for path in tmp_path.iterdir()} == {young.name, other.name}

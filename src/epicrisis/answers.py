@@ -301,6 +301,7 @@ Event: TypeAlias = (
     | Notice
     | Answered
 )
+"""Anything that happens while a question is answered. `EVENT_NAMES` has the names of the JSON form."""
 
 Trace: TypeAlias = tuple[Event, ...]
 """The recorded events of one question, in order, without `TextDelta` and `Answered`."""

@@ -1,7 +1,4 @@
-"""One question in one call, for scripts and notebooks, as a stream of events or as the answer alone.
-
-Knows the settings by their names and the pipeline, and no command line.
-"""
+"""Ask one question in one call, for scripts and notebooks: `stream` yields events, `ask` returns the answer."""
 
 from __future__ import annotations
 
@@ -21,34 +18,6 @@ from epicrisis.settings import Settings
 from epicrisis.types import Question
 
 
-def build_question(
-    text: str, options: Sequence[str] | Mapping[str, str] | None = None, patient: str | None = None
-) -> Question:
-    """A question, of that patient's record; options without letters get A, B, C... in their order."""
-    if not text.strip():
-        raise InputError("the question is empty: say what is asked")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError("the question is not UTF-8: type it anew, or set the terminal to UTF-8") from None
-    if options is not None and not isinstance(options, Mapping):
-        options = dict(zip(string.ascii_uppercase, options, strict=False))
-    return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)
-
-
-def check_settings(settings: Settings) -> Settings:
-    """The same settings. Raises SettingsError where what they say would not be heeded when a question is asked.
-
-    It is no matter of the settings alone: experiments hold whole notes to a budget whatever `unit` says.
-    """
-    if settings.note_tokens is not None and (settings.unit != "note" or settings.strategy == "full-context"):
-        raise SettingsError(
-            "setting note_tokens: only whole notes that were searched for are held to it: ask with --unit note and "
-            "--strategy rag or brief-context, or leave note_tokens (--note-tokens) out"
-        )
-    return settings
-
-
 async def stream(
     library: Path | str | None,
     question: str | Question,
@@ -57,15 +26,19 @@ async def stream(
     patient: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[Event]:
-    """The events of one question, the last one `Answered`. `patient`: whose record it is asked of. `settings` as in
-    `epicrisis.settings.Settings`; `model` names the writer. Raises InputError where the question says another patient.
+    """Yield the events of one question; the last one is `Answered`.
+
+    `patient` is the patient whose record is read. `settings` are those of `epicrisis.settings.Settings`; `model` names
+    the writer. Raises InputError if the question names another patient.
     """
-    asked = question if isinstance(question, Question) else build_question(question, options, patient)
-    if patient is not None and asked.patient not in (None, patient):
-        raise InputError("the question is of another patient than patient= says: leave one of them out")
-    asked = asked if patient is None else replace(asked, patient=patient)
-    async with Pipeline.open(check_settings(load_settings(_flags(settings))), library) as pipeline:
-        async for event in pipeline.events(asked):
+    if not isinstance(question, Question):
+        question = build_question(question, options, patient)
+    if patient is not None and question.patient not in (None, patient):
+        raise InputError("the question is about another patient than patient=: leave out one of them")
+    if patient is not None:
+        question = replace(question, patient=patient)
+    async with Pipeline.open(check_settings(load_settings(_nest_model(settings))), library) as pipeline:
+        async for event in pipeline.events(question):
             yield event
 
 
@@ -77,20 +50,54 @@ def ask(
     patient: str | None = None,
     **settings: Any,
 ) -> Answer:
-    """The answer to one question; for scripts and notebooks. Arguments as in `stream`."""
+    """Return the answer to one question. The arguments are those of `stream`."""
 
-    async def last() -> Answer:
+    async def last_answer() -> Answer:
         async for event in stream(library, question, options, patient=patient, **settings):
             if isinstance(event, Answered):
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
 
-    # A notebook has a loop running already; a thread of its own serves both.
+    # In a notebook an event loop is already running, so the question gets a thread of its own.
     with ThreadPoolExecutor(1) as threads:
-        return threads.submit(asyncio.run, last()).result()
+        return threads.submit(asyncio.run, last_answer()).result()
 
 
-def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
-    model = settings.get("model")
-    rest = {key: value for key, value in settings.items() if key != "model"}
-    return rest if model is None else {**rest, "models": {"writer": {"name": str(model)}}}
+def build_question(
+    text: str, options: Sequence[str] | Mapping[str, str] | None = None, patient: str | None = None
+) -> Question:
+    """Return a question about this patient's record. Options without letters get A, B, C... in order.
+
+    Raises InputError for an empty text and for text that is not UTF-8.
+    """
+    if not text.strip():
+        raise InputError("the question is empty: give a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError("the question is not UTF-8: type it again, or set the terminal to UTF-8") from None
+    if options is not None and not isinstance(options, Mapping):
+        options = dict(zip(string.ascii_uppercase, options, strict=False))
+    return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)
+
+
+def check_settings(settings: Settings) -> Settings:
+    """Return the settings. Raises SettingsError for settings without effect on a question.
+
+    This is no check of the settings alone, as experiments limit whole notes whatever `unit` is.
+    """
+    if settings.note_tokens is not None and (settings.unit != "note" or settings.strategy == "full-context"):
+        raise SettingsError(
+            "setting note_tokens: it limits whole notes of a search only: use --unit note and --strategy rag or "
+            "brief-context, or leave out note_tokens (--note-tokens)"
+        )
+    return settings
+
+
+def _nest_model(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with `model` as the name of the writer."""
+    nested = dict(settings)
+    model = nested.pop("model", None)
+    if model is not None:
+        nested["models"] = {"writer": {"name": str(model)}}
+    return nested

@@ -1,9 +1,8 @@
-"""The settings in force: flags, then environment, then a TOML file, then a preset, then the defaults. Read once, at the
-edge.
+"""Load the settings: flags win over the environment, then a TOML file, then a preset, then the defaults.
 
 Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`); lists and tables as JSON.
 File: `--config`, else `epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown
-keys are refused, in the environment too, and the nearest right one is named.
+keys are rejected with the nearest known key, in the environment too.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from epicrisis.errors import SettingsError
 from epicrisis.privacy import strip_secrets
 from epicrisis.settings import API_KEY_VARIABLE, Settings, setting_rows
 
-# Read by others than these settings: the folder of test data, the file of settings, the keys.
+# Variables with another use: the folder of test data, the settings file, and strict tests.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
-_UNTOLD = {"api_key_env", "api_key_file", "extra"}
-"""What is written here by mistake may be a key: no message repeats it."""
+_SECRET_KEYS = {"api_key_env", "api_key_file", "extra"}
+"""These may contain an API key by mistake, so no message repeats their values."""
 
 
 def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
-    """The settings in force. `flags`: nested values that win over everything, `None` meaning "not said".
+    """Return the settings in force. `flags` are nested values that win over everything; None means not set.
 
-    Raises SettingsError with the place and the cure.
+    Raises SettingsError with the key and the cure.
     """
-    path = _config_path(config)
+    path = _find_config(config)
     values = _read_toml(path) if path else {}
-    values = merge_tables(values, _from_environment(os.environ))
-    _without_permission(values)
-    values = merge_tables(values, _without_none(flags or {}))
-    values = merge_tables(_preset(values.get("preset")), values)
+    values = merge_tables(values, _read_environment(os.environ))
+    _refuse_allow_remote(values)
+    values = merge_tables(values, _drop_none(flags or {}))
+    values = merge_tables(_read_preset(values.get("preset")), values)
     if "home" not in values and os.environ.get("XDG_DATA_HOME"):
         values["home"] = Path(os.environ["XDG_DATA_HOME"]) / "epicrisis"
     try:
@@ -49,71 +48,81 @@ def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = 
     return settings.model_copy(update={"home": settings.home.expanduser()})
 
 
-def _without_permission(values: Mapping[str, Any]) -> None:
-    """Raises SettingsError where they would let notes reach other machines, which is a flag's to say."""
+def read_presets() -> dict[str, dict[str, Any]]:
+    """Return every preset as nested settings, merged with the preset it is based on."""
+    text = resources.files("epicrisis").joinpath("presets.toml").read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    return {name: merge_tables(tables.get(values.get("preset"), {}), values) for name, values in tables.items()}
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
+    """Return `KEY=VALUE` texts with dotted keys (`votes.n=20`) as nested settings. Lists and tables are JSON.
+
+    Raises SettingsError for any other form and for `allow_remote`.
+    """
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise SettingsError("a setting has the form KEY=VALUE, such as votes.n=20")
+        nested: Any = _parse_value(value)
+        for name in reversed(key.strip().split(".")):
+            nested = {name: nested}
+        values = merge_tables(values, nested)
+    _refuse_allow_remote(values)
+    return values
+
+
+def merge_tables(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both tables as one. Values of `upper` win."""
+    both = dict(lower)
+    for key, value in upper.items():
+        old = both.get(key)
+        both[key] = merge_tables(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return both
+
+
+def _refuse_allow_remote(values: Mapping[str, Any]) -> None:
+    """Raise SettingsError if the values would let notes reach other machines. Only a flag may."""
     if "allow_remote" in values:
         raise SettingsError(
-            "setting allow_remote: it is said once for each library, with --allow-remote, never in a settings file, "
-            "the environment or --setting: take it out there"
+            "setting allow_remote: it is given once for each library, with --allow-remote, never in a settings file, "
+            "the environment or --setting: remove it there"
         )
 
 
-def _config_path(config: Path | None) -> Path | None:
-    named = config or (Path(os.environ["EPICRISIS_CONFIG"]) if os.environ.get("EPICRISIS_CONFIG") else None)
-    if named is not None:
-        if not named.is_file():
-            raise SettingsError(f"no settings file at {named}: give --config an existing TOML file")
-        return named
+def _find_config(config: Path | None) -> Path | None:
+    variable = os.environ.get("EPICRISIS_CONFIG")
+    path = config or (Path(variable) if variable else None)
+    if path is not None:
+        if not path.is_file():
+            raise SettingsError(f"no settings file at {path}: give --config an existing TOML file")
+        return path
     base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    return next(
-        (path for path in (Path("epicrisis.toml"), base / "epicrisis" / "epicrisis.toml") if path.is_file()), None
-    )
+    return next(filter(Path.is_file, (Path("epicrisis.toml"), base / "epicrisis" / "epicrisis.toml")), None)
 
 
-def read_presets() -> dict[str, dict[str, Any]]:
-    """Every preset there is, as a file of settings would say it, on top of the preset that it names."""
-    said = tomllib.loads(resources.files("epicrisis").joinpath("presets.toml").read_text(encoding="utf-8"))
-    return {name: merge_tables(said.get(values.get("preset"), {}), values) for name, values in said.items()}
-
-
-def _preset(name: object) -> dict[str, Any]:
+def _read_preset(name: object) -> dict[str, Any]:
     if name is None:
         return {}
-    if not isinstance(name, str) or name not in read_presets():
-        raise SettingsError(f"no preset is called {name}: known are {', '.join(read_presets())}")
-    return read_presets()[name]
+    presets = read_presets()
+    if not isinstance(name, str) or name not in presets:
+        raise SettingsError(f"no preset is called {name}: known are {', '.join(presets)}")
+    return presets[name]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
-        raise SettingsError(f"{path} is nested too deep to be read: write each setting as KEY = VALUE") from None
+        raise SettingsError(f"{path} is nested too deeply: write each setting as KEY = VALUE") from None
     except ValueError as error:
         raise SettingsError(f"{path} is not a TOML file: {error}") from None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def parse_overrides(said: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` texts, the keys dotted (`votes.n=20`), nested as settings are; lists and tables as JSON. Raises
-    SettingsError where one is not of that form, or is `allow_remote`."""
-    values: dict[str, Any] = {}
-    for text in said:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise SettingsError("a setting is said as KEY=VALUE, such as votes.n=20")
-        *tables, last = key.strip().split(".")
-        values = merge_tables(values, _nested(tables, {last: _plain(value)}))
-    _without_permission(values)
-    return values
-
-
-def _nested(tables: Sequence[str], value: dict[str, Any]) -> dict[str, Any]:
-    return {tables[0]: _nested(tables[1:], value)} if tables else value
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in sorted(environment):
         if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES or name.startswith(API_KEY_VARIABLE):
@@ -123,49 +132,47 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         for table in tables:
             place = place.setdefault(table, {})
             if not isinstance(place, dict):
-                raise SettingsError(f"{name} and a shorter variable say two things: unset one of them")
-        place[key] = _plain(environment[name])
+                raise SettingsError(f"{name} and a shorter variable set the same key: unset one of them")
+        place[key] = _parse_value(environment[name])
     return values
 
 
-def _plain(value: str) -> Any:
-    """Lists and tables are written as JSON; all else is its own text, and so is what only begins like them."""
+def _parse_value(value: str) -> Any:
+    """Return a list or table written as JSON, or else the text itself, also if it only begins like JSON."""
     try:
         return json.loads(value) if value.lstrip()[:1] in ("[", "{") else value
     except (ValueError, RecursionError):
         return value
 
 
-def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both tables as one; where both say something the upper one holds."""
-    both = dict(below)
-    for key, value in above.items():
-        old = both.get(key)
-        both[key] = merge_tables(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return both
-
-
-def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
-    cleaned = {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in flags.items() if v is not None}
-    return {key: value for key, value in cleaned.items() if value != {}}
+def _drop_none(flags: Mapping[str, Any]) -> dict[str, Any]:
+    values = {}
+    for key, flag in flags.items():
+        value = _drop_none(flag) if isinstance(flag, Mapping) else flag
+        if value is not None and value != {}:
+            values[key] = value
+    return values
 
 
 def _explain(error: ValidationError) -> str:
-    """One thing wrong, in one line: an unknown key where there is one, as what seems to be missing may be that."""
-    wrong = error.errors(include_url=False)
-    first = next((each for each in wrong if each["type"] == "extra_forbidden"), wrong[0])
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
+    """Return one problem in one line. Unknown keys come first, as one may be the misspelling of a missing key."""
+    problems = error.errors(include_url=False)
+    unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+    problem = (unknown or problems)[0]
+    key = ".".join(map(str, problem["loc"]))
+    if unknown:
         keys = [row.key for row in setting_rows()]
-        near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(keys)}"
+        similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        cure = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(keys)}"
         return f"unknown setting {key}: {cure}"
-    said = first["msg"].removeprefix("Value error, ")
-    return said if not key else f"setting {key}: {said[:1].lower()}{said[1:]}{_told(first['input'], key)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if not key:
+        return message
+    return f"setting {key}: {message[:1].lower()}{message[1:]}{_quote_value(problem['input'], key)}"
 
 
-def _told(value: Any, key: str) -> str:
-    """What the setting says, where that cannot be a secret."""
-    if _UNTOLD & set(key.split(".")) or not isinstance(value, (str, int, float)):
+def _quote_value(value: Any, key: str) -> str:
+    """Return the value for a message, or an empty text if it may be a secret."""
+    if _SECRET_KEYS & set(key.split(".")) or not isinstance(value, (str, int, float)):
         return ""
     return f" (got {(strip_secrets(value.strip()) if isinstance(value, str) else value)!r})"

@@ -1,31 +1,31 @@
-"""One tree of errors. Each message says what is wrong and what to do; a user never sees a traceback for one of these.
+"""The tree of errors. Each message says what is wrong and what to do; users see no traceback for these errors.
 
 EpicrisisError
-├── UserError                     exit code 2: the input or the settings are wrong
-│   ├── SettingsError             an unknown key, a value out of range
-│   ├── InputError                a file that is missing, empty, not UTF-8, or broken at a line
-│   ├── LibraryError              the folder is not a library one can use
+├── UserError                     exit code 2: wrong input or settings
+│   ├── SettingsError             an unknown key, or a value out of range
+│   ├── InputError                a file that is missing, empty, not UTF-8, or malformed
+│   ├── LibraryError              the folder is not a usable library
 │   │   ├── LibraryMissing
-│   │   ├── LibraryDamaged        half-copied, or its parts out of step
-│   │   ├── LibraryBusy           another writer holds it
-│   │   └── EncoderMismatch       made by another encoder
-│   ├── ModelMissing              not pulled, no such file, no such name
-│   ├── ModelFileInvalid          the file is not a model, or its checksum is wrong
+│   │   ├── LibraryDamaged        incomplete, or with inconsistent parts
+│   │   ├── LibraryBusy           another process is writing to it
+│   │   └── EncoderMismatch       created with another encoder
+│   ├── ModelMissing              not downloaded, no such file, or no such name
+│   ├── ModelFileInvalid          not a model file, or with a wrong checksum
 │   └── NetworkRefused            --local-only, and the host is not this machine
-├── StorageError                  exit code 2: the disk is full, or cannot be written
+├── StorageError                  exit code 2: the disk is full or not writable
 ├── ScopeViolation                exit code 2: a passage outside the scope reached a prompt; nothing was sent
-├── BudgetExceeded                exit code 2: the next call could cost more than is left; it was not made
-├── RunStopped                    exit code 2: nothing but failures, question after question
-└── ChatError                     exit code 2: a call of a chat model failed; carries what it had cost
+├── BudgetExceeded                exit code 2: the next call might exceed the budget; it was not made
+├── RunStopped                    exit code 2: too many questions failed in a row
+└── ChatError                     exit code 2: a call of a chat model failed; contains its usage
     ├── EndpointUnreachable       refused, reset, no such host                 (retryable)
     ├── EndpointTimeout           no answer in time                            (retryable)
     ├── EndpointBusy              429 or 5xx                                   (retryable)
     ├── EndpointRejected          401, 403, 404 or another 4xx
     ├── ReplyInvalid              HTML, malformed JSON, an empty answer        (retryable)
-    ├── ReplyTruncated            the reply ended by length
-    ├── ReplyWithheld             a content filter kept the reply back
-    ├── NotCached                 replaying offline, and the cache has no reply to this
-    └── ContextOverflow           the prompt does not fit the model's window
+    ├── ReplyTruncated            the reply reached the token limit
+    ├── ReplyWithheld             a content filter blocked the reply
+    ├── NotCached                 offline replay, and the cache has no such reply
+    └── ContextOverflow           the prompt exceeds the model's context window
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from epicrisis.printable import printable
 
 
 class EpicrisisError(Exception):
-    """The root. `retryable`: the same call may succeed later. `usage`: what was spent before it failed.
+    """The base of all errors. `retryable`: the same call may succeed later. `usage`: usage before the failure.
 
-    The message becomes one printable line, for it may name files, ids or replies of others.
+    The message becomes one printable line, as it may contain file names, ids or replies from outside.
     """
 
     retryable: ClassVar[bool] = False
@@ -51,37 +51,38 @@ class EpicrisisError(Exception):
 
     @property
     def message(self) -> str:
+        """The message as one printable line."""
         return str(self)
 
     def as_failure(self) -> Failure:
-        """The value that stands for this error in an answer or a partial."""
+        """Return this error as a value for an answer or a map result."""
         return Failure(kind=type(self).__name__, message=self.message)
 
 
 class UserError(EpicrisisError):
-    """The input or the settings are wrong; the message says where and how to mend it."""
+    """The input or the settings are wrong. The message says where, and how to correct it."""
 
     exit_code: ClassVar[int] = 2
 
 
 class SettingsError(UserError):
-    """An unknown key or a value out of range."""
+    """A setting has an unknown key or a value out of range."""
 
 
 class InputError(UserError):
-    """A file that is missing, empty, not UTF-8 or broken."""
+    """A file is missing, empty, not UTF-8, or malformed; or a question cannot be asked like this."""
 
 
 class LibraryError(UserError):
-    """The folder is not a library that can be used."""
+    """The folder is not a usable library."""
 
 
 class LibraryMissing(LibraryError):
-    """There is no library at this place."""
+    """There is no library in this folder."""
 
 
 class LibraryDamaged(LibraryError):
-    """The library is half-copied or its parts are out of step."""
+    """The library is incomplete, or its parts are inconsistent."""
 
 
 class LibraryBusy(LibraryError):
@@ -89,91 +90,91 @@ class LibraryBusy(LibraryError):
 
 
 class EncoderMismatch(LibraryError):
-    """The library was made by another encoder than the one at hand."""
+    """The library was created with another encoder than the selected one."""
 
 
 class ModelMissing(UserError):
-    """The model was not pulled, or no model of that name or path is known."""
+    """The model was not downloaded, or its name or path is unknown."""
 
 
 class ModelFileInvalid(UserError):
-    """The file is not a model, or not the one the catalogue pins."""
+    """The file is not a model, or differs from the one in the catalogue."""
 
 
 class NetworkRefused(UserError):
-    """`--local-only` is on and something asked for a host that is not this machine."""
+    """`--local-only` is on, and a connection to another machine was attempted."""
 
 
 class StorageError(EpicrisisError):
-    """The disk is full or cannot be written."""
+    """The disk is full or not writable."""
 
     exit_code: ClassVar[int] = 2
 
 
 class ScopeViolation(EpicrisisError):
-    """A passage outside the question's scope was about to enter a prompt; nothing was sent."""
+    """A passage outside the scope of the question reached a prompt. Nothing was sent."""
 
     exit_code: ClassVar[int] = 2
 
 
 class BudgetExceeded(EpicrisisError):
-    """The next call could have cost more than is left of the budget; it was not made. Ends a run, not a question."""
+    """The next call might have exceeded the budget and was not made. Ends a run, not only a question."""
 
     exit_code: ClassVar[int] = 2
 
 
 class RunStopped(EpicrisisError):
-    """Question after question failed, so the rest was not asked."""
+    """Too many questions failed in a row, so the remaining ones were not asked."""
 
     exit_code: ClassVar[int] = 2
 
 
 class ChatError(EpicrisisError):
-    """A call of a chat model failed. `retry_after`: seconds to wait before the next try, where the endpoint says."""
+    """A call of a chat model failed. `retry_after`: seconds to wait before a retry, if the endpoint gives them."""
 
     exit_code: ClassVar[int] = 2
     retry_after: float | None = None
 
 
 class EndpointUnreachable(ChatError):
-    """Connection refused or reset, or no such host."""
+    """The connection was refused or reset, or the host does not exist."""
 
     retryable: ClassVar[bool] = True
 
 
 class EndpointTimeout(ChatError):
-    """No answer in time."""
+    """The endpoint did not answer in time."""
 
     retryable: ClassVar[bool] = True
 
 
 class EndpointBusy(ChatError):
-    """429 or a server error."""
+    """The endpoint returned 429 or a server error."""
 
     retryable: ClassVar[bool] = True
 
 
 class EndpointRejected(ChatError):
-    """The endpoint refuses this request (key, model name, parameters): trying again changes nothing."""
+    """The endpoint rejects this request (key, model name, parameters). Retrying does not help."""
 
 
 class ReplyInvalid(ChatError):
-    """The reply is not one: HTML, malformed JSON, no choices, an empty text."""
+    """The reply is unusable: HTML, malformed JSON, no choices, or an empty text."""
 
     retryable: ClassVar[bool] = True
 
 
 class ReplyTruncated(ChatError):
-    """The reply ended because the token limit was reached."""
+    """The reply ended at the token limit."""
 
 
 class ReplyWithheld(ChatError):
-    """A content filter kept the reply back; another draw of the same prompt may pass."""
+    """A content filter blocked the reply. Another sample of the same prompt may pass."""
 
 
 class NotCached(ChatError):
-    """Replaying offline: the cache has no reply to this request, and nothing may be sent."""
+    """The cache has no reply to this request, and offline replay must not send it."""
 
 
 class ContextOverflow(ChatError):
-    """The prompt does not fit the model's window."""
+    """The prompt exceeds the context window of the model."""

@@ -1,9 +1,8 @@
-"""What happens, written down as ids and counts: one JSON object a line, in a file for its owner alone.
+"""Log events as ids and counts: one JSON object per line, in a file only its owner can read.
 
-Each kind of event has its fields listed here, and whatever is not listed is not written: texts, titles, documents' ids
-and messages of errors stay out by construction. Prompts and replies are written where a log was opened for them, and to
-no other place. The logger is `epicrisis`; nothing else in the package writes to it, and without a handler it is silent.
-Knows no pipeline: whoever emits the events calls `log_event`.
+Each kind of event has a list of fields, and nothing else is written: texts, titles, document ids and error messages
+are excluded by construction. Prompts and replies go only to logs opened with text. All lines go through the logger
+`epicrisis`, which is silent without a handler.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ _LOGGER = logging.getLogger("epicrisis")
 _LOGGER.addHandler(logging.NullHandler())
 
 _LINE = "epicrisis_line"
-_ID = re.compile(r"[\w.:/@#+\[\]-]{1,120}( (at [\w.:/@#+\[\]-]{1,120}|\d{1,6}))?", re.ASCII)
-"""Such as `qwen3`, `qwen3 at http://127.0.0.1:8000`, `map 3`."""
+_NAME = re.compile(r"[\w.:/@#+\[\]-]{1,120}( (at [\w.:/@#+\[\]-]{1,120}|\d{1,6}))?", re.ASCII)
+"""For example `qwen3`, `qwen3 at http://127.0.0.1:8000`, `map 3`."""
 _HASH = re.compile(r"[0-9a-f]{16,64}")
-_ENDS = {"stop", "length", "content_filter", "tool_calls", "function_call"}
+_FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "function_call"}
 
 
 class LogFile(logging.Handler):
-    """Writes the lines of this module, and nothing else that the logger may carry. Made by `open_log`."""
+    """A log file. It writes only the lines of this module, whatever else the logger receives."""
 
     def __init__(self, path: Path, with_text: bool) -> None:
         super().__init__()
@@ -61,111 +60,122 @@ class LogFile(logging.Handler):
         try:
             self._file: int | None = open_private(path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise self._storage_error(error) from None
 
     def emit(self, record: logging.LogRecord) -> None:
         if line := record.__dict__.get(_LINE):
             self.write(line)
 
     def write(self, line: str) -> None:
-        """In one piece, so that lines of several processes do not mix. Raises StorageError where the disk does not take
-        it: a log with holes tells wrong things."""
-        left = f"{line}\n".encode(errors="backslashreplace")
+        """Append a line in one piece, so that lines of several processes do not mix.
+
+        Raises StorageError if the disk rejects it, since a log with gaps would mislead.
+        """
+        data = f"{line}\n".encode(errors="backslashreplace")
         try:
-            while left and self._file is not None:
-                left = left[os.write(self._file, left) :]
+            while data and self._file is not None:
+                data = data[os.write(self._file, data) :]
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise self._storage_error(error) from None
 
     def close(self) -> None:
-        """Ends the log. Idempotent."""
+        """Close the log. Idempotent."""
         _LOGGER.removeHandler(self)
-        if not _opened():
+        if not _log_files():
             _LOGGER.setLevel(logging.NOTSET)
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
         super().close()
 
-    def _unwritable(self, error: OSError) -> StorageError:
+    def _storage_error(self, error: OSError) -> StorageError:
         return StorageError(f"the log {self._path} cannot be written ({error.strerror}): free space, or name another")
 
 
 def open_log(path: Path, with_text: bool = False) -> LogFile:
-    """A log at that path, gone on with where there is one, until it is closed. Raises StorageError."""
-    opened = LogFile(path, with_text)
-    _LOGGER.addHandler(opened)
+    """Return the log at this path, appended to until it is closed. Raises StorageError."""
+    log = LogFile(path, with_text)
+    _LOGGER.addHandler(log)
     _LOGGER.setLevel(logging.INFO)
-    return opened
-
-
-def _opened() -> list[LogFile]:
-    return [handler for handler in _LOGGER.handlers if isinstance(handler, LogFile)]
+    return log
 
 
 def log_event(question_key: str, event: Event) -> None:
-    """One line for one event, none for the pieces of a stream. `question_key`: as `Question.key`."""
+    """Log an event of the question with this `Question.key`. Pieces of a stream are not logged."""
     if _LOGGER.isEnabledFor(logging.INFO) and not isinstance(event, TextDelta):
-        _say({"question": _key(question_key), "event": EVENT_NAMES[type(event)], **_told(event)})
+        _write({"question": _safe_key(question_key), "event": EVENT_NAMES[type(event)], **_event_fields(event)})
 
 
 def log_error(question_key: str, error: BaseException) -> None:
-    """What ended a question or a run, by its kind alone: its message may quote."""
+    """Log the type of the error that ended a question or run. Its message is left out, as it may quote text."""
     if _LOGGER.isEnabledFor(logging.INFO):
-        _say({"question": _key(question_key), "event": "error", "error": type(error).__name__})
+        _write({"question": _safe_key(question_key), "event": "error", "error": type(error).__name__})
 
 
 def log_call(request: ChatRequest, reply: ChatReply | ChatError) -> None:
-    """The prompt and what came of it, into the logs that were opened with texts and past the logger, which others may
-    listen to. `prompt_sha256` is the `called` event's."""
-    wanted = [opened for opened in _opened() if opened.with_text]
-    if not wanted:
+    """Write prompt and reply to the logs opened with text, bypassing the logger and its other handlers.
+
+    `prompt_sha256` is that of the `called` event.
+    """
+    logs = [log for log in _log_files() if log.with_text]
+    if not logs:
         return
-    came = {"error": type(reply).__name__}
+    result = {"error": type(reply).__name__}
     if isinstance(reply, ChatReply):
-        came = {"reply": reply.text, "reasoning": reply.reasoning}
-    prompt = [{"role": message.role, "content": message.content} for message in request.messages]
-    digest = Prompt(request.messages, "").sha256
-    line = _line({"event": "texts", "prompt_sha256": digest, "sample": request.sample, "prompt": prompt, **came})
-    for opened in wanted:
-        opened.write(line)
+        result = {"reply": reply.text, "reasoning": reply.reasoning}
+    fields = {
+        "event": "texts",
+        "prompt_sha256": Prompt(request.messages, "").sha256,
+        "sample": request.sample,
+        "prompt": list(map(asdict, request.messages)),
+        **result,
+    }
+    line = _format_line(fields)
+    for log in logs:
+        log.write(line)
 
 
-def _say(fields: dict[str, Any]) -> None:
-    line = _line(fields)
+def _log_files() -> list[LogFile]:
+    return [handler for handler in _LOGGER.handlers if isinstance(handler, LogFile)]
+
+
+def _write(fields: dict[str, Any]) -> None:
+    line = _format_line(fields)
     _LOGGER.info("%s", line, extra={_LINE: line})
 
 
-def _line(fields: dict[str, Any]) -> str:
+def _format_line(fields: dict[str, Any]) -> str:
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     return printable_json(json.dumps({"at": at, **fields}, ensure_ascii=False))
 
 
-def _told(event: Event) -> dict[str, Any]:
-    """All that is written of an event: numbers, and names that are this program's own."""
+def _event_fields(event: Event) -> dict[str, Any]:
+    """Return the fields of an event: numbers, and names defined by this program."""
     match event:
-        case Retrieved() | PreflightChecked() | ExamplesFound():
-            return _found(event)
+        case Retrieved(ranking):
+            return {"retriever": _safe_name(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
+        case PreflightChecked(verdict):
+            signal = {"signal": _safe_name(verdict.signal), "value": verdict.value}
+            return {"agree": verdict.rankings_agree, **signal, "depth": verdict.depth}
+        case ExamplesFound(ids, left_out):
+            return {"examples": len(ids), "left_out": len(left_out)}
         case MapStarted() | MapFinished() | Voted() | Drafted() | AnswerStarted():
-            return _step(event)
+            return _step_fields(event)
         case ModelCalled():
-            names = {key: _id(getattr(event, key)) for key in ("stage", "model", "prompt_sha256", "template")}
-            ended = event.finish_reason
-            known = ended in _ENDS or isinstance(getattr(errors, ended, None), type)
-            drawn = {"seed": event.seed, "sample": event.sample, "finish_reason": ended if known else "other"}
-            return {**names, **drawn, "usage": asdict(event.usage)}
+            return _call_fields(event)
         case Notice(kind, _):
-            return {"kind": _id(kind)}
+            return {"kind": _safe_name(kind)}
         case Answered(answer):
-            names = {"strategy": _id(answer.strategy), "state": _id(answer.state)}
-            cited = {"citations": len(answer.citations), "verified": sum(each.verified for each in answer.citations)}
-            parts = {name: len(getattr(answer, name)) for name in ("partials", "votes", "drafts")}
             return {
-                **names,
-                "error": _kind(answer.failure),
+                "strategy": _safe_name(answer.strategy),
+                "state": _safe_name(answer.state),
+                "error": _failure_kind(answer.failure),
                 "withheld": answer.withheld is not None,
-                **cited,
-                **parts,
+                "citations": len(answer.citations),
+                "verified": sum(citation.verified for citation in answer.citations),
+                "partials": len(answer.partials),
+                "votes": len(answer.votes),
+                "drafts": len(answer.drafts),
                 "usage": asdict(answer.usage),
             }
         case TextDelta():
@@ -174,44 +184,53 @@ def _told(event: Event) -> dict[str, Any]:
             assert_never(event)
 
 
-def _found(event: Retrieved | PreflightChecked | ExamplesFound) -> dict[str, Any]:
-    match event:
-        case Retrieved(ranking):
-            return {"retriever": _id(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
-        case PreflightChecked(verdict):
-            signal = {"signal": _id(verdict.signal), "value": verdict.value}
-            return {"agree": verdict.rankings_agree, **signal, "depth": verdict.depth}
-        case ExamplesFound(ids, left_out):
-            return {"examples": len(ids), "left_out": len(left_out)}
+def _call_fields(event: ModelCalled) -> dict[str, Any]:
+    reason = event.finish_reason
+    known = reason in _FINISH_REASONS or isinstance(getattr(errors, reason, None), type)
+    return {
+        "stage": _safe_name(event.stage),
+        "model": _safe_name(event.model),
+        "prompt_sha256": _safe_name(event.prompt_sha256),
+        "template": _safe_name(event.template),
+        "seed": event.seed,
+        "sample": event.sample,
+        "finish_reason": reason if known else "other",
+        "usage": asdict(event.usage),
+    }
 
 
-def _step(event: MapStarted | MapFinished | Voted | Drafted | AnswerStarted) -> dict[str, Any]:
+def _step_fields(event: MapStarted | MapFinished | Voted | Drafted | AnswerStarted) -> dict[str, Any]:
     match event:
         case MapStarted(partition, passages):
             return {"partition": partition, "passages": len(passages)}
         case MapFinished(partial):
-            found = {"partition": partial.partition, "passages": len(partial.passages), "state": _id(partial.state)}
-            return {**found, "quotations": len(partial.quotations), "error": _kind(partial.failure)}
+            return {
+                "partition": partial.partition,
+                "passages": len(partial.passages),
+                "state": _safe_name(partial.state),
+                "quotations": len(partial.quotations),
+                "error": _failure_kind(partial.failure),
+            }
         case Voted(vote):
-            return {"vote": vote.number, "state": _id(vote.state), "error": _kind(vote.failure)}
+            return {"vote": vote.number, "state": _safe_name(vote.state), "error": _failure_kind(vote.failure)}
         case Drafted(draft):
-            return {"draft": draft.number, "state": _id(draft.state), "error": _kind(draft.failure)}
+            return {"draft": draft.number, "state": _safe_name(draft.state), "error": _failure_kind(draft.failure)}
         case AnswerStarted(stage, documents):
-            return {"stage": _id(stage), "documents": documents}
+            return {"stage": _safe_name(stage), "documents": documents}
 
 
-def _kind(failure: Failure | None) -> str | None:
-    return None if failure is None else _id(failure.kind)
+def _failure_kind(failure: Failure | None) -> str | None:
+    return None if failure is None else _safe_name(failure.kind)
 
 
-def _id(name: str) -> str:
-    """The name where it reads like one; anything that could be a sentence is not repeated."""
-    return name if _ID.fullmatch(name) else "?"
+def _safe_name(name: str) -> str:
+    """Return the name if it looks like one, or `?`, as anything else may be a sentence."""
+    return name if _NAME.fullmatch(name) else "?"
 
 
-def _key(question_key: str) -> str:
-    """`id:hash`; the hash alone where somebody wrote a text for an id."""
-    if _ID.fullmatch(question_key) and " " not in question_key:
+def _safe_key(question_key: str) -> str:
+    """Return `id:hash`, or the hash alone if the id looks like a text."""
+    if _NAME.fullmatch(question_key) and " " not in question_key:
         return question_key
-    own = question_key.rpartition(":")[2]
-    return own if _HASH.fullmatch(own) else "?"
+    digest = question_key.rpartition(":")[2]
+    return digest if _HASH.fullmatch(digest) else "?"

@@ -1,4 +1,4 @@
-"""What an experiment would have otherwise than the settings say, for one question. Opens nothing and calls no model."""
+"""Options of an experiment for single questions, in place of those of the settings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from epicrisis.answering.refining import Refining
-from epicrisis.answering.strategy_context import Context
-from epicrisis.answering.structured_request import Sampling
-from epicrisis.answering.voting import Voting
-from epicrisis.retrieval.record_context import IN_TIME
+from epicrisis.answering.strategy_context import Context, RefiningOptions
+from epicrisis.answering.voting import VotingOptions
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName
 
 T = TypeVar("T")
@@ -18,74 +16,71 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RunOverrides:
-    """How one question is answered where an experiment wants it otherwise than the settings say; `None`: as they say.
-
-    `temperature` holds for every role.
-    """
+    """Options for one question. None leaves an option to the settings."""
 
     strategy: StrategyName | None = None
     ranking: Ranking | None = None
-    """Read as it is by whatever would search, or read the record; nothing is searched then."""
+    """The evidence to read, in place of a search or the record."""
     preflight: bool | Preflight = True
-    """False: none, whatever the settings say; a verdict: that one, nothing is looked at."""
+    """False: no check. A verdict is used in place of a check."""
     partition: int | None = None
     count: CountUnit | None = None
-    """What a part counts."""
+    """The unit of a partition."""
     seed: int | None = None
     temperature: float | None = None
+    """For all roles."""
     scope: Scope | None = None
-    """What the question may see."""
-    voting: Voting | None = None
-    refining: Refining | None = None
+    """The scope of the question."""
+    voting: VotingOptions | None = None
+    refining: RefiningOptions | None = None
     examples: Examples | None = None
-    """Shown as they are; nothing is looked for then."""
+    """Solved questions for the prompt, in place of a search."""
     extract: ExtractionTarget | None = None
     about: tuple[str, ...] | None = None
-    """Stands before the documents; see `Context.about`."""
+    """Lines before the documents; see `Context.about`."""
     whole: Ranking | None = None
-    """Read in a second asking where `ranking` leaves notes out by time and does not answer."""
+    """The evidence for a second attempt, if `ranking` leaves out notes by time and gives no answer."""
 
 
 NO_OVERRIDES = RunOverrides()
 
 
-def apply_overrides(context: Context, treatment: RunOverrides) -> Context:
-    """The context with what the treatment says in place of what the settings say."""
+def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
+    """Return the context with these overrides."""
+    sampling = context.sampling
+    if overrides.temperature is not None:
+        sampling = {role: replace(each, temperature=overrides.temperature) for role, each in sampling.items()}
     return replace(
         context,
-        retrieve=context.retrieve if treatment.ranking is None else _giving(treatment.ranking),
-        record=context.record if treatment.ranking is None else _giving(treatment.ranking),
-        preflight=_preflight(context, treatment.preflight),
-        partition=treatment.partition or context.partition,
-        count=treatment.count or context.count,
-        seed=context.seed if treatment.seed is None else treatment.seed,
-        sampling={role: _drawn(sampling, treatment.temperature) for role, sampling in context.sampling.items()},
-        voting=treatment.voting or context.voting,
-        refining=treatment.refining or context.refining,
-        examples=context.examples if treatment.examples is None else _giving(treatment.examples),
-        extract=treatment.extract or context.extract,
-        about=_about(context, treatment) if treatment.about is None else treatment.about,
+        retrieve=context.retrieve if overrides.ranking is None else _return_value(overrides.ranking),
+        record=context.record if overrides.ranking is None else _return_value(overrides.ranking),
+        preflight=_preflight(context, overrides.preflight),
+        partition=overrides.partition or context.partition,
+        count=overrides.count or context.count,
+        seed=context.seed if overrides.seed is None else overrides.seed,
+        sampling=sampling,
+        voting=overrides.voting or context.voting,
+        refining=overrides.refining or context.refining,
+        examples=context.examples if overrides.examples is None else _return_value(overrides.examples),
+        extract=overrides.extract or context.extract,
+        about=_about(context, overrides) if overrides.about is None else overrides.about,
     )
 
 
-def _about(context: Context, treatment: RunOverrides) -> tuple[str, ...]:
-    """No word of time where what is read is in another order, or in one that nobody tells."""
-    if treatment.ranking is None or treatment.ranking.parameters.get("order") == "time":
+def _about(context: Context, overrides: RunOverrides) -> tuple[str, ...]:
+    """Return the lines before the documents, without the one about chronological order if that is not known."""
+    if overrides.ranking is None or overrides.ranking.parameters.get("order") == "time":
         return context.about
-    return tuple(said for said in context.about if said != IN_TIME)
+    return tuple(line for line in context.about if line != TIME_ORDER_STATEMENT)
 
 
-def _preflight(context: Context, wanted: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:
-    if isinstance(wanted, Preflight):
-        return _giving(wanted)
-    return context.preflight if wanted else None
+def _preflight(context: Context, preflight: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:
+    if isinstance(preflight, Preflight):
+        return _return_value(preflight)
+    return context.preflight if preflight else None
 
 
-def _drawn(sampling: Sampling, temperature: float | None) -> Sampling:
-    return sampling if temperature is None else replace(sampling, temperature=temperature)
-
-
-def _giving(value: T) -> Callable[[Question], Awaitable[T]]:
+def _return_value(value: T) -> Callable[[Question], Awaitable[T]]:
     async def give(_: Question) -> T:
         return value
 

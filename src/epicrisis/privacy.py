@@ -1,10 +1,9 @@
-"""What may leave this machine, and what may be written down: the network guard of `--local-only`, which names are
-another machine's, addresses without their secrets, private files, and libraries below that neither report nor log.
+"""Keep data on this machine and private: the network guard of `--local-only`, addresses without secrets, private files,
+and silence for the logs and telemetry of dependencies.
 
-The guard is an audit hook below every Python client: it sees each connection and each name look-up and refuses all but
-this machine, whoever asks. Native code that opens sockets of its own and child processes do not pass here: for the one
-the settings refuse remote addresses, of the others there are readers of files and pip, which is not started. Knows no
-settings and no client.
+The guard is an audit hook below every Python client. It sees each connection and each name look-up, and refuses all
+except those of this machine. Native code with its own sockets and child processes do not pass through it: the settings
+refuse remote addresses for the former; the latter are only file readers and pip, which is not started.
 """
 
 from __future__ import annotations
@@ -24,26 +23,25 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from epicrisis.errors import InputError, NetworkRefused
 
 OWNER_ONLY = 0o600
+TELEMETRY_OFF = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
+"""onnxruntime's wheels report usage from native code, unless these are set before they are loaded."""
+os.environ.update(TELEMETRY_OFF)
 
 _state = {"installed": False, "local_only": False}
 
-# A Path has one of the two slashes left; a single letter is a drive.
+# A Path keeps one of the two slashes; a single letter is a drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_OPEN_PARAMETERS = {"api-version", "model"}
-"""Of a URL's query: what is no secret. Keys travel there too (`?key=...`)."""
-
-TELEMETRY_OFF = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
-"""onnxruntime's wheels report to their maker, from native code, unless told otherwise before they are loaded."""
-os.environ.update(TELEMETRY_OFF)
-
+_PUBLIC_PARAMETERS = {"api-version", "model"}
+"""Query parameters without secrets. Others may be keys (`?key=...`)."""
 _LIBRARIES = ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "lancedb", "genai-prices", "huggingface_hub")
+_LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
 
 
 def is_local(host: object) -> bool:
-    """True for loopback addresses, `localhost`, and no host at all (Unix sockets).
+    """Return whether the host is this machine: a loopback address, `localhost`, or empty (Unix sockets).
 
-    Other spellings are another machine's: `localhost.` and `localhost.localdomain` are looked up at a name server,
-    `127.1` and `0.0.0.0` mean this machine on some systems alone.
+    Other spellings count as remote: `localhost.` and `localhost.localdomain` are looked up at a name server, and
+    `127.1` and `0.0.0.0` mean this machine on some systems only.
     """
     if isinstance(host, bytes):
         host = host.decode("ascii", "replace")
@@ -61,48 +59,40 @@ def is_local(host: object) -> bool:
     return (mapped or address).is_loopback
 
 
-# -- the guard ------------------------------------------------------------------------------------------------------
-
-
 def set_local_only(on: bool) -> None:
-    """Turns the guard on or off for this process. The hook itself, once installed, stays (Python has no way back).
+    """Turn the network guard of this process on or off.
 
-    Whoever reads settings turns it on and never off: a second pipeline that asks for less must not loosen what the
-    first was promised. Off is for a caller who says so.
+    Code that reads settings only turns it on: a second pipeline with weaker settings must not weaken the first. Python
+    cannot remove an audit hook, so turning it off only disables it.
     """
     if on and not _state["installed"]:
-        sys.addaudithook(_hook)
+        sys.addaudithook(_refuse_remote)
         _state["installed"] = True
     _state["local_only"] = on
 
 
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+def _refuse_remote(event: str, arguments: tuple[Any, ...]) -> None:
+    """Raise NetworkRefused if the audit event contacts another machine."""
     if not _state["local_only"]:
         return
     if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-        asker, address = arguments
-        if address is None or asker.family == getattr(socket, "AF_UNIX", None):
+        connection, address = arguments
+        if address is None or connection.family == getattr(socket, "AF_UNIX", None):
             return
         host = (address[0] or "0.0.0.0") if isinstance(address, tuple) else address
-        if not is_local(host):
-            _refuse(host)
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"):
+    elif event in _LOOKUP_EVENTS:
         host = arguments[0][0] if event == "socket.getnameinfo" else arguments[0]
-        if not is_local(host):
-            _refuse(host)
-
-
-def _refuse(host: object) -> None:
-    raise NetworkRefused(
-        f"--local-only is on and something asked for {host}: name a model on this machine, or leave --local-only out"
-    )
-
-
-# -- addresses ------------------------------------------------------------------------------------------------------
+    else:
+        return
+    if not is_local(host):
+        raise NetworkRefused(
+            f"--local-only is on and a connection to {host} was attempted: name a model on this machine, or leave out "
+            "--local-only"
+        )
 
 
 def parse_host(url: str) -> str | None:
-    """The host of a URL, lower-cased; `None` where it has none, or none that can be read."""
+    """Return the host of a URL in lower case; None if it has none, or cannot be parsed."""
     try:
         return urlsplit(url).hostname
     except ValueError:
@@ -110,30 +100,32 @@ def parse_host(url: str) -> str | None:
 
 
 def remote_host(value: str | PurePath) -> str | None:
-    """What beyond this machine a setting names: a host, a share, or the scheme of a store. `None` for plain names, for
-    local paths and for URLs of this machine."""
+    """Return the other machine a setting names: a host, a share, or the scheme of a store.
+
+    None for plain names, for local paths and for URLs of this machine.
+    """
     text = str(value)
     if text.startswith("\\\\"):
         return text.split("\\")[2] or text
-    found = _SCHEME.match(text)
-    if found is None:
+    match = _SCHEME.match(text)
+    if match is None:
         return None
     host = parse_host(text)
-    if found[1].lower() in ("http", "https"):
+    if match[1].lower() in ("http", "https"):
         return None if host and is_local(host) else host or strip_secrets(text)
-    return f"{found[1]}://{host or ''}"
+    return f"{match[1]}://{host or ''}"
 
 
 def local_path(path: str | PurePath) -> Path:
-    """The path, `~` expanded. Raises InputError for a URI: only folders and files of this machine are read."""
-    found = _SCHEME.match(str(path))
-    if found is not None:
-        raise InputError(f"{found[1]}:// is no folder or file of this machine: copy it here and name the copy")
+    """Return the path with `~` expanded. Raises InputError for a URI, as only local files and folders are read."""
+    match = _SCHEME.match(str(path))
+    if match is not None:
+        raise InputError(f"{match[1]}:// is not a folder or file on this machine: copy it here and name the copy")
     return Path(path).expanduser()
 
 
 def strip_secrets(url: str) -> str:
-    """The URL without user, password and what its query may hold of keys. Whatever is no URL stays as it is."""
+    """Return the URL without user, password and possible keys in its query. Other text is returned unchanged."""
     scheme, mark, _ = url.partition("://")
     if not mark or not _SCHEME.match(url):
         return url
@@ -143,28 +135,25 @@ def strip_secrets(url: str) -> str:
     except ValueError:
         readable = False
     if not readable:
-        # Such as a password with a slash or a # in it that nobody escaped: where it ends, no reader of URLs can tell.
+        # For example a password with an unescaped slash or #: no parser can find its end.
         return f"{scheme}://..."
-    query = [(key, value if key in _OPEN_PARAMETERS else "...") for key, value in parse_qsl(parts.query)]
+    query = [(key, value if key in _PUBLIC_PARAMETERS else "...") for key, value in parse_qsl(parts.query)]
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query=urlencode(query, safe=".")).geturl()
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of the file, readable and writable by its owner alone from its first byte on.
+    """Return a descriptor of a file that only its owner can read and write from the first byte on.
 
-    It is made where it is not there, in a folder that is made likewise; its name is durable there. Whoever else could
-    read the file so far no longer can, whatever the umask; a file of another owner stays as it is. Raises OSError.
+    Creates the file and its folders if needed; the new name is durable. An existing file of this user loses the rights
+    of others, whatever the umask; a file of another user keeps its mode. Raises OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = not path.exists()
     descriptor = os.open(path, flags | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), OWNER_ONLY)
     if os.name == "posix":
-        there = os.fstat(descriptor)
-        # Not what is no file: /dev/stderr is everybody's.
-        if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid() and there.st_mode & 0o777 != OWNER_ONLY:
+        status = os.fstat(descriptor)
+        # Only regular files: /dev/stderr belongs to all.
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & 0o777 != OWNER_ONLY:
             os.fchmod(descriptor, OWNER_ONLY)
         if new:
             folder = os.open(path.parent, os.O_RDONLY)
@@ -176,40 +165,35 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def restrict_to_owner(folder: Path) -> None:
-    """Take every right of others from a folder and all that is in it: 0700 for folders, 0600 for files.
+    """Remove all rights of others from a folder and its contents: 0700 for folders, 0600 for files.
 
-    What another user owns stays as it is, and so does what a link points to. A file system that keeps no modes takes
-    none.
+    Files of other users and targets of links stay unchanged. File systems without modes are left alone.
     """
     if os.name != "posix":
         return
-    # The folder may be named by a link; what lies in it is not followed.
-    _close(folder.resolve())
-    for place, folders, files in os.walk(folder):
+    # The folder itself may be given as a link; links inside it are not followed.
+    _restrict(folder.resolve())
+    for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            _close(Path(place, name))
+            _restrict(Path(parent, name))
 
 
-def _close(path: Path) -> None:
-    # A writer beside this one may remove a file meanwhile; a mode that cannot be changed is no reason to fail.
+def _restrict(path: Path) -> None:
+    # Another process may delete a file meanwhile, and a mode that cannot be changed is not an error.
     with suppress(OSError):
-        there = path.lstat()
-        if there.st_uid != os.geteuid() or not (stat.S_ISDIR(there.st_mode) or stat.S_ISREG(there.st_mode)):
+        status = path.lstat()
+        if status.st_uid != os.geteuid() or not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
             return
-        wanted = 0o700 if stat.S_ISDIR(there.st_mode) else OWNER_ONLY
-        if there.st_mode & 0o777 != wanted:
-            path.chmod(wanted)
-
-
-# -- the libraries below --------------------------------------------------------------------------------------------
+        mode = 0o700 if stat.S_ISDIR(status.st_mode) else OWNER_ONLY
+        if status.st_mode & 0o777 != mode:
+            path.chmod(mode)
 
 
 def silence_dependency_logs() -> None:
-    """Keeps the libraries below from logging requests: their texts may be a patient's.
+    """Stop the dependencies from logging requests, since these may contain patient data.
 
-    What their loggers say reaches no handler but one that was put on them directly, whatever level they are set to
-    later. OpenAI's client sets its own where OPENAI_LOG asks for that when it is imported, and gives the root logger a
-    handler that would show everybody's: it is not told.
+    Their loggers reach only handlers attached to them directly, whatever level is set later. OPENAI_LOG is removed from
+    the environment: OpenAI's client would set its own level from it, and attach a handler to the root logger.
     """
     os.environ.pop("OPENAI_LOG", None)
     for name in _LIBRARIES:

@@ -1,12 +1,10 @@
-"""Strict rendering of prompt files, and the fence around documents.
+"""Render prompt files, and fence the documents in them.
 
-Documents are data, never instructions. They stand between `<documents>` and `</documents>`, each behind its label
-`[doc i]`, which says too where an article was retracted, doubted or corrected (`[doc i: RETRACTED]`). Inside, whatever
-could pass for the fence, for a label or for a chat template's control token gets one backslash after its first
-character, so a document can neither close the fence nor forge a turn; `unescape` takes the backslash away again,
-exactly. The fence is fixed: a random one would break the endpoint's prefix cache.
-
-This module knows no stage and no schema: the prompt files lie beside the code that fills them in.
+Documents are data, never instructions. They are placed between `<documents>` and `</documents>`, each behind a label
+`[doc i]`, with the marks of retracted, doubted or corrected articles (`[doc i: RETRACTED]`). Inside the fence, anything
+that resembles the fence, a label or a control token of a chat template gets one backslash after its first character.
+So a document can neither close the fence nor forge a turn, and `unescape` restores the exact text. The fence is fixed:
+a random one would defeat the prefix cache of endpoints.
 """
 
 from __future__ import annotations
@@ -32,18 +30,18 @@ MARK_LABELS: Mapping[ArticleMark, str] = {
     "expression-of-concern": "EXPRESSION OF CONCERN",
     "corrected": "CORRECTED LATER",
 }
-"""How a label and the screen tell of a mark."""
+"""The words for a mark in labels and on the screen."""
 MARKS_EXPLANATION = (
     "Capitals in a label say what became of an article since it appeared. Do not rely on a retracted one; where you "
     "use one that was doubted or corrected, say so."
 )
-"""Stands before the fence where a label in it has a mark."""
+"""Precedes the fence if a label in it has a mark."""
 OPEN = "<documents>"
 CLOSE = "</documents>"
 
 # Anything a chat template may read as its own (`<|im_end|>`, `</s>`, `[INST]`, `<start_of_turn>`, `<eos>`, `<｜end｜>`)
-# besides the fence and the labels: llama.cpp and others parse control tokens inside a message's text too. No marker
-# holds another one's first character, so what `escape` adds is all that `unescape` finds.
+# in addition to the fence and the labels: llama.cpp and others parse control tokens in message text too. No marker
+# contains the first character of another, so `unescape` finds exactly the additions of `escape`.
 _MARKERS = re.compile(
     r"""(?ix)
     (?P<opener>
@@ -59,31 +57,30 @@ _USER_PART = "\n=== user ===\n"
 
 
 def escape(text: str) -> str:
-    """The text with every marker made harmless. `unescape(escape(text)) == text` for every text."""
-    return _MARKERS.sub(lambda found: f"{found['opener']}\\{found['escapes']}", text)
+    """Return the text with every marker escaped. `unescape(escape(text)) == text` for every text."""
+    return _MARKERS.sub(lambda match: f"{match['opener']}\\{match['escapes']}", text)
 
 
 def unescape(text: str) -> str:
-    """Takes back what `escape` put in; text that was never escaped loses nothing unless it looks escaped."""
-    return _MARKERS.sub(lambda found: found["opener"] + found["escapes"][1:], text)
+    """Undo `escape`. Text that was never escaped changes only if it looks escaped."""
+    return _MARKERS.sub(lambda match: match["opener"] + match["escapes"][1:], text)
 
 
 def fence(items: Iterable[str], label: str = "doc", marks: Sequence[Sequence[ArticleMark]] = ()) -> str:
-    """The items behind `[label 1]`, `[label 2]`... inside the fence, each escaped.
+    """Return the items inside the fence, escaped, behind the labels `[label 1]`, `[label 2]`...
 
-    `marks` are those of each item, where there are some: they stand in the label (`[doc 2: RETRACTED]`), which is ours
-    and which no document can forge.
+    `marks`, one sequence per item, are added to the labels (`[doc 2: RETRACTED]`). No document can forge a label.
     """
     rows = []
     for number, item in enumerate(items, 1):
-        told = ", ".join(MARK_LABELS[mark] for mark in marks[number - 1]) if marks else ""
-        rows.append(f"[{label} {number}{f': {told}' if told else ''}] {escape(item)}")
-    about = [MARKS_EXPLANATION] if any(marks) else []
-    return "\n".join((*about, OPEN, *rows, CLOSE))
+        words = ", ".join(map(MARK_LABELS.__getitem__, marks[number - 1])) if marks else ""
+        rows.append(f"[{label} {number}{f': {words}' if words else ''}] {escape(item)}")
+    explanation = [MARKS_EXPLANATION] if any(marks) else []
+    return "\n".join((*explanation, OPEN, *rows, CLOSE))
 
 
 def unfence(prompt: str) -> list[str]:
-    """The items of the prompt's fence, as they were before; empty where there is no fence. The inverse of `fence`."""
+    """Return the original items in the fence of a prompt, or an empty list without a fence. The inverse of `fence`."""
     start, end = prompt.find(OPEN), prompt.rfind(CLOSE)
     if start < 0 or end < 0:
         return []
@@ -92,21 +89,21 @@ def unfence(prompt: str) -> list[str]:
 
 
 def fence_passages(passages: Sequence[Passage], scope: Scope) -> str:
-    """Passages as `[doc i] title (date)` and text, in the order given.
+    """Return the fence with passages as `[doc i] title (date)` and text, in this order.
 
-    Raises ScopeViolation where one lies outside the scope: the second check of an access boundary.
+    Raises ScopeViolation for a passage outside the scope: the second check of this access boundary.
     """
     for passage in passages:
         if not scope.admits(passage):
             raise ScopeViolation(
-                f"passage {passage.id} lies outside the scope of this question; nothing was sent. "
-                "Please report this: the search should have left it out."
+                f"passage {passage.id} is outside the scope of this question; nothing was sent. "
+                "Please report this: the search should have excluded it."
             )
     return fence(map(format_passage, passages), marks=[passage.marks for passage in passages])
 
 
 def format_passage(passage: Passage) -> str:
-    """A passage as a model reads it: title and date on the first line where they are known, then the text."""
+    """Return a passage as a model reads it: a line with title and date, if known, then the text."""
     head = f"{passage.title} ({passage.date})" if passage.title and passage.date else passage.title
     return f"{head}\n{passage.text}" if head else passage.text
 
@@ -120,7 +117,7 @@ class Prompt:
 
     @property
     def sha256(self) -> str:
-        """Hash of what the model reads, role by role."""
+        """The hash of all messages with their roles."""
         digest = hashlib.sha256()
         for message in self.messages:
             digest.update(f"{message.role}\0{message.content}\0".encode())
@@ -138,7 +135,7 @@ def _environment() -> Environment:
 
 @cache
 def _templates(package: str, name: str) -> tuple[Template, Template, str]:
-    """System part, user part and short hash of a prompt file; compiled once, since compiling costs milliseconds."""
+    """Return system part, user part and short hash of a prompt file. Compiled once, as compiling takes milliseconds."""
     text = resources.files(package).joinpath(f"{name}.jinja").read_text(encoding="utf-8")
     system, _, user = text.partition(_USER_PART)
     environment = _environment()
@@ -147,9 +144,9 @@ def _templates(package: str, name: str) -> tuple[Template, Template, str]:
 
 
 def render(package: str, name: str, **variables: object) -> Prompt:
-    """The prompt file `name` of `package`, filled in. A variable that is missing raises jinja2's UndefinedError.
+    """Return the prompt file `name` of `package` with these variables. Raises UndefinedError for a missing one.
 
-    The file is split into its system and user part before it is filled in, so no value can move the border.
+    The file is split into its system and user part before rendering, so no value can move the border.
     """
     system, user, short_hash = _templates(package, name)
     return Prompt(
@@ -162,7 +159,7 @@ def render(package: str, name: str, **variables: object) -> Prompt:
 
 
 def hash_prompts(package: str) -> str:
-    """One hash over all prompt files of a package: a run's recipe changes when any word of them does."""
+    """Return one hash of all prompt files of a package, for the recipe of a run."""
     digest = hashlib.sha256()
     for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".jinja"):

@@ -6,17 +6,15 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
-from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
+from epicrisis.privacy import remote_host, strip_secrets
+from epicrisis.setting_types import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
 from epicrisis.types import (
     CountUnit,
     DraftSelection,
@@ -49,55 +47,13 @@ class SettingRow(NamedTuple):
     meaning: str
 
 
-def _date(value: str) -> str:
-    last_day(value)
-    return value
-
-
-def _local(path: Path) -> Path:
-    try:
-        return local_path(path)
-    except InputError as error:
-        raise ValueError(error.message) from None
-
-
-def _local_name(name: str) -> str:
-    _local(Path(name))
-    return name
-
-
-def _address(name: str) -> str:
-    name = name.strip()
-    if not re.match(r"https?:", name, re.IGNORECASE):
-        return name
-    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
-        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
-    scheme, _, rest = name.partition(":")
-    return f"{scheme.lower()}:{rest}"
-
-
-def _variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
-        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
-    return name
-
-
 def _is_none(value: object) -> bool:
     return value is None
 
 
-def _setting(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
+def _key(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
     """Build the field of a key. `constraints` are those of pydantic's `Field`."""
     return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
-
-
-Date = Annotated[str, AfterValidator(_date)]
-LocalPath = Annotated[Path, AfterValidator(_local)]
-NameOrPath = Annotated[str, AfterValidator(_local_name)]
-"""A name of the catalogue, or a path."""
-NameOrUrl = Annotated[str, AfterValidator(_address), PlainSerializer(strip_secrets)]
-"""A name, a path or a URL. Serialized without secrets."""
-VariableName = Annotated[str, AfterValidator(_variable)]
 
 
 class _Table(BaseModel):
@@ -119,7 +75,7 @@ class Price(_Table):
     output: float = Field(
         ge=0, description="Price of completion tokens.", json_schema_extra={"unit": "US$ per million"}
     )
-    cached: float | None = _setting(
+    cached: float | None = _key(
         None, "Price of prompt tokens from the endpoint's prefix cache. Default: as input.", "US$ per million", ge=0
     )
 
@@ -127,44 +83,38 @@ class Price(_Table):
 class ModelSettings(_Table):
     """One chat model."""
 
-    name: NameOrUrl = _setting(
+    name: NameOrUrl = _key(
         "smollm2-135m",
         "Model: a catalogue name, a .gguf file, or the URL of an OpenAI-compatible endpoint "
         "(http://127.0.0.1:8000/v1#model-name).",
     )
     # Not OPENAI_API_KEY: a key for one service would go to any endpoint.
-    api_key_env: VariableName = _setting(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
-    api_key_file: LocalPath | None = _setting(
-        None, "File with the API key and nothing else. Wins over the variable.", "path"
-    )
-    context_tokens: int | None = _setting(
+    api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
+    api_key_file: LocalPath | None = _key(None, "File with only the API key. Wins over the variable.", "path")
+    context_tokens: int | None = _key(
         None,
         "Context window, if the endpoint does not report it. Size of the window of an embedded model.",
         "tokens",
         ge=256,
     )
-    timeout_seconds: float = _setting(600.0, "Longest wait for one call.", "seconds", gt=0)
-    temperature: float = _setting(0.0, "Sampling temperature.", ge=0, le=2)
-    top_p: float = _setting(1.0, "Nucleus sampling: share of probability to sample from.", gt=0, le=1)
-    concurrency: int = _setting(8, "Concurrent calls. An embedded model takes one at a time.", "calls", ge=1)
-    requests_per_minute: float | None = _setting(None, "Rate limit. Default: none.", "requests per minute", gt=0)
-    tokens_per_minute: float | None = _setting(
-        None, "Rate limit for prompt and completion together. Default: none.", "tokens per minute", gt=0
+    timeout_seconds: float = _key(600.0, "Longest wait for one call.", "seconds", gt=0)
+    temperature: float = _key(0.0, "Sampling temperature.", ge=0, le=2)
+    top_p: float = _key(1.0, "Nucleus sampling: share of probability to sample from.", gt=0, le=1)
+    concurrency: int = _key(8, "Concurrent calls. An embedded model takes one at a time.", "calls", ge=1)
+    requests_per_minute: float | None = _key(None, "Rate limit.", "requests per minute", gt=0)
+    tokens_per_minute: float | None = _key(
+        None, "Rate limit for prompt and completion together.", "tokens per minute", gt=0
     )
-    tries: int = _setting(
-        5, "Attempts per call after errors that may pass. Waiting after a 429 is not an attempt.", "attempts", ge=1
+    tries: int = _key(
+        5, "Attempts per call after temporary errors. Waiting after a 429 does not count.", "attempts", ge=1
     )
-    retry_seconds: float = _setting(120.0, "Longest time for all attempts of one call.", "seconds", gt=0)
-    max_reasoning_tokens: int = _setting(
-        0, "Tokens for reasoning, in addition to the answer. 0: not a reasoning model.", "tokens", ge=0
+    retry_seconds: float = _key(120.0, "Longest time for all attempts of one call.", "seconds", gt=0)
+    max_reasoning_tokens: int = _key(0, "Reasoning, in addition to the answer. 0: no reasoning model.", "tokens", ge=0)
+    json_schema: bool | None = _key(None, "Whether the endpoint enforces a JSON schema. Default: detected.")
+    option_logprobs: bool | None = _key(
+        None, "Whether the endpoint returns token log-probabilities. Default: detected."
     )
-    json_schema: bool | None = _setting(
-        None, "Whether the endpoint enforces a JSON schema. Default: detected at the first call."
-    )
-    option_logprobs: bool | None = _setting(
-        None, "Whether the endpoint returns log-probabilities of tokens. Default: detected at the first call."
-    )
-    price: Price | None = _setting(
+    price: Price | None = _key(
         None, "Price of the model. Default: from the installed price list; a model not listed has an unknown price."
     )
     extra: dict[str, Any] = Field(
@@ -182,37 +132,35 @@ class ModelSettings(_Table):
 class ModelsByRole(_Table):
     """One chat model per role. A role without a model name of its own uses the writer."""
 
-    writer: ModelSettings = _setting(ModelSettings(), "Writes the answers.")
-    map: ModelSettings | None = _setting(None, "Reads the partitions of the evidence.")
-    reduce: ModelSettings | None = _setting(None, "Combines the findings.")
-    judge: ModelSettings | None = _setting(None, "Judges the answers of finished runs.")
-    reward: ModelSettings | None = _setting(
-        None, "Scores drafts if refine.reward_model is not set. Without either, drafts have no score."
-    )
+    writer: ModelSettings = _key(ModelSettings(), "Writes the answers.")
+    map: ModelSettings | None = _key(None, "Reads the partitions of the evidence.")
+    reduce: ModelSettings | None = _key(None, "Combines the findings.")
+    judge: ModelSettings | None = _key(None, "Judges the answers of finished runs.")
+    reward: ModelSettings | None = _key(None, "Scores drafts if refine.reward_model is not set.")
 
 
 class PreflightSettings(_Table):
     """The preflight check. With signal, n or threshold set, the others default to the paper's: overlap, 3, 0.2
     (errata B2). `epicrisis preflight calibrate` fits them to a library."""
 
-    enabled: bool = _setting(True, "Check before map-reduce whether one prompt is enough.")
-    rule: RuleName = _setting(
+    enabled: bool = _key(True, "Check before map-reduce whether one prompt is enough.")
+    rule: RuleName = _key(
         "fitted",
         "Rule if signal, n and threshold are not set: fitted to the library's encoder, or the paper's. A notice names "
         "the rule used for records, passages and encoders without a fitted one.",
     )
-    signal: SignalKind | None = _setting(None, "Signal of the check. Default: of the rule.", exclude_if=_is_none)
-    n: int | None = _setting(
+    signal: SignalKind | None = _key(None, "Signal of the check. Default: of the rule.", exclude_if=_is_none)
+    n: int | None = _key(
         None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1, exclude_if=_is_none
     )
-    threshold: float | None = _setting(
+    threshold: float | None = _key(
         None,
         "One prompt is enough if the signal is greater: below 1 for an overlap, in the ranker's scores for a gap. "
         "Default: of the rule.",
         ge=0,
         exclude_if=_is_none,
     )
-    depth: int = _setting(16, "How much of the dense ranking is ranked again.", "documents or passages", ge=1)
+    depth: int = _key(16, "How much of the dense ranking is ranked again.", "documents or passages", ge=1)
 
     @property
     def uses_named_rule(self) -> bool:
@@ -223,40 +171,34 @@ class PreflightSettings(_Table):
 class RerankSettings(_Table):
     """A reranker for the best passages."""
 
-    name: NameOrUrl | None = _setting(
-        None, "Reranker: a catalogue name, a folder, or the URL of a /v1/rerank endpoint. Default: none."
-    )
-    depth: int = _setting(64, "How many passages to rerank.", "passages", ge=1, le=MAX_RERANKED)
-    api_key_env: VariableName = _setting(API_KEY_VARIABLE, "Environment variable with the reranker's API key.")
+    name: NameOrUrl | None = _key(None, "Reranker: a catalogue name, a folder, or the URL of a /v1/rerank endpoint.")
+    depth: int = _key(64, "How many passages to rerank.", "passages", ge=1, le=MAX_RERANKED)
+    api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the reranker's API key.")
 
 
 class VoteSettings(_Table):
     """Self-consistency: sample several answers to the same question, and take the majority."""
 
-    n: int = _setting(5, "Sampled answers per question.", "votes", ge=1, le=1000)
-    temperature: float = _setting(0.7, "Sampling temperature of the votes.", ge=0, le=2)
-    top_p: float = _setting(1.0, "Nucleus sampling of the votes.", gt=0, le=1)
-    shuffle: bool | None = _setting(
-        None, "Shuffle the options for each vote. Default: as the strategy does (Medprompt shuffles)."
-    )
-    tie: TieRule = _setting("abstain", "What a tied vote decides: abstain, or first-vote.")
+    n: int = _key(5, "Sampled answers per question.", "votes", ge=1, le=1000)
+    temperature: float = _key(0.7, "Sampling temperature of the votes.", ge=0, le=2)
+    top_p: float = _key(1.0, "Nucleus sampling of the votes.", gt=0, le=1)
+    shuffle: bool | None = _key(None, "Shuffle the options for each vote. Default: as the strategy does.")
+    tie: TieRule = _key("abstain", "What a tied vote decides: abstain, or first-vote.")
 
 
 class ExampleSettings(_Table):
     """Solved questions in the prompt (`epicrisis examples build`)."""
 
-    library: LocalPath | None = _setting(None, "Library of solved questions. Default: none.", "path")
-    encoder: NameOrPath | None = _setting(None, "Encoder of a new library of solved questions. Default: minilm.")
-    k: int = _setting(5, "Solved questions per prompt.", "examples", ge=0, le=100)
-    choose: Literal["nearest", "random", "fixed"] = _setting(
+    library: LocalPath | None = _key(None, "Library of solved questions.", "path")
+    encoder: NameOrPath | None = _key(None, "Encoder of a new library of solved questions. Default: minilm.")
+    k: int = _key(5, "Solved questions per prompt.", "examples", ge=0, le=100)
+    choose: Literal["nearest", "random", "fixed"] = _key(
         "nearest",
         "Selection: nearest, random for each question by the seed, or fixed for all. The last two are controls.",
     )
-    rerank: NameOrUrl | None = _setting(
-        None, "Reranker for the nearest examples (errata P7: made for query and article). Default: none."
-    )
-    rerank_times: int = _setting(3, "Examples to rerank, as a multiple of k.", "times k", ge=1, le=100)
-    leak_similarity: float = _setting(
+    rerank: NameOrUrl | None = _key(None, "Reranker for the nearest examples (errata P7: made for query and article).")
+    rerank_times: int = _key(3, "Examples to rerank, as a multiple of k.", "times k", ge=1, le=100)
+    leak_similarity: float = _key(
         0.8,
         "An example with text this similar to the question is excluded as the question itself.",
         "cosine",
@@ -268,12 +210,10 @@ class ExampleSettings(_Table):
 class RefineSettings(_Table):
     """OpenMedprompt: ensemble refining, self-reflection, and the choice of the final draft."""
 
-    drafts: int = _setting(5, "Drafts of ensemble refining.", "drafts", ge=1, le=1000)
-    rounds: int = _setting(5, "Rounds of self-reflection.", "rounds", ge=0, le=1000)
-    reward_model: NameOrPath | None = _setting(
-        None, "Trained reward model: a catalogue name or a folder (extra torch). Default: none."
-    )
-    keep: DraftSelection | None = _setting(
+    drafts: int = _key(5, "Drafts of ensemble refining.", "drafts", ge=1, le=1000)
+    rounds: int = _key(5, "Rounds of self-reflection.", "rounds", ge=0, le=1000)
+    reward_model: NameOrPath | None = _key(None, "Trained reward model: a catalogue name or a folder (extra torch).")
+    keep: DraftSelection | None = _key(
         None, "Which draft is the answer: last, or best by reward. Default: best with a reward model, else last."
     )
 
@@ -281,10 +221,10 @@ class RefineSettings(_Table):
 class CacheSettings(_Table):
     """The cache of replies: the same call is not paid for twice."""
 
-    mode: Literal["on", "off", "replay"] = _setting(
+    mode: Literal["on", "off", "replay"] = _key(
         "on", "Cache replies: on, off, or replay (answer from the cache only, contact nothing)."
     )
-    path: LocalPath | None = _setting(
+    path: LocalPath | None = _key(
         None,
         "Folder of the cache. Default: in the library, or with the models without one. A library of patient notes "
         "allows no other place than itself.",
@@ -295,33 +235,31 @@ class CacheSettings(_Table):
 class BudgetSettings(_Table):
     """Limits of a run, retries included. It stops before it exceeds one, and keeps its results."""
 
-    tokens: int | None = _setting(None, "Limit for prompt and completion together. Default: none.", "tokens", ge=1)
-    usd: float | None = _setting(None, "Limit of the cost. Default: none.", "US$", gt=0)
-    minutes: float | None = _setting(None, "Limit of the time. Default: none.", "minutes", gt=0)
+    tokens: int | None = _key(None, "Limit for prompt and completion together.", "tokens", ge=1)
+    usd: float | None = _key(None, "Limit of the cost.", "US$", gt=0)
+    minutes: float | None = _key(None, "Limit of the time.", "minutes", gt=0)
 
 
 class PlanSettings(_Table):
     """Limits above which a run asks for confirmation first."""
 
-    ask_above_usd: float = _setting(5.0, "Ask first if a run is expected to cost more.", "US$", ge=0)
-    ask_above_tokens: int = _setting(
-        20_000_000, "Ask first if a run at an unknown price is expected to use more.", "tokens", ge=0
-    )
+    ask_above_usd: float = _key(5.0, "Ask first if a run is expected to cost more.", "US$", ge=0)
+    ask_above_tokens: int = _key(20_000_000, "Ask first if a run at an unknown price may use more.", "tokens", ge=0)
 
 
 class EnergySettings(_Table):
     """Estimates of energy and emissions for runs without a power meter. They change no answer."""
 
-    watts_per_core: float = _setting(
+    watts_per_core: float = _key(
         12.0,
         "Power of a busy processor core if RAPL cannot be read, as Green Algorithms assumes for any processor.",
         "watts",
         ge=0,
     )
-    endpoint_watts: float | None = _setting(
+    endpoint_watts: float | None = _key(
         None, "Power of all machines behind the endpoints during a run. Default: unknown.", "watts", ge=0
     )
-    kg_co2_per_kwh: float = _setting(
+    kg_co2_per_kwh: float = _key(
         0.205,
         "Emissions of electricity. The default is the context-retrieval study's (Table 13: 197.31 kg for 962.48 kWh), "
         "given there for the European Union.",
@@ -333,84 +271,79 @@ class EnergySettings(_Table):
 class ScopeSettings(_Table):
     """Limits of what a search may return, in addition to the patient; see `epicrisis.types.Scope`."""
 
-    as_of: Date | None = _setting(None, "Hide documents after this date, and undated ones. Default: none.", "date")
-    since: Date | None = _setting(None, "Hide documents before this date, and undated ones. Default: none.", "date")
-    types: tuple[str, ...] = _setting((), "Only these publication types. Default: all.")
-    journals: tuple[str, ...] = _setting((), "Only these journals. Default: all.")
-    without: tuple[Literal["retracted"], ...] = _setting(
+    as_of: Date | None = _key(None, "Hide documents after this date, and undated ones.", "date")
+    since: Date | None = _key(None, "Hide documents before this date, and undated ones.", "date")
+    types: tuple[str, ...] = _key((), "Only these publication types. Default: all.")
+    journals: tuple[str, ...] = _key((), "Only these journals. Default: all.")
+    without: tuple[Literal["retracted"], ...] = _key(
         ("retracted",), "Hide retracted articles, whenever retracted, and retraction notices."
     )
-    include: tuple[Literal["retracted"], ...] = _setting(
+    include: tuple[Literal["retracted"], ...] = _key(
         (), "Read these documents all the same, with a mark (--with). Wins over without."
     )
-    hide: tuple[str, ...] = _setting((), "Hide the documents with these ids.")
-    hide_gold: bool = _setting(False, "Hide the gold documents of each question from it (leak guard, errata B15).")
+    hide: tuple[str, ...] = _key((), "Hide the documents with these ids.")
+    hide_gold: bool = _key(False, "Hide the gold documents of each question from it (leak guard, errata B15).")
 
 
 class Settings(_Table):
     """All settings of a pipeline."""
 
-    preset: str | None = _setting(
-        None, "Named group of settings below all others: cr, cr-benchmark, ehr, ehr-qwq-32b, ... Default: none."
-    )
-    home: LocalPath = _setting(Path("~/.local/share/epicrisis"), "Folder of downloaded models.", "path")
-    encoder: NameOrPath | None = _setting(
+    preset: str | None = _key(None, "Named group of settings below all others: cr, cr-benchmark, ehr, ehr-qwq-32b, ...")
+    home: LocalPath = _key(Path("~/.local/share/epicrisis"), "Folder of downloaded models.", "path")
+    encoder: NameOrPath | None = _key(
         None, "Encoder: a name or a folder. Default: that of the library, and minilm for a new library."
     )
     models: ModelsByRole = ModelsByRole()
-    by: SearchMode = _setting("hybrid", "Search by vectors (dense), words (bm25) or both (hybrid).")
-    strategy: StrategyName = _setting("brief-context", "How to answer.")
-    k: int = _setting(16, "How much evidence to read.", "documents or passages, see count", ge=1, le=1000)
-    count: CountUnit | None = _setting(
-        None,
-        "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record.",
+    by: SearchMode = _key("hybrid", "Search by vectors (dense), words (bm25) or both (hybrid).")
+    strategy: StrategyName = _key("brief-context", "How to answer.")
+    k: int = _key(16, "How much evidence to read.", "documents or passages, see count", ge=1, le=1000)
+    count: CountUnit | None = _key(
+        None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
-    partition: int = _setting(4, "Evidence per map call.", "documents or passages, see count", ge=1)
-    rrf_k: int = _setting(60, "Constant of reciprocal rank fusion.", ge=1)
+    partition: int = _key(4, "Evidence per map call.", "documents or passages, see count", ge=1)
+    rrf_k: int = _key(60, "Constant of reciprocal rank fusion.", ge=1)
     preflight: PreflightSettings = PreflightSettings()
-    long_questions: LongQuestionPolicy = _setting(
-        "segments", "What to do with a question longer than the encoder's window."
-    )
+    long_questions: LongQuestionPolicy = _key("segments", "How to treat a question longer than the encoder's window.")
     rerank: RerankSettings = RerankSettings()
-    fusion_times: int | None = _setting(
+    fusion_times: int | None = _key(
         None,
         "Passages of each ranking that enter a fusion (the EHR study: 2). Default: 100 passages, or k if more.",
         "times k",
         ge=1,
         exclude_if=_is_none,
     )
-    fuse: tuple[LocalPath, ...] = _setting(
+    fuse: tuple[LocalPath, ...] = _key(
         (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
     )
-    beside: tuple[LocalPath, ...] = _setting(
+    beside: tuple[LocalPath, ...] = _key(
         (), "Libraries of literature to search together with the first. Their patient notes are ignored.", "paths"
     )
-    unit: EvidenceUnit = _setting(
+    unit: EvidenceUnit = _key(
         "chunk",
         "What to read of a record: passages (chunk), or the k whole notes of the best passages (note).",
         exclude_if=lambda unit: unit == "chunk",
     )
-    note_tokens: int | None = _setting(
+    note_tokens: int | None = _key(
         None,
         "Limit for whole notes together, by the writer's tokenizer. Default: the room in its window.",
         "tokens",
         ge=1,
         exclude_if=_is_none,
     )
-    order: EvidenceOrder | None = _setting(
+    order: EvidenceOrder | None = _key(
         None, "Order of the evidence. Default: time for a question about a patient, else rank.", exclude_if=_is_none
     )
-    timeline: bool = _setting(
+    timeline: bool = _key(
         True,
         "Restrict notes by time expressions of a question (first, latest, during the second stay).",
         exclude_if=lambda on: on,
     )
-    extract: ExtractionTarget = _setting(
+    extract: ExtractionTarget = _key(
         "span",
         "What answers an extractive question: a sentence or a span.",
         exclude_if=lambda extract: extract == "span",
     )
-    unverified: UnverifiedPolicy = _setting(
+    unverified: UnverifiedPolicy = _key(
         "abstain",
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
         "answer. Experiments keep it unless this is set.",
@@ -420,9 +353,9 @@ class Settings(_Table):
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()
     refine: RefineSettings = RefineSettings()
-    seed: int = _setting(0, "Seed of all random choices.")
-    deadline_seconds: float | None = _setting(None, "Longest time for one question. Default: none.", "seconds", gt=0)
-    questions_at_once: int | None = _setting(
+    seed: int = _key(0, "Seed of all random choices.")
+    deadline_seconds: float | None = _key(None, "Longest time for one question.", "seconds", gt=0)
+    questions_at_once: int | None = _key(
         None,
         "Concurrent questions of a run. Default: the writer's concurrency, and one for embedded models.",
         "questions",
@@ -432,24 +365,22 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
-    record: LocalPath | None = _setting(
+    record: LocalPath | None = _key(
         None,
-        "JSONL file for every prompt and reply. It contains the text of the documents in them. Default: none.",
+        "JSONL file for every prompt and reply. It contains the text of the documents in them.",
         "path",
     )
-    log: LocalPath | None = _setting(
-        None, "Log file with ids and counts, without text unless log_text is on. Default: none.", "path"
-    )
-    log_text: bool = _setting(False, "Write prompts and replies to the log.")
-    local_only: bool = _setting(
+    log: LocalPath | None = _key(None, "Log file with ids and counts, without text unless log_text is on.", "path")
+    log_text: bool = _key(False, "Write prompts and replies to the log.")
+    local_only: bool = _key(
         False, "Contact no other machine. Always on for a library of patient notes, unless remote use was allowed."
     )
-    allow_remote: bool = _setting(
+    allow_remote: bool = _key(
         False,
         "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag, never in a "
         "file or the environment, as it would then apply to libraries not thought of.",
     )
-    threads: int | None = _setting(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
+    threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:

@@ -1,6 +1,6 @@
-"""Temporary folders. What a killed process left behind is removed when the next folder of that kind is made.
+"""Temporary folders. A new folder removes those of the same kind left over from killed processes.
 
-with Scratch("epicrisis-pubmed-") as folder:
+with TemporaryFolder("epicrisis-pubmed-") as folder:
     (folder / "part").write_bytes(data)
 """
 
@@ -19,23 +19,23 @@ _YOUNG_SECONDS = 60.0
 
 
 class TemporaryFolder:
-    """A new folder, readable by its owner alone. Use it as a context manager, or call `close`.
+    """A new folder that only its owner can read. Use it as a context manager, or call `close`.
 
-    Raises OSError where the folder cannot be made.
+    Raises OSError if the folder cannot be created.
     """
 
-    def __init__(self, prefix: str, place: Path | None = None) -> None:
-        place = place or Path(tempfile.gettempdir())
-        remove_abandoned_folders(prefix, place)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-        # The system frees it when the process ends, however it ends.
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        parent = parent or Path(tempfile.gettempdir())
+        remove_abandoned_folders(prefix, parent)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        # The system releases the lock when the process ends, however it ends.
         lock = FileLock(self.path / _LOCK, timeout=0, thread_local=False)
         lock.acquire()
-        self._removed = weakref.finalize(self, _remove, self.path, lock)
+        self._finalizer = weakref.finalize(self, _remove, self.path, lock)
 
     def close(self) -> None:
         """Remove the folder. Idempotent."""
-        self._removed()
+        self._finalizer()
 
     def __enter__(self) -> Path:
         return self.path
@@ -44,13 +44,13 @@ class TemporaryFolder:
         self.close()
 
 
-def remove_abandoned_folders(prefix: str, place: Path) -> None:
-    """Remove the folders of this prefix whose process no longer runs, but for those of another user."""
-    for folder in place.glob(f"{prefix}*"):
+def remove_abandoned_folders(prefix: str, parent: Path) -> None:
+    """Remove this user's folders with this prefix whose processes have ended."""
+    for folder in parent.glob(f"{prefix}*"):
         try:
             if folder.is_symlink() or not folder.is_dir():
                 continue
-            # Another process may have made it this moment, and not yet locked it.
+            # Another process may have just created it, and not locked it yet.
             if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
                 continue
             lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
@@ -63,5 +63,5 @@ def remove_abandoned_folders(prefix: str, place: Path) -> None:
 def _remove(folder: Path, lock: FileLock) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     lock.release(force=True)
-    # On some systems the lock's file cannot be removed before it is free.
+    # Some systems cannot remove the lock file before its release.
     shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.extractive import SPAN_CHARACTERS, SpanFormat
+from epicrisis.answering.document_answers import SPAN_CHARACTERS, SpanFormat
 from epicrisis.answering.structured_request import EmptyReply, Unreadable
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Passage, Question
@@ -49,7 +49,7 @@ def test_words_that_stand_nowhere_are_asked_for_once_more_and_then_no_answer() -
     answer = run(rag, world(model, passages(2)), WHAT)
     assert (answer.state, len(model.requests)) == ("unparsed", 2)
     assert answer.failure is not None
-    assert "document that it names" in answer.failure.message
+    assert "document that the reply names" in answer.failure.message
     assert "heals" not in answer.failure.message
 
 
@@ -118,7 +118,7 @@ def test_what_stands_between_signs_is_whole(words: str, text: str) -> None:
 def test_a_word_or_two_of_another_document_are_no_answer() -> None:
     """`aspirin` stands everywhere; the document that was named must have it."""
     other = Passage("e#0", "e", 0, 0, 8, "Warfarin")
-    with pytest.raises(Unreadable, match="the document that it names"):
+    with pytest.raises(Unreadable, match="the document that the reply names"):
         SpanFormat((other, *passages(1))).read(span("aspirin", doc=1))
     assert SpanFormat((other, *passages(1))).read(span("aspirin lowers risk", doc=1)).quotes[0][0] == 2
 
@@ -126,7 +126,7 @@ def test_a_word_or_two_of_another_document_are_no_answer() -> None:
 def test_an_empty_reply_is_told_apart_from_an_unreadable_one() -> None:
     with pytest.raises(EmptyReply):
         SpanFormat(passages(1)).read("  ")
-    with pytest.raises(Unreadable, match="no one JSON object"):
+    with pytest.raises(Unreadable, match="not a single JSON object"):
         SpanFormat(passages(1)).read("aspirin")
     answer = run(rag, world(says(""), passages(1)))
     assert answer.failure is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epicrisis.answering.full_context import full_context
+from epicrisis.answering.baselines import full_context
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answers import ModelCalled
 from epicrisis.testing.chat import ScriptedModel

@@ -60,7 +60,7 @@ def test_where_nothing_is_told_the_cure_is(model: ScriptedModel) -> None:
     answer = run(zero_shot, world(model, ()), ASKED)
     assert answer.state == "failed"
     assert answer.failure is not None
-    assert "name a model that tells log-probabilities" in answer.failure.message
+    assert "name a model that reports log-probabilities" in answer.failure.message
 
 
 def test_a_question_without_options_has_no_probabilities() -> None:

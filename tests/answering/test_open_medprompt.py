@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
-from epicrisis.answering.refining import Refining
-from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.strategy_context import Context, RefiningOptions, Rewarder
 from epicrisis.answers import Drafted, ExamplesFound, ModelCalled, Notice
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
@@ -54,7 +53,7 @@ def stages(model: ScriptedModel) -> list[str]:
 
 def test_drafts_are_varied_and_summed_up_once() -> None:
     model = ScriptedModel(script)
-    asked = world(model, (), refining=Refining(drafts=6), examples=found)
+    asked = world(model, (), refining=RefiningOptions(drafts=6), examples=found)
     answer = run(ensemble_refining, asked, OPEN_QUESTION)
     assert (answer.state, answer.text, answer.decided_by) == ("answered", "All in all.", "synthesis")
     assert stages(model) == ["draft"] * 6 + ["synthesis"]
@@ -73,8 +72,8 @@ def test_drafts_are_varied_and_summed_up_once() -> None:
 def test_more_drafts_change_none_of_the_first() -> None:
     """So that those of a smaller N come out of the cache."""
     few, many = ScriptedModel(script), ScriptedModel(script)
-    run(ensemble_refining, world(few, (), refining=Refining(drafts=3)), OPEN_QUESTION)
-    run(ensemble_refining, world(many, (), refining=Refining(drafts=8)), OPEN_QUESTION)
+    run(ensemble_refining, world(few, (), refining=RefiningOptions(drafts=3)), OPEN_QUESTION)
+    run(ensemble_refining, world(many, (), refining=RefiningOptions(drafts=8)), OPEN_QUESTION)
     assert many.requests[:3] == few.requests[:3]
 
 
@@ -84,24 +83,24 @@ def test_lost_drafts_are_named_and_what_is_left_is_summed_up() -> None:
             raise EndpointRejected("no")
         return NOT_FOUND if stage(request) == "draft" and request.sample == 1 else script(request)
 
-    asked = world(ScriptedModel(loses), (), refining=Refining(drafts=3))
+    asked = world(ScriptedModel(loses), (), refining=RefiningOptions(drafts=3))
     answer = run(ensemble_refining, asked, OPEN_QUESTION)
     assert [draft.state for draft in answer.drafts] == ["failed", "abstained", "answered"]
     assert answer.state == "answered"
-    assert [notice.message for notice in asked.of(Notice)] == ["1 of 3 drafts could not be had or read: 0"]
+    assert [notice.message for notice in asked.of(Notice)] == ["1 of 3 drafts failed or were unreadable: 0"]
 
 
 @pytest.mark.parametrize(("reply", "state"), [(NOT_FOUND, "abstained"), ("{", "unparsed")])
 def test_without_any_draft_nothing_is_summed_up(reply: str, state: str) -> None:
     model = ScriptedModel(lambda _: reply)
-    answer = run(ensemble_refining, world(model, (), refining=Refining(drafts=2)), OPEN_QUESTION)
+    answer = run(ensemble_refining, world(model, (), refining=RefiningOptions(drafts=2)), OPEN_QUESTION)
     assert answer.state == state
     assert "synthesis" not in stages(model)
 
 
 def test_options_are_shown_and_a_choice_is_stated() -> None:
     model = ScriptedModel(lambda _: answered("It does.", choice="A"))
-    answer = run(ensemble_refining, world(model, (), refining=Refining(drafts=2)), QUESTION)
+    answer = run(ensemble_refining, world(model, (), refining=RefiningOptions(drafts=2)), QUESTION)
     assert (answer.state, answer.choice) == ("answered", "A")
     assert all("A. yes" in request.messages[-1].content for request in model.requests)
 
@@ -118,7 +117,7 @@ def test_examples_are_shown_as_the_question_is_asked(strategy: Any, question: Qu
         return Examples((WITH_OPTIONS, *EXAMPLES.examples))
 
     model = ScriptedModel(lambda _: answered("It does.", choice="A") if question.options else answered("It does."))
-    run(strategy, world(model, (), refining=Refining(drafts=1, rounds=0), examples=both), question)
+    run(strategy, world(model, (), refining=RefiningOptions(drafts=1, rounds=0), examples=both), question)
     _, _, open_reply, asked, reply, last = model.requests[0].messages
     assert json.loads(open_reply.content) == {"result": {"found": True, "answer": "Colchicine does."}}
     assert "What stops it?" in asked.content
@@ -150,7 +149,7 @@ SCORES = {"One.": 0.2, "Two.": 0.9, "Three.": 0.4}
 def test_each_round_is_a_critique_and_a_better_answer() -> None:
     """2 N + 1 calls, as in the study's code; examples in the first draft alone (errata P8)."""
     model = in_turn("One.", "Two.", "Three.")
-    asked = world(model, (), refining=Refining(rounds=2, keep="last"), examples=found, reward=rewarding(SCORES))
+    asked = world(model, (), refining=RefiningOptions(rounds=2, keep="last"), examples=found, reward=rewarding(SCORES))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert stages(model) == ["draft", "critique", "improvement", "critique", "improvement"]
     assert (answer.text, answer.decided_by) == ("Three.", "last draft")
@@ -167,7 +166,7 @@ def test_each_round_is_a_critique_and_a_better_answer() -> None:
 
 
 def test_the_best_by_reward_is_kept_as_corrected() -> None:
-    asked = world(in_turn(*SCORES), (), refining=Refining(rounds=2, keep="best"), reward=rewarding(SCORES))
+    asked = world(in_turn(*SCORES), (), refining=RefiningOptions(rounds=2, keep="best"), reward=rewarding(SCORES))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Two.", "best reward")
 
@@ -176,7 +175,9 @@ def test_a_judge_is_named_as_one() -> None:
     """Marks from 1 to 5 are no trained scores, neither to the writer nor to the reader."""
     model = in_turn(*SCORES)
     reward = rewarding(SCORES, judge="a-judge")
-    answer = run(self_reflection, world(model, (), refining=Refining(2, 2, "best"), reward=reward), OPEN_QUESTION)
+    answer = run(
+        self_reflection, world(model, (), refining=RefiningOptions(2, 2, "best"), reward=reward), OPEN_QUESTION
+    )
     assert answer.decided_by == "best mark, judged by a-judge"
     seen = model.requests[2].messages[-1].content
     assert "Another model gives it marks from 1 to 5, higher is better: truthfulness 0.20" in seen
@@ -185,7 +186,7 @@ def test_a_judge_is_named_as_one() -> None:
 
 def test_without_a_reward_model_no_scores_are_shown_and_the_last_stands() -> None:
     model = in_turn(*SCORES)
-    answer = run(self_reflection, world(model, (), refining=Refining(rounds=2, keep="best")), OPEN_QUESTION)
+    answer = run(self_reflection, world(model, (), refining=RefiningOptions(rounds=2, keep="best")), OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Three.", "last draft")
     assert not any("reward model" in request.messages[-1].content for request in model.requests)
 
@@ -196,7 +197,7 @@ def test_a_reward_that_fails_is_said_and_the_scored_ones_count() -> None:
             raise EndpointRejected("no")
         return {"truthfulness": SCORES[text]}
 
-    asked = world(in_turn(*SCORES), (), refining=Refining(rounds=2), reward=Rewarder(reward))
+    asked = world(in_turn(*SCORES), (), refining=RefiningOptions(rounds=2), reward=Rewarder(reward))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Three.", "best reward")
     assert [notice.message for notice in asked.of(Notice)] == ["draft 1 has no reward: no"]
@@ -208,22 +209,24 @@ def test_a_round_that_fails_leaves_what_came_before() -> None:
             raise EndpointRejected("no")
         return script(request)
 
-    asked = world(ScriptedModel(fails), (), refining=Refining(rounds=3))
+    asked = world(ScriptedModel(fails), (), refining=RefiningOptions(rounds=3))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "Draft 0.")
-    assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; what came before stands"]
+    assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; the earlier drafts remain"]
 
 
 def test_a_draft_that_is_none_ends_the_rounds_and_is_said() -> None:
     said = {"draft": answered("One."), "improvement": NOT_FOUND}
     model = ScriptedModel(lambda request: said.get(stage(request)) or script(request))
-    asked = world(model, (), refining=Refining(rounds=5))
+    asked = world(model, (), refining=RefiningOptions(rounds=5))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "One.")
-    assert [notice.message for notice in asked.of(Notice)] == ["round 1 of 5 ended abstained: what came before stands"]
+    assert [notice.message for notice in asked.of(Notice)] == [
+        "round 1 of 5 ended abstained: the earlier drafts remain"
+    ]
 
 
 def test_a_first_draft_that_abstains_is_not_pressed() -> None:
     model = ScriptedModel(lambda _: NOT_FOUND)
-    answer = run(self_reflection, world(model, (), refining=Refining(rounds=3)), OPEN_QUESTION)
+    answer = run(self_reflection, world(model, (), refining=RefiningOptions(rounds=3)), OPEN_QUESTION)
     assert (answer.state, stages(model)) == ("abstained", ["draft"])

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from epicrisis.answering.open_medprompt import self_reflection
-from epicrisis.answering.refining import Refining
 from epicrisis.answering.reward import ATTRIBUTES, RewardFormat, request_reward
-from epicrisis.answering.strategy_context import Rewarder
+from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import ModelCalled
 from epicrisis.protocols import ChatRequest
@@ -45,7 +44,7 @@ def test_the_judge_is_the_model_of_its_role_and_on_record() -> None:
         ScriptedModel(writes),
         (),
         models={"reward": judge},
-        refining=Refining(rounds=0, keep="best"),
+        refining=RefiningOptions(rounds=0, keep="best"),
         reward=Rewarder(request_reward, "judge"),
     )
     answer = run(self_reflection, asked, OPEN_QUESTION)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from epicrisis.answering.self_consistency import medprompt, self_consistency
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.answers import ExamplesFound, ModelCalled, Notice, Voted
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
@@ -43,7 +43,7 @@ async def found(question: Question) -> Examples:
 
 def test_votes_are_draws_of_one_prompt_and_the_majority_wins() -> None:
     model = ScriptedModel(lambda request: stating("AAB"[request.sample]))
-    asked = world(model, (), voting=Voting(3, temperature=0.9, top_p=0.8))
+    asked = world(model, (), voting=VotingOptions(3, temperature=0.9, top_p=0.8))
     answer = run(self_consistency, asked, ASKED)
     assert (answer.state, answer.choice, answer.decided_by) == ("answered", "A", "majority")
     assert answer.confidence == pytest.approx(2 / 3)
@@ -58,19 +58,19 @@ def test_votes_are_draws_of_one_prompt_and_the_majority_wins() -> None:
 def test_votes_for_options_of_one_text_count_together() -> None:
     asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
     model = ScriptedModel(lambda request: stating("AABCC"[request.sample]))
-    answer = run(self_consistency, world(model, (), voting=Voting(5, shuffle=False)), asked)
+    answer = run(self_consistency, world(model, (), voting=VotingOptions(5, shuffle=False)), asked)
     assert (answer.choice, answer.distribution) == ("B", {"A": 0.4, "B": 0.6, "C": 0.0})
-    shuffled = run(self_consistency, world(always("B"), (), voting=Voting(6, shuffle=True)), asked)
+    shuffled = run(self_consistency, world(always("B"), (), voting=VotingOptions(6, shuffle=True)), asked)
     assert {vote.choice for vote in shuffled.votes} == {"A", "B"}, "in whatever order they were shown"
 
 
 @pytest.mark.parametrize("votes", [4, 8, 20])
 def test_a_model_that_always_says_the_first_gives_no_letter(votes: int) -> None:
     """Shuffled, every option gets as many votes: a tie, and no choice."""
-    answer = run(self_consistency, world(always("A"), (), voting=Voting(votes, shuffle=True)), ASKED)
+    answer = run(self_consistency, world(always("A"), (), voting=VotingOptions(votes, shuffle=True)), ASKED)
     assert (answer.state, answer.choice, answer.decided_by) == ("abstained", None, "tie")
     assert answer.distribution == dict.fromkeys("ABCD", 0.25)
-    unshuffled = run(self_consistency, world(always("A"), (), voting=Voting(votes)), ASKED)
+    unshuffled = run(self_consistency, world(always("A"), (), voting=VotingOptions(votes)), ASKED)
     assert unshuffled.choice == "A"
 
 
@@ -80,7 +80,9 @@ def test_an_uneven_number_favours_no_letter_over_many_questions(votes: int) -> N
     chosen: Counter[str | None] = Counter()
     for i in range(200):
         asked = Question(f"Case {i}?", ASKED.options, "choice", str(i))
-        chosen[run(self_consistency, world(always("A"), (), voting=Voting(votes, shuffle=True)), asked).choice] += 1
+        chosen[
+            run(self_consistency, world(always("A"), (), voting=VotingOptions(votes, shuffle=True)), asked).choice
+        ] += 1
     stated = 200 - chosen.pop(None, 0)
     assert stated in (0, 200)
     assert votes == 3 or stated, "of three votes each is for another option: a tie"
@@ -107,7 +109,7 @@ def test_the_words_of_another_order_stand_where_they_name_no_letter(text: str, s
         (letter,) = re.findall(r"(?m)^([A-I])\. cause C$", request.messages[-1].content)
         return stating(letter).replace("It is.", text.format(letter.lower()))
 
-    answer = run(self_consistency, world(ScriptedModel(names), (), voting=Voting(9, shuffle=True)), asked)
+    answer = run(self_consistency, world(ScriptedModel(names), (), voting=VotingOptions(9, shuffle=True)), asked)
     own = [vote.text for vote in answer.votes if vote.letter_order == tuple(options)]
     assert answer.choice == "C"
     assert answer.text == (text if stands else own[0] if own else "cause C")
@@ -116,28 +118,28 @@ def test_the_words_of_another_order_stand_where_they_name_no_letter(text: str, s
 def test_letters_of_another_order_do_not_stand_in_the_answer() -> None:
     """They were right where the options stood otherwise."""
     beliefs = {ASKED.text: {"scurvy": 1.0}}
-    answer = run(self_consistency, world(build_voter(beliefs), (), voting=Voting(4, shuffle=True)), ASKED)
+    answer = run(self_consistency, world(build_voter(beliefs), (), voting=VotingOptions(4, shuffle=True)), ASKED)
     assert (answer.choice, answer.text) == ("B", "It is so.")
 
     def names_letters(request: ChatRequest) -> str:
         (letter,) = re.findall(r"(?m)^([A-D])\. scurvy$", request.messages[-1].content)
         return stating(letter).replace("It is.", f"Option {letter} it is.")
 
-    named = run(self_consistency, world(ScriptedModel(names_letters), (), voting=Voting(4, shuffle=True)), ASKED)
+    named = run(self_consistency, world(ScriptedModel(names_letters), (), voting=VotingOptions(4, shuffle=True)), ASKED)
     assert (named.choice, named.text) == ("B", "scurvy")
 
 
 def test_an_uneven_number_of_votes_is_said() -> None:
-    asked = world(always("A"), (), voting=Voting(5, shuffle=True))
+    asked = world(always("A"), (), voting=VotingOptions(5, shuffle=True))
     run(self_consistency, asked, ASKED)
     assert [notice.message for notice in asked.of(Notice) if notice.kind == "unbalanced"] == [
-        "5 votes over 4 options: not every option stands equally often in every place"
+        "5 votes over 4 options: the options are not equally often in every place"
     ]
 
 
 def test_a_tie_is_broken_by_a_named_rule_alone() -> None:
     model = ScriptedModel(lambda request: stating("CBBC"[request.sample]))
-    answer = run(self_consistency, world(model, (), voting=Voting(4, tie="first-vote")), ASKED)
+    answer = run(self_consistency, world(model, (), voting=VotingOptions(4, tie="first-vote")), ASKED)
     assert (answer.choice, answer.decided_by) == ("C", "first-vote")
 
 
@@ -148,19 +150,19 @@ def test_votes_that_are_lost_are_named_and_none() -> None:
         return {1: NOT_FOUND, 2: "what?"}.get(request.sample, stating("D"))
 
     # The second try of vote 2 is sample 3 of the next seed: not readable either.
-    asked = world(ScriptedModel(lambda r: "what?" if r.seed else script(r)), (), voting=Voting(4))
+    asked = world(ScriptedModel(lambda r: "what?" if r.seed else script(r)), (), voting=VotingOptions(4))
     answer = run(self_consistency, asked, ASKED)
     assert [vote.state for vote in answer.votes] == ["failed", "abstained", "unparsed", "answered"]
     assert (answer.state, answer.choice) == ("answered", "D")
     (lost,) = (notice for notice in asked.of(Notice) if notice.kind == "left-out")
-    assert lost.message == "2 of 4 votes could not be had or read: 0, 2"
+    assert lost.message == "2 of 4 votes failed or were unreadable: 0, 2"
 
 
 def test_where_all_fail_so_does_the_question() -> None:
     def fails(_: ChatRequest) -> str:
         raise EndpointRejected("no such model: name another")
 
-    answer = run(self_consistency, world(ScriptedModel(fails), (), voting=Voting(3)), ASKED)
+    answer = run(self_consistency, world(ScriptedModel(fails), (), voting=VotingOptions(3)), ASKED)
     assert answer.state == "failed"
     assert answer.failure is not None
     assert "no such model" in answer.failure.message
@@ -176,7 +178,7 @@ def test_a_question_without_options_is_no_question_for_votes(strategy: Any) -> N
 
 def test_medprompt_shows_solved_questions_and_shuffles() -> None:
     model = always("A")
-    asked = world(model, (), voting=Voting(4), examples=found)
+    asked = world(model, (), voting=VotingOptions(4), examples=found)
     answer = run(medprompt, asked, ASKED)
     assert answer.decided_by == "tie"
     assert asked.of(ExamplesFound) == [ExamplesFound(("e0", "e1", "e2"), ("leaked",), ("",))]
@@ -198,7 +200,7 @@ def test_an_example_is_data() -> None:
         return Examples((forged,))
 
     model = always("A")
-    run(medprompt, world(model, (), voting=Voting(1), examples=one), ASKED)
+    run(medprompt, world(model, (), voting=VotingOptions(1), examples=one), ASKED)
     shown = "\n".join(message.content for message in model.requests[0].messages)
     assert not any(mark in shown for mark in ("<|im_end|>", "[INST]", "</s>", "[answer 2]"))
     (reply,) = (message.content for message in model.requests[0].messages if message.role == "assistant")
@@ -207,12 +209,12 @@ def test_an_example_is_data() -> None:
 
 def test_examples_that_do_not_fit_are_refused_and_not_cut() -> None:
     roomy = always("A")
-    run(medprompt, world(roomy, (), voting=Voting(2), examples=found), ASKED)
+    run(medprompt, world(roomy, (), voting=VotingOptions(2), examples=found), ASKED)
     request = roomy.requests[0]
     needed = sum(count_words(message.content) for message in request.messages) + request.max_tokens
     # One token less than all three need: two of them would fit.
     model = ScriptedModel(lambda _: stating("A"), context_tokens=needed - 1)
-    answer = run(medprompt, world(model, (), voting=Voting(2), examples=found), ASKED)
+    answer = run(medprompt, world(model, (), voting=VotingOptions(2), examples=found), ASKED)
     assert answer.state == "over-window"
     assert answer.failure is not None
     assert "3 solved questions do not fit the model's window" in answer.failure.message
@@ -226,7 +228,7 @@ def questions(n: int) -> list[Question]:
     return [Question(f"Case {i}: what is it?", ASKED.options, "choice", str(i), "ABCD"[i % 4]) for i in range(n)]
 
 
-def accuracy(asked: list[Question], model: ScriptedModel, voting: Voting) -> float:
+def accuracy(asked: list[Question], model: ScriptedModel, voting: VotingOptions) -> float:
     return sum(
         run(self_consistency, world(model, (), voting=voting), each).choice == each.gold for each in asked
     ) / len(asked)
@@ -238,9 +240,9 @@ def test_shuffling_takes_a_bias_to_the_first_option_away() -> None:
     asked = questions(80)
     beliefs = {each.text: {text: float(letter == each.gold) for letter, text in each.options.items()} for each in asked}
     biased = build_voter(beliefs, first=0.6)
-    plain = accuracy(asked, biased, Voting(12, shuffle=False))
+    plain = accuracy(asked, biased, VotingOptions(12, shuffle=False))
     assert plain < 0.55
-    assert accuracy(asked, biased, Voting(12, shuffle=True)) > 0.95
+    assert accuracy(asked, biased, VotingOptions(12, shuffle=True)) > 0.95
 
 
 def _right_first(question: Question) -> list[str]:
@@ -255,5 +257,5 @@ def test_accuracy_over_votes_follows_the_plurality_of_their_distribution(n: int)
     expected = float(np.mean(counts[:, 0] > counts[:, 1:].max(axis=1)))
     asked = questions(200)
     beliefs = {each.text: dict(zip(_right_first(each), shares, strict=True)) for each in asked}
-    seen = accuracy(asked, build_voter(beliefs), Voting(n))
+    seen = accuracy(asked, build_voter(beliefs), VotingOptions(n))
     assert abs(seen - expected) < 3.3 * (expected * (1 - expected) / len(asked)) ** 0.5

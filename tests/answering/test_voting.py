@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.shuffling import as_they_are, shuffled
-from epicrisis.answering.voting import tally
+from epicrisis.answering.self_consistency import keep_order, shuffle_options
+from epicrisis.answering.voting import count_votes
 from epicrisis.answers import Vote
 from epicrisis.types import AnswerState, TieRule
 
@@ -45,13 +45,13 @@ def votes(stated: str) -> list[Vote]:
     ],
 )
 def test_what_votes_come_to(stated: str, tie: TieRule, state: AnswerState, choice: str | None, decided_by: str) -> None:
-    counted = tally(votes(stated), LETTERS, tie)
+    counted = count_votes(votes(stated), LETTERS, tie)
     assert (counted.state, counted.choice, counted.decided_by) == (state, choice, decided_by)
 
 
 def test_the_spread_is_of_the_votes_that_state_an_option() -> None:
-    assert tally(votes("AAB-!"), LETTERS).distribution == {"A": 0.4, "B": 0.2, "C": 0.0, "D": 0.0}
-    assert tally(votes("-!"), LETTERS).distribution == {}
+    assert count_votes(votes("AAB-!"), LETTERS).distribution == {"A": 0.4, "B": 0.2, "C": 0.0, "D": 0.0}
+    assert count_votes(votes("-!"), LETTERS).distribution == {}
 
 
 @given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25), st.randoms(use_true_random=False))
@@ -60,12 +60,12 @@ def test_the_order_in_which_votes_come_back_changes_nothing(stated: str, random:
     mixed = list(made)
     random.shuffle(mixed)
     for tie in get_args(TieRule):
-        assert tally(mixed, LETTERS, tie) == tally(made, LETTERS, tie)
+        assert count_votes(mixed, LETTERS, tie) == count_votes(made, LETTERS, tie)
 
 
 @given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25))
 def test_a_choice_has_the_most_votes_and_more_than_abstain(stated: str) -> None:
-    counted = tally(votes(stated), LETTERS)
+    counted = count_votes(votes(stated), LETTERS)
     often = Counter(each for each in stated if each in LETTERS)
     if counted.choice is None:
         assert counted.state != "answered"
@@ -84,7 +84,7 @@ def options(n: int) -> dict[str, str]:
 @given(st.integers(2, 6), st.integers(1, 40), st.integers(0, 10**6))
 def test_every_option_stands_in_every_place_as_often_as_can_be(n: int, times: int, seed: int) -> None:
     """Errata P3: also where votes exceed the permutations of the options (15 of 20 votes on three options, there)."""
-    shown = shuffled(options(n), times, seed)
+    shown = shuffle_options(options(n), times, seed)
     assert len(shown) == times
     often = Counter((place, letter) for each in shown for place, letter in enumerate(each.letters))
     counts = [often[place, letter] for place, letter in itertools.product(range(n), options(n))]
@@ -94,12 +94,14 @@ def test_every_option_stands_in_every_place_as_often_as_can_be(n: int, times: in
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 10**6))
 def test_letters_are_mapped_back_to_what_stood_there(n: int, times: int, seed: int) -> None:
     own = options(n)
-    for shown in (*shuffled(own, times, seed), as_they_are(own)):
+    for shown in (*shuffle_options(own, times, seed), keep_order(own)):
         assert list(shown.options) == list(own), "letters keep their places"
-        assert all(own[shown.own(letter)] == text for letter, text in shown.options.items())
+        assert all(own[shown.restore_letter(letter)] == text for letter, text in shown.options.items())
 
 
 def test_orders_go_by_the_seed_and_by_nothing_else() -> None:
-    assert shuffled(options(4), 8, 1) == shuffled(options(4), 8, 1)
-    assert shuffled(options(4), 8, 1) != shuffled(options(4), 8, 2)
-    assert shuffled(options(4), 20, 3)[:8] == shuffled(options(4), 8, 3), "more votes change none of the first"
+    assert shuffle_options(options(4), 8, 1) == shuffle_options(options(4), 8, 1)
+    assert shuffle_options(options(4), 8, 1) != shuffle_options(options(4), 8, 2)
+    assert shuffle_options(options(4), 20, 3)[:8] == shuffle_options(options(4), 8, 3), (
+        "more votes change none of the first"
+    )

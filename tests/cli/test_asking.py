@@ -114,7 +114,7 @@ def test_the_answers_of_a_file_stand_in_the_order_of_its_questions(
     questions, output = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
     rows = [{"id": str(number), "text": f"What does zinc do, {number}?"} for number in range(5)]
     questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    arguments = (*ask, "--file", questions, "-o", output, "--at-once", 8)
+    arguments = (*ask, "--file", questions, "-o", output, "--setting", f"questions_at_once={8}")
     Backwards(endpoint, 5)
     first = run(*arguments)
     assert first.exit_code == 0, first.stderr
@@ -140,7 +140,7 @@ def test_a_failed_try_stays_before_the_answer_to_the_same_question(
     rows = [{"id": str(number), "text": f"What does zinc do, {number}?"} for number in range(2)]
     questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     endpoint.script[CHAT] = [REFUSED, HEALTHY]
-    arguments = (*ask, "--file", questions, "-o", output, "--at-once", 1)
+    arguments = (*ask, "--file", questions, "-o", output, "--setting", f"questions_at_once={1}")
     assert run(*arguments).exit_code == 2
     shown = run(*arguments, "--json")
     assert shown.exit_code == 0, shown.stderr

@@ -68,7 +68,19 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 
 def ask(library: Path, url: str, *more: object) -> tuple[int, str, str]:
-    return run("ask", library, "--model", f"{url}#hostile", "--by", "bm25", "--no-preflight", "-k", 8, *more)
+    return run(
+        "ask",
+        library,
+        "--model",
+        f"{url}#hostile",
+        "--by",
+        "bm25",
+        "--setting",
+        "preflight.enabled=false",
+        "-k",
+        8,
+        *more,
+    )
 
 
 def choices(path: Path) -> dict[str, str]:
@@ -84,7 +96,9 @@ def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions
         assert ask(library, server.url, "--file", questions, "-o", tmp_path / "two.jsonl")[0] == 0
         assert server.ledger.calls == paid
         url = server.url
-    code, out, err = ask(library, url, "--file", questions, "-o", tmp_path / "three.jsonl", "--cache", "replay")
+    code, out, err = ask(
+        library, url, "--file", questions, "-o", tmp_path / "three.jsonl", "--setting", "cache.mode=replay"
+    )
     assert code == 0, err
     assert f"0 calls and {paid:,} kept replies" in out
     assert choices(tmp_path / "one.jsonl") == choices(tmp_path / "two.jsonl") == choices(tmp_path / "three.jsonl")
@@ -92,7 +106,7 @@ def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert run("cache", "info", library)[1].startswith(f"{paid:,} replies in {file}")
     assert run("cache", "clear", library)[1].startswith(f"deleted {paid:,} replies")
-    code, out, err = ask(library, url, "Does statin help?", "--options", "yes,no", "--cache", "replay")
+    code, out, err = ask(library, url, "Does statin help?", "--options", "yes,no", "--setting", "cache.mode=replay")
     assert code == 2
     assert "once with --cache on" in err
 
@@ -100,7 +114,7 @@ def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions
 def test_off_means_off(library: Path) -> None:
     with HostileServer() as server:
         for _ in range(2):
-            assert ask(library, server.url, "Does statin help?", "--cache", "off")[0] == 0
+            assert ask(library, server.url, "Does statin help?", "--setting", "cache.mode=off")[0] == 0
         assert server.ledger.calls == 6
     assert not (library / "replies.sqlite").exists()
 
@@ -111,7 +125,7 @@ def test_a_budget_stops_a_run_and_what_it_has_is_kept(library: Path, questions: 
         code, _, err = ask(library, server.url, "--file", questions, "-o", answers, "--budget-tokens", 5_000)
         assert code == 2
         assert "of 5,000 tokens are spent" in err
-        assert "--budget-tokens more" in err
+        assert "raise --budget-tokens" in err
         spent = server.ledger
         assert spent.told_prompt_tokens + spent.told_completion_tokens <= 5_000
         assert 0 < len(choices(answers)) < len(WORDS)
@@ -125,7 +139,17 @@ def test_a_budget_in_dollars_needs_a_price(library: Path, questions: Path, tmp_p
     config = tmp_path / "epicrisis.toml"
     config.write_text('[models.writer]\nname = "https://models.example.org/v1#no-such-model"\n')
     code, _, err = run(
-        "ask", library, "Does statin help?", "--by", "bm25", "--no-preflight", "--config", config, "--budget-usd", 1
+        "ask",
+        library,
+        "Does statin help?",
+        "--by",
+        "bm25",
+        "--setting",
+        "preflight.enabled=false",
+        "--config",
+        config,
+        "--budget-usd",
+        1,
     )
     assert code == 2
     assert "price" in err
@@ -151,7 +175,7 @@ def test_everything_is_recorded_for_whoever_asks(library: Path, tmp_path: Path) 
     record = tmp_path / "calls.jsonl"
     with HostileServer() as server:
         for _ in range(2):
-            assert ask(library, server.url, "Does statin help?", "--record", record)[0] == 0
+            assert ask(library, server.url, "Does statin help?", "--setting", f"record={record}")[0] == 0
     rows = [json.loads(line) for line in record.read_text().splitlines()]
     assert [row["replayed"] for row in rows] == [False] * 3 + [True] * 3
     assert all("Does statin help?" in row["request"]["messages"][1]["content"] for row in rows)
@@ -171,8 +195,8 @@ def test_an_endpoint_that_always_fails_ends_a_run_with_one_line(library: Path, q
             tmp_path / "answers.jsonl",
             "--config",
             config,
-            "--at-once",
-            3,
+            "--setting",
+            f"questions_at_once={3}",
         )
     assert code == 2
     assert "in a row failed, so the run was stopped" in err.splitlines()[-1]

@@ -82,7 +82,16 @@ def test_ask_shows_its_work_and_ends_in_a_true_state(small_library: Path, run: R
 @pytest.mark.models
 def test_ask_json_holds_the_answer_with_its_trace(small_library: Path, run: Run) -> None:
     result = run(
-        "ask", small_library, "Does zinc shorten diarrhoea?", "--no-preflight", "--partition", 2, "--json", "-k", 3
+        "ask",
+        small_library,
+        "Does zinc shorten diarrhoea?",
+        "--setting",
+        "preflight.enabled=false",
+        "--setting",
+        f"partition={2}",
+        "--json",
+        "-k",
+        3,
     )
     answer = json.loads(result.stdout)
     events = [event["event"] for event in answer["trace"]]

@@ -80,7 +80,7 @@ def test_mirages_figures_to_the_digit(named: bool, data_folder: Path, run: Run) 
     for name, (early, now) in figures.items():
         file = data_folder / "mirage" / f"gpt35_cot_{name}.jsonl"
         dataset = ("--dataset", f"mirage/{name}") if named else ()
-        result = run("evaluate", "score", file, *dataset, "--data", data_folder)
+        result = run("rescore", file, *dataset, "--data", data_folder)
         assert result.exit_code == 0, result.stderr
         rows = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith(f"gpt35_cot_{name}  ")}
         assert f" {early} % [" in rows["mirage-2024"]
@@ -92,33 +92,33 @@ def test_mirages_figures_to_the_digit(named: bool, data_folder: Path, run: Run) 
 def test_one_scoring_for_machines(data_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_DATA", str(data_folder))
     file = data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"
-    (found,) = json.loads(run("evaluate", "score", file, "--scoring", "mirage-2024", "--json").stdout)
+    (found,) = json.loads(run("rescore", file, "--scoring", "mirage-2024", "--json").stdout)
     (score,) = found["scores"]
     assert (score["right"], score["n"], score["by_default"]) == (459, 618, 3)
 
 
 def test_our_own_run_is_scored_again(runs: tuple[Path, Path], run: Run) -> None:
-    result = run("evaluate", "score", *runs)
+    result = run("rescore", *runs)
     assert result.exit_code == 0, result.stderr
     assert "60.00 % [" in result.stdout
-    assert "not the reply's words" in result.stdout
-    refused = run("evaluate", "score", runs[0], "--dataset", "mirage/bioasq")
+    assert "record the letter that was read" in result.stdout
+    refused = run("rescore", runs[0], "--dataset", "mirage/bioasq")
     assert (refused.exit_code, "leave --dataset out" in refused.stderr) == (2, True)
 
 
 def test_how_many_questions(run: Run) -> None:
-    result = run("evaluate", "need", "--difference", 5, "--comparisons", 5, "--questions-at-hand", 105)
+    result = run("sample-size", "--difference", 5, "--comparisons", 5, "--available", 105)
     assert result.exit_code == 0, result.stderr
     sentences = " ".join(result.stdout.split())
     assert "932 questions are needed" in sentences
-    assert sentences.endswith("the smallest difference found as often is 14.7 points.")
-    found = json.loads(run("evaluate", "need", "--questions-at-hand", 3, "--json").stdout)
+    assert sentences.endswith("the smallest difference found at this power is 14.7 points.")
+    found = json.loads(run("sample-size", "--available", 3, "--json").stdout)
     assert (found["questions"], found["smallest"]) == (626, None)
-    impossible = run("evaluate", "need", "--difference", 30)
+    impossible = run("sample-size", "--difference", 30)
     assert (impossible.exit_code, "discordant" in impossible.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("command", [("compare",), ("evaluate", "score"), ("evaluate", "need")])
+@pytest.mark.parametrize("command", [("compare",), ("rescore",), ("sample-size",)])
 def test_help_has_an_example(command: tuple[str, ...], run: Run) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0

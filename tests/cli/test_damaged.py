@@ -181,12 +181,12 @@ def test_npy_file_that_is_none_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "embeds.npy"
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"embeds\.npy"):
-        medcpt._vectors(path)
+        medcpt._open_vectors(path)
 
 
 def test_npy_file_is_read(tmp_path: Path) -> None:
     np.save(tmp_path / "embeds.npy", np.ones((2, 3), np.float32))
-    assert medcpt._vectors(tmp_path / "embeds.npy").shape == (2, 3)
+    assert medcpt._open_vectors(tmp_path / "embeds.npy").shape == (2, 3)
 
 
 @pytest.mark.parametrize("text", ["[" * DEEP, "-" * DEEP + "1", "(" * 190 + "1", "{[]: 1}", "1+" * 5000 + "1"])

@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.evaluation.datasets.patient_records.lengths import bin_of
+from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
-from epicrisis.evaluation.experiments import ehr
-from epicrisis.evaluation.experiments.record_studies import WHOLE
-from epicrisis.evaluation.grading.run_measures import MeasuredCase, read_measured_cases
-from epicrisis.retrieval.record_context import chronological
+from epicrisis.evaluation.experiments import record_arms
+from epicrisis.evaluation.experiments.ehr_study import NAME
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
+from epicrisis.retrieval.record_context import sort_by_time
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage
 from tests.support.served_models import served
@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder,
         "--patients",
         2,
-        "--tokens-spread",
+        "--tokens",
         "4000,8000",
         "--questions-each",
         21,
@@ -69,7 +69,7 @@ def records(place: Path) -> RecordSet:
     return load_records(place)
 
 
-def ask(place: Path, model: str, output: Path, name: str = WHOLE, *more: object) -> Result:
+def ask(place: Path, model: str, output: Path, name: str = NAME, *more: object) -> Result:
     library = place.parent / "library"
     settings = ("--setting", "models.writer.context_tokens=100000", "--library", library, "--yes", "--json")
     return run("experiment", name, "--data", place, "--model", model, "-o", output, *settings, *more)
@@ -103,11 +103,13 @@ def of(cases: Sequence[MeasuredCase], arm: str, *, answerable: bool = True) -> l
 def test_every_arm_bin_form_and_kind_of_question_is_asked(study: tuple[object, tuple[MeasuredCase, ...]]) -> None:
     cases = study[1]
     conditions = [case.condition for case in cases]
-    assert {each["arm"] for each in conditions} == {*ehr.SETTINGS, *ehr.RETRIEVAL_ARMS} - {ehr.FULL}
+    assert {each["arm"] for each in conditions} == {*record_arms.SETTINGS, *record_arms.RETRIEVAL_ARMS} - {
+        record_arms.FULL
+    }
     assert {each["bin"] for each in conditions} == {"0-8K"}
     assert {each["form"] for each in conditions} == {"choice", "extractive", "open"}
     assert len({each["category"] for each in conditions}) == 7
-    assert all(each["bin"] == bin_of(int(each["tokens"])) for each in conditions)
+    assert all(each["bin"] == find_length_bin(int(each["tokens"])) for each in conditions)
     assert {case.ending for case in cases} == {"answered", "abstained"}
 
 
@@ -115,8 +117,8 @@ def test_without_the_related_notes_nothing_is_answered_and_with_them_alone_all(
     study: tuple[object, tuple[MeasuredCase, ...]],
 ) -> None:
     cases = study[1]
-    assert not any(right(case) for case in (*of(cases, ehr.NONE), *of(cases, ehr.UNRELATED)))
-    alone = [case for case in of(cases, ehr.RELATED) if case.condition["category"] != "holistic"]
+    assert not any(right(case) for case in (*of(cases, record_arms.NONE), *of(cases, record_arms.UNRELATED)))
+    alone = [case for case in of(cases, record_arms.RELATED) if case.condition["category"] != "holistic"]
     assert alone
     assert all(right(case) for case in alone if case.form != "extractive")
 
@@ -125,7 +127,7 @@ def test_where_no_note_answers_abstaining_is_right_whatever_is_read(
     study: tuple[object, tuple[MeasuredCase, ...]],
 ) -> None:
     nothing = [case for case in study[1] if case.unanswerable]
-    assert {case.condition["arm"] for case in nothing} >= {ehr.ALL, "rag-5", ehr.BRIEF}
+    assert {case.condition["arm"] for case in nothing} >= {record_arms.ALL, "rag-5", record_arms.BRIEF}
     assert all(right(case) for case in nothing)
 
 
@@ -135,7 +137,7 @@ def test_full_context_is_as_right_as_the_curve_says(
     """Each note is attended to by its place among the record's notes, oldest first; one place of the answer will do."""
     curve, notes = u_curve(), notes_of(records)
     expected, variance, observed = 0.0, 0.0, 0
-    for case in of(study[1], ehr.ALL):
+    for case in of(study[1], record_arms.ALL):
         if case.condition["category"] == "holistic":
             continue
         question = next(each for each in records.questions if case.question.startswith(f"{each.id}:"))
@@ -144,7 +146,7 @@ def test_full_context_is_as_right_as_the_curve_says(
             for note in notes.values()
             if note.patient == question.patient
         ]
-        order = [passage.document_id for passage in chronological(own)]
+        order = [passage.document_id for passage in sort_by_time(own)]
         places = {order.index(each.document_id) for each in question.evidence}
         missed = math.prod(1 - curve(place, len(order)) for place in places)
         expected, variance = expected + 1 - missed, variance + missed * (1 - missed)
@@ -179,14 +181,14 @@ def test_a_record_over_the_window_is_counted_and_not_asked_again(
     place: Path, records: RecordSet, tmp_path: Path, model_home: Path
 ) -> None:
     folder = tmp_path / "narrow"
-    more = ("--setting", "models.writer.context_tokens=3000", "--arm", ehr.ALL, "--arm", "rag-5", "-n", "16")
+    more = ("--setting", "models.writer.context_tokens=3000", "--arm", record_arms.ALL, "--arm", "rag-5", "-n", "16")
     with reader(records, u_curve()) as model:
-        first = ask(place, model, folder, ehr.CONTEXT, *more)
-        again = ask(place, model, folder, ehr.CONTEXT, *more)
+        first = ask(place, model, folder, "ehr-context", *more)
+        again = ask(place, model, folder, "ehr-context", *more)
     assert (first.exit_code, again.exit_code) == (0, 0), first.stderr
     cases = read_measured_cases(folder)
     shortest = min(int(case.condition["tokens"]) for case in cases)
-    for case in of(cases, ehr.ALL, answerable=False):
+    for case in of(cases, record_arms.ALL, answerable=False):
         assert (case.ending == "over-window") == (int(case.condition["tokens"]) > shortest)
     manifest = json.loads(again.stdout)["manifest"]
     assert manifest["complete"]
@@ -207,7 +209,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(
     place: Path, records: RecordSet, tmp_path: Path, model_home: Path, more: tuple[str, ...], said: str
 ) -> None:
     with reader(records, u_curve()) as model:
-        ended = ask(place, model, tmp_path / "none", ehr.RETRIEVAL, *more)
+        ended = ask(place, model, tmp_path / "none", "ehr-retrieval", *more)
     assert ended.exit_code == 2
     assert said in ended.stderr
     assert ended.stderr.strip().count("\n") == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.energy import MeterUnavailable, Rapl
+from epicrisis.evaluation.runs.energy import MeterUnavailable, RaplMeter
 from epicrisis.evaluation.runs.run_folder import read_manifest
 from epicrisis.testing.chat import ScriptedModel
 from tests.cli.conftest import Run
@@ -31,7 +31,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def measured() -> bool:
     """Whether this machine's counters see its processors."""
     try:
-        return Rapl().look() >= 0
+        return RaplMeter().read() >= 0
     except MeterUnavailable:
         return False
 

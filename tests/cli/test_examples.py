@@ -133,10 +133,10 @@ def test_killed_between_line_and_document_the_document_is_added_and_nothing_is_a
         f"{server.url}#writer",
         "-o",
         output,
-        "--at-once",
-        1,
-        "--cache",
-        "off",
+        "--setting",
+        f"questions_at_once={1}",
+        "--setting",
+        "cache.mode=off",
         "--json",
     )
     whole = json.loads(run(*command).stdout)
@@ -158,9 +158,9 @@ def test_a_budget_stops_it_and_what_is_done_is_in_the_library(
     train: Path, tmp_path: Path, run: Run, server: HostileServer
 ) -> None:
     command = ("examples", "build", tmp_path / "lib", "--from", train, "--how", "solved", "--model", f"{server.url}#m")
-    stopped = run(*command, "--at-once", 1, "--budget-tokens", 1500)
+    stopped = run(*command, "--setting", f"questions_at_once={1}", "--budget-tokens", 1500)
     assert stopped.exit_code == 2
-    assert "give --budget-tokens more" in stopped.stderr
+    assert "raise --budget-tokens" in stopped.stderr
     kept = sum(line["state"] == "kept" for line in lines(tmp_path / "lib.solved.jsonl"))
     assert 0 < kept < 5
     assert f"{kept} solved questions added" in stopped.stdout
@@ -248,8 +248,8 @@ def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(train: Path,
             "solved",
             "--model",
             f"{server.url}#m",
-            "--at-once",
-            1,
+            "--setting",
+            f"questions_at_once={1}",
         )
         child = subprocess.Popen([sys.executable, "-m", "epicrisis", *map(str, command)], stderr=subprocess.DEVNULL)
         while len(asked) < 4 and child.poll() is None:
@@ -339,7 +339,7 @@ def test_an_encoder_that_is_not_installed_is_named_before_anything_is_asked(
     for command, name in (
         ((*build, "--config", config), "no-such-encoder"),
         (("add", tmp_path / "l", _written(tmp_path / "own.jsonl", READY), "--config", config), "no-such-encoder"),
-        ((*build, "--preset", "cr"), "pubmedbert"),
+        ((*build, "--setting", "preset=cr"), "pubmedbert"),
     ):
         result = run("examples", *command)
         assert result.exit_code == 2

@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.library import journal
 from epicrisis.library.library import Library
-from epicrisis.library.library_folder import clear
+from epicrisis.library.library_folder import remove_parts
 from epicrisis.library.manifest import read_manifest
 from tests.cli.conftest import Program
 from tests.library.conftest import Killer, killer
@@ -50,7 +50,7 @@ def test_rollback_journal_of_a_killed_creation_is_removed(tmp_path: Path) -> Non
     """SQLite would apply it to the new file of the same name."""
     beside = tmp_path / f"{journal.NAME}-journal"
     beside.write_bytes(b"left by a kill")
-    clear(tmp_path, journal.NAME)
+    remove_parts(tmp_path, journal.NAME)
     assert not beside.exists()
 
 

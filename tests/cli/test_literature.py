@@ -57,17 +57,27 @@ def literature(tmp_path: Path, run: Run, model_home: Path) -> Path:
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
 def test_filters(literature: Path, run: Run, by: str) -> None:
     for options, pmids in (
-        (("--since", "2016"), (2, 4)),
-        (("--since", "2016", "--with", "retracted"), (2, 3, 4)),
+        (("--setting", "scope.since=2016"), (2, 4)),
+        (("--setting", "scope.since=2016", "--setting", "scope.include=retracted"), (2, 3, 4)),
         (("--as-of", "2016"), (1, 2)),
-        (("--type", "randomized controlled trial"), (1, 4)),
-        (("--type", REVIEW, "--type", TRIAL), (1, 2, 4)),
-        (("--journal", "bmj"), (2,)),
-        (("--without", "retracted"), (1, 2, 4)),
-        (("--hide", "pubmed:1", "--hide", "pubmed:4"), (2,)),
-        (("--since", "2015", "--type", TRIAL, "--without", "retracted"), (4,)),
+        (("--setting", "scope.types=randomized controlled trial"), (1, 4)),
+        (("--setting", f"scope.types={REVIEW}", "--setting", f"scope.types={TRIAL}"), (1, 2, 4)),
+        (("--setting", "scope.journals=bmj"), (2,)),
+        (("--setting", "scope.without=retracted"), (1, 2, 4)),
+        (("--setting", "scope.hide=pubmed:1", "--setting", "scope.hide=pubmed:4"), (2,)),
+        (
+            (
+                "--setting",
+                "scope.since=2015",
+                "--setting",
+                f"scope.types={TRIAL}",
+                "--setting",
+                "scope.without=retracted",
+            ),
+            (4,),
+        ),
         ((), (1, 2, 4)),
-        (("--with", "retracted"), (1, 2, 3, 4)),
+        (("--setting", "scope.include=retracted"), (1, 2, 3, 4)),
     ):
         assert found(run, literature, "--by", by, *options) == {f"pubmed:{pmid}" for pmid in pmids}, options
 
@@ -114,12 +124,23 @@ def test_a_small_library_needs_no_index(literature: Path, run: Run) -> None:
 @pytest.mark.models
 def test_libraries_are_fused_and_long_questions_told(literature: Path, run: Run) -> None:
     question = "Does aspirin prevent stroke? " * 80
-    result = run("search", literature, question, "--by", "dense", "--fuse", literature, "--rrf-k", 100, "--json")
+    result = run(
+        "search",
+        literature,
+        question,
+        "--by",
+        "dense",
+        "--setting",
+        f"fuse={literature}",
+        "--setting",
+        f"rrf_k={100}",
+        "--json",
+    )
     ranking: dict[str, Any] = json.loads(result.stdout)
     assert ranking["parameters"]["rrf_k"] == 100
     assert ranking["parameters"]["question_cut"] is True
     assert "segments, all of it seen by dense search" in ranking["notes"][0]
-    cut = json.loads(run("search", literature, question, "--long-questions", "cut", "--json").stdout)
+    cut = json.loads(run("search", literature, question, "--setting", "long_questions=cut", "--json").stdout)
     assert "tokens not seen by dense search" in cut["notes"][0]
 
 
@@ -160,11 +181,11 @@ def test_ready_made_vectors_need_no_encoder(tmp_path: Path, run: Run, monkeypatc
     same = pubmed(tmp_path / "pubmed26n0001.xml.gz", citation(1, 2020, "Aspirin prevents\n stroke.", REVIEW))
     told = json.loads(run("library", "add", library, same, "--json").stdout)
     assert told["replaced"] == 1, "the XML's fields, with NCBI's vector"
-    assert found(run, library, "--by", "bm25", "--type", REVIEW) == {"pubmed:1"}
+    assert found(run, library, "--by", "bm25", "--setting", f"scope.types={REVIEW}") == {"pubmed:1"}
     other = pubmed(tmp_path / "pubmed26n0002.xml.gz", citation(9, 2021, "Aspirin and something new."))
     refused = run("library", "add", library, other)
     assert refused.exit_code == 2
-    assert "a text came without its vector, and medcpt is not installed" in refused.stderr
+    assert "a text has no precomputed vector, and medcpt is not installed" in refused.stderr
     assert found(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
     again = json.loads(run("library", "add", library, "--format", "medcpt", tmp_path / "chunks", "--json").stdout)
     assert again["added"] == again["replaced"] == again["unchanged"] == 0

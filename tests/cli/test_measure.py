@@ -46,7 +46,7 @@ def ehr(path: Path, patient: str | None = None) -> Path:
 
 
 def test_help_shows_an_example(run: Run) -> None:
-    for command in (("measure",), ("judge", "calibrate")):
+    for command in (("measure",), ("grade", "calibrate")):
         result = run(*command, "--help")
         assert result.exit_code == 0
         assert "--json" in result.stdout
@@ -63,7 +63,7 @@ def test_a_run_is_measured_and_judged_once(tmp_path: Path, run: Run) -> None:
         assert server.ledger.calls == 3, "nothing is judged twice"
         assert "judge-correctness[one]" in result.stdout
         assert "3 answered, 1 empty" in result.stdout
-        assert "How far one goes with people is not known: epicrisis judge calibrate --model one" in result.stdout
+        assert "The agreement of one with people is not known: epicrisis grade calibrate --model one" in result.stdout
         told = json.loads(run(*arguments, "--json").stdout)["runs"][0]
     assert told["endings"] == {"answered": 3, "empty": 1}
     rows = {row[0]: row for row in told["table"]["rows"]}
@@ -93,17 +93,17 @@ def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, r
         assert (one.ledger.calls, two.ledger.calls) == calls
         refused = run(*arguments, "--judge", f"{one.url}#m", "--judge", f"{two.url}#m")
         assert refused.exit_code == 2
-        assert "two judges go by the name m" in refused.stderr
+        assert "two judges have the short name m" in refused.stderr
         assert run(*arguments, "--judge", f"{one.url}#m").exit_code == 0
         later = run(*arguments, "--judge", f"{two.url}#m")
         assert later.exit_code == 2
-        assert "goes by the same name" in later.stderr
+        assert "has the same short name" in later.stderr
 
 
 def test_a_judge_that_wrote_the_answers_is_told(tmp_path: Path, run: Run) -> None:
     folder = ehr(tmp_path / "ehr")
     with served(ScriptedModel(by_length)) as server:
-        result = run("measure", folder, "--no-meteor", "--judge", f"{server.url}#writer-model")
+        result = run("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#writer-model")
     assert "Warning: writer-model judges answers and wrote them" in result.stdout
     assert "errata E4" in result.stdout
 
@@ -112,11 +112,11 @@ def test_answers_about_patients_stay_here_and_their_replies_are_not_kept_among_t
     tmp_path: Path, run: Run, home: Path
 ) -> None:
     folder = ehr(tmp_path / "ehr", patient="anna")
-    refused = run("measure", folder, "--no-meteor", "--judge", "https://judge.example.org/v1#one")
+    refused = run("grade", "run", folder, "--no-meteor", "--judge", "https://judge.example.org/v1#one")
     assert refused.exit_code == 2
     assert "--allow-remote" in refused.stderr
     with served(ScriptedModel(by_length)) as server:
-        result = run("measure", folder, "--no-meteor", "--judge", f"{server.url}#one")
+        result = run("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one")
     assert result.exit_code == 0, result.output
     assert not list(home.rglob("*")), "no cache of replies"
 
@@ -160,7 +160,7 @@ def test_notes_are_in_what_a_judging_would_cost_also_where_they_alone_are_left(t
 def test_a_users_slips_are_told_in_one_line(tmp_path: Path, run: Run) -> None:
     nothing = folder_of(tmp_path / "nothing", [record(question(gold=None), "40 mg")])
     for arguments, message in (
-        (("measure", tmp_path / "none"), "name the folder or the file of a run"),
+        (("measure", tmp_path / "none"), "name the folder of a run, or a file of answers"),
         (("measure", nothing), "has no answer to measure: name a run of open questions that have a reference"),
         (("measure", ehr(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
         (("measure", tmp_path / "ehr", "--no-meteor", "--nli", "no-such-model"), "no-such-model"),
@@ -168,8 +168,8 @@ def test_a_users_slips_are_told_in_one_line(tmp_path: Path, run: Run) -> None:
             ("measure", tmp_path / "ehr", "--local-only", "--judge", "https://a.example.org/v1#one"),
             "is not this machine",
         ),
-        (("judge", "calibrate", "--model", "http://127.0.0.1:9/v1#one"), "with --data"),
-        (("judge", "calibrate", "--data", tmp_path, "--model", "http://127.0.0.1:9/v1#one"), "judge"),
+        (("grade", "calibrate", "--model", "http://127.0.0.1:9/v1#one"), "with --data"),
+        (("grade", "calibrate", "--data", tmp_path, "--model", "http://127.0.0.1:9/v1#one"), "judge"),
     ):
         result = run(*arguments)
         assert result.exit_code == 2, result.output
@@ -206,7 +206,7 @@ def people(folder: Path, summaries: int = 12, pairs: int = 6) -> Path:
 def test_a_judge_is_calibrated_and_stands_beside_its_figures(tmp_path: Path, run: Run, home: Path) -> None:
     data = people(tmp_path / "data" / "judge")
     with served(ScriptedModel(by_length)) as server:
-        arguments = ("judge", "calibrate", "--data", data, "--model", f"{server.url}#one")
+        arguments = ("grade", "calibrate", "--data", data, "--model", f"{server.url}#one")
         result = run(*arguments)
         assert result.exit_code == 0, result.output
         assert server.ledger.calls == 12 + 2 * 12
@@ -215,7 +215,7 @@ def test_a_judge_is_calibrated_and_stands_beside_its_figures(tmp_path: Path, run
         told = json.loads(run(*arguments, "--json").stdout)
         assert Path(told["output"]).is_relative_to(home)
         folder = ehr(tmp_path / "ehr")
-        measured = run("measure", folder, "--no-meteor", "--judge", f"{server.url}#one")
+        measured = run("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one")
     calibration = told["calibration"]
     assert [each["spearman"] for each in calibration["with_people"]] == [pytest.approx(1.0)] * 5
     assert calibration["choices"][0]["accuracy"]["value"] == 1.0
@@ -227,7 +227,7 @@ def test_a_sample_is_drawn_by_seed(tmp_path: Path, run: Run) -> None:
     data = people(tmp_path / "data" / "judge")
     with served(ScriptedModel(by_length)) as server:
         result = run(
-            "judge",
+            "grade",
             "calibrate",
             "--data",
             data,
@@ -266,7 +266,7 @@ def test_faithfulness_to_the_notes_of_a_library_is_judged(
 
     with served(ScriptedModel(script)) as server:
         result = run(
-            "measure", folder, "--no-meteor", "--judge", f"{server.url}#one", "--against-notes", library, "--json"
+            "grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one", "--against-notes", library, "--json"
         )
         assert result.exit_code == 0, result.output
     table = json.loads(result.stdout)["runs"][0]["table"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 
-COLUMNS = ("--format", "notes", "--patient", "pid", "--time", "when", "--type", "kind", "--text", "body")
+COLUMNS = ("--format", "notes", "--patient", "pid", "--time", "when", "--setting", "scope.types=kind", "--text", "body")
 TEMPLATE = (
     "Thank you for letting us take part in the care of this person; the team on duty will gladly answer questions."
 )
@@ -59,7 +59,7 @@ def test_what_is_taken_out_is_counted_and_kept_for_its_owner(tmp_path: Path, run
 @pytest.mark.data
 def test_real_visits(tmp_path: Path, run: Run, model_home: Path, data_folder: Path) -> None:
     visits = data_folder / "visits" / "valid.csv"
-    columns = ("--format", "notes", "--patient", "encounter_id", "--type", "dataset", "--text", "note")
+    columns = ("--format", "notes", "--patient", "encounter_id", "--setting", "scope.types=dataset", "--text", "note")
     result = run("library", "add", tmp_path / "visits", visits, *columns)
     assert result.exit_code == 0, result.stderr
     assert "20 documents added" in result.stdout

@@ -55,10 +55,10 @@ def proposes(body: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        ("open-ended", "pairs"),
-        ("open-ended", "judge"),
-        ("open-ended", "mark"),
-        ("open-ended", "marks"),
+        ("grade", "pairs"),
+        ("grade", "preference"),
+        ("grade", "correctness"),
+        ("grade", "correctness", "--show"),
         ("questions", "generate"),
     ],
 )
@@ -71,13 +71,13 @@ def test_help_shows_an_example(command: tuple[str, ...], run: Run) -> None:
 
 def test_from_a_run_to_what_the_verdicts_come_to(medq: Path, tmp_path: Path, run: Run) -> None:
     folder, judged = tmp_path / "judging", tmp_path / "judged.jsonl"
-    made = run("open-ended", "pairs", medq, "-o", folder)
+    made = run("grade", "pairs", medq, "-o", folder)
     assert made.exit_code == 0, made.output
     assert "6 pairs in" in made.stdout
     assert "keep pairs.key.json away from the reviewers" in made.stdout
     with HostileServer(judges) as server:
         for _ in range(2):
-            result = run("open-ended", "judge", folder, "--model", f"{server.url}#judge", "-o", judged)
+            result = run("grade", "preference", folder, "--model", f"{server.url}#judge", "-o", judged)
             assert result.exit_code == 0, result.output
             assert "12 replies to 6 pairs in both orders" in result.stdout
         assert server.ledger.calls == 12, "nothing is asked twice"
@@ -87,23 +87,23 @@ def test_from_a_run_to_what_the_verdicts_come_to(medq: Path, tmp_path: Path, run
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    result = run("open-ended", "verdicts", folder, tmp_path / "anna.csv", "--judged", judged)
+    result = run("grade", "verdicts", folder, tmp_path / "anna.csv", "--judged", judged)
     assert result.exit_code == 0, result.output
     assert "BriefContext's answer is better in 6, worse in 0 and the same in 0" in result.stdout
     assert "the first place wins 6 times, the second 0 times" in result.stdout
-    told = json.loads(run("open-ended", "verdicts", folder, "--judged", judged, "--json").stdout)
+    told = json.loads(run("grade", "verdicts", folder, "--judged", judged, "--json").stdout)
     assert told["tables"][0]["title"] == "What was answered"
     assert len(told["conclusions"]) == 2
 
 
 def test_failed_calls_are_told_and_asked_again(medq: Path, tmp_path: Path, run: Run) -> None:
     folder, judged = tmp_path / "judging", tmp_path / "judged.jsonl"
-    run("open-ended", "pairs", medq, "-o", folder)
+    run("grade", "pairs", medq, "-o", folder)
     config = tmp_path / "once.toml"
     config.write_text("[models.writer]\ntries = 1\n")
     with HostileServer(judges, script=[None, Fault.SERVER_ERROR]) as server:
-        arguments = ("open-ended", "judge", folder, "--model", f"{server.url}#judge", "-o", judged, "--config", config)
-        first = run(*arguments, "--at-once", 1)
+        arguments = ("grade", "preference", folder, "--model", f"{server.url}#judge", "-o", judged, "--config", config)
+        first = run(*arguments, "--setting", f"questions_at_once={1}")
         assert first.exit_code == 2
         assert "1 calls failed; the same command asks them again" in first.stderr
         assert run(*arguments).exit_code == 0
@@ -112,7 +112,7 @@ def test_failed_calls_are_told_and_asked_again(medq: Path, tmp_path: Path, run: 
 
 def test_a_users_slips_are_told_in_one_line(medq: Path, tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "judging"
-    run("open-ended", "pairs", medq, "-o", folder)
+    run("grade", "pairs", medq, "-o", folder)
     for arguments, message in (
         (("pairs", medq, "-o", folder), "holds pairs.csv already"),
         (("pairs", tmp_path / "none", "-o", tmp_path / "new"), "name the folder or the file of a run"),
@@ -134,36 +134,36 @@ def test_what_quotes_patients_is_not_kept_among_the_models(medq: Path, tmp_path:
     for each in lines:
         each["answer"]["question"]["patient"] = "anna"
     (medq / RECORDS).write_text("".join(json.dumps(each) + "\n" for each in lines))
-    run("open-ended", "pairs", medq, "-o", tmp_path / "judging")
+    run("grade", "pairs", medq, "-o", tmp_path / "judging")
     with HostileServer(judges) as server:
         result = run(
-            "open-ended", "judge", tmp_path / "judging", "--model", f"{server.url}#judge", "-o", tmp_path / "out.jsonl"
+            "grade", "preference", tmp_path / "judging", "--model", f"{server.url}#judge", "-o", tmp_path / "out.jsonl"
         )
     assert result.exit_code == 0, result.output
     assert not list((tmp_path / "home").rglob("*")), "no cache of replies"
-    elsewhere = run("open-ended", "judge", tmp_path / "judging", "--model", "https://models.invalid/v1#judge")
+    elsewhere = run("grade", "preference", tmp_path / "judging", "--model", "https://models.invalid/v1#judge")
     assert (elsewhere.exit_code, "models.invalid is not this machine" in elsewhere.stderr) == (2, True)
-    marked = run("open-ended", "mark", medq, "--model", "https://models.invalid/v1#judge")
+    marked = run("grade", "correctness", medq, "--model", "https://models.invalid/v1#judge")
     assert (marked.exit_code, "give --allow-remote once" in marked.stderr) == (2, True)
 
 
 def test_answers_are_marked_once_and_told_by_judge(medq: Path, run: Run) -> None:
     with HostileServer(marks) as server:
         for _ in range(2):
-            result = run("open-ended", "mark", medq, "--model", f"{server.url}#one")
+            result = run("grade", "correctness", medq, "--model", f"{server.url}#one")
             assert result.exit_code == 0, result.output
             assert "12 of 12 answers marked" in result.stdout
         assert server.ledger.calls == 12, "nothing is asked twice"
         file = next((medq / "marking").glob("*one.jsonl"))
         assert len(file.read_text().splitlines()) == 12
-        told = json.loads(run("open-ended", "mark", medq, "--model", f"{server.url}#two", "--json").stdout)
+        told = json.loads(run("grade", "correctness", medq, "--model", f"{server.url}#two", "--json").stdout)
         assert (told["to_mark"], told["marks"]) == (12, {"judged": 12})
-    result = run("open-ended", "marks", medq)
+    result = run("grade", "correctness", "--show", medq)
     assert result.exit_code == 0, result.output
     assert "brief-context, by majority of 2 judges: 100.0 % of 6 are correct" in result.stdout
     assert "rag, by majority of 2 judges: 0.0 % of 6 are correct" in result.stdout
     assert "agree on 100.0 % of 12 answers" in result.stdout
-    alone = json.loads(run("open-ended", "marks", medq, file, "--json").stdout)
+    alone = json.loads(run("grade", "correctness", "--show", medq, file, "--json").stdout)
     assert [table["title"] for table in alone["tables"]] == [
         "How the open questions ended",
         "Marked against the reference",
@@ -174,8 +174,8 @@ def test_failed_marks_are_told_and_asked_again(medq: Path, tmp_path: Path, run: 
     config = tmp_path / "once.toml"
     config.write_text("[models.writer]\ntries = 1\n")
     with HostileServer(marks, script=[None, Fault.SERVER_ERROR]) as server:
-        arguments = ("open-ended", "mark", medq, "--model", f"{server.url}#judge", "--config", config)
-        first = run(*arguments, "--at-once", 1)
+        arguments = ("grade", "correctness", medq, "--model", f"{server.url}#judge", "--config", config)
+        first = run(*arguments, "--setting", f"questions_at_once={1}")
         assert first.exit_code == 2
         assert "1 calls failed; the same command asks them again" in first.stderr
         assert run(*arguments).exit_code == 0
@@ -213,4 +213,4 @@ def test_a_budget_holds(papers: Path, tmp_path: Path, run: Run) -> None:
         )
         assert server.ledger.calls == 0
     assert result.exit_code == 2
-    assert "give --budget-tokens more" in result.stderr
+    assert "raise --budget-tokens" in result.stderr

@@ -52,7 +52,7 @@ def test_patients_are_listed_without_a_word_of_their_notes(ward: Path, run: Run)
 
 
 MISFITS = {
-    "nobody": ((), "What drug was given?", "holds patients' notes alone: say whose with --patient"),
+    "nobody": ((), "What drug was given?", "holds only patients' notes: select one with --patient"),
     "unknown": (("--patient", "1008381"), "What drug was given?", "has no notes of patient '1008381'"),
     "another's id": (("--patient", ANNA), f"What was {BERT} given?", "names another patient of this library"),
     "another's name": (
@@ -102,14 +102,17 @@ def test_who_is_asked_of_is_looked_up_where_nothing_is_read(ward: Path, tmp_path
 
 
 NOT_HEEDED = {
-    "literature": (("--beside", "nosuch", "--strategy", "full-context"), "setting beside: full-context reads"),
-    "order": (("--order", "rank", "--strategy", "full-context"), "setting order: full-context ranks nothing"),
-    "budget of passages": (("--note-tokens", "900", "--strategy", "rag"), "setting note_tokens: only whole notes"),
-    "budget of a record": (
-        ("--note-tokens", "900", "--unit", "note", "--strategy", "full-context"),
+    "literature": (("--setting", "beside=nosuch", "--strategy", "full-context"), "setting beside: full-context reads"),
+    "order": (("--setting", "order=rank", "--strategy", "full-context"), "setting order: full-context ranks nothing"),
+    "budget of passages": (
+        ("--setting", "note_tokens=900", "--strategy", "rag"),
         "setting note_tokens: only whole notes",
     ),
-    "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is said once for each library"),
+    "budget of a record": (
+        ("--setting", "note_tokens=900", "--setting", "unit=note", "--strategy", "full-context"),
+        "setting note_tokens: only whole notes",
+    ),
+    "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is given once for each library"),
 }
 
 
@@ -159,7 +162,7 @@ def test_another_machine_is_allowed_shown_and_forbidden_again(ward: Path, run: R
     assert "other machines are refused (--allow-remote" in run("library", "info", ward).stdout
     both = run("ask", ward, "What drug was given?", *remote, "--allow-remote", "--local-only")
     assert (both.exit_code, "contradict each other" in both.stderr) == (2, True)
-    once = ("--allow-remote", "--setting", "models.writer.tries=1", "--cache", "replay")
+    once = ("--allow-remote", "--setting", "models.writer.tries=1", "--setting", "cache.mode=replay")
     assert "may reach models.invalid" in run("ask", ward, "What drug was given?", *remote, *once).stdout
     assert json.loads(run("library", "info", ward, "--json").stdout)["remote"]["hosts"] == ["models.invalid"]
     assert "(models.invalid); `library forbid-remote`" in run("library", "info", ward).stdout

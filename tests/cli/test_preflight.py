@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from epicrisis.cli import preflight
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
-from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingFile, Recorded, open_rankers
+from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, QuestionRankings, RankingStore, open_rankers
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Question
@@ -27,7 +27,7 @@ N = 60
 
 def run(*arguments: object) -> Result:
     app = typer.Typer(pretty_exceptions_enable=False)
-    preflight.register(app)
+    preflight.register(app, "Evaluate")
     return CliRunner().invoke(app, ["preflight", "calibrate", *map(str, arguments)])
 
 
@@ -59,7 +59,7 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
     """Rankings in which the lead of the first dense score, and nothing else, tells where the key document is lost."""
     dice, names = random.Random(5), [f"d{i}#0" for i in range(K)]
     with open_rankers(load_settings({"home": str(home)}), library) as (_, recipe):
-        kept = RankingFile(rankings, recipe)
+        kept = RankingStore(rankings, recipe)
         for number, question in enumerate(read_questions(file)):
             assert isinstance(question, Question)
             gold, lost = question.gold_documents[0], number % 3 == 0
@@ -68,8 +68,8 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
             read = [*others[:place], f"{gold}#0", *others[place:]]
             scores = [dice.uniform(0.1, 0.2) if lost else dice.uniform(0.3, 0.4), *(-i / 1000 for i in range(1, K))]
             words = tuple((name, 1.0) for name in dice.sample(names, K))
-            kept.append(
-                Recorded(
+            kept.append_rankings(
+                QuestionRankings(
                     question.key,
                     str(file),
                     tuple(zip(read, scores, strict=True)),
@@ -131,8 +131,8 @@ def test_json_has_both_errors_and_what_is_saved(asked: tuple[Path, Path], librar
         "published",
         "-k",
         K,
-        "--partition",
-        "4",
+        "--setting",
+        "partition=4",
         "--json",
     )
     assert said.exit_code == 0, said.stderr
@@ -205,7 +205,7 @@ def test_it_ranks_what_is_not_recorded_and_says_what_is_missing(library: Path, t
     assert rows[0]["recipe"]["depth"] == DEPTH
     assert len(rows[0]["dense"]) == K
     other = run("--library", library, "--file", file, "-o", rankings, "--by", "bm25")
-    assert_one_line(other, "made otherwise (by)")
+    assert_one_line(other, "made with other settings (by)")
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,12 @@ def test_search_of_a_patient_by_time_by_rank_and_by_notes(run: Run, ward: Path) 
     dates = [passage["date"] for passage in chunks]
     assert dates == sorted(dates)
     assert {passage["document_id"] for passage in chunks} == {"note:1", "note:2"}
-    notes = found(run, ward, "chest film", "--patient", "p1", "--unit", "note", "--order", "rank")
+    notes = found(run, ward, "chest film", "--patient", "p1", "--setting", "unit=note", "--setting", "order=rank")
     assert [passage["id"] for passage in notes] == ["note:2#whole", "note:1#whole"]
     assert notes[0]["text"] == NOTES[0].text
-    assert [each["id"] for each in found(run, ward, "chest film", "--patient", "p1", "--unit", "note", "-k", 1)] == [
-        "note:2#whole"
-    ]
+    assert [
+        each["id"] for each in found(run, ward, "chest film", "--patient", "p1", "--setting", "unit=note", "-k", 1)
+    ] == ["note:2#whole"]
 
 
 def test_search_holds_what_is_said_of_time_against_the_record(run: Run, ward: Path) -> None:
@@ -71,23 +71,23 @@ def test_search_holds_what_is_said_of_time_against_the_record(run: Run, ward: Pa
 
 def test_search_without_a_hit_in_narrowed_notes_searches_the_whole_record(run: Run, ward: Path) -> None:
     shown = run("search", ward, "aspirin since 2151", "--patient", "p1", "--by", "bm25").stdout
-    assert "nothing is found in the notes that were left in: the whole record is searched" in shown
+    assert "nothing is found in the remaining notes: searching the whole record" in shown
     assert "note:1" in shown
 
 
 def test_search_of_a_patient_and_of_the_literature(run: Run, ward: Path, tmp_path: Path) -> None:
     papers = library(tmp_path / "papers", PAPERS)
-    passages = found(run, ward, "chest pain", "--patient", "p1", "--beside", papers)
+    passages = found(run, ward, "chest pain", "--patient", "p1", "--setting", f"beside={papers}")
     assert {passage["document_id"] for passage in passages} == {"note:1", "note:2", "paper:1"}
     assert passages[-1]["document_id"] == "paper:1", "literature stands behind the notes"
     assert passages[-1]["source"] == "papers"
-    shown = run("search", ward, "chest pain", "--patient", "p1", "--beside", papers, "--by", "bm25").stdout
+    shown = run("search", ward, "chest pain", "--patient", "p1", "--setting", f"beside={papers}", "--by", "bm25").stdout
     assert "(2001), papers" in shown
     assert "(2150-05), notes" in shown
 
 
 def test_a_library_beside_itself_is_refused(run: Run, ward: Path) -> None:
-    result = run("search", ward, "chest pain", "--beside", ward, "--by", "bm25")
+    result = run("search", ward, "chest pain", "--setting", f"beside={ward}", "--by", "bm25")
     assert result.exit_code == 2
     assert "names a library twice" in result.stderr
 

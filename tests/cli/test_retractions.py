@@ -68,7 +68,7 @@ def test_search_leaves_a_retracted_article_out_and_says_so(retracted: Path, run:
 
 
 def test_with_retracted_it_is_found_and_marked(retracted: Path, run: Run) -> None:
-    command = ("search", retracted, "aspirin prevents stroke", "--by", "dense", "--with", "retracted")
+    command = ("search", retracted, "aspirin prevents stroke", "--by", "dense", "--setting", "scope.include=retracted")
     hits = {hit["passage"]["document_id"]: hit for hit in json.loads(run(*command, "--json").stdout)["hits"]}
     assert hits["pubmed:1"]["marks"] == ["retracted"]
     lines = [line for line in run(*command).stdout.splitlines() if "pubmed:1#0" in line]
@@ -107,7 +107,8 @@ def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_scre
             "Does aspirin prevent stroke?",
             "--strategy",
             strategy,
-            "--no-preflight",
+            "--setting",
+            "preflight.enabled=false",
             "--by",
             "dense",
             "--model",
@@ -118,8 +119,8 @@ def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_scre
         first = len(prompts_of(server))
         assert "retracted document" in plain.stdout, "the trace says what was left out"
         assert run(*command).stdout.count("retracted document") == 1, "and the screen, once"
-        marked = json.loads(run(*command, "--json", "--with", "retracted").stdout)
-        shown = run(*command, "--with", "retracted").stdout
+        marked = json.loads(run(*command, "--json", "--setting", "scope.include=retracted").stdout)
+        shown = run(*command, "--setting", "scope.include=retracted").stdout
         prompts = prompts_of(server)[first:]
     (cited,) = marked["citations"]
     assert (cited["document_id"], cited["marks"]) == ("pubmed:1", ["retracted"])

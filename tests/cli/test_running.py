@@ -65,7 +65,7 @@ def asked_at_a_terminal(typed: bytes) -> tuple[str, int]:
     """What is shown, and the exit code, where `typed` is the answer; asked within an event loop, as runs do."""
     program = f"""
 import asyncio, sys, typer
-from epicrisis.cli.running import confirm
+from epicrisis.cli.run_progress import confirm
 async def asked():
     confirm({ASKED!r})
     print("it went on")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.cli.notes import removed_lines
+from epicrisis.cli.library_add import removed_lines
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.readers import read_sources
@@ -55,9 +55,9 @@ def note(id_: str, text: str, **more: Any) -> dict[str, Any]:
 
 def add(ward: Path, *files: Path, literature: bool = False, treatment: NoteCleaning | None = None) -> IngestReport:
     """As `library add` does, with an encoder that needs no model."""
-    treatment = treatment or NoteCleaning(ledger=RemovalLog(hold=True))
+    treatment = treatment or NoteCleaning(removal_log=RemovalLog(keep_texts=True))
     with open_or_create(ward, ENCODER, "hashing", overlap=0) as opened:
-        return add_documents(opened, read_sources(files, treatment=treatment), ENCODER, literature=literature)
+        return add_documents(opened, read_sources(files, cleaning=treatment), ENCODER, literature=literature)
 
 
 def patients(ward: Path) -> tuple[PatientRecord, ...]:
@@ -95,7 +95,7 @@ def test_second_command_of_another_server_is_refused_in_one_line(tmp_path: Path,
     assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
     (tmp_path / "note.txt").write_text("A note of nobody knows whom.")
     papers = run("library", "add", ward, tmp_path / "note.txt", "--json")
-    assert (papers.exit_code, "give --literature if it is" in papers.stderr) == (2, True)
+    assert (papers.exit_code, "pass --literature if it is" in papers.stderr) == (2, True)
     assert run("library", "add", ward, tmp_path / "note.txt", "--literature").exit_code == 0
 
 
@@ -109,7 +109,7 @@ def test_new_name_of_a_known_person_is_taken_and_counted(tmp_path: Path) -> None
 
 
 def test_superseded_documents_are_left_out_and_counted(tmp_path: Path) -> None:
-    ward, ledger = tmp_path / "ward", RemovalLog(hold=True)
+    ward, ledger = tmp_path / "ward", RemovalLog(keep_texts=True)
     first = bundle(tmp_path / "a.json", A, ADA, note("d1", "First draft: aspirin."), note("d9", "Kept."))
     add(ward, first)
     replaces = [{"code": "replaces", "target": {"reference": "DocumentReference/d1"}}]
@@ -119,13 +119,13 @@ def test_superseded_documents_are_left_out_and_counted(tmp_path: Path) -> None:
         note("d2", "Second draft: warfarin.", status="superseded"),
         note("d3", "Third: heparin.", relatesTo=replaces),
     )
-    report = add(ward, second, treatment=NoteCleaning(ledger=ledger))
+    report = add(ward, second, treatment=NoteCleaning(removal_log=ledger))
     assert (report.added, report.deleted) == (1, 1)
     (line,) = removed_lines(ledger.summary(), ward)
     assert "superseded 23 characters of 1 note (1 text)" in line
     assert "--keep-superseded" in line
     assert [each.notes for each in patients(ward)] == [2]
-    keeps = NoteCleaning(ledger=RemovalLog(hold=True), keep_superseded=True)
+    keeps = NoteCleaning(removal_log=RemovalLog(keep_texts=True), keep_superseded=True)
     assert add(tmp_path / "all", first, second, treatment=keeps).added == 4
 
 
@@ -210,10 +210,10 @@ def test_note_without_a_patient_is_skipped_unless_it_is_literature(tmp_path: Pat
     (folder / "rows.jsonl").write_text('{"id": "x", "text": "Another one.", "patient": null}\n')
     report = add(ward, folder)
     assert (report.added, report.skipped) == (1, 2)
-    assert all("give --literature" in each.reason for each in report.first_skipped)
+    assert all("pass --literature" in each.reason for each in report.first_skipped)
     assert add(ward, folder, literature=True).added == 2
     assert add(papers, folder / "note.txt").added == 1
-    with pytest.raises(InputError, match="give --literature"):
+    with pytest.raises(InputError, match="pass --literature"):
         add(papers, folder / "a.json")
 
 
@@ -224,7 +224,7 @@ def test_answer_from_a_mixed_library_says_so(tmp_path: Path, run: Run) -> None:
     asks = ("--strategy", "rag", "--by", "bm25", "--patient", "p1")
     with HostileServer(schema_reply) as server:
         shown = run("ask", ward, "Aspirin?", "--model", server.url, *asks)
-    assert "documents of no patient are in this library of notes" in " ".join(shown.stdout.split())
+    assert "this library of notes holds documents of no patient" in " ".join(shown.stdout.split())
 
 
 @pytest.mark.parametrize("first", ["jsonl", "fhir"])

@@ -29,7 +29,14 @@ def test_ask_with_half_a_pair_in_the_reply_answers_and_says_so_also_from_the_cac
 
     with HostileServer(reply) as server:
         record = tmp_path / "record.jsonl"
-        arguments = (small_library, "Does aspirin lower the risk?", "--model", f"{server.url}#m", "--record", record)
+        arguments = (
+            small_library,
+            "Does aspirin lower the risk?",
+            "--model",
+            f"{server.url}#m",
+            "--setting",
+            f"record={record}",
+        )
         results = [run("ask", *arguments) for _ in range(2)]
         calls = server.ledger.calls
     for result in results:

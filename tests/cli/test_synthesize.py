@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 
 def test_records_of_several_lengths_are_written_and_said(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "records"
-    result = run("synthesize-record", "-o", folder, "--patients", 3, "--tokens-spread", "4000,8000", "--json")
+    result = run("synthesize-record", "-o", folder, "--patients", 3, "--tokens", "4000,8000", "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert [each["patient"] for each in told["records"]] == ["fict0-001", "fict0-002", "fict0-003"]
@@ -39,7 +39,7 @@ def test_stays_seed_and_questions_are_heard_and_a_shortage_is_said(run: Run, tmp
     ("options", "told"),
     [
         (("--tokens", "100"), "at least 4000"),
-        (("--tokens-spread", "4000,many"), "whole numbers with commas"),
+        (("--tokens", "4000,many"), "whole numbers with commas"),
         (("--tokens", "6000", "--stays", "9"), "fewer --stays"),
     ],
 )
@@ -55,7 +55,7 @@ def test_what_cannot_be_made_is_one_line_with_its_cure(
 def test_what_is_refused_leaves_nothing_and_the_corrected_command_writes(run: Run, tmp_path: Path) -> None:
     """The second length is refused at once, the second stays only when the second record is made."""
     said = ("synthesize-record", "-o", tmp_path / "a", "--patients", 2, "--questions-each", 1)
-    for refused in (("--tokens-spread", "9000,3000"), ("--tokens-spread", "30000,5000", "--stays", 4)):
+    for refused in (("--tokens", "9000,3000"), ("--tokens", "30000,5000", "--stays", 4)):
         assert run(*said, *refused).exit_code == 2
         assert list(tmp_path.iterdir()) == []
     (tmp_path / "a").mkdir()

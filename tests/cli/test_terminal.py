@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import Result
 
 from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, PreflightChecked, TextDelta
-from epicrisis.cli.screen import Screen
+from epicrisis.cli.event_display import EventDisplay
 from epicrisis.cli.terminal import open_console
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.printable import GUTTER
@@ -83,7 +83,16 @@ def reply(**fields: object) -> Scripted:
 @pytest.fixture
 def asked(endpoint: Endpoint) -> tuple[str, ...]:
     """The arguments that name the model, found by words, without a check of rankings."""
-    return ("--model", f"{endpoint.url}/v1#m", "--strategy", "rag", "--by", "bm25", "--no-preflight")
+    return (
+        "--model",
+        f"{endpoint.url}/v1#m",
+        "--strategy",
+        "rag",
+        "--by",
+        "bm25",
+        "--setting",
+        "preflight.enabled=false",
+    )
 
 
 def test_search_and_library_commands_show_hostile_documents_safely(run: Run, tmp_path: Path) -> None:
@@ -195,13 +204,28 @@ def test_answers_of_a_file_are_shown_and_kept_safely(
     good = reply(quotes=[{"doc": 1, "quote": EVIL}], answer=f"It does {UNSAFE}\n{FAKE}", choice="A")
     endpoint.script[CHAT] = [good, Scripted({"error": {"message": EVIL}}, 400)]
     output, log = tmp_path / f"out{NAME}.jsonl", tmp_path / "log.jsonl"
-    check(run("ask", library, "--file", questions, "-o", output, *asked, "--log", log, "--log-text"), answered=False)
+    check(
+        run(
+            "ask",
+            library,
+            "--file",
+            questions,
+            "-o",
+            output,
+            *asked,
+            "--setting",
+            f"log={log}",
+            "--setting",
+            "log_text=true",
+        ),
+        answered=False,
+    )
     endpoint.script[CHAT] = [good]
     check(run("ask", library, "--file", questions, "-o", output, *asked, "--json"), answered=False)
     for path in (output, log):
         assert unsafe_in(path.read_text(encoding="utf-8")) == []
     page = tmp_path / "page.html"
-    check(run("measure", output, "--no-meteor"))
+    check(run("grade", "run", output, "--no-meteor"))
     check(run("report", output, "--json"))
     check(run("report", output, "-o", page, "--title", f"Title {EVIL}"))
     assert not page.exists() or unsafe_in(page.read_text(encoding="utf-8")) == []
@@ -220,7 +244,7 @@ def test_evaluate_report_and_compare_with_hostile_names(
     for name in ("one", "two"):
         endpoint.script[CHAT] = [reply(quotes=[{"doc": 1, "quote": EVIL}], answer="It does", choice="A")]
         folder = tmp_path / f"{name}{NAME}"
-        result = run("evaluate", "run", questions, "--library", library, "-o", folder, *asked, "--yes")
+        result = run("evaluate", questions, "--library", library, "-o", folder, *asked, "--yes")
         check(result)
         assert (folder / "manifest.json").exists(), result.stderr
         runs.append(folder)
@@ -235,7 +259,7 @@ def test_a_streamed_reply_cannot_pass_for_a_citation_on_a_narrow_terminal(capsys
     """The terminal would break a line of blanks and words exactly where its text likes it."""
     console = open_console()
     console.width, console._force_terminal = 40, True
-    screen = Screen(console)
+    screen = EventDisplay(console)
     screen.show(AnswerStarted("rag", 2))
     for piece in ("It does.", " " * 20, FAKE, "\n", f"  {FAKE}"):
         screen.show(TextDelta("rag", piece))
@@ -250,7 +274,9 @@ def test_a_long_title_goes_on_behind_the_gutter_on_a_narrow_terminal(capsys: pyt
     console.width, console._force_terminal = 40, True
     title = f"A trial of aspirin in older people   {FAKE} and so on {FAKE}"
     cited = Citation(1, "d#0", "d", title, "", "2015", 0, 9, f"Aspirin {FAKE}", True)
-    Screen(console).show(Answered(Answer(Question("Why?"), "rag", "answered", f"It does. {FAKE}", citations=(cited,))))
+    EventDisplay(console).show(
+        Answered(Answer(Question("Why?"), "rag", "answered", f"It does. {FAKE}", citations=(cited,)))
+    )
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert [line for line in lines if line.startswith("  [")] == [line for line in lines if line.startswith("  [1]")]
     assert all(len(line) <= 40 for line in lines)
@@ -261,5 +287,5 @@ def test_screen_preflight_of_many_documents_shows_first_ids_and_their_number() -
     out = io.StringIO()
     top = tuple(f"pubmed:{number}" for number in range(9))
     verdict = Preflight(True, 0.4, 9, 0.2, 16, top, (), "one stands out", signal="dense-gap")
-    Screen(Console(file=out, width=200)).show(PreflightChecked(verdict))
+    EventDisplay(Console(file=out, width=200)).show(PreflightChecked(verdict))
     assert out.getvalue().splitlines()[1] == f"  dense: {', '.join(top[:5])} and 4 more"

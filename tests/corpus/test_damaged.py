@@ -111,8 +111,8 @@ def test_damaged_list_of_what_was_removed_is_kept_and_added_to(tmp_path: Path) -
     kept = tmp_path / REMOVAL_LOG_FILE
     damaged_lines = [b"[1]}\n", b'{"sha256": {}}\n', b'{"text": "\xff"}\n', b"x" * 20 + b"}\n"]
     kept.write_bytes(b"".join(damaged_lines))
-    ledger = RemovalLog(hold=True)
-    ledger.into(tmp_path)
-    ledger.take(ledger.reading(source, "notes.csv"), "duplicate", "note:1", ["Fever"])
-    ledger.close()
+    log = RemovalLog(keep_texts=True)
+    log.write_to(tmp_path)
+    log.record(log.begin_source(source, "notes.csv"), "duplicate", "note:1", ["Fever"])
+    log.close()
     assert len(kept.read_bytes().splitlines()) == len(damaged_lines) + 1

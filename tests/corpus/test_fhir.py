@@ -113,7 +113,7 @@ def test_attachments(tmp_path: Path, data: str, kind: str, text: str) -> None:
         ({**document(""), "content": [{"attachment": {"url": "https://ward.example/1"}}]}, "nothing is fetched"),
         (document(packed("x"), subject={"reference": "Group/p1"}), "names no patient"),
         (document(packed("x"), subject=None), "names no patient"),
-        (document(packed("x"), content="none"), "not built as FHIR says"),
+        (document(packed("x"), content="none"), "not structured as FHIR requires"),
         (observation("Sodium", "2150-03-04"), "no value"),
     ],
 )
@@ -140,8 +140,8 @@ def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
         observation("Sodium", "2150-03-04", valueInteger=139, subject={"reference": "Patient/p2"}),
         {"resourceType": "Condition", "id": "c"},
     )
-    ledger = RemovalLog()
-    found = [note for note in fhir.read_file(path, "b", NoteCleaning(ledger=ledger)) if isinstance(note, Document)]
+    log = RemovalLog()
+    found = [note for note in fhir.read_file(path, "b", NoteCleaning(removal_log=log)) if isinstance(note, Document)]
     assert [(note.patient, note.date, note.text) for note in found] == [
         (
             "p1",
@@ -153,14 +153,14 @@ def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
         ("p2", "2150-03-04", "Sodium: 139"),
     ]
     assert found[0].title == "Laboratory results, 2150-03-04"
-    assert ledger.summary().other_resources == {"Condition": 1, "withdrawn Observation": 1}
+    assert log.summary().other_resources == {"Condition": 1, "withdrawn Observation": 1}
 
 
 def test_a_withdrawn_document_is_taken_out(tmp_path: Path) -> None:
-    ledger = RemovalLog()
+    log = RemovalLog()
     path = put(tmp_path, document(packed("Wrong patient."), status="entered-in-error"))
-    assert list(fhir.read_file(path, "b", NoteCleaning(ledger=ledger))) == [DeletedDocument("note:d1", patient="p1")]
-    assert ledger.summary().kinds["marked-as-error"].notes == 1
+    assert list(fhir.read_file(path, "b", NoteCleaning(removal_log=log))) == [DeletedDocument("note:d1", patient="p1")]
+    assert log.summary().kinds["marked-as-error"].notes == 1
 
 
 def test_other_json_is_refused(tmp_path: Path) -> None:
@@ -200,13 +200,13 @@ def test_files_of_one_type_each_are_read_together(tmp_path: Path) -> None:
     note, day = (item for item in read_sources([tmp_path]) if isinstance(item, Document))
     assert (note.metadata["patient_name"], note.metadata["admitted"]) == ("Ada Byron", "2150-03-01")
     assert (day.metadata["patient_name"], day.text) == ("Ada Byron", "Sodium: 139\nPotassium: 4")
-    ledger = RemovalLog()
+    log = RemovalLog()
     assert not [
         item
-        for item in read_sources([tmp_path / "c-Patient.ndjson"], treatment=NoteCleaning(ledger=ledger))
+        for item in read_sources([tmp_path / "c-Patient.ndjson"], cleaning=NoteCleaning(removal_log=log))
         if isinstance(item, Document)
     ]
-    assert ledger.summary().other_resources == {"Patient": 1}, "told, since no note was there"
+    assert log.summary().other_resources == {"Patient": 1}, "told, since no note was there"
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_an_address_of_two_patients_is_refused(tmp_path: Path) -> None:
 def test_an_address_of_another_resource_names_no_patient(tmp_path: Path) -> None:
     path = bundle(tmp_path, ("urn:uuid:1", {"resourceType": "Group", "id": "g"}), note("d1", "urn:uuid:1"))
     assert [item.reason for item in fhir.read_file(path, "x") if isinstance(item, Skipped)] == [
-        "names no patient: whose record it is must be known; export it with its subject"
+        "names no patient, and every note needs one; export it with its subject"
     ]
 
 

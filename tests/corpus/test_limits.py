@@ -14,7 +14,7 @@ from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.errors import InputError
-from epicrisis.library.patients import _spellings
+from epicrisis.library.patient_check import _name_orders
 from epicrisis.types import Document
 
 GOOD = b'{"id": "a", "text": "Aspirin."}\n'
@@ -118,20 +118,18 @@ def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
     with pytest.raises(InputError, match=r"entries.json: holds more than 1,000 values; split it"):
         pubmedqa.load_entries(entries)
     with pytest.raises(InputError, match="not a JSON list of PMIDs"):
-        medcpt._ids(ids)
+        medcpt._read_ids(ids)
 
 
 def test_a_text_file_that_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_text, "MAX_FILE_BYTES", 2**20)
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (3 * 2**20))
-    assert list(plain_text.read_document(path, "a.txt")) == [
-        Skipped(str(path), "", "3 MB, and the limit is 1; split it")
-    ]
+    assert list(plain_text.read_document(path, "a.txt")) == [Skipped(str(path), "", "larger than 1 MB; split it")]
 
 
-def test_a_name_of_very_many_words_has_few_spellings() -> None:
+def test_a_name_of_very_many_words_has_few_name_orders() -> None:
     """One for each place where it can be turned round would take 3 GB for 20,000 words."""
     name = " ".join(f"name{n}" for n in range(20_000))
-    assert _spellings(name) == (name,)
-    assert len(_spellings(" ".join(["Anna", "Maria", "von", "Muster"]))) == 7
+    assert _name_orders(name) == (name,)
+    assert len(_name_orders(" ".join(["Anna", "Maria", "von", "Muster"]))) == 7

@@ -161,7 +161,7 @@ def test_an_entry_that_stands_there_twice(tmp_path: Path) -> None:
     (tmp_path / "pubmed_chunk_0.json").write_text('{"1": {"t": "first"}, "1": {"t": "second"}}')
     items = list(read_folder(tmp_path))
     assert [item.document.text for item in items if isinstance(item, EncodedDocument)] == ["first"]
-    assert [item.reason for item in items if isinstance(item, Skipped)] == ["stands there twice"]
+    assert [item.reason for item in items if isinstance(item, Skipped)] == ["occurs twice"]
 
 
 @pytest.mark.parametrize("cut", [40, 200, 1000])
@@ -184,12 +184,12 @@ def test_a_text_file_that_is_cut_short(tmp_path: Path, cut: int) -> None:
     [
         ("pubmed_chunk_0.json", Path.unlink, "pubmed_chunk_0.json missing; fetch them"),
         ("embeds_chunk_0.npy", Path.unlink, "embeds_chunk_0.npy missing; fetch them"),
-        ("embeds_chunk_0.npy", lambda p: p.write_bytes(p.read_bytes()[:-4]), "not a numpy array, or cut short"),
-        ("embeds_chunk_0.npy", lambda p: p.write_bytes(b"<html>404"), "not a numpy array, or cut short"),
+        ("embeds_chunk_0.npy", lambda p: p.write_bytes(p.read_bytes()[:-4]), "not a numpy array, or truncated"),
+        ("embeds_chunk_0.npy", lambda p: p.write_bytes(b"<html>404"), "not a numpy array, or truncated"),
         ("embeds_chunk_0.npy", lambda p: np.save(p, np.zeros((3, 4))), "not float32 vectors"),
         ("embeds_chunk_0.npy", lambda p: np.save(p, np.zeros(12, np.float32)), "not float32 vectors"),
         ("embeds_chunk_0.npy", lambda p: np.save(p, np.zeros((2, 4), np.float32)), "2 vectors for the 3 PMIDs"),
-        ("pmids_chunk_0.json", lambda p: p.write_text('["1", "2", "2"]'), "a PMID stands there twice"),
+        ("pmids_chunk_0.json", lambda p: p.write_text('["1", "2", "2"]'), "a PMID occurs twice"),
         ("pmids_chunk_0.json", lambda p: p.write_text('["1", "2", "PMC3"]'), "not a JSON list of PMIDs"),
         ("pmids_chunk_0.json", lambda p: p.write_text('{"1": 1}'), "not a JSON list of PMIDs"),
         ("pmids_chunk_0.json", lambda p: p.write_text('["7", "8", "9"]'), "none of its first articles is in"),

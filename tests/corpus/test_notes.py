@@ -81,9 +81,9 @@ def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
         [8, 10, 100, "2150-03-04 00:00:00", "2150-03-04 10:30:00", "", "Nursing", "Report", 1, "", "Slept well."],
         [9, 10, 100, "2150-03-04 00:00:00", "", "", "Nursing", "Report", 1, "1", "Another patient's."],
     )
-    ledger = RemovalLog()
+    log = RemovalLog()
     first, second = given_by(
-        put(tmp_path, gzip.compress(content), "NOTEEVENTS.csv.gz"), None, NoteCleaning(ledger=ledger)
+        put(tmp_path, gzip.compress(content), "NOTEEVENTS.csv.gz"), None, NoteCleaning(removal_log=log)
     )
     assert first == Document(
         id="note:7",
@@ -100,7 +100,7 @@ def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
         },
     )
     assert second.date == "2150-03-04T10:30"
-    assert ledger.summary().kinds["marked-as-error"].notes == 1
+    assert log.summary().kinds["marked-as-error"].notes == 1
 
 
 def test_mimic_iv_is_known_wherever_it_is_met(tmp_path: Path) -> None:
@@ -134,13 +134,13 @@ def test_times_missing_unread_and_of_a_told_format(tmp_path: Path) -> None:
         ["1", "2150-03-04T23:00+02:00", "a", "Three."],
     ]
     path = put(tmp_path, HEAD + table(*rows))
-    ledger = RemovalLog()
-    one, two, three = given_by(path, OWN, NoteCleaning(ledger=ledger))
+    log = RemovalLog()
+    one, two, three = given_by(path, OWN, NoteCleaning(removal_log=log))
     assert [note.date for note in (one, two, three)] == [None, None, "2150-03-04T23:00"]
     assert one.metadata["time_missing"] is True
     assert two.metadata["time_given"] == "03/04/2150 10:00"
     assert three.metadata["time_zone"] == "+02:00"
-    assert (ledger.summary().without_time, ledger.summary().time_not_read) == (1, 1)
+    assert (log.summary().without_time, log.summary().time_not_read) == (1, 1)
     assert given_by(path, OWN, NoteCleaning(time_format="%d/%m/%Y %H:%M"))[1].date == "2150-04-03T10:00"
 
 
@@ -151,9 +151,9 @@ def test_the_same_note_of_a_day_is_one(tmp_path: Path) -> None:
         ["1", "2150-03-05 10:00", "a", "No change."],
         ["1", "2150-03-04 10:00", "a", "No changes."],
     ]
-    ledger = RemovalLog()
+    log = RemovalLog()
     found = given_by(
-        put(tmp_path, HEAD + table(same, [*same[:3], "No change. \r\n"], *others)), OWN, NoteCleaning(ledger=ledger)
+        put(tmp_path, HEAD + table(same, [*same[:3], "No change. \r\n"], *others)), OWN, NoteCleaning(removal_log=log)
     )
     assert [(note.patient, str(note.date)[:10], note.text) for note in found] == [
         ("1", "2150-03-04", "No change."),
@@ -161,7 +161,7 @@ def test_the_same_note_of_a_day_is_one(tmp_path: Path) -> None:
         ("1", "2150-03-05", "No change."),
         ("1", "2150-03-04", "No changes."),
     ]
-    assert ledger.summary().kinds["duplicate"].notes == 1
+    assert log.summary().kinds["duplicate"].notes == 1
     assert len({note.id for note in found}) == 4
 
 
@@ -171,8 +171,8 @@ def test_the_same_words_stay_where_no_day_is_known(tmp_path: Path) -> None:
     rows = [["1", time, "a", "", "No change."] for time in times]
     rows += [["1", time, "a", stay, "No change."] for time in ("", "2150-04") for stay in ("7", "8", "8.0")]
     columns = NoteColumns("pid", ("when",), "kind", "body", "stay")
-    ledger = RemovalLog()
-    found = given_by(put(tmp_path, head + table(*rows)), columns, NoteCleaning(ledger=ledger))
+    log = RemovalLog()
+    found = given_by(put(tmp_path, head + table(*rows)), columns, NoteCleaning(removal_log=log))
     assert [(note.metadata.get("time_given") or note.date, note.metadata.get("encounter")) for note in found] == [
         ("03/04/2150", None),
         ("03/05/2150", None),
@@ -184,7 +184,7 @@ def test_the_same_words_stay_where_no_day_is_known(tmp_path: Path) -> None:
         ("2150-04", "8"),
     ]
     assert len({note.id for note in found}) == 8
-    assert ledger.summary().kinds["duplicate"].notes == 4
+    assert log.summary().kinds["duplicate"].notes == 4
 
 
 def test_notes_without_ids_keep_theirs_in_another_file(tmp_path: Path) -> None:
@@ -285,10 +285,10 @@ def test_what_two_files_of_one_name_lost_is_kept_of_both(tmp_path: Path) -> None
             tmp_path / folder, HEAD + f"1,2150,a,Note {folder}\n".encode() + table(["1", "2150", "a", f"Note {folder}"])
         )
         for _ in range(2):
-            ledger = RemovalLog(hold=True)
-            ledger.into(tmp_path / "library")
-            given_by(path, OWN, NoteCleaning(ledger=ledger))
-            ledger.close()
+            log = RemovalLog(keep_texts=True)
+            log.write_to(tmp_path / "library")
+            given_by(path, OWN, NoteCleaning(removal_log=log))
+            log.close()
     kept = (tmp_path / "library" / "removed.jsonl").read_text().splitlines()
     assert [json.loads(line)["text"] for line in kept] == ["Note a", "Note b"], "each once"
 

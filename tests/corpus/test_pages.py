@@ -125,9 +125,9 @@ def test_what_is_no_pdf_is_told(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_pdf_that_is_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf, "LONGEST", 10)
+    monkeypatch.setattr(pdf, "MAX_CHARACTERS", 10)
     assert reason(tmp_path / "a.pdf", made_pdf([["six..."], ["seven.."]])).startswith("more than 10 characters")
-    monkeypatch.setattr(pdf, "LARGEST", 100)
+    monkeypatch.setattr(pdf, "MAX_FILE_BYTES", 100)
     assert reason(tmp_path / "a.pdf", made_pdf([["x"]])).startswith("larger than 0 MB")
 
 
@@ -214,17 +214,17 @@ def test_encodings(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"<p>na\xefve", "not utf-8 at byte 6; save it as UTF-8 and let it say so"),
-        (b"<meta charset=klingon>x", "names an encoding that is not known; save it as UTF-8"),
-        (b"<meta charset=hex>x", "names an encoding that is not known; save it as UTF-8"),
-        (b"<meta charset=punycode>" + b"x" * 500_000, "names an encoding that is not known; save it as UTF-8"),
-        (b"<meta charset=unicode_escape>x", "names an encoding that is not known; save it as UTF-8"),
+        (b"<p>na\xefve", "not utf-8 at byte 6; save it as UTF-8 with a declaration of UTF-8"),
+        (b"<meta charset=klingon>x", "names an unknown encoding; save it as UTF-8"),
+        (b"<meta charset=hex>x", "names an unknown encoding; save it as UTF-8"),
+        (b"<meta charset=punycode>" + b"x" * 500_000, "names an unknown encoding; save it as UTF-8"),
+        (b"<meta charset=unicode_escape>x", "names an unknown encoding; save it as UTF-8"),
         (b"", "holds no text"),
         (b"<html><script>x</script>", "holds no text"),
         (b"<frameset><frame src=x></frameset>", "holds no text"),
         (b"<div>" * 10_001 + b"x", "elements nested deeper than 10,000; save it as text"),
         (b"<x></y>" * 257_000, "elements nested deeper than 10,000; save it as text"),
-        (b"<b>" * 9_000 + b"</a>" * 200_000, "too many end tags for elements nested that deep; save it as text"),
+        (b"<b>" * 9_000 + b"</a>" * 200_000, "too many end tags for such deeply nested elements; save it as text"),
         (
             b"<p " + b" ".join(b"a%d" % n for n in range(120_000)) + b">x",
             "an element of more than 5,000 attributes; save it as text",

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.corpus import pubmed
-from epicrisis.corpus.pubmed_dates import parse_printed_date
+from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Skipped, append_fingerprint
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.dates import last_day
@@ -34,7 +34,7 @@ from tests.support.pubmed_xml import HEAD, article, article_set, write_realistic
 NAME = "pubmed26n1234.xml"
 
 
-def read(folder: Path, content: str | bytes, name: str = NAME, details: bool = False) -> list[pubmed.Found]:
+def read(folder: Path, content: str | bytes, name: str = NAME, details: bool = False) -> list[pubmed.Citation]:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return list(pubmed.read_citations(path, details))
@@ -440,7 +440,7 @@ def test_a_gzip_file_cut_short_gives_what_was_complete(tmp_path: Path) -> None:
     assert found == whole[: len(found)]
     assert isinstance(last, Skipped)
     assert last.where == f"after record {len(found)}"
-    assert "fetch or make it again" in last.reason
+    assert "fetch it again or recreate it" in last.reason
 
 
 @pytest.mark.parametrize(
@@ -517,7 +517,7 @@ def test_what_never_ends_is_given_up_in_bounded_memory(tmp_path: Path, inner: st
     with Peak() as peak:
         found = list(pubmed.read_citations(path))
     assert [type(each) for each in found] == [Document, Skipped]
-    assert any(told in str(found[1]) for told in ("more than 16 MiB", "beyond all bounds"))
+    assert any(told in str(found[1]) for told in ("more than 16 MiB", "exceed the parser's limits"))
     assert peak.grown < 700
 
 

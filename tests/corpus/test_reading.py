@@ -197,7 +197,9 @@ def test_documents_come_with_their_files_where_that_is_asked_for(tmp_path: Path)
     _put(tmp_path, "p2/note.txt", "two")
     _put(tmp_path, "p2/b.xml", PUBMED.format(pmid=1))
     items = [
-        item for item in read_sources([note, tmp_path / "p2"], with_files=True) if not isinstance(item, FileFingerprint)
+        item
+        for item in read_sources([note, tmp_path / "p2"], with_origins=True)
+        if not isinstance(item, FileFingerprint)
     ]
     named, line, citation, other = items
     assert isinstance(citation, Document), "its revision says what replaces it"
@@ -208,7 +210,7 @@ def test_documents_come_with_their_files_where_that_is_asked_for(tmp_path: Path)
     assert (line.document.id, line.origin) == ("a", Origin(str(lines)))
     assert isinstance(other, FileDocument)
     assert (other.document.id, other.origin.path) == ("file:note.txt", str(tmp_path / "p2/note.txt"))
-    again = read_sources([note, tmp_path / "p1"], with_files=True)
+    again = read_sources([note, tmp_path / "p1"], with_origins=True)
     assert len([item for item in again if isinstance(item, FileDocument)]) == 1, "one file, named twice"
 
 
@@ -232,14 +234,14 @@ def test_pubmed_files_that_are_known_are_passed_over(tmp_path: Path) -> None:
     one, two = (_put(tmp_path, f"pubmed26n000{n}.xml", PUBMED.format(pmid=n)) for n in (1, 2))
     known = [item for item in read_sources([one]) if isinstance(item, FileFingerprint)]
     assert [each.name for each in known] == ["pubmed26n0001.xml"]
-    assert [item.id for item in read_sources([one, two], known=known) if isinstance(item, Document)] == ["pubmed:2"]
+    assert [item.id for item in read_sources([one, two], previous=known) if isinstance(item, Document)] == ["pubmed:2"]
     one.write_text(PUBMED.format(pmid=3))
-    assert [item.id for item in read_sources([one], known=known) if isinstance(item, Document)] == ["pubmed:3"], (
+    assert [item.id for item in read_sources([one], previous=known) if isinstance(item, Document)] == ["pubmed:3"], (
         "same size"
     )
     lines = _put(tmp_path, "a.jsonl", GOOD)
     whole = [item for item in read_sources([lines]) if isinstance(item, FileFingerprint)]
-    assert [item.id for item in read_sources([lines], known=whole) if isinstance(item, Document)] == ["a"], (
+    assert [item.id for item in read_sources([lines], previous=whole) if isinstance(item, Document)] == ["a"], (
         "no revisions"
     )
 

@@ -47,7 +47,7 @@ def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
         ArticleStatement("retraction-watch:3", ("pubmed:7", "pubmed:8"), "corrected", None),
         ArticleStatement("retraction-watch:4", ("pubmed:7",), "reinstated", 20221201),
         ArticleStatement("retraction-watch:5", (), "retracted", 20210531),
-        Skipped(str(path), "line 7", f"its RetractionNature is none that is known{cure}"),
+        Skipped(str(path), "line 7", f"its RetractionNature is unknown{cure}"),
         Skipped(str(path), "line 8", f"has no Record ID{cure}"),
     ]
 

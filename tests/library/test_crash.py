@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.consistency import LibraryParts
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
+from epicrisis.library.library_parts import LibraryParts
 from epicrisis.library.vector_index import IndexReport, read_report
 from tests.library.conftest import Killer
 from tests.support.crash_child import PHASES, WITH_NEW_REPORT, WITH_OLD_REPORT, WITHIN_OPTIMIZE, WITHOUT_REPORT
@@ -108,7 +108,7 @@ def test_killed_while_it_is_made(killer: Killer, moment: str, passes: int, tmp_p
     folder = tmp_path / "library"
     killer.kill("create", folder, moment, passes)
     if passes == 0:
-        with pytest.raises(LibraryDamaged, match="is being made"):
+        with pytest.raises(LibraryDamaged, match="is being created"):
             Library.open(folder)
         create(folder).close()
     with Library.open(folder, write=True) as library:

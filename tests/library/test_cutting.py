@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.splitters import cut
+from epicrisis.library.splitters import split_document
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
 
@@ -20,7 +20,7 @@ DOCUMENT = Document("d", TEXT.strip(), metadata={"journal": "BMJ"})
 
 @pytest.mark.parametrize(("splitter", "longest"), [("tokens", 40 * 8), ("medrag", 1000), ("whole", len(TEXT))])
 def test_each_splitter(splitter: str, longest: int) -> None:
-    passages = cut(DOCUMENT, splitter, ENCODER.token_spans, 40, 8)
+    passages = split_document(DOCUMENT, splitter, ENCODER.token_spans, 40, 8)
     assert all(passage.text == DOCUMENT.text[passage.start : passage.end] for passage in passages)
     assert passages[0].start == 0
     assert passages[-1].end == len(DOCUMENT.text)
@@ -32,7 +32,7 @@ def test_each_splitter(splitter: str, longest: int) -> None:
 def test_a_passage_knows_its_own_page_and_section() -> None:
     metadata = {"pages": [0, 700, 1400], "sections": [[0, 900, "Methods"], [900, 3000, "Results / Harms"]]}
     document = Document("d", TEXT.strip(), metadata=metadata)
-    for passage in cut(document, "tokens", ENCODER.token_spans, 40, 0):
+    for passage in split_document(document, "tokens", ENCODER.token_spans, 40, 0):
         page = 1 + (passage.start >= 700) + (passage.start >= 1400)
         section = "Methods" if passage.start < 900 else "Results / Harms"
         assert passage.metadata == {"page": page, "section": section}

@@ -38,7 +38,7 @@ def flip(path: Path, place: int) -> None:
 
 def checked(folder: Path) -> HealthReport:
     with Library.open(folder) as library:
-        return health.check(library)
+        return health.check_health(library)
 
 
 def data_files(folder: Path) -> Iterator[Path]:
@@ -53,7 +53,7 @@ def test_every_batch_records_its_files(folder: Path) -> None:
             assert files is not None
             named = {path.relative_to(folder).as_posix() for path in data_files(folder)}
             assert {"manifest.json", *named} <= files.keys()
-            assert checksums.verified(folder, files) == checksums.Damage(recorded=True, files=len(files))
+            assert checksums.verify_data_files(folder, files) == checksums.Damage(recorded=True, files=len(files))
     assert checked(folder).problems == ()
 
 
@@ -69,7 +69,7 @@ def test_files_of_a_killed_batch_are_recorded_by_the_next_writer(killer: Killer,
 def flip_a_vector(folder: Path) -> Path:
     """Flips the last bit of a number of a passage that is there. Returns the file."""
     with Library.open(folder) as library:
-        (_, _, vector), *_ = library.some_vectors(1)
+        (_, _, vector), *_ = library.open_table().some_vectors(1)
     for path in data_files(folder):
         place = path.read_bytes().find(vector.astype("<f2").tobytes())
         if place >= 0:
@@ -150,7 +150,7 @@ def test_library_of_an_earlier_version_records_with_optimize(folder: Path) -> No
         library.optimize()
     files = recorded(folder)
     assert files is not None
-    assert checksums.verified(folder, files).files > 5
+    assert checksums.verify_data_files(folder, files).files > 5
     assert not [notice for notice in checked(folder).notices if "checksums" in notice]
 
 
@@ -166,6 +166,6 @@ def test_null_hash_in_the_journal_is_one_line(folder: Path) -> None:
         with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
             library.content_hashes(["doc:1"])
         with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
-            health.check(library)
+            health.check_health(library)
     Library.repair(folder)
     assert checked(folder).problems == ()

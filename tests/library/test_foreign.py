@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError, LibraryDamaged, StorageError
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 
 FULL = [
     OSError(28, "No space left on device"),
@@ -44,19 +44,25 @@ BROKEN = [
 
 @pytest.mark.parametrize("error", FULL, ids=str)
 def test_a_full_disk(error: Exception) -> None:
-    with pytest.raises(StorageError, match="/lib: no room left to write; free disk space"), ours(Path("/lib")):
+    with (
+        pytest.raises(StorageError, match="/lib: no room left to write; free disk space"),
+        translate_errors(Path("/lib")),
+    ):
         raise error
 
 
 @pytest.mark.parametrize("error", REFUSED, ids=str)
 def test_a_disk_that_refuses(error: Exception) -> None:
-    with pytest.raises(StorageError, match=r"/lib: the disk refused .* check free space"), ours(Path("/lib")):
+    with (
+        pytest.raises(StorageError, match=r"/lib: the disk refused .* check free space"),
+        translate_errors(Path("/lib")),
+    ):
         raise error
 
 
 @pytest.mark.parametrize("error", READ_ONLY, ids=str)
 def test_read_only_media(error: Exception) -> None:
-    with pytest.raises(StorageError, match=r"/lib is read-only.* copy the library"), ours(Path("/lib")):
+    with pytest.raises(StorageError, match=r"/lib is read-only.* copy the library"), translate_errors(Path("/lib")):
         raise error
 
 
@@ -65,22 +71,22 @@ class PanicException(BaseException):
 
 
 def test_panic_of_an_engine_is_a_damaged_library() -> None:
-    with pytest.raises(LibraryDamaged, match="range end index"), ours(Path("/lib")):
+    with pytest.raises(LibraryDamaged, match="range end index"), translate_errors(Path("/lib")):
         raise PanicException("range end index 9 out of range for slice of length 3")
-    with pytest.raises(KeyboardInterrupt), ours(Path("/lib")):
+    with pytest.raises(KeyboardInterrupt), translate_errors(Path("/lib")):
         raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=str)
 def test_a_part_that_cannot_be_read(error: Exception) -> None:
-    with pytest.raises(LibraryDamaged, match="epicrisis library repair") as caught, ours(Path("/lib")):
+    with pytest.raises(LibraryDamaged, match="epicrisis library repair") as caught, translate_errors(Path("/lib")):
         raise error
     assert ".rs:" not in caught.value.message
     assert caught.value.__cause__ is error
 
 
 def test_our_own_errors_pass() -> None:
-    with pytest.raises(InputError, match="mine"), ours(Path("/lib")):
+    with pytest.raises(InputError, match="mine"), translate_errors(Path("/lib")):
         raise InputError("mine")
-    with pytest.raises(KeyError), ours(Path("/lib")):
+    with pytest.raises(KeyError), translate_errors(Path("/lib")):
         raise KeyError("a mistake of ours is not the disk's")

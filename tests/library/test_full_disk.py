@@ -93,7 +93,7 @@ def test_no_room_among_revisions_and_deletions(limit: int, base: Path, folder: P
     acknowledged, said = in_a_small_space(folder, limit)
     assert acknowledged, "no room from the beginning: the test shows nothing"
     assert "free space" in said or "free disk space" in said
-    assert "what was acknowledged is kept" in said
+    assert "Everything acknowledged so far is saved" in said
     promised |= acknowledged
     with Library.open(folder, write=True) as library:
         assert broken_promises(library, promised, 1, COUNT) == []
@@ -165,7 +165,7 @@ def test_a_truncated_file(share: float, whole: Path, tmp_path: Path) -> None:
         assert library.sources() == []
         # The same file again, whole.
         known = [FileFingerprint(each.name, each.sha256, each.bytes) for each in library.sources()]
-        again = add_documents(library, read_sources([whole], known=known), encoder())
+        again = add_documents(library, read_sources([whole], previous=known), encoder())
         assert (again.added, again.unchanged, again.skipped, again.deleted + report.deleted) == (
             RECORDS - there,
             there,
@@ -176,8 +176,8 @@ def test_a_truncated_file(share: float, whole: Path, tmp_path: Path) -> None:
         assert library.count()[0] == RECORDS
         # It is known now, the broken one still is not.
         known = [FileFingerprint(each.name, each.sha256, each.bytes) for each in library.sources()]
-        assert list(read_sources([whole], known=known)) == []
-        assert any(isinstance(item, Skipped) for item in read_sources([part], known=known))
+        assert list(read_sources([whole], previous=known)) == []
+        assert any(isinstance(item, Skipped) for item in read_sources([part], previous=known))
         with create(tmp_path / "straight") as straight:
             add_documents(straight, read_sources([whole]), encoder())
             assert contents(straight) == contents(library)

@@ -18,14 +18,14 @@ import pytest
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged
 from epicrisis.library import health
-from epicrisis.library.health import check
-from epicrisis.library.health_report import Finding, HealthReport, Pairs, lines
+from epicrisis.library.health import check_health
+from epicrisis.library.health_report import Finding, HealthReport, Pairs, format_report
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import StoredPassage
-from epicrisis.library.patients import MIXED
-from epicrisis.library.row_keys import MANY
+from epicrisis.library.patients import MIXED_NOTICE
+from epicrisis.library.row_keys import MIN_VECTORS
 from epicrisis.library.word_index import WordIndex
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage
@@ -54,7 +54,7 @@ def folder(healthy: Path, tmp_path: Path) -> Path:
 
 def checked(folder: Path) -> HealthReport:
     with Library.open(folder) as library:
-        return check(library)
+        return check_health(library)
 
 
 def findings(report: HealthReport) -> dict[str, Finding | Pairs]:
@@ -91,12 +91,12 @@ def rewritten(row: dict[str, Any], text: str) -> None:
 def test_a_healthy_library(folder: Path) -> None:
     progress: list[tuple[int, int]] = []
     with Library.open(folder) as library:
-        report = check(library, lambda read, of: progress.append((read, of)))
+        report = check_health(library, lambda read, of: progress.append((read, of)))
         assert library.count() == (report.contents.documents, report.contents.passages)
     assert report.problems == ()
     assert findings(report) == {}
     assert report.agreement.compared
-    assert report.texts.compared == report.contents.passages > MANY
+    assert report.texts.compared == report.contents.passages > MIN_VECTORS
     assert progress[-1] == (report.contents.passages, report.contents.passages)
     undated = [f"doc:{n}" for n in range(0, DOCUMENTS, 4)]
     assert report.contents.undated.count == len(undated)
@@ -105,16 +105,16 @@ def test_a_healthy_library(folder: Path) -> None:
     assert (report.contents.first_year, report.contents.last_year) == (2020, 2020)
     # Undated ones, and that notes and documents of no patient are mixed.
     assert len(report.notices) == 2
-    assert report.notices[1] == MIXED
+    assert report.notices[1] == MIXED_NOTICE
     assert f"{len(undated)} of {DOCUMENTS} documents have no date" in report.notices[0]
 
 
 def test_an_empty_library(tmp_path: Path) -> None:
     with create(tmp_path / "library") as library:
-        report = check(library)
+        report = check_health(library)
     assert (report.contents.documents, report.contents.passages) == (0, 0)
     assert (report.problems, report.notices, findings(report)) == ((), (), {})
-    assert "0 documents, 0 passages" in "\n".join(lines(report))
+    assert "0 documents, 0 passages" in "\n".join(format_report(report))
 
 
 def test_the_report_goes_into_json_and_onto_a_screen_without_texts(folder: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_report_goes_into_json_and_onto_a_screen_without_texts(folder: Path)
             row["patient"] = "anna"
 
     report = plant(folder, change)
-    told = lines(report)
+    told = format_report(report)
     data = json.dumps(to_json(report))
     for said in (data, "\n".join(told)):
         assert "ab" * 32 in said
@@ -134,7 +134,7 @@ def test_the_report_goes_into_json_and_onto_a_screen_without_texts(folder: Path)
             assert not any(word in said for word in (each.text.split(".")[0], "anna"))
     assert any(line.startswith("WRONG") and "doc:0#0" in line and "add the files again" in line for line in told)
     assert "sound" not in "\n".join(told)
-    assert lines(checked_again := dataclasses.replace(report, problems=()))[-1].startswith("sound")
+    assert format_report(checked_again := dataclasses.replace(report, problems=()))[-1].startswith("sound")
     assert checked_again.rows == report.rows
 
 
@@ -144,7 +144,7 @@ def test_ids_cannot_move_the_cursor(folder: Path) -> None:
 
     report = plant(folder, change)
     assert report.rows.wrong_ids.first == ("\x1b[2Jdoc",)
-    assert "\x1b" not in "".join(lines(report))
+    assert "\x1b" not in "".join(format_report(report))
 
 
 # -- passages that are not as they must be ----------------------------------------------------------------------------
@@ -315,8 +315,8 @@ def test_texts_that_nearly_agree_are_chosen_together() -> None:
     dice = np.random.default_rng(3)
     texts = [[f"clinical{word}" for word in dice.integers(0, 900, 80)] for _ in range(600)]
     changed = [[*words[:40], "different", *words[41:]] for words in texts]
-    chosen = [health._chosen(" ".join(words), 0.25) for words in texts]
-    also = [health._chosen(" ".join(words), 0.25) for words in changed]
+    chosen = [health._is_in_sample(" ".join(words), 0.25) for words in texts]
+    also = [health._is_in_sample(" ".join(words), 0.25) for words in changed]
     assert 0.15 < np.mean(chosen) < 0.35
     both = sum(first and second for first, second in zip(chosen, also, strict=True))
     assert both > 0.9 * sum(chosen)
@@ -445,7 +445,7 @@ def test_a_writer_meanwhile(folder: Path) -> None:
         def write(read: int, passages: int) -> None:
             writer.delete(["doc:1"])
 
-        report = check(reader, write)
+        report = check_health(reader, write)
         assert reader.count()[0] == before[0] - 1
     assert (report.contents.documents, report.contents.passages) == before
     assert not report.agreement.compared
@@ -468,7 +468,7 @@ def test_what_is_swept_away_meanwhile(folder: Path) -> None:
             spoil(read, passages)
 
         with pytest.raises(LibraryBusy, match="check it again"):
-            check(reader, write_and_spoil)
+            check_health(reader, write_and_spoil)
 
 
 def test_files_that_are_gone(folder: Path) -> None:
@@ -476,7 +476,7 @@ def test_files_that_are_gone(folder: Path) -> None:
         for path in (folder / "passages.lance" / "data").iterdir():
             path.unlink()
         with pytest.raises(LibraryDamaged):
-            check(reader)
+            check_health(reader)
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
@@ -497,14 +497,14 @@ def test_sources_years_and_retractions(folder: Path) -> None:
     with Library.open(folder, write=True) as library:
         add_documents(library, new, encoder())
         library.delete(["doc:1"], {"doc:1": "2"})
-        report = check(library)
+        report = check_health(library)
     assert report.contents.by_source == {"": DOCUMENTS - 1, "PubMed": 4}
     assert list(report.contents.by_decade.items())[:2] == [("1980s", 1), ("1990s", 2)]
     assert report.contents.first_year == 1989
     assert report.contents.retracted == Finding(1, ("new:1",))
     assert report.contents.deleted == 1
     assert (report.problems, findings(report)) == ((), {})
-    told = "\n".join(lines(report))
+    told = "\n".join(format_report(report))
     assert "1989 to 2020 (1980s 1, 1990s 2, 2020s" in told
     assert "PubMed 4" in told
     assert "corpus.jsonl, 1,234 bytes, sha256 abab" in told

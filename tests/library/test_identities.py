@@ -11,20 +11,21 @@ import pytest
 
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError
-from epicrisis.library.fusion_checks import check_same
+from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
+from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patient_identities import (
     NAME,
-    contradiction,
     declare_literature,
-    literature_is_declared,
-    meet,
-    merged,
+    find_contradiction,
+    is_literature_declared,
+    merge_identities,
     read_identities,
-    version,
+    read_version,
+    record_identities,
 )
-from epicrisis.library.patients import Roster, check_patient, forget_patients, resolved_patient
+from epicrisis.library.patients import Roster, forget_patients
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
@@ -59,38 +60,38 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", SAME)
 def test_one_person_however_told_is_accepted(what: str) -> None:
-    assert contradiction(ADA, SAME[what]) == ""
-    assert contradiction(SAME[what], ADA) == ""
-    assert contradiction(merged(ADA, SAME[what]), ADA) == ""
+    assert find_contradiction(ADA, SAME[what]) == ""
+    assert find_contradiction(SAME[what], ADA) == ""
+    assert find_contradiction(merge_identities(ADA, SAME[what]), ADA) == ""
 
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_another_person_under_one_id_is_refused_without_a_name(what: str, tmp_path: Path) -> None:
     other, kind = OTHERS[what]
-    assert contradiction(ADA, other) == kind
-    assert contradiction(other, ADA) == kind
-    assert meet(tmp_path, [ADA], {}) == 0
+    assert find_contradiction(ADA, other) == kind
+    assert find_contradiction(other, ADA) == kind
+    assert record_identities(tmp_path, [ADA], {}) == 0
     with pytest.raises(InputError, match=f"patient 'p1' has another {kind} than in .*library of its own") as refused:
-        meet(tmp_path, [PatientIdentity("p2"), other], {})
+        record_identities(tmp_path, [PatientIdentity("p2"), other], {})
     assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
     assert list(read_identities(tmp_path)) == ["p1"], "nothing was written"
 
 
 def test_what_is_known_grows_and_is_its_owners_alone(tmp_path: Path) -> None:
-    assert (read_identities(tmp_path), version(tmp_path), literature_is_declared(tmp_path)) == ({}, 0, False)
-    meet(tmp_path, [PatientIdentity("p1", "fhir")], {})
-    first = version(tmp_path)
-    assert meet(tmp_path, [ADA], {}) == 0
-    assert version(tmp_path) > first
+    assert (read_identities(tmp_path), read_version(tmp_path), is_literature_declared(tmp_path)) == ({}, 0, False)
+    record_identities(tmp_path, [PatientIdentity("p1", "fhir")], {})
+    first = read_version(tmp_path)
+    assert record_identities(tmp_path, [ADA], {}) == 0
+    assert read_version(tmp_path) > first
     assert read_identities(tmp_path) == {"p1": ADA}
-    second = version(tmp_path)
-    meet(tmp_path, [ADA], {})
-    assert version(tmp_path) == second
-    assert meet(tmp_path, [replace(ADA, names=("Ada Lovelace",))], {}) == 1
+    second = read_version(tmp_path)
+    record_identities(tmp_path, [ADA], {})
+    assert read_version(tmp_path) == second
+    assert record_identities(tmp_path, [replace(ADA, names=("Ada Lovelace",))], {}) == 1
     assert read_identities(tmp_path)["p1"].names == ("Ada Lovelace", "Ada Byron")
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
     declare_literature(tmp_path)
-    assert literature_is_declared(tmp_path)
+    assert is_literature_declared(tmp_path)
 
 
 def test_patient_without_a_note_is_forgotten(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_patient_without_a_note_is_forgotten(tmp_path: Path) -> None:
 def test_table_that_a_kill_left_empty_is_none_and_a_garbled_one_is_said(tmp_path: Path) -> None:
     (tmp_path / NAME).touch()
     assert read_identities(tmp_path) == {}
-    meet(tmp_path, [ADA], {})
+    record_identities(tmp_path, [ADA], {})
     (tmp_path / NAME).write_text("Ada Byron " * 900)
     with pytest.raises(LibraryDamaged) as damaged:
         read_identities(tmp_path)
@@ -139,20 +140,20 @@ def test_document_of_nobody_in_a_library_of_notes_is_skipped(tmp_path: Path) -> 
     with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
         report = add_documents(made, [note("p1"), note(None), note("p2")], ENCODER, literature=False)
         assert (report.added, report.skipped) == (2, 1)
-        assert "give --literature" in report.first_skipped[0].reason
+        assert "pass --literature" in report.first_skipped[0].reason
         assert not Roster(made).is_mixed()
         report = add_documents(made, [note(None)], ENCODER, literature=True)
         assert (report.added, report.skipped) == (1, 0)
-        assert Roster(made).literature()
+        assert Roster(made).has_literature()
         assert not Roster(made).is_mixed()
 
 
 def test_note_in_a_library_of_literature_is_refused(tmp_path: Path) -> None:
     with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
-        with pytest.raises(InputError, match="give --literature if they are"):
+        with pytest.raises(InputError, match="pass --literature if they are"):
             add_documents(made, [note(None), note("p1")], ENCODER, literature=False)
         assert add_documents(made, [note(None)], ENCODER, literature=False).added == 1
-        with pytest.raises(InputError, match="give --literature if they are"):
+        with pytest.raises(InputError, match="pass --literature if they are"):
             add_documents(made, [note("p1")], ENCODER, literature=False)
         assert not Roster(made).patients()
         assert add_documents(made, [note("p1")], ENCODER, literature=True).added == 1
@@ -162,11 +163,11 @@ def test_note_in_a_library_of_literature_is_refused(tmp_path: Path) -> None:
 
 
 def test_mixed_library_of_before_says_so(tmp_path: Path) -> None:
-    from epicrisis.library.health import check
+    from epicrisis.library.health import check_health
 
     with library(tmp_path / "old", [note("p1"), note(None)]) as opened:
         assert Roster(opened).is_mixed()
-        assert any("are read with every patient's questions" in each for each in check(opened).notices)
+        assert any("are used for questions about every patient" in each for each in check_health(opened).notices)
 
 
 # -- fused libraries --------------------------------------------------------------------------------------------------
@@ -198,19 +199,19 @@ def test_fused_libraries_hold_the_same_documents_and_patients(
 ) -> None:
     with made(tmp_path / "one", NOTES, ADA) as one, made(tmp_path / "two", documents, person, size=48) as two:
         if not reason:
-            check_same(one, two)
+            check_same_documents(one, two)
             return
         with pytest.raises(LibraryError, match=f"{reason}.*leave it out of --fuse"):
-            check_same(one, two)
+            check_same_documents(one, two)
 
 
 def test_fused_papers_are_compared_by_their_ids(tmp_path: Path) -> None:
     papers = [Document(f"p:{number}", "Aspirin.") for number in range(3)]
     told_more = [replace(paper, metadata={"journal": "x"}) for paper in papers]
     with made(tmp_path / "one", papers) as one, made(tmp_path / "two", told_more) as two:
-        check_same(one, two)
+        check_same_documents(one, two)
     with made(tmp_path / "three", [*papers[:2], Document("p:9", "Aspirin.")]) as three, pytest.raises(LibraryError):
-        check_same(one, three)
+        check_same_documents(one, three)
 
 
 # -- record numbers ---------------------------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
     ]
     path = tmp_path_factory.mktemp("numbered") / "library"
     with library(path, [note(f"p{number}") for number in (1, 2, 3, 4)]) as opened:
-        meet(opened.path, people, {})
+        record_identities(opened.path, people, {})
         yield Roster(opened)
 
 
@@ -249,13 +250,13 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
     ],
 )
 def test_record_number_is_as_good_as_an_id(given: str, patient: str, numbered: Roster) -> None:
-    assert resolved_patient([numbered], given) == patient
+    assert resolve_patient([numbered], given) == patient
 
 
 @pytest.mark.parametrize("given", ["MRN-7", "p2", "number:MRN-7"])
 def test_record_number_that_may_be_of_two_is_refused(given: str, numbered: Roster) -> None:
     with pytest.raises(InputError, match="is not of one patient alone"):
-        resolved_patient([numbered], given)
+        resolve_patient([numbered], given)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from epicrisis.library import rebuild
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
+from epicrisis.library.library_parts import LibraryParts
 from epicrisis.types import Document, Scope
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import create, encoder
@@ -41,7 +42,7 @@ def lines(path: Path, **texts: str) -> Path:
 
 
 def add(library: Library, *paths: Path, replace: bool = False) -> IngestReport:
-    return add_documents(library, read_sources(list(paths), with_files=True), encoder(), replace=replace)
+    return add_documents(library, read_sources(list(paths), with_origins=True), encoder(), replace=replace)
 
 
 def texts(library: Library) -> dict[str, str]:
@@ -215,8 +216,8 @@ def test_a_document_of_another_file_is_refused_unless_it_is_to_replace(tmp_path:
     assert [(each.path, each.reason) for each in report.first_skipped] == [
         (
             "a",
-            "same id as a document of another file (may.jsonl), with another text: give --replace to put this one in "
-            "its place, or give it an id of its own",
+            "same id as a document of another file (may.jsonl), but another text: pass --replace to replace it, or "
+            "give this document its own id",
         )
     ]
     assert texts(library)["a"] == "Aspirin."
@@ -255,7 +256,7 @@ def _interrupted(*_: object, **__: object) -> None:
 def test_what_was_written_and_not_acknowledged_has_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
     with create(tmp_path / "library") as library, monkeypatch.context() as patch:
-        patch.setattr(Library, "_finish", _interrupted)
+        patch.setattr(LibraryParts, "finish_batch", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             add(library, first)
     with Library.open(tmp_path / "library", write=True) as library:
@@ -275,7 +276,7 @@ def test_repair_keeps_the_files_of_documents(tmp_path: Path) -> None:
         assert counted(add(library, lines(tmp_path / "b.jsonl", a="Heparin."))) == (0, 0, 0, 1)
 
 
-@pytest.mark.parametrize("interrupted_before", ["WordIndex", "Marks"])
+@pytest.mark.parametrize("interrupted_before", ["WordIndex", "Checkpoint"])
 def test_repair_after_an_interrupted_repair_keeps_what_only_the_journal_knows(
     interrupted_before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

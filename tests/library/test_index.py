@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from epicrisis.library import library as libraries
+from epicrisis.library import library_parts, vector_search
 from epicrisis.library import vector_index as indexes
-from epicrisis.library import vector_search
 from epicrisis.library.library import Library
 from epicrisis.library.vector_index import IndexReport, K, read_report
-from epicrisis.library.vector_search import Neighbours
+from epicrisis.library.vector_search import VectorSearch
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing import stores
 from epicrisis.testing.stores import check_store, hash_content
@@ -37,7 +37,7 @@ ANNA = Scope(patient="anna")
 def small_limits() -> Iterator[None]:
     """A library of a few thousand passages is a large one here."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (vector_search, indexes, libraries):
+        for module in (vector_search, indexes, libraries, library_parts):
             patch.setattr(module, "EXACT_LIMIT", LIMIT)
         patch.setattr(indexes, "QUERIES", QUERIES)
         yield
@@ -105,13 +105,13 @@ class Ways:
 def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     found = Ways(Counter())
     for name in ("approximate", "scan"):
-        original: Callable[..., Any] = getattr(Neighbours, name)
+        original: Callable[..., Any] = getattr(VectorSearch, name)
 
         def counted(*arguments: Any, _name: str = name, _original: Callable[..., Any] = original) -> Any:
             found.taken[_name] += 1
             return _original(*arguments)
 
-        monkeypatch.setattr(Neighbours, name, counted)
+        monkeypatch.setattr(VectorSearch, name, counted)
     return found
 
 
@@ -182,7 +182,7 @@ def test_a_small_library_needs_none(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         library.add(DOCUMENTS[:LIMIT])
         assert library.optimize() is None
-        assert not library._neighbours.indexed
+        assert not library._vectors.indexed
         assert (library.info().exact, library.info().index) == (True, None)
         assert read_report(tmp_path / "l") is None
         library.add(DOCUMENTS[LIMIT : LIMIT + 1])
@@ -391,7 +391,7 @@ def test_filters_that_pass_many_keep_the_recall(scope: Scope, indexed: Path, way
 def test_filters_that_pass_few_are_exact(
     scope: Scope, few: float, indexed: Path, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_search, "FEW", few)
+    monkeypatch.setattr(vector_search, "MIN_INDEX_SHARE", few)
     with Library.open(indexed) as library:
         if any(scope.admits(each.passages[0]) for each in DOCUMENTS):
             assert same_as_exact(library, scope)
@@ -466,7 +466,7 @@ def test_an_index_that_is_gone_means_exact_answers(folder: Path) -> None:
         library._table.lance.drop_index(name)
         assert same_as_exact(library)
         library.optimize(recall=0.5)
-        assert library._neighbours.indexed
+        assert library._vectors.indexed
 
 
 # -- the contract -----------------------------------------------------------------------------------------------------
@@ -503,9 +503,9 @@ def test_the_contract_of_a_store(wide: int, tmp_path: Path, monkeypatch: pytest.
 
     `wide` 4 makes vectors of 8 numbers, as the codes need; those of 4 are indexed in another way.
     """
-    for module in (vector_search, indexes, libraries):
+    for module in (vector_search, indexes, libraries, library_parts):
         monkeypatch.setattr(module, "EXACT_LIMIT", 0)
-    monkeypatch.setattr(indexes, "MOST_PARTITIONS", 1)
+    monkeypatch.setattr(indexes, "MAX_PARTITIONS", 1)
     monkeypatch.setattr(indexes, "QUERIES", 2)
     monkeypatch.setattr(Indexed, "wide", wide)
     made: list[Indexed] = []
@@ -524,7 +524,7 @@ def test_the_contract_of_a_store(wide: int, tmp_path: Path, monkeypatch: pytest.
         return made[-1]
 
     check_store(make)
-    assert sum(each._neighbours.indexed for each in made) >= len(made) - 2
+    assert sum(each._vectors.indexed for each in made) >= len(made) - 2
     assert ways.taken["approximate"] > 50
     for each in made:
         each.close()

@@ -14,10 +14,10 @@ import pytest
 from epicrisis.corpus.reader_base import DeletedDocument
 from epicrisis.corpus.readers import Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library import ingest_batches
+from epicrisis.library import ingest_batches, ingest_encoding
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_batches import content_hash
-from epicrisis.library.ingest_report import SHOWN, IngestProgress, IngestReport
+from epicrisis.library.ingest_comparison import content_hash
+from epicrisis.library.ingest_report import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
@@ -97,8 +97,8 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
         assert report.first_skipped[0] == elsewhere
         assert [each.path for each in report.first_skipped[1:]] == ["a", "", "b", "c"]
         assert all(each.reason for each in report.first_skipped)
-        many = add_documents(library, [Document(f"e{i}", "") for i in range(SHOWN + 5)], encoder())
-        assert (many.skipped, len(many.first_skipped)) == (SHOWN + 5, SHOWN)
+        many = add_documents(library, [Document(f"e{i}", "") for i in range(MAX_LISTED + 5)], encoder())
+        assert (many.skipped, len(many.first_skipped)) == (MAX_LISTED + 5, MAX_LISTED)
 
 
 def test_another_encoder_writes_nothing(tmp_path: Path) -> None:
@@ -146,7 +146,8 @@ class _Slow(HashingEncoder):
 @pytest.mark.parametrize("seconds", [0.3, 0.05, 0.001])
 def test_everything_is_acknowledged_in_time(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock()
-    monkeypatch.setattr(ingest_batches, "time", clock)
+    for module in (ingest_batches, ingest_encoding):
+        monkeypatch.setattr(module, "time", clock)
     told: list[IngestProgress] = []
     with create(tmp_path / "l") as library:
         report = add_documents(
@@ -198,7 +199,7 @@ def test_a_document_of_another_patient_replaces_none(tmp_path: Path, other: Docu
         report = add_documents(library, [other, Document("note:2", "Statin.", patient="bert")], encoder())
         assert counted(report) == (1, 0, 0, 1)
         assert "--note-id" in report.first_skipped[0].reason
-        assert [each.text for each in library.record(Scope(patient="anna"))] == [NOTE.text]
+        assert [each.text for each in library.fetch_record(Scope(patient="anna"))] == [NOTE.text]
         assert counted(add_documents(library, [dataclasses.replace(NOTE, text="Aspirin.")], encoder()))[1] == 1
         assert discrepancies(library, {}) == []
 
@@ -209,6 +210,6 @@ def test_a_note_that_was_withdrawn_is_deleted_and_no_other_patients(tmp_path: Pa
         assert add_documents(library, [DeletedDocument("note:1", patient="bert")], encoder()).deleted == 0
         again = add_documents(library, [DeletedDocument("note:1", patient="anna"), NOTE], encoder())
         assert (again.deleted, *counted(again)) == (1, 0, 0, 0, 1), "nor does this addition bring it back"
-        assert library.record(Scope(patient="anna")) == ()
+        assert library.fetch_record(Scope(patient="anna")) == ()
         assert add_documents(library, [NOTE, DeletedDocument("note:1", patient="anna")], encoder()).deleted == 1
         assert discrepancies(library, {}) == []

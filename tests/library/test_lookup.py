@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.library.library import Library
-from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.types import Scope
 from tests.support.library_documents import COUNT, add, create
 
@@ -23,42 +23,42 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 
 def test_the_passages_of_a_document_in_their_order(library: Library) -> None:
-    found = passages_of(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
+    found = read_document_passages(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
     assert list(found) == ["doc:1", "doc:7"]
     for name, passages in found.items():
         assert [passage.id for passage in passages] == [f"{name}#{i}" for i in range(len(passages))]
         assert passages == library.fetch([passage.id for passage in passages], Scope())
-    assert passages_of(library, [], Scope()) == {}
+    assert read_document_passages(library, [], Scope()) == {}
 
 
 def test_a_patients_document_is_seen_by_that_patient_alone(library: Library) -> None:
-    assert passages_of(library, ["doc:0"], Scope()) == {}
-    assert list(passages_of(library, ["doc:0"], ANNA)) == ["doc:0"]
+    assert read_document_passages(library, ["doc:0"], Scope()) == {}
+    assert list(read_document_passages(library, ["doc:0"], ANNA)) == ["doc:0"]
 
 
 def test_random_passages_depend_on_the_seed_and_the_contents_alone(library: Library, tmp_path: Path) -> None:
-    drawn = at_random(library, 10, 0, Scope())
+    drawn = sample_passages(library, 10, 0, Scope())
     assert len({passage.id for passage in drawn}) == 10
-    assert drawn == at_random(library, 10, 0, Scope())
-    assert drawn == at_random(library, 25, 0, Scope())[:10]
-    assert drawn != at_random(library, 10, 1, Scope())
+    assert drawn == sample_passages(library, 10, 0, Scope())
+    assert drawn == sample_passages(library, 25, 0, Scope())[:10]
+    assert drawn != sample_passages(library, 10, 1, Scope())
     with create(tmp_path / "other") as other:
         add(other, 1, COUNT)
         add(other, 0, COUNT)
         other.compact()
-        assert [passage.id for passage in at_random(other, 10, 0, Scope())] == [passage.id for passage in drawn]
+        assert [passage.id for passage in sample_passages(other, 10, 0, Scope())] == [passage.id for passage in drawn]
 
 
 def test_all_that_may_be_seen_where_there_are_fewer(library: Library) -> None:
-    everything = at_random(library, 10_000, 0, ANNA)
+    everything = sample_passages(library, 10_000, 0, ANNA)
     assert len(everything) == library.count()[1]
-    literature = at_random(library, 10_000, 0, Scope())
+    literature = sample_passages(library, 10_000, 0, Scope())
     assert {each.id for each in literature} == {each.id for each in everything if each.patient is None}
-    assert at_random(library, len(literature), 0, Scope()) == literature
+    assert sample_passages(library, len(literature), 0, Scope()) == literature
 
 
 def test_a_narrow_scope_is_drawn_from_within(library: Library) -> None:
-    everything = at_random(library, 10_000, 0, ANNA)
+    everything = sample_passages(library, 10_000, 0, ANNA)
     for scope in (
         Scope(patient="anna", hidden=frozenset(each.document_id for each in everything[5:])),
         Scope(as_of="2010"),
@@ -67,15 +67,15 @@ def test_a_narrow_scope_is_drawn_from_within(library: Library) -> None:
     ):
         admitted = tuple(each for each in everything if scope.admits(each))
         assert len(admitted) < len(everything)
-        assert at_random(library, 10_000, 0, scope) == admitted
-        assert at_random(library, 3, 0, scope) == admitted[:3]
+        assert sample_passages(library, 10_000, 0, scope) == admitted
+        assert sample_passages(library, 3, 0, scope) == admitted[:3]
 
 
 def test_each_passage_is_drawn_about_as_often(library: Library) -> None:
     total = library.count()[1]
     times: dict[str, int] = {}
     for seed in range(20):
-        for passage in at_random(library, 50, seed, ANNA):
+        for passage in sample_passages(library, 50, seed, ANNA):
             times[passage.id] = times.get(passage.id, 0) + 1
     assert sum(times.values()) == 1000
     assert len(times) > 0.98 * total

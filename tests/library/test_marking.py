@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epicrisis.corpus.reader_base import ArticleStatement, ReaderItem
-from epicrisis.library.health import check
+from epicrisis.library.health import check_health
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
@@ -82,7 +82,7 @@ def test_a_retraction_marks_the_article_in_whatever_order_they_come(
     assert marks(path)["pubmed:1"] == ("retracted",)
     assert set(passages(path, DEFAULT)) == {"pubmed:2"}
     with Library.open(path) as library:
-        assert check(library).problems == ()
+        assert check_health(library).problems == ()
 
 
 def test_marking_encodes_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,11 +161,11 @@ def test_a_document_of_another_source_is_marked_by_its_pmid_or_doi(tmp_path: Pat
     added(path, later)
     assert marks(path)["later"] == ("retracted",)
     with Library.open(path) as library:
-        (own,) = library.record(Scope(patient="anna"))
+        (own,) = library.fetch_record(Scope(patient="anna"))
     assert own.marks == ()
 
 
-@pytest.mark.parametrize("step", ["remark", "_finish", "settle_due", "state"])
+@pytest.mark.parametrize("step", ["write_marks", "finish_batch", "clear_due", "replace_statements"])
 def test_killed_in_any_step_the_next_addition_marks_it(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,11 +176,13 @@ def test_killed_in_any_step_the_next_addition_marks_it(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        owner = {"remark": "vectors.PassageTable", "_finish": "library.Library"}.get(step, "journal.Journal")
+        owner = {"write_marks": "passage_table.PassageTable", "finish_batch": "library_parts.LibraryParts"}.get(
+            step, "journal.Journal"
+        )
         patched.setattr(f"epicrisis.library.{owner}.{step}", killed)
         with pytest.raises(KeyboardInterrupt):
-            added(path, NOTICE if step == "state" else LIST)
-    again: ReaderItem = NOTICE if step == "state" else article(3)
+            added(path, NOTICE if step == "replace_statements" else LIST)
+    again: ReaderItem = NOTICE if step == "replace_statements" else article(3)
     added(path, again)
     assert marks(path)["pubmed:1"] == ("retracted",)
     assert "pubmed:1" not in passages(path, DEFAULT)
@@ -198,16 +200,16 @@ def test_marks_left_due_by_a_stop_are_noticed_and_made_by_the_next_writer(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("epicrisis.library.passage_table.PassageTable.remark", stopped)
+        patched.setattr("epicrisis.library.passage_table.PassageTable.write_marks", stopped)
         with pytest.raises(KeyboardInterrupt):
             added(path, LIST)
     with Library.open(path) as reader:
-        assert MARKS_DUE in check(reader).notices
+        assert MARKS_DUE in check_health(reader).notices
     with Library.open(path, write=True):
         pass
     assert marks(path) == {"pubmed:1": ("retracted",)}
     with Library.open(path) as reader:
-        assert MARKS_DUE not in check(reader).notices
+        assert MARKS_DUE not in check_health(reader).notices
 
 
 def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition(
@@ -216,7 +218,7 @@ def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition
     path = tmp_path / "library"
     old_notice = article(9, 2021, "RetractionOf", of=1, publication_types=["Retraction of Publication"])
     with monkeypatch.context() as before:
-        before.setattr("epicrisis.library.ingest_batches.stated_by", lambda _: ())
+        before.setattr("epicrisis.library.ingest_batches.extract_statements", lambda _: ())
         added(path, OLD, old_notice)
     with sqlite3.connect(path / "journal.sqlite") as journal:
         journal.executescript("DROP TABLE marks; DROP TABLE due;")
@@ -239,7 +241,7 @@ def test_a_repaired_library_keeps_what_was_stated(tmp_path: Path) -> None:
 
 def test_the_mutant_that_does_not_mark_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retracted study without its mark: with the marking taken out the tests above must fail."""
-    monkeypatch.setattr("epicrisis.library.library.documents_named", lambda *_: ())
+    monkeypatch.setattr("epicrisis.library.library.find_documents", lambda *_: ())
     with pytest.raises(KeyError):
         test_a_retraction_marks_the_article_in_whatever_order_they_come(LIST, "last", tmp_path)
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.library.patients import Roster, check_patient
-from epicrisis.library.person_names import are_alike, folded, mentions, name_keys
+from epicrisis.library.patient_check import check_patient
+from epicrisis.library.patients import Roster
+from epicrisis.library.person_names import are_alike, find_mentions, fold, name_keys
 from epicrisis.types import Document, Question
 from tests.support.patient_records import library
 
@@ -237,8 +238,8 @@ def test_names_of_one_person_are_alike(one: str, other: str, alike: bool) -> Non
 
 def test_folding_is_stable_and_long_texts_are_read_at_once() -> None:
     for name in NAMES.values():
-        assert folded(folded(name)) == folded(name)
+        assert fold(fold(name)) == fold(name)
     assert name_keys("Anna") == frozenset()
     assert name_keys("") == frozenset()
     # A text of 40,000 words has no more runs than words times five.
-    assert len(mentions("anna muster " * 20_000)) < 200_000
+    assert len(find_mentions("anna muster " * 20_000)) < 200_000

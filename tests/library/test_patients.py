@@ -11,7 +11,8 @@ import pytest
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
-from epicrisis.library.patients import PatientRecord, Roster, check_patient, holds_patients
+from epicrisis.library.patient_check import check_patient
+from epicrisis.library.patients import PatientRecord, Roster, holds_patients
 from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
 
@@ -87,7 +88,7 @@ def refused(opened: Library | Sequence[Library], text: str, patient: str | None)
 
 def test_a_library_of_notes_alone_is_asked_of_somebody(ward: Library, mixed: Library) -> None:
     said = refused(ward, "What was given?", None)
-    assert "holds patients' notes alone: say whose with --patient" in said
+    assert "holds only patients' notes: select one with --patient" in said
     assert f"`epicrisis library patients {ward.path}` lists them" in said
     assert refused(mixed, "What was given?", None) == ""
     assert refused(ward, "What was given?", "10083814") == ""
@@ -123,7 +124,7 @@ def test_notes_of_a_library_beside_are_nobodys_here(mixed: Library, tmp_path: Pa
 )
 def test_another_patient_who_is_named(text: str, mixed: Library) -> None:
     said = refused(mixed, text, "10083814")
-    assert "it names another patient of this library: ask with --patient of the one it is" in said
+    assert "it names another patient of this library: pass --patient for the one it is" in said
     assert not any(name in said for name in ("10083815", "Maria", "P-1001", "Çan"))
     assert "it names a patient of this library" in refused(mixed, text, None)
 

@@ -47,10 +47,10 @@ def test_library_in_an_open_folder_is_its_owners_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         add_documents(made, [NOTE], ENCODER)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    ledger = RemovalLog(hold=True)
-    ledger.into(folder)
-    source = ledger.reading(Path(__file__), "notes.csv")
-    ledger.take(source, "duplicate", "n:1", ["Fever"])
+    ledger = RemovalLog(keep_texts=True)
+    ledger.write_to(folder)
+    source = ledger.begin_source(Path(__file__), "notes.csv")
+    ledger.record(source, "duplicate", "n:1", ["Fever"])
     ledger.close()
     assert (folder / "removed.jsonl").exists()
     assert modes(folder) == {}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.remote_consent import NAME, Remote, allow_remote, forbid_remote, read_remote
+from epicrisis.library.remote_consent import NAME, RemoteConsent, allow_remote, forbid_remote, read_remote
 
 
 def test_nothing_is_allowed_where_nobody_said_so(tmp_path: Path) -> None:
-    assert read_remote(tmp_path) == Remote(allowed=False, hosts=(), since=None)
+    assert read_remote(tmp_path) == RemoteConsent(allowed=False, hosts=(), since=None)
     forbid_remote(tmp_path)
     assert not (tmp_path / NAME).exists()
 
@@ -47,5 +47,5 @@ def test_what_cannot_be_read_allows_nothing(line: str, tmp_path: Path) -> None:
     allow_remote(tmp_path, ["a.example.org"])
     with (tmp_path / NAME).open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(LibraryDamaged, match="no other machine is allowed: delete it, and say --allow-remote anew"):
+    with pytest.raises(LibraryDamaged, match="no other machine is allowed: delete it, and pass --allow-remote again"):
         read_remote(tmp_path)

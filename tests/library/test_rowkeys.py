@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.library.row_keys import MANY, RowKeys
+from epicrisis.library.row_keys import MIN_VECTORS, RowKeys
 
 ROW = st.tuples(st.integers(-3, 3), st.integers(-2, 2), st.integers(0, 3), st.integers(-2, 2))
 """(id, document, ordinal, text)"""
@@ -17,7 +17,7 @@ def keys_of(rows: list[tuple[int, int, int, int]], lengths: list[float] | None =
     length = np.asarray(lengths if lengths is not None else np.ones(len(rows)), dtype=np.float32)
     for piece in (slice(0, 3), slice(3, None)):
         ids, documents, ordinals, texts = ([row[column] for row in rows[piece]] for column in range(4))
-        keys.take(ids, documents, texts, ordinals, length[piece])
+        keys.add(ids, documents, texts, ordinals, length[piece])
     return keys
 
 
@@ -47,11 +47,11 @@ def test_against_the_plain_way(rows: list[tuple[int, int, int, int]]) -> None:
 
 
 def test_lengths_far_from_the_others() -> None:
-    usual = [1.0 + 0.001 * (n % 7) for n in range(MANY)]
-    rows = [(n, n, 0, n) for n in range(MANY + 4)]
+    usual = [1.0 + 0.001 * (n % 7) for n in range(MIN_VECTORS)]
+    rows = [(n, n, 0, n) for n in range(MIN_VECTORS + 4)]
     keys = keys_of(rows, [*usual, 1.2, 0.9, 0.0, float("nan")])
-    assert keys.odd_lengths().tolist() == [MANY, MANY + 1]
-    few = keys_of(rows[: MANY - 1], [*usual[: MANY - 2], 1.2])
+    assert keys.odd_lengths().tolist() == [MIN_VECTORS, MIN_VECTORS + 1]
+    few = keys_of(rows[: MIN_VECTORS - 1], [*usual[: MIN_VECTORS - 2], 1.2])
     assert few.odd_lengths().tolist() == []
 
 

@@ -13,11 +13,11 @@ from epicrisis.errors import EndpointRejected
 from epicrisis.models.chat.layers.limits import ConcurrencyLimitedModel
 from epicrisis.protocols import ChatModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.support.virtual_clock import SlowModel, asked, now, run
+from tests.support.virtual_clock import SlowModel, get_time, make_request, run_in_virtual_time
 
 KINDS: list[Callable[[ChatModel], Awaitable[object]]] = [
-    lambda model: model.complete(asked()),
-    lambda model: model.count_tokens(asked().messages),
+    lambda model: model.complete(make_request()),
+    lambda model: model.count_tokens(make_request().messages),
     lambda model: model.capabilities(),
     lambda model: model.fingerprint(),
 ]
@@ -32,10 +32,10 @@ def test_whatever_is_asked_the_limit_is_reached_and_never_passed(
 
     async def all_at_once() -> float:
         await asyncio.gather(*(ask(model) for ask in kinds))
-        return now()
+        return get_time()
 
-    seconds = run(all_at_once())
-    assert inner.load.most == limit
+    seconds = run_in_virtual_time(all_at_once())
+    assert inner.load.maximum == limit
     # Each takes a second: no turn is ever left unused.
     assert seconds == pytest.approx(-(-len(kinds) // limit))
 
@@ -45,18 +45,18 @@ def test_first_come_first_served() -> None:
     model = ConcurrencyLimitedModel(inner, 2)
 
     async def in_order() -> None:
-        await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(9)))
+        await asyncio.gather(*(model.complete(make_request(sample=number)) for number in range(9)))
 
-    run(in_order())
+    run_in_virtual_time(in_order())
     assert [call.request.sample for call in inner.load.calls] == list(range(9))
 
 
 def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
-    inner = SlowModel(fails=lambda request: EndpointRejected("no") if request.sample == 1 else None)
+    inner = SlowModel(failure=lambda request: EndpointRejected("no") if request.sample == 1 else None)
     model = ConcurrencyLimitedModel(inner, 1)
 
     async def troubled() -> None:
-        tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(5)]
+        tasks = [asyncio.create_task(model.complete(make_request(sample=number))) for number in range(5)]
         await asyncio.sleep(0.5)
         tasks[0].cancel()  # in flight
         tasks[2].cancel()  # in the queue
@@ -68,10 +68,10 @@ def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
             "ChatReply",
             "ChatReply",
         ]
-        await asyncio.gather(*(model.complete(asked(sample=number)) for number in (6, 7)))
+        await asyncio.gather(*(model.complete(make_request(sample=number)) for number in (6, 7)))
 
-    run(troubled())
-    assert inner.load.most == 1
+    run_in_virtual_time(troubled())
+    assert inner.load.maximum == 1
     assert [call.request.sample for call in inner.load.calls] == [0, 1, 3, 4, 6, 7]
 
 

@@ -16,9 +16,9 @@ from epicrisis.models.chat.token_estimates import compute_max_prompt_tokens
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.support.virtual_clock import SlowModel, asked, now, run
+from tests.support.virtual_clock import SlowModel, get_time, make_request, run_in_virtual_time
 
-PROMPT = compute_max_prompt_tokens(asked())
+PROMPT = compute_max_prompt_tokens(make_request())
 
 
 class Estimating(SlowModel):
@@ -81,14 +81,14 @@ def test_whatever_the_calls_cost_it_is_not_overspent_and_stops_only_where_it_mus
 
     async def one(number: int) -> ChatReply | EpicrisisError:
         await asyncio.sleep(planned[number].after)
-        result = await outcome(budgeted(inner, budget), asked(sample=number, max_tokens=planned[number].room))
+        result = await outcome(budgeted(inner, budget), make_request(sample=number, max_tokens=planned[number].room))
         assert budget.spent.tokens <= limit
         return result
 
     async def everything() -> list[ChatReply | EpicrisisError]:
         return await asyncio.gather(*(one(number) for number in range(len(planned))))
 
-    results = run(everything())
+    results = run_in_virtual_time(everything())
     assert budget.spent.tokens == sum(usage(call.request).prompt_tokens for call in inner.load.calls)
     sent = {call.request.sample for call in inner.load.calls}
     for number, (plan, result) in enumerate(zip(planned, results, strict=True)):
@@ -104,10 +104,12 @@ def test_where_it_fits_only_if_others_cost_less_it_waits_for_them() -> None:
     budget = Budget(BudgetSettings(tokens=PROMPT + 100))
 
     async def two() -> None:
-        await asyncio.gather(*(budgeted(inner, budget).complete(asked(max_tokens=60, sample=n)) for n in range(2)))
+        await asyncio.gather(
+            *(budgeted(inner, budget).complete(make_request(max_tokens=60, sample=n)) for n in range(2))
+        )
 
-    run(two())
-    assert [call.at for call in inner.load.calls] == [0, 10]
+    run_in_virtual_time(two())
+    assert [call.start for call in inner.load.calls] == [0, 10]
     assert budget.spent.tokens == 10
 
 
@@ -118,9 +120,9 @@ def test_the_message_has_the_figures_and_the_cure() -> None:
         (BudgetSettings(usd=0.001), f"${PROMPT / 1e6:.4f} of $0.001 is spent, and the next call may cost $0.0101"),
     ):
         model = budgeted(inner, Budget(limits))
-        run(model.complete(asked()))
+        run_in_virtual_time(model.complete(make_request()))
         with pytest.raises(BudgetExceeded) as caught:
-            run(model.complete(asked(max_tokens=10_000)))
+            run_in_virtual_time(model.complete(make_request(max_tokens=10_000)))
         assert caught.value.message.startswith(said)
         assert "the answers so far are kept, and the same command continues" in caught.value.message
         assert f"--budget-{'tokens' if limits.tokens else 'usd'}" in caught.value.message
@@ -145,7 +147,9 @@ def test_the_message_has_the_figures_and_the_cure() -> None:
 def test_what_nobody_told_was_spent_as_reserved(usage: Usage, spent: Amount, fails: bool) -> None:
     error = EndpointRejected("no", usage=usage) if fails else None
     budget = Budget(BudgetSettings(tokens=100_000, usd=10))
-    result = run(outcome(budgeted(Estimating(usage=lambda _: usage, fails=lambda _: error), budget), asked()))
+    result = run_in_virtual_time(
+        outcome(budgeted(Estimating(usage=lambda _: usage, failure=lambda _: error), budget), make_request())
+    )
     assert isinstance(result, EndpointRejected) is fails
     assert budget.spent == spent
 
@@ -155,40 +159,40 @@ def test_a_cancelled_call_was_spent_as_reserved() -> None:
     budget = Budget(BudgetSettings(tokens=10_000))
 
     async def cancelled() -> None:
-        task = asyncio.create_task(budgeted(inner, budget).complete(asked()))
+        task = asyncio.create_task(budgeted(inner, budget).complete(make_request()))
         await asyncio.sleep(1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    run(cancelled())
+    run_in_virtual_time(cancelled())
     assert budget.spent.tokens == PROMPT + 10
 
 
 def test_thinking_is_reserved_too() -> None:
     budget = Budget(BudgetSettings(tokens=PROMPT + 100))
     with pytest.raises(BudgetExceeded):
-        run(budgeted(Estimating(), budget).complete(asked(max_reasoning_tokens=91)))
-    run(budgeted(Estimating(), budget).complete(asked(max_reasoning_tokens=90)))
+        run_in_virtual_time(budgeted(Estimating(), budget).complete(make_request(max_reasoning_tokens=91)))
+    run_in_virtual_time(budgeted(Estimating(), budget).complete(make_request(max_reasoning_tokens=90)))
 
 
 def test_of_the_next_token_alone_there_is_one() -> None:
-    options = asked(max_tokens=500, options=("A", "B"))
-    run(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT + 1))).complete(options))
+    options = make_request(max_tokens=500, options=("A", "B"))
+    run_in_virtual_time(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT + 1))).complete(options))
     with pytest.raises(BudgetExceeded):
-        run(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT))).complete(options))
+        run_in_virtual_time(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT))).complete(options))
 
 
 def test_a_model_that_counts_is_asked_only_where_the_bound_does_not_fit() -> None:
     """The scripted model's token is a word, so that its count is far below the bound by bytes."""
     inner = SlowModel()
-    run(budgeted(inner, Budget(BudgetSettings(tokens=PROMPT + 10))).complete(asked()))
-    assert inner.load.most == 1
-    assert inner.load.calls[0].at == 0, "nothing was counted"
+    run_in_virtual_time(budgeted(inner, Budget(BudgetSettings(tokens=PROMPT + 10))).complete(make_request()))
+    assert inner.load.maximum == 1
+    assert inner.load.calls[0].start == 0, "nothing was counted"
     budget = Budget(BudgetSettings(tokens=3 + 10))
-    run(budgeted(inner, budget).complete(asked()))
+    run_in_virtual_time(budgeted(inner, budget).complete(make_request()))
     assert budget.spent.tokens == 4
     with pytest.raises(BudgetExceeded, match="may need 13"):
-        run(budgeted(inner, budget).complete(asked()))
+        run_in_virtual_time(budgeted(inner, budget).complete(make_request()))
 
 
 # -- prices -----------------------------------------------------------------------------------------------------------
@@ -197,9 +201,13 @@ def test_a_model_that_counts_is_asked_only_where_the_bound_does_not_fit() -> Non
 def test_a_budget_in_dollars_needs_a_price() -> None:
     inner = Estimating()
     with pytest.raises(SettingsError, match=r"price of scripted.*price = \{"):
-        run(BudgetedModel(inner, Budget(BudgetSettings(usd=5)), lambda _: None).complete(asked()))
+        run_in_virtual_time(
+            BudgetedModel(inner, Budget(BudgetSettings(usd=5)), lambda _: None).complete(make_request())
+        )
     assert inner.load.calls == []
-    run(BudgetedModel(inner, Budget(BudgetSettings(tokens=5000)), lambda _: None).complete(asked()))
+    run_in_virtual_time(
+        BudgetedModel(inner, Budget(BudgetSettings(tokens=5000)), lambda _: None).complete(make_request())
+    )
     assert len(inner.load.calls) == 1
 
 
@@ -211,10 +219,10 @@ def test_small_sums_add_up_exactly() -> None:
             await budget.reserve(Amount.from_usd(0, 0.1))
             budget.settle(Amount.from_usd(0, 0.1), Amount.from_usd(0, 0.1))
 
-    run(thrice())
+    run_in_virtual_time(thrice())
     assert budget.spent.usd == 0.3
     with pytest.raises(BudgetExceeded):
-        run(budget.reserve(Amount.from_usd(0, 1e-9)))
+        run_in_virtual_time(budget.reserve(Amount.from_usd(0, 1e-9)))
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -224,19 +232,19 @@ def test_no_call_starts_after_the_time_and_what_runs_is_ended() -> None:
     inner = SlowModel(seconds=lambda _: 50)
 
     async def in_time() -> tuple[list[ChatReply | EpicrisisError], float]:
-        model = TimedModel(inner, Budget(BudgetSettings(minutes=2), clock=now))
+        model = TimedModel(inner, Budget(BudgetSettings(minutes=2), clock=get_time))
         results = []
         for _ in range(3):
-            results.append(await outcome(model, asked()))
-        ended = now()
-        results.append(await outcome(model, asked()))
+            results.append(await outcome(model, make_request()))
+        ended = get_time()
+        results.append(await outcome(model, make_request()))
         return results, ended
 
-    results, ended = run(in_time())
+    results, ended = run_in_virtual_time(in_time())
     assert [type(result).__name__ for result in results] == ["ChatReply"] * 2 + ["BudgetExceeded"] * 2
     assert ended == 120
     assert len(inner.load.calls) == 3
-    assert inner.load.now == 0
+    assert inner.load.current == 0
     running, after = results[2:]
     assert isinstance(running, BudgetExceeded)
     assert running.usage == Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
@@ -247,8 +255,8 @@ def test_no_call_starts_after_the_time_and_what_runs_is_ended() -> None:
 
 
 def test_without_a_limit_of_time_nothing_is_ended() -> None:
-    model = TimedModel(SlowModel(seconds=lambda _: 1e6), Budget(BudgetSettings(), clock=now))
-    assert isinstance(run(outcome(model, asked())), ChatReply)
+    model = TimedModel(SlowModel(seconds=lambda _: 1e6), Budget(BudgetSettings(), clock=get_time))
+    assert isinstance(run_in_virtual_time(outcome(model, make_request())), ChatReply)
 
 
 def test_a_timeout_within_is_not_taken_for_the_end_of_the_run() -> None:
@@ -256,10 +264,12 @@ def test_a_timeout_within_is_not_taken_for_the_end_of_the_run() -> None:
         raise TimeoutError("somebody else's")
 
     async def timing_out() -> None:
-        await TimedModel(ScriptedModel(script), Budget(BudgetSettings(minutes=1), clock=now)).complete(asked())
+        await TimedModel(ScriptedModel(script), Budget(BudgetSettings(minutes=1), clock=get_time)).complete(
+            make_request()
+        )
 
     with pytest.raises(TimeoutError, match="somebody else's"):
-        run(timing_out())
+        run_in_virtual_time(timing_out())
 
 
 def test_they_are_chat_models() -> None:

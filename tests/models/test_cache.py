@@ -25,7 +25,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import InputError, StorageError
 from epicrisis.models.chat.layers.cache import CacheStats, ReplyCache
 from epicrisis.protocols import Capabilities, ChatReply, OptionLogprobs
-from tests.support.cache_child import CALLS, key, reply
+from tests.support.cache_child import CALLS, make_key, make_reply
 
 FULL = ChatReply(
     text="an answer",
@@ -48,7 +48,7 @@ def cache(tmp_path: Path) -> Iterator[ReplyCache]:
 
 def put(cache: ReplyCache, *numbers: int) -> None:
     async def all_of_them() -> None:
-        await asyncio.gather(*(cache.put(key(number), reply(number)) for number in numbers))
+        await asyncio.gather(*(cache.put(make_key(number), make_reply(number)) for number in numbers))
 
     asyncio.run(all_of_them())
 
@@ -68,27 +68,27 @@ def run_child(*arguments: object) -> subprocess.Popen[str]:
 
 
 def test_a_reply_comes_back_whole(cache: ReplyCache) -> None:
-    asyncio.run(cache.put(key(1), FULL))
-    assert cache.get(key(1)) == FULL
-    assert cache.get(key(2)) is None
+    asyncio.run(cache.put(make_key(1), FULL))
+    assert cache.get(make_key(1)) == FULL
+    assert cache.get(make_key(2)) is None
     cache.close()
-    assert ReplyCache(cache.path).get(key(1)) == FULL
+    assert ReplyCache(cache.path).get(make_key(1)) == FULL
 
 
 def test_the_first_reply_stays(cache: ReplyCache) -> None:
     put(cache, 1)
-    asyncio.run(cache.put(key(1), FULL))
-    assert cache.get(key(1)) == reply(1)
+    asyncio.run(cache.put(make_key(1), FULL))
+    assert cache.get(make_key(1)) == make_reply(1)
 
 
 def test_what_a_model_told_is_kept_and_the_last_counts(cache: ReplyCache) -> None:
     for told in (Capabilities(4096, True, True), Capabilities(None, False, False, True)):
-        cache.put_fact(key(1), told)
-    cache.put_fact(key(2), 17)
+        cache.put_fact(make_key(1), told)
+    cache.put_fact(make_key(2), 17)
     cache.close()
-    assert cache.get_fact(key(1), Capabilities) == Capabilities(None, False, False, True)
-    assert cache.get_fact(key(2), int) == 17
-    assert cache.get_fact(key(3), int) is None
+    assert cache.get_fact(make_key(1), Capabilities) == Capabilities(None, False, False, True)
+    assert cache.get_fact(make_key(2), int) == 17
+    assert cache.get_fact(make_key(3), int) is None
 
 
 def test_it_is_made_at_the_first_use(tmp_path: Path) -> None:
@@ -97,30 +97,30 @@ def test_it_is_made_at_the_first_use(tmp_path: Path) -> None:
     assert cache.stats() == CacheStats(0, 0)
     assert cache.clear() == 0
     assert not path.parent.exists()
-    assert cache.get(key(1)) is None
+    assert cache.get(make_key(1)) is None
     assert path.exists()
     cache.close()
 
 
 def test_counted_and_cleared(cache: ReplyCache) -> None:
     put(cache, *range(200))
-    cache.put_fact(key(1), 17)
+    cache.put_fact(make_key(1), 17)
     full = cache.stats()
     assert full.replies == 200
     assert full.bytes > 200 * 1000
     assert cache.clear() == 200
     assert cache.stats().replies == 0
     assert cache.stats().bytes < 50_000
-    assert cache.get(key(1)) is None
-    assert cache.get_fact(key(1), int) is None
+    assert cache.get(make_key(1)) is None
+    assert cache.get_fact(make_key(1), int) is None
     assert all(b"word" not in file.read_bytes() for file in cache.path.parent.iterdir())
     put(cache, 1)
-    assert cache.get(key(1)) == reply(1)
+    assert cache.get(make_key(1)) == make_reply(1)
 
 
 def test_a_reply_is_kept_though_nobody_waits_for_it_any_more(cache: ReplyCache) -> None:
     async def cancelled() -> None:
-        task = asyncio.create_task(cache.put(key(1), reply(1)))
+        task = asyncio.create_task(cache.put(make_key(1), make_reply(1)))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -128,7 +128,7 @@ def test_a_reply_is_kept_though_nobody_waits_for_it_any_more(cache: ReplyCache) 
 
     asyncio.run(cancelled())
     cache.close()
-    assert cache.get(key(1)) == reply(1)
+    assert cache.get(make_key(1)) == make_reply(1)
 
 
 # -- private ----------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_one_that_others_could_read_is_closed_to_them(cache: ReplyCache) -> None
     cache.path.chmod(0o644)
     again = ReplyCache(cache.path)
     assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600
-    assert again.get(key(1)) == reply(1)
+    assert again.get(make_key(1)) == make_reply(1)
     again.close()
 
 
@@ -181,16 +181,16 @@ def test_one_that_others_could_read_is_closed_to_them(cache: ReplyCache) -> None
 
 def test_for_replaying_nothing_is_made_or_written(cache: ReplyCache, tmp_path: Path) -> None:
     missing = ReplyCache(tmp_path / "elsewhere" / "replies.sqlite", replay=True)
-    assert missing.get(key(1)) is None
+    assert missing.get(make_key(1)) is None
     assert not missing.path.parent.exists()
     put(cache, 1)
     replaying = ReplyCache(cache.path, replay=True)
-    assert replaying.get(key(1)) == reply(1)
+    assert replaying.get(make_key(1)) == make_reply(1)
     with pytest.raises(StorageError, match="--cache on"):
         put(replaying, 2)
     # What another process writes meanwhile is seen.
     put(cache, 3)
-    assert replaying.get(key(3)) == reply(3)
+    assert replaying.get(make_key(3)) == make_reply(3)
     replaying.close()
 
 
@@ -201,7 +201,7 @@ def test_replaying_where_nothing_can_be_written(cache: ReplyCache) -> None:
     cache.close()
     Path(f"{cache.path}-shm").mkdir()
     replaying = ReplyCache(cache.path, replay=True)
-    assert replaying.get(key(1)) == reply(1)
+    assert replaying.get(make_key(1)) == make_reply(1)
     replaying.close()
 
 
@@ -260,7 +260,7 @@ def test_a_foreign_or_damaged_file_is_named_with_the_cure(make: object, replay: 
     make(path)  # type: ignore[operator]
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"delete it \(it only saves calls\)") as caught:
-        ReplyCache(path, replay=replay).get(key(1))
+        ReplyCache(path, replay=replay).get(make_key(1))
     assert str(path) in caught.value.message
     assert path.read_bytes() == before
 
@@ -276,7 +276,7 @@ def test_an_empty_file_that_a_kill_left_is_filled(empty: bytes | None, tmp_path:
         path.write_bytes(empty)
     cache = ReplyCache(path)
     put(cache, 1)
-    assert cache.get(key(1)) == reply(1)
+    assert cache.get(make_key(1)) == make_reply(1)
     cache.close()
 
 
@@ -285,7 +285,7 @@ def test_a_place_that_cannot_be_written_is_named_before_a_call_is_paid(tmp_path:
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "replies.sqlite", tmp_path / "folder", Path("/proc/replies.sqlite")):
         with pytest.raises(StorageError, match="--cache off") as caught:
-            ReplyCache(path).get(key(1))
+            ReplyCache(path).get(make_key(1))
         assert str(path) in caught.value.message
 
 
@@ -326,7 +326,7 @@ def test_four_processes_share_the_same_keys(tmp_path: Path) -> None:
     assert sum(foreign) == 3 * count
     cache = ReplyCache(path)
     assert cache.stats().replies == count
-    writers = {there.model for number in range(count) if (there := cache.get(key(number))) is not None}
+    writers = {there.model for number in range(count) if (there := cache.get(make_key(number))) is not None}
     assert len(writers) > 1, "they hardly met: the test shows nothing"
     cache.close()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
 from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache, compute_reply_key
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.support.virtual_clock import asked
+from tests.support.virtual_clock import make_request
 
 REPLAYED = Usage(replayed_calls=1, replayed_tokens=4)
 
@@ -76,15 +78,15 @@ CHANGED: dict[str, Any] = {
 
 def test_every_field_of_a_request_changes_the_key() -> None:
     assert set(CHANGED) == {each.name for each in fields(ChatRequest)}, "say here how the new field changes the key"
-    keys = {compute_reply_key("one", replace(asked(), **{name: value})) for name, value in CHANGED.items()}
-    keys |= {compute_reply_key("one", asked()), compute_reply_key("two", asked())}
+    keys = {compute_reply_key("one", replace(make_request(), **{name: value})) for name, value in CHANGED.items()}
+    keys |= {compute_reply_key("one", make_request()), compute_reply_key("two", make_request())}
     assert len(keys) == len(CHANGED) + 2
     assert {len(key) for key in keys} == {32}
 
 
 def test_roles_and_the_cut_between_messages_change_it() -> None:
     def key(*messages: Message) -> bytes:
-        return compute_reply_key("one", replace(asked(), messages=messages))
+        return compute_reply_key("one", replace(make_request(), messages=messages))
 
     assert (
         len(
@@ -136,18 +138,44 @@ def test_the_order_of_a_schema_counts() -> None:
     """Models write the fields of a reply in the order of its schema, thoughts before the answer or after it."""
     forth: dict[str, Any] = {"properties": {"thoughts": {}, "answer": {}}}
     back: dict[str, Any] = {"properties": {"answer": {}, "thoughts": {}}}
-    assert compute_reply_key("f", asked(schema=forth)) != compute_reply_key("f", asked(schema=back))
-    assert compute_reply_key("f", asked(schema={"minimum": 0})) == compute_reply_key(
-        "f", asked(schema={"minimum": 0.0})
+    assert compute_reply_key("f", make_request(schema=forth)) != compute_reply_key("f", make_request(schema=back))
+    assert compute_reply_key("f", make_request(schema={"minimum": 0})) == compute_reply_key(
+        "f", make_request(schema={"minimum": 0.0})
     )
 
 
 def test_a_key_stays_the_same_from_version_to_version() -> None:
     """Else a new version would silently pay for everything anew: then KEY_VERSION says so."""
-    request = asked("Ärger", schema={"b": 1, "a": 2}, options=(), extra={"x": [1.0, True, None]}, temperature=0.5)
+    request = make_request(
+        "Ärger", schema={"b": 1, "a": 2}, options=(), extra={"x": [1.0, True, None]}, temperature=0.5
+    )
     assert (
         compute_reply_key("endpoint", request).hex()
         == "552e2b681ecbba48543b9a02bb9c9bf8b8746a1bf2a6bb1fc384b801db4ef10e"
+    )
+
+
+def test_a_file_of_the_first_version_is_replayed(tmp_path: Path) -> None:
+    """The file is written out here, so that no change of the code can change it too."""
+    key = "552e2b681ecbba48543b9a02bb9c9bf8b8746a1bf2a6bb1fc384b801db4ef10e"
+    usage = '{"calls":1,"prompt_tokens":9,"completion_tokens":2,"cost":0.25}'
+    reply = f'{{"text":"Ja","finish_reason":"stop","model":"m","usage":{usage},"reasoning":"hm","notes":["n"]}}'
+    path = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE replies(key BLOB PRIMARY KEY, reply TEXT NOT NULL, created TEXT NOT NULL)")
+        db.execute("CREATE TABLE told(key BLOB PRIMARY KEY, value TEXT NOT NULL)")
+        db.execute("PRAGMA application_id=1162889539")
+        db.execute("PRAGMA user_version=1")
+        db.execute("INSERT INTO replies VALUES (?, ?, '2026-01-01T00:00:00+00:00')", (bytes.fromhex(key), reply))
+        db.commit()
+    cache = ReplyCache(path, replay=True)
+    request = make_request(
+        "Ärger", schema={"b": 1, "a": 2}, options=(), extra={"x": [1.0, True, None]}, temperature=0.5
+    )
+    replayed = asyncio.run(CachedModel(Unreachable(fingerprint="endpoint"), cache).complete(request))
+    cache.close()
+    assert replayed == ChatReply(
+        "Ja", "stop", "m", Usage(replayed_calls=1, replayed_tokens=11), reasoning="hm", notes=("n",)
     )
 
 
@@ -158,7 +186,7 @@ def test_the_second_time_it_comes_out_of_the_cache(cache: ReplyCache) -> None:
     inner = Named()
 
     async def twice() -> list[ChatReply]:
-        return [await CachedModel(inner, cache).complete(asked()) for _ in range(2)]
+        return [await CachedModel(inner, cache).complete(make_request()) for _ in range(2)]
 
     first, second = asyncio.run(twice())
     assert first.usage == Usage(calls=1, prompt_tokens=3, completion_tokens=1)
@@ -169,7 +197,7 @@ def test_the_second_time_it_comes_out_of_the_cache(cache: ReplyCache) -> None:
 def test_another_draw_or_another_model_is_another_call(cache: ReplyCache) -> None:
     async def calls() -> list[str]:
         one, other = CachedModel(Named("one"), cache), CachedModel(Named("other", "other"), cache)
-        return [(await model.complete(asked(sample=draw))).text for model in (one, other) for draw in (0, 1)]
+        return [(await model.complete(make_request(sample=draw))).text for model in (one, other) for draw in (0, 1)]
 
     assert asyncio.run(calls()) == ["one", "one", "other", "other"]
     assert cache.stats().replies == 4
@@ -180,8 +208,8 @@ def test_a_replayed_reply_streams_as_one_piece(cache: ReplyCache) -> None:
 
     async def twice() -> None:
         model = CachedModel(Named("yes and no"), cache)
-        await model.complete(asked(), pieces.append)
-        await model.complete(asked(), pieces.append)
+        await model.complete(make_request(), pieces.append)
+        await model.complete(make_request(), pieces.append)
 
     asyncio.run(twice())
     assert pieces == ["yes", " and", " no", "yes and no"]
@@ -198,8 +226,8 @@ def test_failures_are_never_kept(cache: ReplyCache) -> None:
     async def twice() -> ChatReply:
         model = CachedModel(inner, cache)
         with pytest.raises(ReplyInvalid):
-            await model.complete(asked())
-        return await model.complete(asked())
+            await model.complete(make_request())
+        return await model.complete(make_request())
 
     assert asyncio.run(twice()).usage.calls == 1
 
@@ -212,7 +240,7 @@ def test_the_same_at_the_same_time_is_sent_once(cache: ReplyCache) -> None:
 
     async def together() -> list[ChatReply]:
         model = CachedModel(inner, cache)
-        return await asyncio.gather(*(model.complete(asked(sample=number % 2)) for number in range(20)))
+        return await asyncio.gather(*(model.complete(make_request(sample=number % 2)) for number in range(20)))
 
     replies = asyncio.run(together())
     assert len(inner.requests) == 2
@@ -241,7 +269,7 @@ def test_whoever_waits_goes_on_where_the_first_did_not_get_through(how: str, cac
 
     async def together() -> list[ChatReply | BaseException]:
         model = CachedModel(inner, cache)
-        tasks = [asyncio.create_task(model.complete(asked())) for _ in range(4)]
+        tasks = [asyncio.create_task(model.complete(make_request())) for _ in range(4)]
         await asyncio.sleep(0.01)
         assert len(inner.gates) == 1
         tasks[2].cancel()  # one that waits
@@ -269,13 +297,13 @@ def test_whoever_waits_goes_on_where_the_first_did_not_get_through(how: str, cac
 def test_replaying_contacts_nothing(cache: ReplyCache) -> None:
     async def online() -> tuple[ChatReply, int, Capabilities]:
         model = CachedModel(Named(), cache)
-        reply = await model.complete(asked())
-        return reply, await model.count_tokens(asked().messages), await model.capabilities()
+        reply = await model.complete(make_request())
+        return reply, await model.count_tokens(make_request().messages), await model.capabilities()
 
     async def offline(replaying: ReplyCache) -> tuple[ChatReply, int, Capabilities]:
         model = CachedModel(Unreachable(), replaying)
         told = await model.capabilities()
-        return await model.complete(asked()), await model.count_tokens(asked().messages), told
+        return await model.complete(make_request()), await model.count_tokens(make_request().messages), told
 
     reply, count, told = asyncio.run(online())
     cache.close()
@@ -286,7 +314,7 @@ def test_replaying_contacts_nothing(cache: ReplyCache) -> None:
 
 def test_what_is_not_there_when_replaying_is_an_error_with_a_cure(tmp_path: Path) -> None:
     model = CachedModel(Unreachable(), ReplyCache(tmp_path / "replies.sqlite", replay=True))
-    for ask in (model.complete(asked()), model.count_tokens(asked().messages), model.capabilities()):
+    for ask in (model.complete(make_request()), model.count_tokens(make_request().messages), model.capabilities()):
         with pytest.raises(
             NotCached, match=r"replies\.sqlite has no .* by scripted: run the same command once with --cache on"
         ):
@@ -298,9 +326,9 @@ def test_tokens_are_counted_once(cache: ReplyCache) -> None:
 
     async def twice() -> tuple[int, int]:
         model = CachedModel(inner, cache)
-        first = await model.count_tokens(asked().messages)
+        first = await model.count_tokens(make_request().messages)
         cache.close()  # the count is written
-        return first, await model.count_tokens(asked().messages)
+        return first, await model.count_tokens(make_request().messages)
 
     assert asyncio.run(twice()) == (3, 3)
     assert inner.counted == 1

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -22,7 +21,7 @@ from epicrisis.models.chat.endpoints.request import build_body, find_rejected_pa
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
-from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 REQUEST = ChatRequest((Message("user", "The patient's temperature is 39."),), max_tokens=50)
@@ -252,12 +251,6 @@ def test_a_fingerprint_is_all_that_changes_replies_and_no_secret(endpoint: Endpo
 
 
 # -- other ways in --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def test_azures_deployments_have_their_version_and_their_header(endpoint: Endpoint) -> None:

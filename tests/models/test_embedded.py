@@ -334,6 +334,6 @@ def test_idle_cores_read_and_one_is_left_free_while_it_writes(
 ) -> None:
     monkeypatch.setattr(embedded, "count_usable_cores", lambda: cores)
     monkeypatch.setattr(embedded, "count_idle_cores", lambda: idle)
-    params = embedded._params(Path("m.gguf"), "m", "key", 4096, threads, 2**30)
+    params = embedded._build_params(Path("m.gguf"), "m", "key", 4096, threads, 2**30)
     assert (params.cpuparams.n_threads, params.cpuparams_batch.n_threads) == (writing, reading)
     assert (params.n_ctx, params.n_parallel, params.cache_ram_mib) == (4096, 1, 1024)

@@ -55,7 +55,7 @@ def test_a_window_that_does_not_fit_is_refused_with_one_that_does(
     fits = re.search(r"set context_tokens to (\d+) or less, or use a smaller model$", said)
     assert fits is not None
     assert 50_000 < int(fits[1]) < 131_072
-    assert estimate_memory(path, int(fits[1])).all <= 2 * 2**30 < estimate_memory(path, 131_072).all
+    assert estimate_memory(path, int(fits[1])).total <= 2 * 2**30 < estimate_memory(path, 131_072).total
 
 
 def test_all_parts_of_a_split_model_count(tmp_path: Path) -> None:

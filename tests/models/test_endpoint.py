@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
@@ -25,19 +25,13 @@ from epicrisis.models.chat.endpoints.request import derive_seed
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import ChatReply, ChatRequest, Message
-from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, sse
 
 T = TypeVar("T")
 
 SECRET = "Mrs. Almeida of Rua Augusta has a rare disease"
 REQUEST = ChatRequest((Message("user", SECRET),), max_tokens=10, seed=7)
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def use(model: OpenAICompatibleModel, work: Callable[[OpenAICompatibleModel], Awaitable[T]]) -> T:

@@ -159,5 +159,5 @@ def test_the_parts_of_a_model_are_found_from_any_of_them(tmp_path: Path) -> None
     alone = tmp_path / "model-00001.gguf"
     assert list_gguf_parts(alone) == (alone,)
     parts[1].unlink()
-    with pytest.raises(ModelFileInvalid, match=r"model-q4-00002-of-00003.gguf is not there: .* one of 3 parts"):
+    with pytest.raises(ModelFileInvalid, match=r"model-q4-00002-of-00003.gguf is missing: .* one of 3 parts"):
         list_gguf_parts(parts[0])

@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from epicrisis.errors import ChatError
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.printable import SURROGATES_REPLACED
 from epicrisis.protocols import ChatReply, ChatRequest, Message
-from tests.support.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted
 
 REQUEST = ChatRequest((Message("user", "Is it?"),), max_tokens=100)
 MOST_CPU_SECONDS = 0.25
 """Of one turn of the event loop: 50 ms are promised, and this machine may be slow."""
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def _body(content: Any, **more: Any) -> dict[str, Any]:
@@ -87,7 +81,7 @@ def test_half_a_surrogate_pair_anywhere_in_a_body_is_replaced_and_noted(endpoint
     assert isinstance(reply, ChatReply)
     assert (reply.text, reply.reasoning) == ("It is \ufffd.", "So \ufffd")
     assert (reply.model, reply.finish_reason) == ("m\ufffd", "st\ufffdp")
-    assert any("surrogate pair" in note for note in reply.notes)
+    assert SURROGATES_REPLACED in reply.notes
 
 
 def test_halves_of_one_pair_in_two_events_become_its_character(endpoint: Endpoint) -> None:

@@ -19,9 +19,9 @@ from epicrisis.models.chat.token_estimates import compute_max_prompt_tokens
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings, ModelSettings, Price
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.support.virtual_clock import SlowModel, asked, now, run
+from tests.support.virtual_clock import SlowModel, get_time, make_request, run_in_virtual_time
 
-PROMPT = compute_max_prompt_tokens(asked())
+PROMPT = compute_max_prompt_tokens(make_request())
 EVERYTHING = ModelSettings(
     requests_per_minute=10_000, tokens_per_minute=10_000_000, price=Price(input=1, output=2), concurrency=4
 )
@@ -38,7 +38,7 @@ def clocked(model: ChatModel) -> ChatModel:
     layer = model
     while hasattr(layer, "_inner"):
         if isinstance(layer, RateLimitedModel):
-            layer._clock = now
+            layer._clock = get_time
         layer = layer._inner
     return model
 
@@ -84,19 +84,19 @@ def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) ->
         record = tmp_path / "calls.jsonl"
         settings = ModelSettings(concurrency=1, requests_per_minute=2)
         model = add_layers(Waiting(lambda _: "yes"), settings, cache=cache, budget=budget, record=record)
-        await model.complete(asked())
+        await model.complete(make_request())
         assert budget.spent.tokens == 4
-        waiting = asyncio.create_task(model.complete(asked(sample=1)))
+        waiting = asyncio.create_task(model.complete(make_request(sample=1)))
         await asyncio.sleep(0.01)
         # The one turn is taken, and the minute is used up.
         for _ in range(3):
-            assert (await model.complete(asked())).usage.replayed_calls == 1
+            assert (await model.complete(make_request())).usage.replayed_calls == 1
         gate.set()
         await waiting
         clock[0] = 61
-        assert (await model.complete(asked())).usage.replayed_calls == 1
+        assert (await model.complete(make_request())).usage.replayed_calls == 1
         with pytest.raises(BudgetExceeded, match="minutes"):
-            await model.complete(asked(sample=2))
+            await model.complete(make_request(sample=2))
         assert budget.spent.tokens == 8
         await model.aclose()
         lines = [json.loads(line) for line in record.read_text().splitlines()]
@@ -110,7 +110,7 @@ def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) ->
 def failing(*errors: ChatError) -> SlowModel:
     """The first calls fail with these."""
     left = iter(errors)
-    return SlowModel(fails=lambda _: next(left, None))
+    return SlowModel(failure=lambda _: next(left, None))
 
 
 def test_every_try_is_paid_for_and_counted() -> None:
@@ -120,9 +120,9 @@ def test_every_try_is_paid_for_and_counted() -> None:
 
     async def thrice() -> tuple[ChatReply, float]:
         model = clocked(add_layers(inner, ModelSettings(requests_per_minute=2), budget=budget))
-        return await model.complete(asked()), now()
+        return await model.complete(make_request()), get_time()
 
-    reply, ended = run(thrice())
+    reply, ended = run_in_virtual_time(thrice())
     assert (reply.usage.calls, reply.usage.failed_calls, reply.usage.uncounted_calls) == (3, 2, 1)
     assert reply.usage.cost is None
     assert budget.spent.tokens == (PROMPT + 10) + 3 + 4
@@ -135,12 +135,12 @@ def test_what_the_budget_forbids_is_not_tried_again() -> None:
     async def stopped() -> float:
         with pytest.raises(BudgetExceeded) as caught:
             await add_layers(inner, ModelSettings(), budget=Budget(BudgetSettings(tokens=PROMPT + 15))).complete(
-                asked()
+                make_request()
             )
         assert caught.value.usage.calls == 1
-        return now()
+        return get_time()
 
-    run(stopped())
+    run_in_virtual_time(stopped())
     assert len(inner.load.calls) == 1
 
 
@@ -151,16 +151,16 @@ def test_a_pause_holds_no_turn() -> None:
 
     async def two() -> float:
         model = add_layers(inner, ModelSettings(concurrency=1))
-        first = asyncio.create_task(model.complete(asked()))
+        first = asyncio.create_task(model.complete(make_request()))
         await asyncio.sleep(0)
-        await model.complete(asked(sample=1))
-        second = now()
+        await model.complete(make_request(sample=1))
+        second = get_time()
         await first
         return second
 
-    assert run(two()) == 2
+    assert run_in_virtual_time(two()) == 2
     assert [call.request.sample for call in inner.load.calls] == [0, 1, 0]
-    assert inner.load.calls[2].at >= 31
+    assert inner.load.calls[2].start >= 31
 
 
 def test_the_time_that_is_over_ends_pauses_too() -> None:
@@ -168,12 +168,12 @@ def test_the_time_that_is_over_ends_pauses_too() -> None:
     told.retry_after = 100
 
     async def ended() -> float:
-        budget = Budget(BudgetSettings(minutes=0.5), clock=now)
+        budget = Budget(BudgetSettings(minutes=0.5), clock=get_time)
         with pytest.raises(BudgetExceeded):
-            await add_layers(failing(told), ModelSettings(), budget=budget).complete(asked())
-        return now()
+            await add_layers(failing(told), ModelSettings(), budget=budget).complete(make_request())
+        return get_time()
 
-    assert run(ended()) == 30
+    assert run_in_virtual_time(ended()) == 30
 
 
 def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
@@ -183,13 +183,13 @@ def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
     async def cancelling() -> None:
         model = clocked(add_layers(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
         # One is sent, one has a turn and waits for its minute, one waits for a turn.
-        tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(3)]
+        tasks = [asyncio.create_task(model.complete(make_request(sample=number))) for number in range(3)]
         await asyncio.sleep(1)
         for task in tasks[1:]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    run(cancelling())
+    run_in_virtual_time(cancelling())
     assert len(inner.load.calls) == 1
     assert budget.spent.tokens == 4
 
@@ -200,13 +200,13 @@ def test_calls_that_waited_for_a_turn_do_not_start_all_at_once() -> None:
 
     async def many() -> None:
         model = clocked(add_layers(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
-        await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(20)))
+        await asyncio.gather(*(model.complete(make_request(sample=number)) for number in range(20)))
 
-    run(many())
-    starts = [call.at for call in inner.load.calls]
+    run_in_virtual_time(many())
+    starts = [call.start for call in inner.load.calls]
     assert len(starts) == 20
     assert max(sum(first <= other < first + 60 for other in starts) for first in starts) == 4
-    assert inner.load.most == 3
+    assert inner.load.maximum == 3
 
 
 def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() -> None:
@@ -219,20 +219,20 @@ def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() ->
         error.retry_after = chance.choice((None, 0.0, 3.0))
         return error
 
-    inner = SlowModel(seconds=lambda _: chance.uniform(0, 2), fails=fails)
+    inner = SlowModel(seconds=lambda _: chance.uniform(0, 2), failure=fails)
     budget = Budget(BudgetSettings(tokens=10_000_000))
 
     async def load() -> list[ChatReply]:
         model = add_layers(inner, ModelSettings(concurrency=16, tries=9), budget=budget)
-        return await asyncio.gather(*(model.complete(asked(sample=number)) for number in range(256)))
+        return await asyncio.gather(*(model.complete(make_request(sample=number)) for number in range(256)))
 
-    replies = run(load())
+    replies = run_in_virtual_time(load())
     total = sum((reply.usage for reply in replies), Usage())
     assert total.calls == len(inner.load.calls) > 300
     assert total.failed_calls == total.calls - 256
     assert total.prompt_tokens == 256 * 3 + 2 * total.failed_calls
     assert budget.spent.tokens == total.prompt_tokens + total.completion_tokens
-    assert inner.load.most == 16
+    assert inner.load.maximum == 16
 
 
 def test_all_of_them_are_a_chat_model(tmp_path: Path) -> None:

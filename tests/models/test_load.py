@@ -35,7 +35,7 @@ def test_a_file_is_the_embedded_model_and_loads_nothing_yet(tmp_path: Path) -> N
     [
         ("smollm2-135m", "epicrisis models pull smollm2-135m"),
         ("smollm-135m", "did you mean smollm2-135m"),
-        ("gpt", "known are smollm2-135m"),
+        ("gpt", "available models: smollm2-135m"),
         ("minilm", "kind encoder"),
         ("nowhere/model.gguf", "no file or folder"),
         ("model.gguf", "no file or folder"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from epicrisis.models.chat.endpoints.reply import compute_option_logprobs
 from epicrisis.models.chat.endpoints.request import build_messages
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message, OptionLogprobs
-from tests.support.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted
 
 LETTERS = ("A", "B", "C", "D")
 REQUEST = ChatRequest((Message("user", "Which?"),), max_tokens=50, temperature=0.7, top_p=0.5, options=LETTERS)
@@ -68,12 +67,6 @@ def test_probabilities_of_options_add_up_to_one(tokens: dict[str, float]) -> Non
 
 
 # -- on the wire ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def reply(first: str, tokens: dict[str, float], **message: Any) -> dict[str, Any]:
@@ -236,7 +229,7 @@ def test_they_are_those_of_all_tokens_that_are_a_letter(model_home: Path) -> Non
         messages = (Message("user", WHICH),)
         await model.complete(ChatRequest(messages, 1))
         told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
-        server = (await model._running())._open_session().connection
+        server = (await model._get_client())._open_session().connection
         prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
         await model.aclose()

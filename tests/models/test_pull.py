@@ -27,11 +27,11 @@ from epicrisis.models.catalogue import (
 from epicrisis.models.model_download import find_model, list_installed_models, pull_model, verify_model
 from epicrisis.models.model_files import ModelFiles
 from epicrisis.models.model_recipes import (
-    read_encoder_recipe,
-    read_nli_recipe,
-    read_reranker_recipe,
-    read_sparse_recipe,
-    read_token_vectors_recipe,
+    EncoderRecipe,
+    NliRecipe,
+    RerankerRecipe,
+    SparseRecipe,
+    TokenVectorsRecipe,
 )
 
 PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part. " * 1000)
@@ -390,7 +390,7 @@ def test_what_a_repository_lacks_is_named(repository: Repository, tmp_path: Path
         pull_model("tiny", tmp_path, models=loose("*.bin"))
     repository.commits[OLD] = {}
     repository.answer = lambda path: b"<html>"  # type: ignore[method-assign]
-    with pytest.raises(ModelMissing, match="does not answer as a hub does"):
+    with pytest.raises(ModelMissing, match="did not send a hub's reply"):
         pull_model("tiny", tmp_path, models=loose())
     with pytest.raises(NetworkRefused):
         pull_model("tiny", tmp_path, models=loose(), local_only=True)
@@ -414,11 +414,11 @@ JUDGES = ["qwen2.5-32b-instruct", "selene-1-mini-llama-3.1-8b", "prometheus-8x7b
 
 
 RECIPES: dict[str, Callable[[ModelFiles], Any]] = {
-    "encoder": read_encoder_recipe,
-    "token-encoder": read_token_vectors_recipe,
-    "reranker": read_reranker_recipe,
-    "nli": read_nli_recipe,
-    "sparse": read_sparse_recipe,
+    "encoder": EncoderRecipe.read,
+    "token-encoder": TokenVectorsRecipe.read,
+    "reranker": RerankerRecipe.read,
+    "nli": NliRecipe.read,
+    "sparse": SparseRecipe.read,
 }
 
 

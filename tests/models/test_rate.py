@@ -14,18 +14,18 @@ from epicrisis.errors import EndpointBusy
 from epicrisis.models.chat.layers.limits import POLL_SECONDS, RateLimitedModel
 from epicrisis.models.chat.token_estimates import estimate_prompt_tokens
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.support.virtual_clock import Call, SlowModel, asked, now, run
+from tests.support.virtual_clock import Call, SlowModel, get_time, make_request, run_in_virtual_time
 
-PROMPT = estimate_prompt_tokens(asked().messages)
+PROMPT = estimate_prompt_tokens(make_request().messages)
 
 
 def limited(inner: SlowModel, requests: float | None = None, tokens: float | None = None) -> RateLimitedModel:
-    return RateLimitedModel(inner, requests, tokens, clock=now)
+    return RateLimitedModel(inner, requests, tokens, clock=get_time)
 
 
 def windows(calls: list[Call]) -> list[list[Call]]:
     """For each call all that start within the 60 seconds that begin with it."""
-    return [[other for other in calls if first.at <= other.at < first.at + 60 - 1e-6] for first in calls]
+    return [[other for other in calls if first.start <= other.start < first.start + 60 - 1e-6] for first in calls]
 
 
 arrivals = st.lists(
@@ -53,11 +53,11 @@ def test_no_minute_holds_more_than_allowed(requests: int, tokens: int | None, ar
 
         async def one(number: int) -> None:
             await asyncio.sleep(arriving[number]["after"])
-            await model.complete(asked(sample=number, max_tokens=arriving[number]["reply"]))
+            await model.complete(make_request(sample=number, max_tokens=arriving[number]["reply"]))
 
         await asyncio.gather(*(one(number) for number in range(len(arriving))))
 
-    run(arrive())
+    run_in_virtual_time(arrive())
     assert len(inner.load.calls) == len(arriving)
     for window in windows(inner.load.calls):
         assert len(window) <= requests
@@ -73,11 +73,11 @@ def starts(model_limits: tuple[float | None, float | None], count: int, **values
 
     async def at_once() -> None:
         model = limited(inner, *model_limits)
-        await asyncio.gather(*(model.complete(asked(sample=number, **values)) for number in range(count)))
+        await asyncio.gather(*(model.complete(make_request(sample=number, **values)) for number in range(count)))
 
-    run(at_once())
+    run_in_virtual_time(at_once())
     assert [call.request.sample for call in inner.load.calls] == list(range(count))
-    return [call.at for call in inner.load.calls]
+    return [call.start for call in inner.load.calls]
 
 
 def test_what_the_minute_holds_goes_at_once_and_in_order() -> None:
@@ -102,16 +102,16 @@ def test_tokens_that_were_not_used_are_given_back() -> None:
 
 @pytest.mark.parametrize(("usage", "waits"), [(Usage(1, 1, cost=None), False), (Usage(1, 1, uncounted_calls=1), True)])
 def test_a_failed_call_counts_what_it_used(usage: Usage, waits: bool) -> None:
-    inner = SlowModel(fails=lambda request: EndpointBusy("busy", usage=usage) if request.sample == 0 else None)
+    inner = SlowModel(failure=lambda request: EndpointBusy("busy", usage=usage) if request.sample == 0 else None)
 
     async def two() -> float:
         model = limited(inner, None, PROMPT + 1500)
         with pytest.raises(EndpointBusy):
-            await model.complete(asked(max_tokens=1000))
-        await model.complete(asked(max_tokens=1000, sample=1))
-        return inner.load.calls[1].at
+            await model.complete(make_request(max_tokens=1000))
+        await model.complete(make_request(max_tokens=1000, sample=1))
+        return inner.load.calls[1].start
 
-    assert (run(two()) >= 60) is waits
+    assert (run_in_virtual_time(two()) >= 60) is waits
 
 
 def test_a_cancelled_call_holds_nobody_up() -> None:
@@ -119,7 +119,7 @@ def test_a_cancelled_call_holds_nobody_up() -> None:
 
     async def cancelling() -> None:
         model = limited(inner, 2)
-        tasks = [asyncio.create_task(model.complete(asked(sample=number))) for number in range(5)]
+        tasks = [asyncio.create_task(model.complete(make_request(sample=number))) for number in range(5)]
         await asyncio.sleep(1)
         tasks[0].cancel()  # in flight: it was started and stays in the window
         tasks[2].cancel()  # first in the queue
@@ -127,19 +127,19 @@ def test_a_cancelled_call_holds_nobody_up() -> None:
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert sum(isinstance(result, asyncio.CancelledError) for result in results) == 3
 
-    run(cancelling())
+    run_in_virtual_time(cancelling())
     assert [call.request.sample for call in inner.load.calls] == [0, 1, 4]
-    assert inner.load.calls[2].at == pytest.approx(60, abs=POLL_SECONDS)
+    assert inner.load.calls[2].start == pytest.approx(60, abs=POLL_SECONDS)
 
 
 def test_counts_and_probes_pass_freely() -> None:
     async def probing() -> float:
         model = limited(SlowModel(), 1)
-        await model.complete(asked())
-        await asyncio.gather(*(model.count_tokens(asked().messages) for _ in range(5)), model.capabilities())
-        return now()
+        await model.complete(make_request())
+        await asyncio.gather(*(model.count_tokens(make_request().messages) for _ in range(5)), model.capabilities())
+        return get_time()
 
-    assert run(probing()) == pytest.approx(2)
+    assert run_in_virtual_time(probing()) == pytest.approx(2)
 
 
 def test_it_is_a_chat_model() -> None:

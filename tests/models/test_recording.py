@@ -19,7 +19,7 @@ from epicrisis.models.chat.layers.recording import RecordingModel
 from epicrisis.protocols import ChatRequest
 from epicrisis.serialization import to_json
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.support.virtual_clock import SlowModel, asked, run
+from tests.support.virtual_clock import SlowModel, make_request, run_in_virtual_time
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_a_line_holds_all_that_was_asked_and_said(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    request = asked("Größe?", schema={"type": "object"}, sample=3, extra={"effort": "low"})
+    request = make_request("Größe?", schema={"type": "object"}, sample=3, extra={"effort": "low"})
     model = RecordingModel(ScriptedModel(lambda _: "{}"), path)
     reply = asyncio.run(model.complete(request))
     (line,) = lines(path)
@@ -47,19 +47,19 @@ def test_a_line_holds_all_that_was_asked_and_said(tmp_path: Path) -> None:
 def test_failures_and_cancelled_calls_are_lines_too(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     usage = Usage(1, 1, prompt_tokens=7)
-    inner = SlowModel(fails=lambda request: EndpointRejected("bad key", usage=usage) if request.sample else None)
+    inner = SlowModel(failure=lambda request: EndpointRejected("bad key", usage=usage) if request.sample else None)
     model = RecordingModel(inner, path)
 
     async def both() -> None:
         with pytest.raises(EndpointRejected):
-            await model.complete(asked(sample=1))
-        task = asyncio.create_task(model.complete(asked()))
+            await model.complete(make_request(sample=1))
+        task = asyncio.create_task(model.complete(make_request()))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    run(both())
+    run_in_virtual_time(both())
     failed, cancelled = lines(path)
     assert failed["error"] == {"kind": "EndpointRejected", "message": "bad key"}
     assert failed["usage"] == to_json(usage)
@@ -73,8 +73,8 @@ def test_a_replayed_reply_says_so(tmp_path: Path) -> None:
     model = RecordingModel(CachedModel(ScriptedModel(lambda _: "yes"), cache), tmp_path / "calls.jsonl")
 
     async def twice() -> None:
-        await model.complete(asked())
-        await model.complete(asked())
+        await model.complete(make_request())
+        await model.complete(make_request())
         await model.aclose()
 
     asyncio.run(twice())
@@ -89,7 +89,7 @@ def test_only_its_owner_can_read_it(umask: int, tmp_path: Path) -> None:
     old = os.umask(umask)
     try:
         path = tmp_path / "new" / "calls.jsonl"
-        asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), path).complete(asked()))
+        asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), path).complete(make_request()))
     finally:
         os.umask(old)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -97,7 +97,7 @@ def test_only_its_owner_can_read_it(umask: int, tmp_path: Path) -> None:
 
 def test_a_device_keeps_its_mode() -> None:
     before = os.stat(os.devnull).st_mode
-    asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), Path(os.devnull)).complete(asked()))
+    asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), Path(os.devnull)).complete(make_request()))
     assert os.stat(os.devnull).st_mode == before
 
 
@@ -105,7 +105,7 @@ def test_it_goes_on_behind_what_is_there_also_behind_half_a_line(tmp_path: Path)
     path = tmp_path / "calls.jsonl"
     path.write_text('{"whole": true}\n{"half": ')
     for _ in range(2):
-        asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), path).complete(asked()))
+        asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), path).complete(make_request()))
     whole, half, *new = path.read_text().splitlines()
     assert (whole, half) == ('{"whole": true}', '{"half": ')
     assert [json.loads(line)["reply"]["text"] for line in new] == ["yes", "yes"]
@@ -116,7 +116,7 @@ def test_lines_of_several_models_do_not_mix(tmp_path: Path) -> None:
 
     async def together() -> None:
         models = [RecordingModel(ScriptedModel(lambda _: "word " * 5000, name=name), path) for name in "abc"]
-        await asyncio.gather(*(model.complete(asked()) for model in models for _ in range(5)))
+        await asyncio.gather(*(model.complete(make_request()) for model in models for _ in range(5)))
 
     asyncio.run(together())
     assert sorted(line["model"] for line in lines(path)) == list("aaaaabbbbbccccc")
@@ -125,7 +125,7 @@ def test_lines_of_several_models_do_not_mix(tmp_path: Path) -> None:
 def test_what_cannot_be_recorded_is_not_sent(tmp_path: Path) -> None:
     inner = ScriptedModel(lambda _: "yes")
     with pytest.raises(StorageError, match=r"cannot be recorded there .*--record"):
-        asyncio.run(RecordingModel(inner, tmp_path).complete(asked()))
+        asyncio.run(RecordingModel(inner, tmp_path).complete(make_request()))
     assert inner.requests == []
 
 
@@ -138,20 +138,20 @@ def test_a_full_disk_is_an_error(fails: bool) -> None:
         return "yes"
 
     with pytest.raises(StorageError, match="No space left"):
-        asyncio.run(RecordingModel(ScriptedModel(script), Path("/dev/full")).complete(asked()))
+        asyncio.run(RecordingModel(ScriptedModel(script), Path("/dev/full")).complete(make_request()))
 
 
 def test_calls_that_end_after_it_was_closed_are_lines_of_its_file_and_of_no_other(tmp_path: Path) -> None:
     model = RecordingModel(SlowModel(), tmp_path / "calls.jsonl")
 
     async def closed() -> None:
-        task = asyncio.create_task(model.complete(asked()))
+        task = asyncio.create_task(model.complete(make_request()))
         await asyncio.sleep(0.5)
         await model.aclose()
         with (tmp_path / "another").open("wb"):
             await task
 
-    run(closed())
+    run_in_virtual_time(closed())
     assert [line["reply"]["text"] for line in lines(tmp_path / "calls.jsonl")] == ["yes"]
     assert (tmp_path / "another").stat().st_size == 0
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import string
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from epicrisis.models.rerankers import load_reranker, max_sim
 from epicrisis.privacy import set_local_only
 from epicrisis.testing.rerankers import check_reranker
 from tests.support import tiny_models
-from tests.support.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted
 
 QUERY = "Does aspirin prevent strokes?"
 LONG = "warfarin reduces the risk of stroke in patients with atrial fibrillation. " * 60
@@ -209,17 +208,11 @@ def test_a_reranker_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:
     for name in ("medcpt", "medcpt-reranker"):
         with pytest.raises(ModelMissing, match="epicrisis models pull medcpt-reranker"):
             load_reranker(name, tmp_path)
-    with pytest.raises(ModelMissing, match="kind encoder, wanted is one of kind reranker"):
+    with pytest.raises(ModelMissing, match="kind encoder, but one of kind reranker is needed"):
         load_reranker("minilm", tmp_path)
 
 
 # -- an endpoint ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def results(*scores: float) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from epicrisis.models.chat.layers.layer import Layer
 from epicrisis.models.chat.layers.retry import RetryingModel
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from tests.support.virtual_clock import asked, now, run
+from tests.support.virtual_clock import get_time, make_request, run_in_virtual_time
 
-REQUEST = asked()
+REQUEST = make_request()
 
 
 def failing(*errors: ChatError) -> ScriptedModel:
@@ -54,15 +54,15 @@ def seconds_until(model: RetryingModel, request: ChatRequest = REQUEST) -> tuple
 
     async def call() -> tuple[ChatReply | ChatError, float]:
         try:
-            return await model.complete(request), now()
+            return await model.complete(request), get_time()
         except ChatError as error:
-            return error, now()
+            return error, get_time()
 
-    return run(call())
+    return run_in_virtual_time(call())
 
 
 def complete(model: RetryingModel, request: ChatRequest = REQUEST) -> ChatReply:
-    return run(model.complete(request))
+    return run_in_virtual_time(model.complete(request))
 
 
 # -- which, how often, who pays ---------------------------------------------------------------------------------------
@@ -139,14 +139,14 @@ def test_pauses_grow_and_depend_on_the_request_alone() -> None:
     assert len(first) == 9
     assert all(0.5 * 2 ** min(n, 6) <= pause <= 1.5 * 2 ** min(n, 6) for n, pause in enumerate(first))
     assert waits(REQUEST, *busy()) == first
-    others = [waits(asked(sample=number), *busy())[0] for number in range(256)]
+    others = [waits(make_request(sample=number), *busy())[0] for number in range(256)]
     # Spread evenly enough that no tenth of the time holds more than a fifth of them.
     assert len(set(others)) == 256
     assert max(sum(low <= each < low + 0.1 for each in others) for low in (0.5 + n / 10 for n in range(10))) < 52
 
 
 def test_never_sooner_than_the_endpoint_asks_and_not_all_at_once() -> None:
-    firsts = [waits(asked(sample=number), told_to_wait(20))[0] for number in range(256)]
+    firsts = [waits(make_request(sample=number), told_to_wait(20))[0] for number in range(256)]
     assert min(firsts) >= 20
     assert max(firsts) <= 21.5
     assert len(set(firsts)) == 256
@@ -222,14 +222,14 @@ class Breaking(Layer):
 def test_a_stream_that_broke_off_is_voided_before_it_starts_over() -> None:
     seen: list[str | None] = []
     model = RetryingModel(Breaking(["on", "ly"], [], ["a"], ["whole ", "one"]))
-    reply = run(model.complete(REQUEST, seen.append))
+    reply = run_in_virtual_time(model.complete(REQUEST, seen.append))
     assert seen == ["on", "ly", None, "a", None, "whole ", "one"]
     assert reply.text == "whole one"
 
 
 def test_what_was_never_delivered_is_not_voided() -> None:
     seen: list[str | None] = []
-    run(RetryingModel(Breaking([], ["all"])).complete(REQUEST, seen.append))
+    run_in_virtual_time(RetryingModel(Breaking([], ["all"])).complete(REQUEST, seen.append))
     assert seen == ["all"]
     assert complete(RetryingModel(Breaking(["hidden"], ["all"]))).text == "all"
 
@@ -267,10 +267,10 @@ def test_counts_capabilities_and_fingerprints_are_tried_again_too() -> None:
         model = RetryingModel(Forgetful())
         return await model.count_tokens(REQUEST.messages), await model.capabilities(), await model.fingerprint()
 
-    count, capabilities, fingerprint = run(asking())
+    count, capabilities, fingerprint = run_in_virtual_time(asking())
     assert (count, capabilities.json_schema, fingerprint) == (3, True, "same")
     with pytest.raises(EndpointUnreachable, match="no count yet"):
-        run(RetryingModel(Forgetful(), 1).count_tokens(REQUEST.messages))
+        run_in_virtual_time(RetryingModel(Forgetful(), 1).count_tokens(REQUEST.messages))
 
 
 def test_it_is_a_chat_model() -> None:
@@ -287,7 +287,7 @@ def test_cancelling_ends_the_pause() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return now()
+        return get_time()
 
-    assert run(cancelled()) == 1
+    assert run_in_virtual_time(cancelled()) == 1
     assert len(inner.requests) == 1

@@ -66,7 +66,7 @@ class Counting(WordCountEncoder):
 
 def test_a_passage_is_encoded_once_as_long_as_it_is_kept() -> None:
     inner = Counting()
-    ours = CachedSparseEncoder(inner, most=3)
+    ours = CachedSparseEncoder(inner, size=3)
     check_sparse_encoder(CachedSparseEncoder(Counting()))
     for texts in (["a", "b b", "", "a"], ["b b", "a"], ["c"], ["a"]):
         assert ours.encode_passages(texts) == WordCountEncoder().encode_passages(texts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from epicrisis.errors import ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat.endpoints.reply import ThinkingSplitter, split_thinking
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message
-from tests.support.loopback import Endpoint, Scripted, serving
+from tests.support.loopback import Endpoint, Scripted
 
 REQUEST = ChatRequest((Message("user", "Why?"),), max_tokens=50, max_reasoning_tokens=200)
 USAGE = {"prompt_tokens": 9, "completion_tokens": 30}
@@ -62,12 +62,6 @@ def test_however_it_is_cut_the_parts_are_the_same(pieces: list[str], expected: b
 
 
 # -- on the wire ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 def ask(

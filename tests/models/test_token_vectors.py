@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid, ModelMissing
-from epicrisis.evaluation.metrics.bertscore import BertScore, bert_scores
+from epicrisis.evaluation.metrics.bertscore import BertScore, compute_bert_scores
 from epicrisis.models.token_vectors import load_token_encoder
 from epicrisis.testing.encoders import HashingTokenEncoder, check_token_encoder
 from tests.support import tiny_models
@@ -93,7 +93,7 @@ def test_what_cannot_be_a_token_encoder_is_told(tmp_path: Path) -> None:
 
 
 def test_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelMissing, match="of kind nli, wanted is one of kind token-encoder"):
+    with pytest.raises(ModelMissing, match="of kind nli, but one of kind token-encoder is needed"):
         load_token_encoder("pubmedbert-mnli-mednli", tmp_path)
     with pytest.raises(ModelMissing, match="epicrisis models pull bio-clinicalbert"):
         load_token_encoder("bio-clinicalbert", tmp_path)
@@ -104,7 +104,7 @@ def test_the_embedded_encoder_lends_its_last_layer(model_home: Path) -> None:
     encoder = load_token_encoder("minilm", model_home)
     check_token_encoder(encoder)
     assert encoder.name == "minilm"
-    near, far = bert_scores(
+    near, far = compute_bert_scores(
         encoder,
         [
             ("The patient has high blood pressure.", "Hypertension was found in this patient."),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,18 +22,12 @@ from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.settings import Price
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, sse
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=40)
 TEXT = "It does not see a thing."
 TOKENS = (5, 6)
 PRICE = Price(input=1_000_000.0, output=10_000_000.0, cached=100_000.0)
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from epicrisis.answers import Answer, Citation, ModelCalled, PartialAnswer, Quotation, Retrieved, Usage
 from epicrisis.cli.app import app
 from epicrisis.errors import EpicrisisError
-from epicrisis.evaluation.experiments.preflight_findings import file_of
-from epicrisis.evaluation.experiments.recorded_rankings import RankingFile, Recorded
+from epicrisis.evaluation.experiments.preflight import rankings_path
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings, RankingStore
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, RunPlan
 from epicrisis.types import EvidenceSpan, Hit, Passage, Question, Ranking
@@ -98,10 +98,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("positions", "evaluate"):
         go_on(made / name, name)
     assert run("measure", made / "evaluate", "--no-meteor", "--json").exit_code == 0
-    file = RankingFile(file_of(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
+    file = RankingStore(rankings_path(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
     for i in range(N):
         read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
-        file.append(Recorded(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",)))
+        file.append_rankings(
+            QuestionRankings(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",))
+        )
     return made
 
 

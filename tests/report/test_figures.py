@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments.registry import NAMES
 from epicrisis.report.charts import COLOURS, Style, assign_styles, draw_panels
 from epicrisis.report.figures import PlotFigure, plot_figure, plot_figures
-from epicrisis.report.plots import PLOTS, PUBLISHED_PLOTS, Plot
+from epicrisis.report.plots import PUBLISHED_PLOTS, plots_of
 from tests.support import finished_experiments
 from tests.support import report_findings as tables
 
@@ -69,7 +71,7 @@ def test_bounds_hold_at_every_number_of_documents() -> None:
 def test_the_papers_figures_stand_beside_ours_hollow_where_set_and_method_are_the_same() -> None:
     shares, differences = drawn(tables.integrated())["Accuracy with real rankings, against rag"]
     hollow = [mark for mark in shares.marks if mark.hollow]
-    of = published()["integration"]
+    of = load_published()["integration"]
     (gpt,) = [
         mark
         for mark in hollow
@@ -95,7 +97,7 @@ def test_conflicts_are_stacked_counts() -> None:
 
 
 def test_counts_have_no_halves() -> None:
-    plot, table = Plot("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
+    plot, table = PlotSpec("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
     axes = [
         charted(plot_figure(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
         for percent in (False, True)
@@ -151,12 +153,12 @@ def test_a_table_of_which_nothing_is_said_has_no_plot() -> None:
 
 def test_every_printed_plot_is_of_a_table_that_is_there() -> None:
     for name, plot in PUBLISHED_PLOTS.items():
-        found = plot_figure(plot, published()[name].table, printed=True)
+        found = plot_figure(plot, load_published()[name].table, printed=True)
         assert found.marks
         assert found.unit == "%"
         assert all(mark.low is None for mark in found.marks)
     assert (
-        points_of(plot_figure(PUBLISHED_PLOTS["positions"], published()["positions"].table, printed=True))[
+        points_of(plot_figure(PUBLISHED_PLOTS["positions"], load_published()["positions"].table, printed=True))[
             "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
         ]
         == 48.57
@@ -253,7 +255,7 @@ def test_a_line_of_very_many_figures_is_a_line_alone() -> None:
     assert [layer["mark"]["type"] for layer in specification["layer"][0]["layer"]] == ["line"]
 
 
-def test_every_plot_is_of_an_experiment_that_is_there() -> None:
-    from epicrisis.evaluation.experiments.registry import EXPERIMENTS
-
-    assert {*PLOTS} <= {*EXPERIMENTS, "preflight", "evaluate", "compare"}
+def test_every_experiment_has_plots() -> None:
+    for name in (*NAMES, "evaluate", "compare"):
+        assert plots_of(name)
+    assert plots_of("nonsense") == ()

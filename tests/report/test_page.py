@@ -18,10 +18,11 @@ from urllib.parse import unquote
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from epicrisis.evaluation.analysis.findings import Findings, RunSummary
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.runs.recorded_run import RunSummary
 from epicrisis.report.charts import COLOURS
 from epicrisis.report.figure_errata import ERRATA
 from epicrisis.report.page import GENERATOR, render_page
@@ -215,12 +216,12 @@ def test_the_papers_figures_are_named_as_theirs_with_source_and_errata() -> None
     first = printed[0]
     assert "BriefContext, preprint, Supplementary Table 1 (Figure 2)" in words(first.css_first("caption"))
     assert [words(node) for node in first.css("dt")] == ["B9", "B10", "B14", "B16"]
-    assert published()["positions"].paper.title in words(first.css_first(".source"))
+    assert load_published()["positions"].paper.title in words(first.css_first(".source"))
     assert "56.59" in [words(node) for node in first.css("td")]
 
 
 def test_every_erratum_that_a_table_names_is_told() -> None:
-    named = {name for table in published().values() for name in table.errata}
+    named = {name for table in load_published().values() for name in table.errata}
     assert named <= set(ERRATA)
     assert all(text.endswith(".") for text in ERRATA.values())
 

@@ -8,15 +8,14 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments.ensemble_studies import EXPERIMENTS
-from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO
 from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, REFINING
+from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO
 from epicrisis.report.figures import PlotFigure, PlotMark, plot_figure, plot_figures
 from epicrisis.report.page import render_page
-from epicrisis.report.plots import PLOTS, PUBLISHED_PLOTS
+from epicrisis.report.plots import PUBLISHED_PLOTS
 from epicrisis.report.table_cells import CellText, printed_rows
 from tests.support import finished_experiments
 
@@ -36,7 +35,7 @@ def hollow(each: PlotFigure) -> Mapping[tuple[str, str, str], float]:
 
 def told(table: str, *row: object) -> list[str]:
     """How a published row's cells are shown, of the row that begins so."""
-    printed = published()[table].table
+    printed = load_published()[table].table
     (found,) = (
         shown for cells, shown in zip(printed.rows, printed_rows(printed), strict=True) if cells[: len(row)] == row
     )
@@ -83,7 +82,7 @@ def test_every_table_is_drawn_by_the_plots_that_are_meant_for_it() -> None:
             energy,
         ],
     }
-    assert {*titles} == {*EXPERIMENTS} <= {*PLOTS}
+    assert set(titles) == {findings.experiment for findings in finished_experiments.everything()}
 
 
 @pytest.mark.parametrize("found", finished_experiments.everything(), ids=lambda found: found.experiment)
@@ -162,7 +161,7 @@ def test_the_papers_changes_stand_beside_ours_as_the_accuracies_that_follow() ->
 
 
 def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> None:
-    votes = plot_figure(PUBLISHED_PLOTS["ensembles-votes"], published()["ensembles-votes"].table, printed=True)
+    votes = plot_figure(PUBLISHED_PLOTS["ensembles-votes"], load_published()["ensembles-votes"].table, printed=True)
 
     def at(mark: PlotMark) -> tuple[str, float | None]:
         return mark.series, mark.x
@@ -175,14 +174,14 @@ def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> 
     assert told("medprompt-databases", "Train+CoT")[1:] == ["+7.15", "−1.26", "+0.78", "+3.23"]
     assert told("medprompt-databases", "Validation")[1:] == ["68.65", "59.55", "69.60", "75.55"]
     assert told("models-leaderboard", "GPT-4", "Medprompt")[1:] == ["79.1", "90.2", "94.2", "87.83"]
-    baseline = printed_rows(published()["ensembles-baseline"].table)
+    baseline = printed_rows(load_published()["ensembles-baseline"].table)
     assert [cells[3].figure for cells in baseline] == ["58.91", "55.10", "56.78"], "with every digit"
     assert printed_rows(Table("T", ("n", "%"), ((3, 0.5),))) == ((CellText("3"), CellText("0.5")),)
 
 
 def test_drafts_and_rounds_are_lines_as_printed() -> None:
     for name, column in (("openmedprompt-refining", "drafts"), ("openmedprompt-reflection", "rounds")):
-        table = published()[name].table
+        table = load_published()[name].table
         lines = plot_figure(PUBLISHED_PLOTS[name], table, printed=True)
         assert lines.series == ("CoT", "ToT")
         assert [mark.x for mark in lines.marks if mark.series == "ToT"] == list(table.column(column))

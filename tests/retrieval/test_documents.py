@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.retrieval.document_ranking import (
-    by_document,
-    deep_enough,
-    document_of,
-    first,
-    of_documents,
-    pool_size,
-    regrouped,
+    choose_pool_size,
+    group_by_document,
+    parse_document_id,
+    rank_for_documents,
+    score_documents,
+    select_documents,
+    take_first,
 )
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
@@ -34,7 +34,7 @@ ids = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), unique
 def ranking_of(text: str) -> Ranking:
     """`a1 b0` is passage 1 of document a, then passage 0 of b."""
     passages = [Passage(f"{name[0]}#{name[1:]}", name[0], int(name[1:]), 0, 1, name) for name in text.split()]
-    return in_order(passages, "dense", {})
+    return rank_in_order(passages, "dense", {})
 
 
 def names(ranking: Ranking) -> str:
@@ -56,7 +56,7 @@ def names(ranking: Ranking) -> str:
     ],
 )
 def test_the_best_documents_each_in_the_place_of_its_best_passage(ranked: str, k: int, read: str) -> None:
-    found = of_documents(ranking_of(ranked), k)
+    found = select_documents(ranking_of(ranked), k)
     assert names(found) == read
     assert [hit.rank for hit in found.hits] == list(range(len(found.hits)))
 
@@ -64,7 +64,7 @@ def test_the_best_documents_each_in_the_place_of_its_best_passage(ranked: str, k
 @given(ids, st.integers(1, 9))
 def test_reading_documents_never_reads_less_than_reading_passages(listed: list[tuple[str, int]], k: int) -> None:
     ranking = ranking_of(" ".join(f"{name}{number}" for name, number in listed))
-    found = of_documents(ranking, k)
+    found = select_documents(ranking, k)
     documents = list(dict.fromkeys(passage.document_id for passage in ranking.passages))
     assert list(dict.fromkeys(passage.document_id for passage in found.passages)) == documents[:k]
     assert found.parameters["documents"] == len(documents[:k])
@@ -84,32 +84,32 @@ def test_passages_are_looked_through_until_there_are_enough_documents() -> None:
 
     def rank(n: int) -> Ranking:
         asked.append(n)
-        return first(ranking, n, "passages")
+        return take_first(ranking, n, "passages")
 
-    assert len(deep_enough(rank, 3).hits) == 42
+    assert len(rank_for_documents(rank, 3).hits) == 42
     assert asked == [12, 24, 48]
     asked.clear()
-    assert len(deep_enough(rank, 2).hits) == 32
+    assert len(rank_for_documents(rank, 2).hits) == 32
     assert asked == [8, 16, 32], "and no further than 16 k"
     documents = [passage.document_id for passage in ranking.passages]
-    assert [pool_size(documents, k) for k in (1, 2, 3, 16)] == [4, 32, 48, 64]
+    assert [choose_pool_size(documents, k) for k in (1, 2, 3, 16)] == [4, 32, 48, 64]
 
 
 def test_ids_with_a_hash_in_the_documents_name() -> None:
-    assert [document_of(id_) for id_ in ("a#0", "x#1#0", "a#", "a")] == ["a", "x#1", "a", "a"]
-    assert by_document([("a#1", 3.0), ("b#0", 2.0), ("a#0", 1.0)]) == [("a", 3.0), ("b", 2.0)]
+    assert [parse_document_id(id_) for id_ in ("a#0", "x#1#0", "a#", "a")] == ["a", "x#1", "a", "a"]
+    assert score_documents([("a#1", 3.0), ("b#0", 2.0), ("a#0", 1.0)]) == [("a", 3.0), ("b", 2.0)]
 
 
 def test_a_prefix_of_so_many_documents() -> None:
     ranking = ranking_of("a0 a1 b0 c0 c1")
-    assert [names(first(ranking, 2, count)) for count in ("documents", "passages")] == ["a0 a1 b0", "a0 a1"]
+    assert [names(take_first(ranking, 2, count)) for count in ("documents", "passages")] == ["a0 a1 b0", "a0 a1"]
     assert [len(group_passages(ranking.passages, count)) for count in ("documents", "passages")] == [3, 5]
 
 
 def test_documents_are_put_together_again() -> None:
     ranking = ranking_of("a1 b0 a0 b1 c0")
-    assert names(regrouped(ranking, "documents")) == "a0 a1 b0 b1 c0"
-    assert regrouped(ranking, "passages") == ranking
+    assert names(group_by_document(ranking, "documents")) == "a0 a1 b0 b1 c0"
+    assert group_by_document(ranking, "passages") == ranking
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_k_documents_are_found_where_one_fills_the_first_places(by: str) -> None
     assert documents.count("long") == PASSAGES_PER_DOCUMENT
     assert documents.count("two") == 2
     assert found.parameters["documents"] == 3
-    assert retriever.found("aspirin stroke", 3, by, Scope(), "passages") == passages  # type: ignore[arg-type]
+    assert retriever.search("aspirin stroke", 3, by, Scope(), "passages") == passages  # type: ignore[arg-type]
 
 
 def test_hidden_documents_take_no_place() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from epicrisis.dates import time_range
-from epicrisis.retrieval.event_mentions import Telling, agreed, telling
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.event_mentions import EventMentions, agree_on_time, find_event_mentions
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.types import Passage
 
 
@@ -16,8 +17,8 @@ def notes_of(texts: Mapping[str, str]) -> list[Passage]:
     return [Passage(f"{name}#0", name, 0, 0, len(text), text) for name, text in texts.items()]
 
 
-def told(event: str, text: str) -> Telling | None:
-    return telling(event, notes_of({"a": text})).get("a")
+def told(event: str, text: str) -> EventMentions | None:
+    return find_event_mentions(event, notes_of({"a": text})).get("a")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def told(event: str, text: str) -> Telling | None:
 def test_what_is_stated_as_done_with_a_date_close_by(text: str) -> None:
     found = told("hip replacement", text)
     assert found is not None
-    assert found.done == (time_range("2150-03-04"),)
+    assert found.dates == (time_range("2150-03-04"),)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +59,13 @@ def test_what_is_stated_as_done_with_a_date_close_by(text: str) -> None:
 def test_what_is_denied_planned_or_not_dated_has_no_time(text: str) -> None:
     found = told("surgery", text)
     assert found is not None, "it may tell of it all the same"
-    assert found.done == ()
+    assert found.dates == ()
 
 
 def test_what_may_tell_of_an_event() -> None:
     texts = {"a": "Hip films.", "b": "POD 2.", "c": "Laparoscopic cholecystectomy.", "d": "Slept well."}
-    assert set(telling("surgery", notes_of(texts))) == {"b", "c"}
-    assert set(telling("hip replacement", notes_of(texts))) == {"a", "b"}
+    assert set(find_event_mentions("surgery", notes_of(texts))) == {"b", "c"}
+    assert set(find_event_mentions("hip replacement", notes_of(texts))) == {"a", "b"}
 
 
 def test_times_of_one_event() -> None:
@@ -74,10 +75,10 @@ def test_times_of_one_event() -> None:
         time_range("2150-03-05"),
         time_range("2151"),
     )
-    assert agreed([month, day]) == day
-    assert agreed([day, next_day]) == (day[0], next_day[1])
-    assert agreed([day, year]) is None
-    assert agreed([]) is None
+    assert agree_on_time([month, day]) == day
+    assert agree_on_time([day, next_day]) == (day[0], next_day[1])
+    assert agree_on_time([day, year]) is None
+    assert agree_on_time([]) is None
 
 
 # A record as MIMIC-IV's: discharge summaries and radiology reports, no operative note.
@@ -103,7 +104,7 @@ DATED = {"d2": "Hemoglobin was 11 on arrival. She underwent surgery on 2150-03-0
 
 
 def asked(question: str, texts: Mapping[str, str], *more: NoteTime) -> Resolution:
-    return resolve(question, (*RECORD, *more), lambda event: telling(event, notes_of(texts)))
+    return resolve(question, (*RECORD, *more), lambda event: find_event_mentions(event, notes_of(texts)))
 
 
 @pytest.mark.parametrize("relation", ["before", "after", "since", "until"])
@@ -115,7 +116,7 @@ def test_words_alone_tell_no_time_of_an_event(relation: str) -> None:
 def test_before_an_event_leaves_out_only_what_is_later_and_does_not_look_back() -> None:
     found = asked("What was the hemoglobin before the surgery?", {**TEXTS, **DATED})
     assert found.documents == frozenset({"d1", "r1", "r2", "r4", "d2", "d3"})
-    assert found.told == ("before the surgery: the surgery was 2150-03-04",)
+    assert found.explanations == ("before the surgery: the surgery was 2150-03-04",)
 
 
 def test_after_an_event_comes_what_may_tell_of_it() -> None:

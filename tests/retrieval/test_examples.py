@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
-from epicrisis.retrieval.examples import chosen, example_of, is_itself, similarity
+from epicrisis.retrieval.examples import choose_examples, is_same_question, read_example, shingle_similarity
 from epicrisis.types import Passage, Question
 
 STEM = (
@@ -26,7 +26,7 @@ def passage(name: str, text: str, ordinal: int = 0, **more: Any) -> Passage:
 
 def test_each_example_once_in_the_order_found() -> None:
     found = [passage("a", "One?"), passage("a", "One?", 1), passage("b", "Two?"), passage("c", "Three?")]
-    examples = chosen(found, Question("Else?"), 2, 0.8)
+    examples = choose_examples(found, Question("Else?"), 2, 0.8)
     assert [each.id for each in examples.examples] == ["a", "b"]
     assert examples.left_out == ()
 
@@ -37,15 +37,15 @@ def test_the_question_itself_is_left_out_and_named() -> None:
         passage("id", "Wholly otherwise worded?", question_id="medqa_test_0"),
         passage("other", "Which drug helps in gout?"),
     ]
-    examples = chosen(found, Question(STEM, id="medqa_test_0"), 5, 0.8)
+    examples = choose_examples(found, Question(STEM, id="medqa_test_0"), 5, 0.8)
     assert [each.id for each in examples.examples] == ["other"]
     assert examples.left_out == ("same", "id")
 
 
 def test_a_number_alone_is_no_id() -> None:
     """Many sets count from 0."""
-    assert not is_itself(Question("Else?", id="0012"), STEM, "0012", 0.8)
-    assert is_itself(Question("Else?", id="medqa-0012"), STEM, "medqa-0012", 0.8)
+    assert not is_same_question(Question("Else?", id="0012"), STEM, "0012", 0.8)
+    assert is_same_question(Question("Else?", id="medqa-0012"), STEM, "medqa-0012", 0.8)
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_a_number_alone_is_no_id() -> None:
     ],
 )
 def test_how_alike_two_questions_must_be(changed: str, leaks: bool) -> None:
-    assert is_itself(Question(STEM), changed, "", 0.8) == leaks
+    assert is_same_question(Question(STEM), changed, "", 0.8) == leaks
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_similarity_is_symmetric_and_one_for_the_same(one: str, other: str) -> None:
-    assert similarity(one, one) == 1
-    assert similarity(one, other) == similarity(other, one)
-    assert 0 <= similarity(one, other) <= 1
+    assert shingle_similarity(one, one) == 1
+    assert shingle_similarity(one, other) == shingle_similarity(other, one)
+    assert 0 <= shingle_similarity(one, other) <= 1
 
 
 @pytest.mark.parametrize("changes", [{"question": None}, {"answer": 3}, {"choice": "C"}, {"options": "A, B"}])
@@ -74,9 +74,9 @@ def test_what_is_no_solved_question_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(
         InputError, match="a is no solved question: name a library that `epicrisis examples build` made"
     ):
-        example_of(passage("a", "One?", **changes))
+        read_example(passage("a", "One?", **changes))
 
 
 def test_an_open_example_has_neither_options_nor_choice() -> None:
-    example = example_of(passage("a", "One?", options={}, choice=None, reasoning="So."))
+    example = read_example(passage("a", "One?", options={}, choice=None, reasoning="So."))
     assert (example.text, example.options, example.choice, example.reasoning) == ("One?", {}, None, "So.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.retrieval.time_expressions import read
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.time_expressions import find_time_expressions
+from epicrisis.retrieval.timeline import Resolution, resolve
 
 
 def stay(name: str, admitted: str, discharged: str) -> tuple[NoteTime, ...]:
@@ -44,7 +45,7 @@ def asked(question: str) -> Resolution:
 def test_a_comparison_of_which_one_side_is_said_leaves_no_note_out(question: str) -> None:
     found = asked(question)
     assert (found.documents, found.unresolved) == (None, ())
-    assert "so no note is left out" in found.told[0]
+    assert "so no note is left out" in found.explanations[0]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,6 @@ def test_a_comparison_without_a_time_says_nothing_of_time(question: str) -> None
 
 
 def test_stays_from_one_to_another_are_a_span() -> None:
-    (span,) = read("From the first to the third admission?")
+    (span,) = find_time_expressions("From the first to the third admission?")
     assert (span.kind, span.relation, [each.which for each in span.anchors]) == ("range", "between", [1, 3])
     assert span.text == "from the first to the third admission"

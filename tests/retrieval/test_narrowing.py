@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from epicrisis.retrieval.event_mentions import stating, telling
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.types import Passage
 from tests.support.narrowing import FORMS, MAKERS, UNDERSTOOD, question_of, record_of
 
@@ -55,7 +56,10 @@ ALL = {note.document_id for note in RECORD}
 
 def asked(question: str) -> Resolution:
     return resolve(
-        question, RECORD, lambda words: telling(words, PASSAGES), lambda time, years: stating(time, PASSAGES, years)
+        question,
+        RECORD,
+        lambda words: find_event_mentions(words, PASSAGES),
+        lambda time, years: find_notes_with_date(time, PASSAGES, years),
     )
 
 

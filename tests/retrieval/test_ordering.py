@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.ordering import at_both_ends, in_order
+from epicrisis.retrieval.ordering import move_worst_to_middle, rank_in_order
 from epicrisis.types import Passage
 
 
@@ -18,17 +18,17 @@ def of(letters: str) -> list[Passage]:
 
 
 def test_the_best_at_both_ends_and_the_worst_in_the_middle() -> None:
-    assert names(at_both_ends(in_order(of("abcdefgh"), "dense", {})).ids) == "aceghfdb"
-    assert names(at_both_ends(in_order(of("abcde"), "dense", {})).ids) == "acedb"
-    assert names(at_both_ends(in_order(of("a"), "dense", {})).ids) == "a"
-    assert at_both_ends(in_order((), "dense", {})).hits == ()
+    assert names(move_worst_to_middle(rank_in_order(of("abcdefgh"), "dense", {})).ids) == "aceghfdb"
+    assert names(move_worst_to_middle(rank_in_order(of("abcde"), "dense", {})).ids) == "acedb"
+    assert names(move_worst_to_middle(rank_in_order(of("a"), "dense", {})).ids) == "a"
+    assert move_worst_to_middle(rank_in_order((), "dense", {})).hits == ()
 
 
 @given(st.integers(1, 30))
 def test_nothing_is_lost_and_the_order_says_what_made_it(n: int) -> None:
     passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, 1, "x") for i in range(n)]
-    ranking = in_order(passages, "dense", {"k": n})
-    moved = at_both_ends(ranking)
+    ranking = rank_in_order(passages, "dense", {"k": n})
+    moved = move_worst_to_middle(ranking)
     assert set(moved.ids) == set(ranking.ids)
     assert [hit.rank for hit in moved.hits] == list(range(n))
     assert (moved.retriever, moved.parameters) == ("dense+ends", {"k": n})

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.preflight import BY_RANKS, FITTED, PAPER, AgreementRule, rankings_agree, rule_for
-from epicrisis.retrieval.ranking_signals import Scored, Signal, measured
+from epicrisis.retrieval.preflight import BY_RANKS, FITTED, PAPER, AgreementRule, choose_rule, compare_rankings
+from epicrisis.retrieval.ranking_signals import ScoredIds, Signal, measure_signal
 from epicrisis.types import CountUnit, Ranking, SignalKind
 
 NAMES = [f"d{i}#0" for i in range(12)]
@@ -17,7 +17,7 @@ ids = st.lists(st.sampled_from(NAMES), unique=True, min_size=0, max_size=12)
 rankings = st.permutations(NAMES)
 
 
-def scored(names: Sequence[str]) -> Scored:
+def scored(names: Sequence[str]) -> ScoredIds:
     return [(name, 1 / rank) for rank, name in enumerate(names, 1)]
 
 
@@ -25,55 +25,55 @@ def scored(names: Sequence[str]) -> Scored:
 def test_the_four_values_at_three(dense: list[str], bm25: list[str]) -> None:
     """Errata B2: 0, 1, 2 or 3 shared of 3 and 3."""
     shared = len(set(dense[:3]) & set(bm25[:3]))
-    assert rankings_agree(scored(dense), scored(bm25)).value == [0.0, 0.2, 0.5, 1.0][shared]
+    assert compare_rankings(scored(dense), scored(bm25)).value == [0.0, 0.2, 0.5, 1.0][shared]
 
 
 @pytest.mark.parametrize(("found", "overlap"), [("a", 1 / 3), ("ab", 2 / 3), ("xy", 0.0), ("ax", 1 / 4)])
 def test_two_more_values_where_words_find_fewer(found: str, overlap: float) -> None:
-    assert rankings_agree(scored("abc"), scored(found)).value == pytest.approx(overlap)
+    assert compare_rankings(scored("abc"), scored(found)).value == pytest.approx(overlap)
 
 
 @given(rankings, rankings)
 def test_the_papers_threshold_and_the_codes_are_one_test_at_three(dense: list[str], bm25: list[str]) -> None:
-    verdicts = [rankings_agree(scored(dense), scored(bm25), n=3, threshold=t).rankings_agree for t in (0.2, 0.3)]
+    verdicts = [compare_rankings(scored(dense), scored(bm25), n=3, threshold=t).rankings_agree for t in (0.2, 0.3)]
     assert verdicts == [len(set(dense[:3]) & set(bm25[:3])) >= 2] * 2
 
 
 def test_they_are_two_tests_at_five() -> None:
     """Two of five shared: 2 / 8 = 0.25."""
     dense, bm25 = scored("abcde"), scored("abxyz")
-    assert rankings_agree(dense, bm25, n=5, threshold=0.2).rankings_agree
-    assert not rankings_agree(dense, bm25, n=5, threshold=0.3).rankings_agree
+    assert compare_rankings(dense, bm25, n=5, threshold=0.2).rankings_agree
+    assert not compare_rankings(dense, bm25, n=5, threshold=0.3).rankings_agree
 
 
 @pytest.mark.parametrize(("threshold", "agree"), [(0.19, True), (0.2, False), (0.21, False)])
 def test_more_than_the_threshold_not_as_much(threshold: float, agree: bool) -> None:
-    verdict = rankings_agree(scored("abc"), scored("ade"), threshold=threshold)
+    verdict = compare_rankings(scored("abc"), scored("ade"), threshold=threshold)
     assert verdict.value == 0.2
     assert verdict.rankings_agree is agree
 
 
 def test_agreement_means_no_map_reduce() -> None:
     """Errata B1: the text's direction, not the sign of equation 1."""
-    same = rankings_agree(scored("abc"), scored("bca"))
+    same = compare_rankings(scored("abc"), scored("bca"))
     assert same.rankings_agree
     assert "3 of the top 3" in same.reason
     assert "above 0.2" in same.reason
     assert "one prompt" in same.reason
-    other = rankings_agree(scored("abc"), scored("xyz"))
+    other = compare_rankings(scored("abc"), scored("xyz"))
     assert not other.rankings_agree
     assert "0 of the top 3" in other.reason
     assert "not above 0.2" in other.reason
 
 
 def test_two_empty_lists_do_not_agree() -> None:
-    verdict = rankings_agree([], [])
+    verdict = compare_rankings([], [])
     assert (verdict.rankings_agree, verdict.value) == (False, 0.0)
-    assert not rankings_agree([], [], threshold=0.0).rankings_agree
+    assert not compare_rankings([], [], threshold=0.0).rankings_agree
 
 
 def test_only_the_top_counts_and_the_verdict_says_all() -> None:
-    verdict = rankings_agree(scored("abcz"), scored("azyb"), n=2, threshold=0.3, depth=7)
+    verdict = compare_rankings(scored("abcz"), scored("azyb"), n=2, threshold=0.3, depth=7)
     assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), ("a", "z"), ())
     assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("overlap", 2, 0.3, 7)
     assert verdict.value == pytest.approx(1 / 3)
@@ -84,8 +84,8 @@ def test_the_verdict_follows_from_the_overlap_and_is_symmetric(
     dense: list[str], bm25: list[str], n: int, threshold: float
 ) -> None:
     one, other = (
-        rankings_agree(scored(dense), scored(bm25), n=n, threshold=threshold),
-        rankings_agree(scored(bm25), scored(dense), n=n, threshold=threshold),
+        compare_rankings(scored(dense), scored(bm25), n=n, threshold=threshold),
+        compare_rankings(scored(bm25), scored(dense), n=n, threshold=threshold),
     )
     assert 0 <= one.value <= 1
     assert one.value == other.value
@@ -123,10 +123,10 @@ def test_the_verdict_follows_from_the_overlap_and_is_symmetric(
 )
 def test_each_signal_judges_by_its_own_value_and_says_so(signal: SignalKind, n: int, reason: str) -> None:
     dense, bm25, reranked = scored("abcd"), scored("dab"), scored("badc")
-    value = measured(Signal(signal, n), dense, bm25, reranked)
+    value = measure_signal(Signal(signal, n), dense, bm25, reranked)
     assert value is not None
     for threshold in (value - 0.25, value, value + 0.25):
-        verdict = rankings_agree(dense, bm25, reranked, signal=signal, n=n, threshold=threshold)
+        verdict = compare_rankings(dense, bm25, reranked, signal=signal, n=n, threshold=threshold)
         agree = threshold < value
         assert (verdict.rankings_agree, verdict.value, verdict.signal) == (agree, value, signal)
         assert verdict.reason == reason.format(
@@ -139,14 +139,14 @@ def test_each_signal_judges_by_its_own_value_and_says_so(signal: SignalKind, n: 
 
 
 def test_what_was_compared_is_in_the_verdict() -> None:
-    verdict = rankings_agree(scored("abcd"), [], scored("bdca"), signal="reranker-overlap", n=2)
+    verdict = compare_rankings(scored("abcd"), [], scored("bdca"), signal="reranker-overlap", n=2)
     assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), (), ("b", "d"))
     assert verdict.value == pytest.approx(1 / 3)
 
 
 def test_a_reranker_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="reranker-overlap needs a reranker"):
-        rankings_agree(scored("abc"), scored("abc"), signal="reranker-overlap")
+        compare_rankings(scored("abc"), scored("abc"), signal="reranker-overlap")
 
 
 # -- which rule judges ------------------------------------------------------------------------------------------------
@@ -173,27 +173,27 @@ def test_a_fitted_threshold_judges_the_scores_it_was_fitted_to_alone(
     dense: Ranking, count: CountUnit, patient: bool, rule: AgreementRule
 ) -> None:
     """A gap is in the encoder's own unit; a fusion's scores (of libraries, of a question in segments) are others."""
-    assert rule_for("fitted", dense, count, patient) == rule
-    assert rule_for("paper", dense, count, patient) == PAPER
+    assert choose_rule("fitted", dense, count, patient) == rule
+    assert choose_rule("paper", dense, count, patient) == PAPER
 
 
 def test_the_papers_rule_by_its_name_and_what_is_left_out() -> None:
     assert (PAPER.signal, PAPER.n, PAPER.threshold) == ("overlap", 3, 0.2)
-    given = rule_for("fitted", dense_by(MINILM), "documents", False, n=5)
+    given = choose_rule("fitted", dense_by(MINILM), "documents", False, n=5)
     assert given == AgreementRule("overlap", 5, 0.2)
-    assert rule_for("paper", dense_by(MINILM), "documents", False, threshold=0.0) == AgreementRule("overlap", 3, 0.0)
+    assert choose_rule("paper", dense_by(MINILM), "documents", False, threshold=0.0) == AgreementRule("overlap", 3, 0.0)
 
 
 def test_the_reason_names_the_rule() -> None:
-    assert rankings_agree(scored("abc"), scored("abc"), origin=PAPER.origin).reason.endswith("(the paper's rule)")
-    assert rankings_agree(scored("abc"), scored("abc"), origin=PAPER.origin).rule == "the paper's rule"
+    assert compare_rankings(scored("abc"), scored("abc"), origin=PAPER.origin).reason.endswith("(the paper's rule)")
+    assert compare_rankings(scored("abc"), scored("abc"), origin=PAPER.origin).rule == "the paper's rule"
 
 
 def test_passages_are_compared_where_every_document_would_be_shared() -> None:
     dense = [(f"book#{place}", 1.0 - place / 10) for place in range(8)]
-    found = rankings_agree(dense, dense[::-1])
+    found = compare_rankings(dense, dense[::-1])
     assert (found.count, found.rankings_agree, found.value) == ("passages", False, 0.0)
     assert found.reason.endswith("(of passages, since so few documents are ranked)")
-    assert rankings_agree(dense, dense).rankings_agree
+    assert compare_rankings(dense, dense).rankings_agree
     notes = [("a#0", 0.9), ("b#0", 0.8), ("c#0", 0.7)]
-    assert rankings_agree(notes, notes[::-1]).count == "documents"
+    assert compare_rankings(notes, notes[::-1]).count == "documents"

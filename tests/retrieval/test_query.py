@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.protocols import Encoder
-from epicrisis.retrieval.long_questions import Fit, cut_share, last_sentence_first, prepare, segments
+from epicrisis.retrieval.long_questions import QuestionFit, count_cut, fit_question, move_question_first, split_segments
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import LongQuestionPolicy
 
@@ -38,53 +38,53 @@ def reading(window: int) -> HashingEncoder:
 @pytest.mark.parametrize("remedy", REMEDIES)
 @pytest.mark.parametrize("text", ["", "  ", "Does aspirin prevent stroke?", VIGNETTE])
 def test_what_fits_is_left_as_it_is(text: str, remedy: LongQuestionPolicy) -> None:
-    texts, fit = prepare(text, reading(tokens(VIGNETTE)), find_sentences, remedy)
+    texts, fit = fit_question(text, reading(tokens(VIGNETTE)), find_sentences, remedy)
     assert texts == (text,)
-    assert (fit.cut, fit.unseen, fit.notes()) == (False, 0, ())
+    assert (fit.cut, fit.lost, fit.notes()) == (False, 0, ())
 
 
 def test_the_question_comes_first_and_whole_sentences_follow() -> None:
-    found = last_sentence_first(VIGNETTE, reading(27), find_sentences)
+    found = move_question_first(VIGNETTE, reading(27), find_sentences)
     assert found.startswith("Which of the following is the best treatment? A 23-year-old woman has burning on ")
     assert found.endswith(" on urination. It began a day ago.")
     assert tokens(found) == 27
-    assert last_sentence_first(VIGNETTE, reading(26), find_sentences).endswith("urination.")
-    assert last_sentence_first(VIGNETTE, reading(9), find_sentences) == "Which of the following is the best treatment?"
+    assert move_question_first(VIGNETTE, reading(26), find_sentences).endswith("urination.")
+    assert move_question_first(VIGNETTE, reading(9), find_sentences) == "Which of the following is the best treatment?"
 
 
 def test_a_question_that_is_too_long_itself_comes_alone() -> None:
-    assert last_sentence_first(VIGNETTE, reading(3), find_sentences) == "Which of the following is the best treatment?"
+    assert move_question_first(VIGNETTE, reading(3), find_sentences) == "Which of the following is the best treatment?"
 
 
 def test_findings_behind_the_question_do_not_hide_it() -> None:
     text = "He coughs at night. What is the diagnosis?\nHemoglobin: 12 g/dL\nLeukocytes: 9,000"
-    assert last_sentence_first(text, reading(12), find_sentences) == "What is the diagnosis? He coughs at night."
-    assert last_sentence_first("One two. Three four. Five six.", reading(4), find_sentences) == "Five six."
+    assert move_question_first(text, reading(12), find_sentences) == "What is the diagnosis? He coughs at night."
+    assert move_question_first("One two. Three four. Five six.", reading(4), find_sentences) == "Five six."
 
 
 def test_segments_are_full_windows_of_whole_sentences() -> None:
-    assert segments("A b can. Do eat. If so go in. Joe knew.", reading(8), find_sentences) == (
+    assert split_segments("A b can. Do eat. If so go in. Joe knew.", reading(8), find_sentences) == (
         "A b can. Do eat.",
         "If so go in. Joe knew.",
     )
 
 
 def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
-    assert segments("a b c d e f go. He is.", reading(3), find_sentences) == ("a b c", "d e f", "go.", "He is.")
-    assert segments("a b-c-d-e f", reading(3), find_sentences) == ("a", "b-c-d-e", "f")
+    assert split_segments("a b c d e f go. He is.", reading(3), find_sentences) == ("a b c", "d e f", "go.", "He is.")
+    assert split_segments("a b-c-d-e f", reading(3), find_sentences) == ("a", "b-c-d-e", "f")
 
 
 @given(VIGNETTES, st.integers(1, 20))
 def test_segments_lose_nothing_and_fit(text: str, window: int) -> None:
     encoder = reading(window)
-    found = segments(text, encoder, find_sentences)
+    found = split_segments(text, encoder, find_sentences)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(tokens(part) <= window or " " not in part for part in found)
 
 
 @given(VIGNETTES, st.integers(1, 20))
 def test_last_sentence_first_adds_nothing_and_fits(text: str, window: int) -> None:
-    found = last_sentence_first(text, reading(window), find_sentences)
+    found = move_question_first(text, reading(window), find_sentences)
     parts = [text[start:end] for start, end in find_sentences(text)]
     assert found == text or any(found.startswith(part) for part in parts)
     assert tokens(found) <= window or found in parts
@@ -94,30 +94,37 @@ def test_last_sentence_first_adds_nothing_and_fits(text: str, window: int) -> No
 
 @given(VIGNETTES, st.integers(1, 20), st.sampled_from(REMEDIES))
 def test_the_fit_counts_what_is_seen(text: str, window: int, remedy: LongQuestionPolicy) -> None:
-    texts, fit = prepare(text, reading(window), find_sentences, remedy)
+    texts, fit = fit_question(text, reading(window), find_sentences, remedy)
     assert fit.tokens == tokens(text)
     assert len(texts) == fit.texts >= 1
-    assert fit.seen == sum(min(tokens(part), window) for part in texts) <= fit.tokens
+    assert fit.encoded == sum(min(tokens(part), window) for part in texts) <= fit.tokens
     assert len(fit.notes()) == (fit.tokens > window)
 
 
 @pytest.mark.parametrize(
     ("fit", "note"),
     [
-        (Fit(180, 62, "cut", 1, 62), "cut at its end, 118 tokens not seen by dense search"),
-        (Fit(180, 62, "last-sentence-first", 1, 60), "last sentence first, 120 tokens not seen by dense search"),
-        (Fit(180, 62, "segments", 4, 180), "searched in 4 segments, all of it seen by dense search"),
-        (Fit(180, 62, "segments", 4, 170), "searched in 4 segments, 10 tokens not seen by dense search"),
+        (QuestionFit(180, 62, "cut", 1, 62), "cut at its end, 118 tokens not seen by dense search"),
+        (
+            QuestionFit(180, 62, "last-sentence-first", 1, 60),
+            "last sentence first, 120 tokens not seen by dense search",
+        ),
+        (QuestionFit(180, 62, "segments", 4, 180), "searched in 4 segments, all of it seen by dense search"),
+        (QuestionFit(180, 62, "segments", 4, 170), "searched in 4 segments, 10 tokens not seen by dense search"),
     ],
 )
-def test_the_note_says_what_was_done(fit: Fit, note: str) -> None:
+def test_the_note_says_what_was_done(fit: QuestionFit, note: str) -> None:
     assert fit.notes() == (f"the question has 180 tokens, the encoder reads 62: {note}",)
 
 
 def test_the_share_that_is_cut() -> None:
-    fits = [Fit(62, 62, "cut", 1, 62), Fit(63, 62, "segments", 2, 63), Fit(90, 62, "cut", 1, 62)]
-    assert cut_share(fits) == (2, 3)
-    assert cut_share(iter(())) == (0, 0)
+    fits = [
+        QuestionFit(62, 62, "cut", 1, 62),
+        QuestionFit(63, 62, "segments", 2, 63),
+        QuestionFit(90, 62, "cut", 1, 62),
+    ]
+    assert count_cut(fits) == (2, 3)
+    assert count_cut(iter(())) == (0, 0)
 
 
 class _Reads62(HashingEncoder):
@@ -139,7 +146,7 @@ def test_medqa_is_cut_as_the_errata_say(data_folder: Path, encoder: Encoder) -> 
     over_55_words = sum(len(question.split()) > 55 for question in questions)
     assert round(100 * over_55_words / len(questions)) == 94
     narrow = _Reads62(encoder)
-    prepared = [prepare(question, narrow, find_sentences, "last-sentence-first") for question in questions]
-    assert cut_share(fit for _, fit in prepared) == (1236, 1273)
+    prepared = [fit_question(question, narrow, find_sentences, "last-sentence-first") for question in questions]
+    assert count_cut(fit for _, fit in prepared) == (1236, 1273)
     assert sum("?" in first for (first,), _ in prepared) / len(prepared) > 0.95
-    assert all(prepare(question, narrow, find_sentences, "segments")[1].unseen == 0 for question in questions[:100])
+    assert all(fit_question(question, narrow, find_sentences, "segments")[1].lost == 0 for question in questions[:100])

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus.chunking import chunk_document
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.retrieval.record_context import (
-    as_notes,
-    best_notes,
-    chronological,
-    in_time,
-    of_record,
-    whole_notes,
-    within_budget,
+    fit_budget,
+    order_by_time,
+    rank_notes,
+    rank_record,
+    replace_by_notes,
+    restore_notes,
+    sort_by_time,
 )
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Passage, Ranking
@@ -33,7 +33,7 @@ def passage(
 
 
 def ranking_of(*passages: Passage) -> Ranking:
-    return in_order(passages, "hybrid", {"k": len(passages)})
+    return rank_in_order(passages, "hybrid", {"k": len(passages)})
 
 
 def documents(passages: Sequence[Passage]) -> list[str]:
@@ -50,7 +50,7 @@ def test_a_whole_note_is_the_documents_text_with_offsets_that_hold(
     text = " ".join(words)
     document = Document("note:1", text, patient="p")
     cut = chunk_document(document, SPANS, max_tokens, min(overlap, max_tokens - 1))
-    whole = whole_notes(list(reversed(cut)))
+    whole = restore_notes(list(reversed(cut)))
     assert len(whole) == bool(text.strip())
     for note in whole:
         assert note.id == "note:1#whole"
@@ -67,14 +67,14 @@ def test_what_passages_share_stands_once_and_gaps_are_as_long_as_they_were() -> 
         Passage(f"n#{i}", "n", i, start, end, text[start:end], metadata={"section": str(i), "note_type": "radiology"})
         for i, (start, end) in enumerate(spans)
     ]
-    (note,) = whole_notes(parts)
+    (note,) = restore_notes(parts)
     assert note.text == text
     assert (note.start, note.end, note.ordinal) == (0, len(text), 0)
     assert note.metadata == {"note_type": "radiology"}, "a section is a passage's"
 
 
 def test_notes_are_as_many_as_documents_and_keep_their_own_text() -> None:
-    notes = whole_notes([passage("b", text="B."), passage("a", text="A."), passage("b", text="B.")])
+    notes = restore_notes([passage("b", text="B."), passage("a", text="A."), passage("b", text="B.")])
     assert [(note.document_id, note.text) for note in notes] == [("b", "B."), ("a", "A.")]
 
 
@@ -92,7 +92,7 @@ def test_notes_stand_in_the_order_of_time(dates: tuple[str | None, ...], order: 
     """An open time of day is the end of its day; without a time a note stands last; equal times go by document."""
     passages = [passage(name, date=date) for name, date in zip("abc", dates, strict=True)]
     for given_in in (passages, passages[::-1]):
-        assert "".join(documents(chronological(given_in))) == order
+        assert "".join(documents(sort_by_time(given_in))) == order
 
 
 def test_literature_stands_behind_the_notes_as_it_was_ranked() -> None:
@@ -103,7 +103,7 @@ def test_literature_stands_behind_the_notes_as_it_was_ranked() -> None:
         passage("undated", date=None),
         passage("early", date="2150-01"),
     )
-    timed = in_time(found)
+    timed = order_by_time(found)
     assert documents(timed.passages) == ["early", "late", "undated", "paper2", "paper1"]
     assert [hit.rank for hit in timed.hits] == [0, 1, 2, 3, 4]
     assert timed.retriever == "hybrid+time"
@@ -113,42 +113,42 @@ def test_literature_stands_behind_the_notes_as_it_was_ranked() -> None:
 
 def test_literature_alone_is_put_by_its_dates() -> None:
     found = ranking_of(passage("new", date="2020", patient=None), passage("old", date="1990", patient=None))
-    assert documents(in_time(found).passages) == ["old", "new"]
+    assert documents(order_by_time(found).passages) == ["old", "new"]
 
 
 def test_a_record_says_how_many_notes_it_has_and_which_have_no_time() -> None:
-    read = of_record([passage("b", 0), passage("a", 0, None), passage("c", 0, "2149")])
+    read = rank_record([passage("b", 0), passage("a", 0, None), passage("c", 0, "2149")])
     assert documents(read.passages) == ["c", "b", "a"]
     assert read.retriever == "record"
     assert read.parameters["without_time"] == ["a"]
     assert read.notes == ("the record has 3 notes", "1 of 3 notes have no time: they stand last")
-    assert of_record([]).notes == ("the record has 0 notes",)
+    assert rank_record([]).notes == ("the record has 0 notes",)
 
 
 def test_the_best_notes_are_distinct_in_the_order_of_their_best_passages_and_looked_for_deeper() -> None:
     ranked = [passage("a", n) for n in range(11)] + [passage("b", 1), passage("c", 0)]
-    whole = {note.document_id: note for note in whole_notes([passage("a"), passage("b"), passage("c")])}
+    whole = {note.document_id: note for note in restore_notes([passage("a"), passage("b"), passage("c")])}
     asked: list[int] = []
 
     def rank(k: int) -> Ranking:
         asked.append(k)
         return ranking_of(*ranked[:k])
 
-    assert documents(best_notes(rank, whole, 1).passages) == ["a"]
-    assert documents(best_notes(rank, whole, 2).passages) == ["a", "b"]
+    assert documents(rank_notes(rank, whole, 1).passages) == ["a"]
+    assert documents(rank_notes(rank, whole, 2).passages) == ["a", "b"]
     assert asked == [5, 10, 20], "ten passages are all of one note"
-    assert documents(best_notes(rank, whole, 9).passages) == ["a", "b", "c"], "the record has no more"
+    assert documents(rank_notes(rank, whole, 9).passages) == ["a", "b", "c"], "the record has no more"
 
 
 def test_notes_take_the_place_of_their_best_passages_and_literature_stays_as_it_was_found() -> None:
     found = ranking_of(passage("a", 3), passage("paper", 7, patient=None), passage("a", 0), passage("b", 1))
-    whole = {note.document_id: note for note in whole_notes([passage("a"), passage("b")])}
-    read = as_notes(found, whole, 3)
+    whole = {note.document_id: note for note in restore_notes([passage("a"), passage("b")])}
+    read = replace_by_notes(found, whole, 3)
     assert [hit.passage.id for hit in read.hits] == ["a#whole", "paper#7", "b#whole"]
     assert [hit.score for hit in read.hits] == [found.hits[0].score, found.hits[1].score, found.hits[3].score]
     assert [hit.rank for hit in read.hits] == [0, 1, 2]
     assert (read.parameters["unit"], read.parameters["passages_ranked"]) == ("note", 4)
-    assert [hit.passage.id for hit in as_notes(found, whole, 1).hits] == ["a#whole"]
+    assert [hit.passage.id for hit in replace_by_notes(found, whole, 1).hits] == ["a#whole"]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,6 @@ def test_notes_take_the_place_of_their_best_passages_and_literature_stays_as_it_
 )
 def test_the_first_note_that_does_not_fit_ends_the_budget(tokens: int, kept: str) -> None:
     notes = [passage("a", text="xx"), passage("b", text="xxx"), passage("c", text="x")]
-    read, left = within_budget(notes, tokens, lambda note: len(note.text))
+    read, left = fit_budget(notes, tokens, lambda note: len(note.text))
     assert "".join(documents(read)) == kept
     assert "".join(documents((*read, *left))) == "abc"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointTimeout
-from epicrisis.retrieval.rerank import as_read, reranked
+from epicrisis.retrieval.rerank import format_for_reranker, rerank
 from epicrisis.testing.rerankers import TermOverlapReranker, check_reranker
 from epicrisis.types import Hit, Passage, Ranking
 
@@ -43,7 +43,7 @@ class Fixed:
 def test_the_order_is_the_rerankers_and_the_ranking_says_so() -> None:
     before = ranking(passage("a", "Zebras."), passage("b", "Aspirin.", "Stroke"), passage("c", "Warm.", "Rain?"))
     reranker = Fixed([-3.0, 2.5, 0.0])
-    after = reranked(before, "Does it help?", reranker, "medcpt-reranker", k=2)
+    after = rerank(before, "Does it help?", reranker, "medcpt-reranker", k=2)
     assert after.ids == ("b#0", "c#0")
     assert [(hit.score, hit.rank) for hit in after.hits] == [(2.5, 0), (0.0, 1)]
     assert after.retriever == "hybrid+medcpt-reranker"
@@ -54,12 +54,12 @@ def test_the_order_is_the_rerankers_and_the_ranking_says_so() -> None:
 
 @given(st.permutations(["a", "b", "c", "d"]))
 def test_ties_are_broken_by_passage_id(order: list[str]) -> None:
-    after = reranked(ranking(*(passage(id_, "x") for id_ in order)), "y", TermOverlapReranker(), "overlap", k=9)
+    after = rerank(ranking(*(passage(id_, "x") for id_ in order)), "y", TermOverlapReranker(), "overlap", k=9)
     assert after.ids == ("a#0", "b#0", "c#0", "d#0")
 
 
 def test_nothing_found_stays_nothing() -> None:
-    after = reranked(ranking(), "y", TermOverlapReranker(), "overlap", k=3)
+    after = rerank(ranking(), "y", TermOverlapReranker(), "overlap", k=3)
     assert (after.hits, after.parameters["rerank_depth"]) == ((), 0)
 
 
@@ -69,13 +69,13 @@ def test_a_reranker_that_fails_is_not_passed_over() -> None:
             raise EndpointTimeout("no answer")
 
     with pytest.raises(EndpointTimeout):
-        reranked(ranking(passage("a", "x")), "y", Fails([]), "remote", k=1)
+        rerank(ranking(passage("a", "x")), "y", Fails([]), "remote", k=1)
 
 
 def test_a_title_is_a_sentence_of_its_own() -> None:
-    assert as_read(passage("a", "Text.", "Title")) == "Title. Text."
-    assert as_read(passage("a", "Text.", "Title.")) == "Title. Text."
-    assert as_read(passage("a", "Text.")) == "Text."
+    assert format_for_reranker(passage("a", "Text.", "Title")) == "Title. Text."
+    assert format_for_reranker(passage("a", "Text.", "Title.")) == "Title. Text."
+    assert format_for_reranker(passage("a", "Text.")) == "Text."
 
 
 def test_the_shipped_fake_keeps_the_contract() -> None:

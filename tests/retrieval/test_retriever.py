@@ -11,9 +11,9 @@ import pytest
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.ranking_signals import BY_WORDS, Signal, measured, score_gap
-from epicrisis.retrieval.rerank import as_read, reranked
-from epicrisis.retrieval.retriever import Retriever, Searched
+from epicrisis.retrieval.ranking_signals import BM25_SIGNALS, Signal, measure_signal, score_gap
+from epicrisis.retrieval.rerank import format_for_reranker, rerank
+from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.rerankers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
@@ -147,7 +147,7 @@ def test_libraries_of_the_same_passages_are_fused() -> None:
         for store, encoder in zip(stores, (one, two), strict=True)
     ]
     words = Retriever(stores[0], one).rank(QUESTION, 100, "bm25", EVERYTHING).ids
-    both = Retriever(stores[0], one, 100, also=[Searched(stores[1], two)])
+    both = Retriever(stores[0], one, 100, also=[SearchableStore(stores[1], two)])
     for by, lists in (("dense", alone), ("hybrid", [*alone, words])):
         ranking = both.rank(QUESTION, 3, by, EVERYTHING)  # type: ignore[arg-type]
         found = [(hit.passage.id, hit.score) for hit in ranking.hits]
@@ -164,7 +164,7 @@ def test_a_reranker_reads_deeper_than_k() -> None:
     assert (ranking.retriever, len(ranking.hits)) == ("hybrid+overlap", 2)
     assert ranking.parameters["rerank_depth"] == 4, "all but the note of a patient"
     plain = Retriever(store_of(TEXTS, encoder), encoder).rank(QUESTION, len(TEXTS), "hybrid", EVERYTHING)
-    scores = TermOverlapReranker().score(QUESTION, [as_read(passage) for passage in plain.passages])
+    scores = TermOverlapReranker().score(QUESTION, [format_for_reranker(passage) for passage in plain.passages])
     assert ranking.hits[0].score == max(scores.tolist())
 
 
@@ -214,14 +214,14 @@ def test_preflight_measures_the_signal_over_its_own_rankings(kind: SignalKind) -
     plain = Retriever(store, encoder)
     dense = plain.rank(QUESTION, 4, "dense", EVERYTHING)
     words = store.search_words(QUESTION, 4, EVERYTHING, within=dense.ids)
-    again = reranked(dense, QUESTION, TermOverlapReranker(), "overlap", 4)
+    again = rerank(dense, QUESTION, TermOverlapReranker(), "overlap", 4)
     lists = [[(hit.passage.id, hit.score) for hit in hits] for hits in (dense.hits, words, again.hits)]
     by = {"n": 3, "threshold": 0.1, "depth": 4, "signal": kind, "count": "passages"}
     verdict = with_reranker(store, encoder).preflight(QUESTION, EVERYTHING, **by)  # type: ignore[arg-type]
-    assert verdict.value == measured(Signal(kind, 3), *lists)
+    assert verdict.value == measure_signal(Signal(kind, 3), *lists)
     assert verdict.signal == kind
     assert verdict.dense_top == dense.ids[:3]
-    assert bool(verdict.bm25_top) == (kind in BY_WORDS)
+    assert bool(verdict.bm25_top) == (kind in BM25_SIGNALS)
     assert verdict.reranked_top == (again.ids[:3] if kind == "reranker-overlap" else ())
 
 
@@ -245,9 +245,9 @@ def test_preflight_of_fused_libraries_looks_at_the_fused_hits() -> None:
     """Whatever the signal; their scores are the fusion's, so a gap is far below any of one library's."""
     one, two = HashingEncoder(32), HashingEncoder(64)
     first, second = store_of(TEXTS, one), store_of(TEXTS, two)
-    both = with_reranker(first, one, also=[Searched(second, two)])
+    both = with_reranker(first, one, also=[SearchableStore(second, two)])
     alone = with_reranker(first, one)
-    fused = Retriever(first, one, also=[Searched(second, two)]).rank(QUESTION, 4, "dense", EVERYTHING)
+    fused = Retriever(first, one, also=[SearchableStore(second, two)]).rank(QUESTION, 4, "dense", EVERYTHING)
     for kind in get_args(SignalKind):
         verdict = both.preflight(QUESTION, EVERYTHING, n=3, threshold=0.1, depth=4, signal=kind)
         assert verdict.dense_top == tuple(passage.document_id for passage in fused.passages[:3])
@@ -324,7 +324,7 @@ def test_the_record_is_every_note_of_the_patient_in_time() -> None:
 def test_literature_beside_a_record_is_ranked_with_it(by: SearchMode) -> None:
     one, two = HashingEncoder(32), HashingEncoder(64)
     papers = record_store({"paper2001": ["Aspirin for chest pain, a trial."]}, two, patient=None)
-    retriever = Retriever(record_store(NOTES, one), one, beside=[Searched(papers, two, "pubmed")])
+    retriever = Retriever(record_store(NOTES, one), one, beside=[SearchableStore(papers, two, "pubmed")])
     found = retriever.rank("chest pain aspirin", 4, by, Scope(patient="p1"))
     sources = {passage.document_id: passage.source for passage in found.passages}
     assert sources["paper2001"] == "pubmed"
@@ -339,7 +339,7 @@ def test_patients_of_a_library_beside_are_never_seen(by: SearchMode) -> None:
     """The same id may be another person's there."""
     encoder = HashingEncoder()
     theirs = record_store({"other2150": ["Chest pain, aspirin, HIV."]}, encoder)
-    retriever = Retriever(record_store(NOTES, encoder), encoder, beside=[Searched(theirs, encoder, "ward2")])
+    retriever = Retriever(record_store(NOTES, encoder), encoder, beside=[SearchableStore(theirs, encoder, "ward2")])
     scope = Scope(patient="p1")
     for found in (retriever.rank("chest pain HIV", 20, by, scope), retriever.notes("chest pain HIV", 9, by, scope)):
         assert found.hits
@@ -353,7 +353,7 @@ def test_of_one_id_in_two_libraries_it_is_the_first_ones() -> None:
     encoder = HashingEncoder()
     mine = record_store({"n2150": ["Chest pain of the patient."]}, encoder)
     theirs = record_store({"n2150": ["Chest pain of nobody."]}, encoder, patient=None)
-    retriever = Retriever(mine, encoder, beside=[Searched(theirs, encoder, "papers")])
+    retriever = Retriever(mine, encoder, beside=[SearchableStore(theirs, encoder, "papers")])
     (only,) = retriever.rank("chest pain", 5, "hybrid", Scope(patient="p1")).passages
     assert (only.patient, only.text) == ("p1", "Chest pain of the patient.")
 

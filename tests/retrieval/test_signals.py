@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from epicrisis.retrieval.ranking_signals import (
     Signal,
     intersection_over_union,
-    measured,
+    measure_signal,
     rank_biased_overlap,
     score_gap,
 )
@@ -100,9 +100,9 @@ def test_score_gap(scores: list[float], n: int, gap: float) -> None:
 )
 def test_each_kind_looks_at_its_own_lists(kind: SignalKind, n: int, value: float) -> None:
     dense, bm25, reranked = with_scores("abcd"), with_scores("dba"), with_scores("acbd")
-    assert measured(Signal(kind, n), dense, bm25, reranked) == pytest.approx(value)
+    assert measure_signal(Signal(kind, n), dense, bm25, reranked) == pytest.approx(value)
 
 
 def test_without_a_reranker_there_is_no_agreement_with_it() -> None:
-    assert measured(Signal("reranker-overlap", 3), with_scores("abc"), with_scores("abc")) is None
+    assert measure_signal(Signal("reranker-overlap", 3), with_scores("abc"), with_scores("abc")) is None
     assert str(Signal("reranker-overlap", 3)) == "reranker-overlap@3"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.retrieval.sparse_ranking import sparse_ranking
+from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
 from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
 from epicrisis.types import Passage
 
@@ -21,7 +21,7 @@ def test_the_fake_keeps_the_contract() -> None:
 def test_the_inner_product_decides_and_ties_go_by_id() -> None:
     texts = ("warfarin", "aspirin and warfarin", "aspirin aspirin", "nothing else", "warfarin")
     passages = [passage(number, text) for number, text in enumerate(texts)]
-    found = sparse_ranking("aspirin, aspirin or warfarin?", passages[::-1], WordCountEncoder(), 4)
+    found = rank_by_sparse_vectors("aspirin, aspirin or warfarin?", passages[::-1], WordCountEncoder(), 4)
     assert [(hit.passage.id, hit.score, hit.rank) for hit in found.hits] == [
         ("n#2", 4.0, 0),
         ("n#1", 3.0, 1),
@@ -29,10 +29,10 @@ def test_the_inner_product_decides_and_ties_go_by_id() -> None:
         ("n#4", 1.0, 3),
     ]
     assert (found.retriever, found.parameters) == ("splade", {"k": 4, "encoder": "word-count"})
-    assert len(sparse_ranking("aspirin", passages, WordCountEncoder(), 1).hits) == 1
-    assert sparse_ranking("insulin", passages, WordCountEncoder(), 4).hits == ()
+    assert len(rank_by_sparse_vectors("aspirin", passages, WordCountEncoder(), 1).hits) == 1
+    assert rank_by_sparse_vectors("insulin", passages, WordCountEncoder(), 4).hits == ()
 
 
 def test_a_passage_longer_than_the_window_is_an_error() -> None:
     with pytest.raises(ContextOverflow):
-        sparse_ranking("aspirin", [passage(0, "aspirin " * 513)], WordCountEncoder(), 1)
+        rank_by_sparse_vectors("aspirin", [passage(0, "aspirin " * 513)], WordCountEncoder(), 1)

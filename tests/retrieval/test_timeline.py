@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.dates import find_dates, is_before, may_overlap, time_range
-from epicrisis.retrieval.event_mentions import Telling, telling
-from epicrisis.retrieval.timeline import NoteTime, Resolution, encounters, resolve
+from epicrisis.retrieval.event_mentions import EventMentions, find_event_mentions
+from epicrisis.retrieval.hospital_stays import NoteTime, group_stays
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.types import Passage
 
 
@@ -48,8 +49,8 @@ TEXTS = {
 }
 
 
-def told_of(words: str) -> Mapping[str, Telling]:
-    return telling(words, passages(TEXTS))
+def told_of(words: str) -> Mapping[str, EventMentions]:
+    return find_event_mentions(words, passages(TEXTS))
 
 
 def passages(texts: Mapping[str, str]) -> list[Passage]:
@@ -162,7 +163,7 @@ def test_the_notes_that_a_question_is_about(question: str, documents: str | None
     assert found.unresolved == ()
     assert found.documents is not None
     assert " ".join(sorted(found.documents)) == documents
-    assert found.told
+    assert found.explanations
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_what_says_nothing_of_time_leaves_no_note_out(question: str) -> None:
 def test_an_order_of_things_is_told_and_leaves_no_note_out(question: str, said: str) -> None:
     found = asked(question)
     assert (found.documents, found.unresolved) == (None, ())
-    assert any(each.startswith(said) for each in found.told)
+    assert any(each.startswith(said) for each in found.explanations)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +242,8 @@ def test_an_event_is_not_looked_up_without_a_search() -> None:
 
 
 def test_what_is_told_names_the_choice_and_its_reason() -> None:
-    assert asked("final diagnoses?").told == ("final diagnoses: of 3 discharge summaries the last, 2151-06-20",)
-    assert asked("the second stay?").told == (
+    assert asked("final diagnoses?").explanations == ("final diagnoses: of 3 discharge summaries the last, 2151-06-20",)
+    assert asked("the second stay?").explanations == (
         "the second stay: of 3 stays the 2nd, 2150-03-04 to 2150-03-12, with 1 written about then, dated so in the "
         "text, or without a time",
     )
@@ -257,7 +258,7 @@ def test_without_days_of_admission_a_stay_is_found_by_the_next_summary() -> None
     )
     found = resolve("What was found in the stay starting on 2113-09-30?", record)
     assert found.documents == frozenset({"b"})
-    assert "no note gives its day of admission" in found.told[0]
+    assert "no note gives its day of admission" in found.explanations[0]
     assert resolve("The stay starting on 2113-06-01?", record).documents is None
 
 
@@ -281,20 +282,20 @@ def test_a_note_without_a_time_may_be_of_any() -> None:
     record = (*RECORD, note("u", None, "Progress note", "B"))
     found = resolve("What was the creatinine on 2150-03-06?", record)
     assert found.documents == frozenset({"d2", "o2", "p2", "r2", "u", "x"})
-    assert found.told == ("on 2150-03-06: notes that may tell of 2150-03-06, or 1 without a time",)
+    assert found.explanations == ("on 2150-03-06: notes that may tell of 2150-03-06, or 1 without a time",)
 
 
 def test_stays_in_the_order_of_time() -> None:
-    stays = encounters(RECORD)
+    stays = group_stays(RECORD)
     assert [stay.encounter for stay in stays] == ["A", "B", "C"]
     assert [len(stay.notes) for stay in stays] == [3, 4, 1]
     assert str(stays[1]) == "2150-03-04 to 2150-03-12"
-    untimed = encounters([*RECORD, note("u", None, "Nursing", "0")])
+    untimed = group_stays([*RECORD, note("u", None, "Nursing", "0")])
     assert untimed[-1].encounter == "0"
 
 
 def test_partial_days_of_admission_are_compared_by_what_they_can_mean() -> None:
-    stays = encounters([note("b", None, "DS", "B", "2150-10"), note("a", None, "DS", "A", "2150-09-01")])
+    stays = group_stays([note("b", None, "DS", "B", "2150-10"), note("a", None, "DS", "A", "2150-09-01")])
     assert [stay.encounter for stay in stays] == ["A", "B"]
 
 
@@ -305,7 +306,7 @@ def test_times_of_notes_from_passages() -> None:
         Passage("b#0", "b", 0, 0, 4, "text", date="2150-03", metadata=told),
         Passage("a#0", "a", 0, 0, 4, "text", date="2150-03-04T99:99"),
     ]
-    assert NoteTime.of(passages) == (
+    assert NoteTime.from_passages(passages) == (
         NoteTime("a"),
         NoteTime("b", "2150-03", "Discharge summary", "7", "2150-03-04", None),
     )
@@ -354,15 +355,15 @@ QUESTIONS = st.sampled_from(
 
 @given(QUESTIONS, st.lists(NOTES, unique_by=lambda each: each.document_id), st.randoms())
 def test_notes_of_the_record_in_whatever_order_they_come(question: str, notes: list[NoteTime], luck: Random) -> None:
-    def mentions(words: str) -> Mapping[str, Telling]:
-        done = Telling(True, (time_range("2000-03-04"),))
-        return {"a": Telling(True), "b": done, "nowhere": done}
+    def mentions(words: str) -> Mapping[str, EventMentions]:
+        done = EventMentions(True, (time_range("2000-03-04"),))
+        return {"a": EventMentions(True), "b": done, "nowhere": done}
 
     found = resolve(question, notes, mentions)
     assert found.documents is None or found.documents
     assert (found.documents or frozenset()) <= {each.document_id for each in notes}
     assert not (found.documents and found.unresolved)
-    assert found.documents is None or found.told
+    assert found.documents is None or found.explanations
     shuffled = sorted(notes, key=lambda each: luck.random())
     assert resolve(question, shuffled, mentions) == found
 

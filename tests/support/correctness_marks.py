@@ -18,6 +18,7 @@ from epicrisis.evaluation.grading.correctness import (
     CorrectnessVerdict,
     JudgeGrades,
     OpenCase,
+    correctness_grader,
     grade_cases,
     open_correctness_store,
     read_open_cases,
@@ -79,8 +80,9 @@ def marked_by(
     async def all_of_them() -> GradeStore[CorrectnessGrade]:
         cases = read_open_cases(run)
         asker = ModelClient(model, seed=3, model_recipe={**TOLD, "name": name}, concurrency=at_once)
-        file = open_correctness_store(run / CORRECTNESS_FOLDER / f"{name}.jsonl", asker, cases)
-        async for _ in grade_cases(cases, asker, file):
+        grader = correctness_grader(asker)
+        file = open_correctness_store(run / CORRECTNESS_FOLDER / f"{name}.jsonl", grader, cases)
+        async for _ in grade_cases(cases, grader, file):
             pass
         return file
 
@@ -104,11 +106,11 @@ def judge_of(cases: Sequence[OpenCase], letters: str, model: str = "judge") -> J
     a dot where there is none."""
     verdicts: dict[str, CorrectnessVerdict] = {"c": "correct", "i": "incorrect", "?": "cannot be said"}
     marks = {
-        case.key: CorrectnessGrade(case.key, case.of, "judged", verdicts[letter])
+        case.key: CorrectnessGrade(case.key, case.digest, "judged", verdicts[letter])
         if letter in verdicts
-        else CorrectnessGrade(case.key, case.of, "failed", failure=Failure("EndpointTimeout", "too late"))
+        else CorrectnessGrade(case.key, case.digest, "failed", failure=Failure("EndpointTimeout", "too late"))
         if letter == "f"
-        else CorrectnessGrade(case.key, case.of, "unparsed")
+        else CorrectnessGrade(case.key, case.digest, "unparsed")
         for case, letter in zip(cases, letters, strict=True)
         if letter != "."
     }

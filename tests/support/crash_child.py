@@ -26,7 +26,7 @@ from epicrisis.library import manifest, rebuild, vector_index
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.vector_search import Neighbours
+from epicrisis.library.vector_search import VectorSearch
 from epicrisis.library.word_index import WordIndex
 from epicrisis.protocols import StoredDocument
 from tests.support import library_documents
@@ -38,22 +38,22 @@ _AFTER: dict[str, tuple[Any, str]] = {
     "words-committed": (WordIndex, "_commit"),
     "journal-done": (Journal, "finish"),
     "manifest-written": (manifest, "write_manifest"),
-    "cleared": (rebuild, "clear"),
-    "deletion-remembered": (Journal, "bury"),
+    "cleared": (rebuild, "remove_parts"),
+    "deletion-remembered": (Journal, "record_deletions"),
     "compacted": (PassageTable, "compact"),
-    "filters-built": (Neighbours, "build_filters"),
-    "index-built": (Neighbours, "build_index"),
-    "measured": (vector_index, "measure"),
+    "filters-built": (VectorSearch, "build_filters"),
+    "index-built": (VectorSearch, "build_index"),
+    "measured": (vector_index, "measure_index"),
     "report-not-in-place": (json, "dump"),
     "report-written": (vector_index, "write_report"),
 }
 _BEFORE: dict[str, tuple[Any, str]] = {
     "table-not-synced": (PassageTable, "sync"),
     "words-added": (WordIndex, "_commit"),
-    "journal-not-committed": (Journal, "_mark"),
-    "parts-built": (manifest, "completed"),
+    "journal-not-committed": (Journal, "_set_checkpoint"),
+    "parts-built": (manifest, "mark_complete"),
     "rebuilt": (Journal, "rebuild"),
-    "old-report-gone": (Neighbours, "build_index"),
+    "old-report-gone": (VectorSearch, "build_index"),
 }
 _DURING: dict[str, tuple[Any, str]] = {
     "writing-table": (PassageTable, "write"),
@@ -61,9 +61,9 @@ _DURING: dict[str, tuple[Any, str]] = {
     "compacting": (PassageTable, "compact"),
     "adding": (Library, "add"),
     "writing": (Journal, "begin"),
-    "building-filters": (Neighbours, "build_filters"),
-    "building-index": (Neighbours, "build_index"),
-    "measuring": (vector_index, "measure"),
+    "building-filters": (VectorSearch, "build_filters"),
+    "building-index": (VectorSearch, "build_index"),
+    "measuring": (vector_index, "measure_index"),
     "optimizing": (Library, "optimize"),
 }
 PHASES = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import read_records
@@ -18,7 +18,7 @@ from epicrisis.evaluation.runs.run_folder import RECORDS, Run, RunPlan
 from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader
@@ -65,14 +65,14 @@ def found_for(question: Question) -> list[Passage]:
 
 
 def retrieve(question: Question, k: int) -> Ranking:
-    return in_order(found_for(question)[:k], "dense", {"k": k})
+    return rank_in_order(found_for(question)[:k], "dense", {"k": k})
 
 
-def evidence(**changes: Any) -> Evidence:
+def evidence(**changes: Any) -> PassageSource:
     """By words the key passage comes first, then the rest by id; the pool holds passages of no question."""
     made: dict[str, Any] = {
         "retrieve": retrieve,
-        "passages_of": lambda question: {f"gold:{question.id}": (key_of(question),)},
+        "gold_passages": lambda question: {f"gold:{question.id}": (key_of(question),)},
         "words": lambda question, ids: [
             (id_, -float(rank))
             for rank, id_ in enumerate(sorted(ids, key=lambda id_: (not id_.startswith("gold"), id_)))
@@ -80,7 +80,7 @@ def evidence(**changes: Any) -> Evidence:
         "reranker": ("overlap", TermOverlapReranker()),
         "pool": lambda: [passage(f"pool:{j}", f"Elsewhere {j} things were seen.") for j in range(60)],
     }
-    return Evidence(**{**made, **changes})
+    return PassageSource(**{**made, **changes})
 
 
 def reader(asked: Sequence[Question], curve: PositionCurve) -> ScriptedModel:

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from epicrisis.answers import Answer, Usage
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison, openmedprompt
-from epicrisis.evaluation.experiments.ensembles import SHUFFLED, VoteSampling
 from epicrisis.evaluation.experiments.openmedprompt import Sizes
-from epicrisis.evaluation.experiments.run_findings import findings_of
+from epicrisis.evaluation.experiments.run_findings import read_findings
+from epicrisis.evaluation.experiments.vote_sampling import SHUFFLED, VoteSampling
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
@@ -39,7 +39,7 @@ def found(name: str, cases: Sequence[Case], right: Right, dataset: str, writers:
             _write(path, name, cases, right, dataset)
             if not cases[0].question.options:
                 marked_by(path)
-        (findings,) = findings_of(paths)
+        (findings,) = read_findings(paths)
         return findings
 
 
@@ -50,7 +50,7 @@ def _write(path: Path, name: str, cases: Sequence[Case], right: Right, dataset: 
     with Run.open(path, plan, cases) as run:
         for case in cases:
             run.records.append_answer(_answer(case, right(int(case.question.id), case)), case.condition)
-        run.took(_TAKEN)
+        run.record_energy(_TAKEN)
 
 
 def _answer(case: Case, right: bool) -> Answer:

@@ -24,7 +24,14 @@ from typing import Any
 _CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}
 _HEAVY = ("lancedb", "tantivy", "pyarrow.compute", "onnxruntime", "tokenizers", "rich.progress")
 EXIT = "=== exit code "
-_OURS = ("configuration", "corpus.reading", "library.ingest", "library.health", "models.precomputed", "opening")
+_OURS = (
+    "configuration",
+    "corpus.readers",
+    "library.ingest",
+    "library.health",
+    "models.precomputed_encoder",
+    "components",
+)
 
 
 def kill_before(number: int, folder: Path) -> None:

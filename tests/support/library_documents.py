@@ -12,7 +12,7 @@ import numpy as np
 
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, ReaderItem
 from epicrisis.library import library as libraries
-from epicrisis.library import vector_index, vector_search
+from epicrisis.library import library_parts, vector_index, vector_search
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.testing.encoders import HashingEncoder
@@ -76,10 +76,10 @@ def revised(version: int, count: int) -> Iterator[ReaderItem]:
 
 
 SMALL = (
-    *((module, "EXACT_LIMIT", 20) for module in (libraries, vector_search, vector_index)),
+    *((module, "EXACT_LIMIT", 20) for module in (libraries, library_parts, vector_search, vector_index)),
     (vector_index, "QUERIES", 10),
     # All of it is probed and looked at again, so that its answers do not depend on chance.
-    (vector_index, "MOST_PARTITIONS", 1),
+    (vector_index, "MAX_PARTITIONS", 1),
 )
 """(module, name, value): limits that make this corpus a large library, with an index."""
 
@@ -145,7 +145,7 @@ def contents(library: Library) -> Contents:
         words=sorted(words),
         hashes={document_id: digest.hex() for document_id, digest in hashes},
         revisions=dict(library._journal._db.execute("SELECT id, revision FROM documents")),
-        deleted=dict(library._journal.buried()),
+        deleted=dict(library._journal.deletions()),
         sources=sorted(each.name for each in library.sources()),
         found=tuple(_found(library)),
     )

@@ -10,9 +10,8 @@ from typing import Any
 
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Answer, Citation, Failure, Retrieved
-from epicrisis.evaluation.grading.measurements import MeasureStore
-from epicrisis.evaluation.grading.measurers import Measurer, rubric_measurer
-from epicrisis.evaluation.grading.run_measures import measure_run
+from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore, measure_run
+from epicrisis.evaluation.grading.measurers import rubric_measurer
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from random import Random
 
-from epicrisis.retrieval.timeline import NoteTime
+from epicrisis.retrieval.hospital_stays import NoteTime
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth")
 

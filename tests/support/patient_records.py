@@ -13,7 +13,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.library.patients import Roster
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.retriever import Retriever, Searched
+from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
@@ -89,9 +89,11 @@ def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: b
     """The records and the papers in one library, or the papers in one beside; and how it is searched."""
     everything = list(notes()) if beside else [*notes(), *papers()]
     first = library(folder / "ward", everything)
-    also = [Searched(library(folder / "other", everything, OTHER_ENCODER), OTHER_ENCODER)] if fused else []
+    also = [SearchableStore(library(folder / "other", everything, OTHER_ENCODER), OTHER_ENCODER)] if fused else []
     # Notes of the same ids as well: another person's, for all that anybody knows.
-    literature = [Searched(library(folder / "papers", [*papers(), *notes()]), ENCODER, "papers")] if beside else []
+    literature = (
+        [SearchableStore(library(folder / "papers", [*papers(), *notes()]), ENCODER, "papers")] if beside else []
+    )
     retriever = Retriever(
         first,
         ENCODER,

@@ -7,22 +7,24 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from epicrisis.evaluation.analysis.findings import Findings, RunSummary
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import (
     attention_bias,
     conflicts,
     context_length,
-    cost,
     integration,
     positions,
     preflight,
     preflight_calibration,
+    preflight_rules,
     recorded_rankings,
+    token_costs,
 )
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.recorded_run import RunSummary
 from epicrisis.retrieval.ranking_signals import Signal
 
 N = 12
@@ -56,7 +58,7 @@ def findings(
         sources=tuple(RunSummary(model, FACTS, i != 1, f"own {HOSTILE}") for i, model in enumerate(models)),
         tables=tuple(tables),
         conclusions=(f"Shown for {name}: a difference of 5 points.", "Not shown: another."),
-        published=tuple(published()[each] for each in printed),
+        published=tuple(load_published()[each] for each in printed),
     )
 
 
@@ -75,7 +77,7 @@ def _in_the_middle(i: int, condition: Condition) -> bool:
 def by_position() -> Findings:
     asked = _placed(("rag", "brief-context"), (8, 16), (0, 50, 100), ("oracle", "closed-book"))
     runs = {"tiny": outcomes(asked, _in_the_middle), HOSTILE: outcomes(asked, _in_the_middle)}
-    return findings("positions", positions.tables(runs), tuple(runs), positions.PUBLISHED)
+    return findings("positions", positions.tables(runs), tuple(runs), positions.EXPERIMENT.published)
 
 
 @cache
@@ -103,7 +105,7 @@ def integrated() -> Findings:
         for dataset, arm in product(sets, (integration.COT, integration.RAG, integration.BRIEF))
     ]
     runs = {"tiny": outcomes(asked, lambda i, at: i % 3 == 0 or at["arm"] == integration.BRIEF)}
-    return findings("integration", integration.tables(runs), printed=integration.PUBLISHED)
+    return findings("integration", integration.tables(runs), printed=integration.EXPERIMENT.published)
 
 
 @cache
@@ -115,7 +117,7 @@ def in_conflict() -> Findings:
             conflicts.PartialChoice(choice, 1 + i % 2, 20200101, choice == "A") for choice in "AB"[: 1 + i % 2]
         )
         outcome = Outcome(f"q{i}", condition, "answered", i % 4 != 0, 0.5)
-        cases.append(conflicts.Parted(outcome, "A", "A", parts, 0, 1, 0))
+        cases.append(conflicts.PartitionedCase(outcome, "A", "A", parts, 0, 1, 0))
         rival.append(Outcome(f"q{i}", {**condition, "arm": "rag"}, "answered", i % 3 == 0, 0.5))
     by = ("k", "place")
     tables = (
@@ -129,21 +131,26 @@ def in_conflict() -> Findings:
 @cache
 def costing() -> Findings:
     cases = list(_spent())
-    tables = (cost.measured_table(cases, "tiny"), cost.prediction_table(cases, source="tiny"))
+    tables = (token_costs.measured_table(cases, "tiny"), token_costs.prediction_table(cases, source="tiny"))
     return findings("cost", tables, printed=("cost",))
 
 
-def _spent() -> Iterator[cost.CaseCost]:
-    none = cost.TokenTotals(0, 0, 0)
+def _spent() -> Iterator[token_costs.CaseCost]:
+    none = token_costs.TokenTotals(0, 0, 0)
     for i in range(N):
-        one = cost.TokenTotals(2_800 + i, 150, 1)
+        one = token_costs.TokenTotals(2_800 + i, 150, 1)
         for arm, asked, maps, reduce in (
             ("rag", one, none, none),
-            ("brief-context", none, cost.TokenTotals(3_700 + i, 300, 4, 600), cost.TokenTotals(700, 120, 1)),
-            ("closed-book", cost.TokenTotals(280, 120, 1), none, none),
+            (
+                "brief-context",
+                none,
+                token_costs.TokenTotals(3_700 + i, 300, 4, 600),
+                token_costs.TokenTotals(700, 120, 1),
+            ),
+            ("closed-book", token_costs.TokenTotals(280, 120, 1), none, none),
         ):
             condition: Condition = {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8}
-            yield cost.CaseCost(f"q{i}", condition, arm, asked, maps, reduce, 1.5, None)
+            yield token_costs.CaseCost(f"q{i}", condition, arm, asked, maps, reduce, 1.5, None)
 
 
 @cache
@@ -157,11 +164,11 @@ def foreseen() -> Findings:
         dense = tuple((f"{name}#0", 1 / rank) for rank, name in enumerate(read, 1))
         bm25 = tuple((f"{name}#0", 2 / rank) for rank, name in enumerate(words, 1))
         recorded.append(
-            recorded_rankings.Recorded(
+            recorded_rankings.QuestionRankings(
                 f"q{i}", "own", dense, bm25, None, tuple(f"{name}#0" for name in read), gold, gold
             )
         )
-    k, definition = 8, preflight.BEYOND_3
+    k, definition = 8, preflight_rules.BEYOND_3
     tables = (
         preflight.places_table(recorded, k),
         preflight.rules_table(recorded, k=k),

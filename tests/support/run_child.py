@@ -15,7 +15,7 @@ from pathlib import Path
 
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import add_layers
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback

@@ -1,4 +1,4 @@
-"""Tiny models of the architectures that are published, with random weights: made by torch and transformers alone."""
+"""Tiny models with random weights, of the architectures of the published ones. Needs torch and transformers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
 
 def make_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> Any:
-    """BERT's own, over a small vocabulary: `vocab.txt`, `tokenizer.json` and the rest in the folder."""
+    """Save BERT's tokenizer with a small vocabulary: `vocab.txt`, `tokenizer.json` and other files."""
     from transformers import BertTokenizerFast
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def make_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> Any:
 
 
 def bert_config(words: Sequence[str] = WORDS, **changes: Any) -> Any:
-    """Two layers of 32."""
+    """Return a configuration of two layers of 32 dimensions."""
     from transformers import BertConfig
 
     shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -37,7 +37,7 @@ def bert_config(words: Sequence[str] = WORDS, **changes: Any) -> Any:
 
 
 def make_bert(folder: Path, seed: int, words: Sequence[str] = WORDS) -> Any:
-    """An encoder as transformers saves one."""
+    """Save an encoder as transformers does."""
     import torch
     from transformers import BertModel
 
@@ -50,7 +50,7 @@ def make_bert(folder: Path, seed: int, words: Sequence[str] = WORDS) -> Any:
 
 
 def make_cross_encoder(folder: Path, seed: int, labels: int = 1) -> Any:
-    """A BertForSequenceClassification, as MedCPT's cross-encoder is."""
+    """Save a BertForSequenceClassification, the class of MedCPT's cross-encoder."""
     import torch
     from transformers import BertForSequenceClassification
 
@@ -63,7 +63,7 @@ def make_cross_encoder(folder: Path, seed: int, labels: int = 1) -> Any:
 
 
 def make_colbert(folder: Path, seed: int, **metadata: Any) -> tuple[Any, Any]:
-    """A checkpoint as ColBERT saves one: BERT under `bert.`, `linear.weight`, and `artifact.metadata`."""
+    """Save a ColBERT checkpoint: BERT under `bert.`, `linear.weight`, and `artifact.metadata`."""
     import torch
     from safetensors.torch import save_file
     from transformers import BertModel
@@ -76,13 +76,13 @@ def make_colbert(folder: Path, seed: int, **metadata: Any) -> tuple[Any, Any]:
     save_file(weights | {"linear.weight": linear.weight.detach()}, folder / "model.safetensors", {"format": "pt"})
     config = bert.config.to_dict() | {"architectures": ["HF_ColBERT"]}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    said = {"doc_maxlen": 24, "query_maxlen": 12, "mask_punctuation": True, "attend_to_mask_tokens": False}
-    (folder / "artifact.metadata").write_text(json.dumps(said | metadata), encoding="utf-8")
+    defaults = {"doc_maxlen": 24, "query_maxlen": 12, "mask_punctuation": True, "attend_to_mask_tokens": False}
+    (folder / "artifact.metadata").write_text(json.dumps(defaults | metadata), encoding="utf-8")
     return bert, linear.weight.detach()
 
 
 def make_decoder(folder: Path, seed: int) -> tuple[Any, Any]:
-    """A Mistral whose tokenizer.json does not close a text; tokenizer_config.json says that it should."""
+    """Save a Mistral model. Only its tokenizer_config.json, not its tokenizer.json, asks for a closing token."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import MistralConfig, MistralModel, PreTrainedTokenizerFast
@@ -102,7 +102,7 @@ def make_decoder(folder: Path, seed: int) -> tuple[Any, Any]:
 
 
 def make_reward_model(folder: Path, seed: int, rows: int = 19) -> tuple[Any, Any, Any]:
-    """A checkpoint as ArmoRM's is: Llama under `model.`, its head, and the gate that nobody needs here."""
+    """Save a checkpoint like ArmoRM's: Llama under `model.`, its head, and the unused gate."""
     import torch
     from safetensors.torch import save_file
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
@@ -130,7 +130,7 @@ def make_reward_model(folder: Path, seed: int, rows: int = 19) -> tuple[Any, Any
 
 
 def to_onnx(model: Any, folder: Path) -> None:
-    """The model as `model.onnx` in place of its safetensors."""
+    """Save the model as `model.onnx` and delete its safetensors."""
     import torch
 
     class First(torch.nn.Module):  # type: ignore[misc]
@@ -146,7 +146,7 @@ def to_onnx(model: Any, folder: Path) -> None:
     axes = {name: {0: "n", 1: "tokens"} for name in INPUTS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Not the newer exporter: what it makes of BERT in torch 2.13 gives other numbers than BERT.
+        # In torch 2.13 the newer exporter (dynamo) changes BERT's numbers.
         torch.onnx.export(
             First().eval(),
             (ids, mask, ids * 0),
@@ -161,7 +161,7 @@ def to_onnx(model: Any, folder: Path) -> None:
 
 
 def _spread(model: Any) -> None:
-    """Weights as they come are so small that all texts look alike, and a mistake would hide."""
+    """Enlarge the initial weights. They are so small that all texts look alike and mistakes stay hidden."""
     import torch
 
     with torch.no_grad():

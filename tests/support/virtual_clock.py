@@ -1,4 +1,4 @@
-"""Minutes that pass in no time: an event loop whose clock jumps to the next timer, and a model that takes its time."""
+"""An event loop whose clock jumps to the next timer, and a slow model to run in it."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from epicrisis.testing.chat import ScriptedModel
 T = TypeVar("T")
 
 
-class _Jumping(selectors.SelectSelector):
-    """Where nothing is to do before the next timer, it is that time already."""
+class _JumpingSelector(selectors.SelectSelector):
+    """Advances the time to the next timer instead of waiting for it."""
 
-    now = 0.0
+    time = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("everything waits for something that never comes")
-        self.now += max(timeout, 0.0)
+            raise RuntimeError("every task waits for something that never happens")
+        self.time += max(timeout, 0.0)
         return super().select(0)
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs it in time of its own, which begins at 0. No threads within."""
-    selector = _Jumping()
+def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in virtual time, which starts at 0. It must not use threads."""
+    selector = _JumpingSelector()
     loop = asyncio.SelectorEventLoop(selector)
-    loop.time = lambda: selector.now  # type: ignore[method-assign]
+    loop.time = lambda: selector.time  # type: ignore[method-assign]
     try:
         return loop.run_until_complete(main)
     finally:
         loop.close()
 
 
-def now() -> float:
+def get_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def asked(text: str = "one two three", **values: Any) -> ChatRequest:
+def make_request(text: str = "one two three", **values: Any) -> ChatRequest:
     return ChatRequest((Message("user", text),), **{"max_tokens": 10, **values})
 
 
@@ -54,39 +54,39 @@ class Call:
     """One completion that reached the model."""
 
     request: ChatRequest
-    at: float
-    ended: float | None = None
+    start: float
+    end: float | None = None
 
 
 @dataclass
 class Load:
-    """What is in flight, of every kind, and the most there ever was."""
+    """The number of calls of any kind in flight, its maximum, and the completions."""
 
-    now: int = 0
-    most: int = 0
+    current: int = 0
+    maximum: int = 0
     calls: list[Call] = field(default_factory=list)
 
 
 class SlowModel(Layer):
-    """Completions take `seconds`, use `usage` and may raise `fails`, as they say of each request; all else a second."""
+    """A model whose completions take `seconds`, have `usage` and raise `failure`. Other calls take a second."""
 
     def __init__(
         self,
         seconds: Callable[[ChatRequest], float] = lambda _: 1.0,
         usage: Callable[[ChatRequest], Usage] | None = None,
-        fails: Callable[[ChatRequest], ChatError | None] = lambda _: None,
+        failure: Callable[[ChatRequest], ChatError | None] = lambda _: None,
     ) -> None:
         super().__init__(ScriptedModel(lambda _: "yes"))
-        self._seconds, self._usage, self._fails = seconds, usage, fails
+        self._seconds, self._usage, self._failure = seconds, usage, failure
         self.load = Load()
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        call = Call(request, now())
+        call = Call(request, get_time())
         self.load.calls.append(call)
         with self._in_flight():
             await asyncio.sleep(self._seconds(request))
-        call.ended = now()
-        if (error := self._fails(request)) is not None:
+        call.end = get_time()
+        if (error := self._failure(request)) is not None:
             raise error
         reply = await self._inner.complete(request, on_delta)
         if self._usage is None:
@@ -110,9 +110,9 @@ class SlowModel(Layer):
 
     @contextmanager
     def _in_flight(self) -> Any:
-        self.load.now += 1
-        self.load.most = max(self.load.most, self.load.now)
+        self.load.current += 1
+        self.load.maximum = max(self.load.maximum, self.load.current)
         try:
             yield
         finally:
-            self.load.now -= 1
+            self.load.current -= 1

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.extractive import SpanFormat
+from epicrisis.answering.document_answers import SpanFormat
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.prompts import CLOSE, fence
 from epicrisis.protocols import ChatRequest, Message

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.prompts import fence, render
 from epicrisis.testing.replies import fill, schema_reply
 

@@ -1,7 +1,7 @@
-"""When an answer is withheld: the model gave one, and nothing that it quoted shows it.
+"""The rule on unverified answers: an answer is withheld if no quotation of it is in the documents.
 
-Small models write quotations that stand in no document. Such an answer is the model's own opinion, whatever was
-retrieved, so the question ends as an abstention that shows what the model answered.
+Small models write quotations that are in no document. Such an answer is the model's own opinion, so the question ends
+as an abstention, which shows the model's answer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from epicrisis.question_options import is_unanswerable
 
 
 def withhold_unverified(answer: Answer) -> Answer:
-    """Return the answer as an abstention where none of its quotations stands in the documents, else as it is.
+    """Return an answer from documents unchanged if a quotation is verified, else as an abstention.
 
-    The answer is one from documents. What the model answered is kept under `withheld`, with the reason. An option that
-    says that the record does not tell is kept as it is: no words of a record show what it leaves out.
+    The abstention holds the model's answer under `withheld`, with the reason. An answer with an option like "the record
+    does not say" is unchanged, because no words of a record can show it.
     """
     if answer.state != "answered" or any(citation.verified for citation in answer.citations):
         return answer
-    if says_untold(answer):
+    if chose_unanswerable(answer):
         return answer
     n = len(answer.citations)
     if not n:
@@ -33,6 +33,6 @@ def withhold_unverified(answer: Answer) -> Answer:
     return replace(answer, state="abstained", text="", choice=None, citations=(), withheld=withheld)
 
 
-def says_untold(answer: Answer) -> bool:
-    """Return whether the answer chose an option that says that the record does not tell."""
+def chose_unanswerable(answer: Answer) -> bool:
+    """Return whether the answer chose an option like "the record does not say"."""
     return answer.choice is not None and is_unanswerable(answer.choice, answer.question.options)

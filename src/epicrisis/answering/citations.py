@@ -1,6 +1,6 @@
-"""Quotations and citations: where in a document a claim stands, found word for word or marked as not found.
+"""Quotations and citations: the place of a claim in a document, found word for word or marked as not found.
 
-Pure functions. Citing everything is citing nothing: only what the answer names is cited.
+Only the passages that an answer quotes are cited.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from epicrisis.prompts import unescape
 from epicrisis.types import Passage
 
 MIN_WORDS = 3
-"""A quotation of fewer words is found almost anywhere, so finding it shows nothing."""
+"""A shorter quotation would match almost anywhere, so a match would show nothing."""
 
 _NAME = r"(?:docs?|documents?|evidence|findings?)"
 _MARKER = re.compile(
     rf"(?<!\s)\s*+\[(?:\s*+\d++|{_NAME}\s*+\d++(?:\s*+[,;]\s*+(?:{_NAME}\s*+)?\d++)*+)\]", re.IGNORECASE
 )
 _BEGINS, _ENDS = re.compile(r"(?<!\w)(?<!\d[.,/])"), re.compile(r"(?!\w|[.,/]\d)")
-"""Match where a whole word or number begins and ends."""
+"""Match the beginning and the end of a complete word or number."""
 _WORD = re.compile(r"\S+")
 _EDGES = " \t\n\"'“”‘’.…"
 
 
 def locate(quote: str, passage: Passage, passages: Sequence[Passage] = ()) -> Quotation:
-    """Return the quotation with its place in the document of `passage`, where it stands there word for word.
+    """Return the quotation with its place in the document of `passage`, if the document contains its words.
 
-    White space may differ. The words are looked for in the passage, then in those of `passages` that are of the same
-    document, joined where they touch or overlap, then in the document's title. Offsets are characters of the
-    document's text; both are None where the words stand in none of these, or in the title alone. Of words on both
-    sides of a gap between passages it is the longer part.
+    White space may differ. The search covers the passage, then those of `passages` from the same document, joined if
+    they touch or overlap, then the document's title. Offsets are characters of the document's text; both are None if
+    the words are not found, or only in the title. For words on both sides of a gap between passages, return the longer
+    part.
     """
     words = unescape(quote).strip(_EDGES).split()
     return max(_places(quote, words if len(words) >= MIN_WORDS else [], passage, passages), key=_length)
 
 
 def _pieces(quotation: Quotation, passage: Passage, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Return the quotation as what the passages hold of it without a gap, each piece word for word as in the document.
+    """Return the pieces of a quotation without a gap between passages, word for word as in the document.
 
-    What white space stands between two passages nobody knows, so a quotation across it is two.
+    The white space between two passages is unknown, so a quotation across it becomes two.
     """
     if quotation.start is None or quotation.end is None:
         return (quotation,)
@@ -52,11 +52,14 @@ def _pieces(quotation: Quotation, passage: Passage, passages: Sequence[Passage])
     for solid in _runs(passage, passages, across_gaps=False):
         start, end = max(quotation.start, solid.start), min(quotation.end, solid.end)
         if start < end:
-            held = (other for other in passages if other.document_id == solid.document_id)
-            holder = next(other for other in held if other.start <= start < other.end)
-            pieces.append(Quotation(holder.id, solid.text[start - solid.start : end - solid.start], start, end))
+            source = _passage_at(start, [other for other in passages if other.document_id == solid.document_id])
+            pieces.append(Quotation(source.id, solid.text[start - solid.start : end - solid.start], start, end))
     long = tuple(piece for piece in pieces if len(piece.text.split()) >= MIN_WORDS)
     return long or tuple(sorted(pieces, key=_length)[-1:]) or (quotation,)
+
+
+def _passage_at(offset: int, passages: Sequence[Passage]) -> Passage:
+    return next(passage for passage in passages if passage.start <= offset < passage.end)
 
 
 def _length(quotation: Quotation) -> int:
@@ -64,11 +67,11 @@ def _length(quotation: Quotation) -> int:
 
 
 def locate_span(span: str, passage: Passage) -> Quotation:
-    """Return the place in `passage` of an answer that may be one word or number: a whole one.
+    """Return the first place in `passage` of an answer, which may be a single complete word or number.
 
-    `5 mg` is not found in `15 mg`, nor `5` in `5.5`. Of several places it is the first.
+    `5 mg` is not found in `15 mg`, nor `5` in `5.5`.
     """
-    quotation = _in_text(unescape(span).strip(_EDGES).split(), passage, whole=True)
+    quotation = _in_text(unescape(span).strip(_EDGES).split(), passage, complete=True)
     return quotation or Quotation(passage.id, span)
 
 
@@ -78,24 +81,24 @@ def _places(quote: str, words: Sequence[str], passage: Passage, passages: Sequen
     for run in _runs(passage, passages):
         if quotation := _in_text(words, run):
             return _pieces(quotation, passage, passages)
-    place = _find(" ".join(words), passage.title, whole=False) if words else None
+    place = _find(" ".join(words), passage.title, complete=False) if words else None
     if place is None:
         return (Quotation(passage.id, quote),)
     return (Quotation(passage.id, passage.title[place[0] : place[1]], in_title=True),)
 
 
-def _in_text(words: Sequence[str], passage: Passage, *, whole: bool = False) -> Quotation | None:
-    place = _find(" ".join(words), passage.text, whole=whole) if words else None
+def _in_text(words: Sequence[str], passage: Passage, *, complete: bool = False) -> Quotation | None:
+    place = _find(" ".join(words), passage.text, complete=complete) if words else None
     if place is None:
         return None
     start, end = place
     return Quotation(passage.id, passage.text[start:end], passage.start + start, passage.start + end)
 
 
-def _find(words: str, text: str, *, whole: bool) -> tuple[int, int] | None:
-    """Return where these words, one blank between them, first stand in the text whatever its white space, or None.
+def _find(words: str, text: str, *, complete: bool) -> tuple[int, int] | None:
+    """Return the first place of these words, separated by blanks, in a text with any white space, or None.
 
-    No regular expression: a model may quote a megabyte, which none could look for in time.
+    A regular expression would be too slow for a quotation of a megabyte.
     """
     spaced, starts, origins = _spaced(text)
     at = spaced.find(words)
@@ -103,7 +106,7 @@ def _find(words: str, text: str, *, whole: bool) -> tuple[int, int] | None:
         first, last = bisect_right(starts, at) - 1, bisect_right(starts, at + len(words) - 1) - 1
         start = origins[first] + at - starts[first]
         end = origins[last] + at + len(words) - starts[last]
-        if not whole or (_BEGINS.match(text, start) and _ENDS.match(text, end)):
+        if not complete or (_BEGINS.match(text, start) and _ENDS.match(text, end)):
             return start, end
         at = spaced.find(words, at + 1)
     return None
@@ -123,14 +126,14 @@ def _spaced(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
 
 
 def _runs(passage: Passage, passages: Sequence[Passage], *, across_gaps: bool = True) -> list[Passage]:
-    """Return the text of the passage's document as far as `passages` hold it, those that touch or overlap as one.
+    """Return the passages of the passage's document, joined if they touch or overlap.
 
-    With `across_gaps` neighbours count as touching, with as many blanks between them as there are characters.
+    With `across_gaps`, neighbours are joined too, with one blank for each character between them.
     """
     runs: list[Passage] = []
     for part in sorted((other for other in passages if other.document_id == passage.document_id), key=_start):
         last = runs[-1] if runs else None
-        # Between passages of consecutive ordinals lies nothing but white space.
+        # Only white space separates passages of consecutive ordinals.
         if last is None or (part.start > last.end and not (across_gaps and part.ordinal == last.ordinal + 1)):
             runs.append(part)
         elif part.end > last.end:
@@ -145,25 +148,25 @@ def _start(passage: Passage) -> int:
 
 
 def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Return the places of these quotes, (number of the document from 1, words), each in that document.
+    """Return the places of these quotes, each with the number of its document from 1.
 
     A quote on both sides of a gap between passages has a place on each side.
     """
     quotations = list[Quotation]()
     for number, quote in quotes:
         words = unescape(quote).strip(_EDGES).split()
-        named = passages[number - 1]
-        quotations += _places(quote, words if len(words) >= MIN_WORDS else [], named, passages)
+        passage = passages[number - 1]
+        quotations += _places(quote, words if len(words) >= MIN_WORDS else [], passage, passages)
     return tuple(quotations)
 
 
 def cite(
     text: str, quotations: Sequence[Quotation], passages: Mapping[str, Passage]
 ) -> tuple[str, tuple[Citation, ...]]:
-    """The text with `[1]`, `[2]`... behind it and the citations they stand for, in the order of the quotations.
+    """Return the text followed by `[1]`, `[2]`..., and the citations with these numbers.
 
-    Markers that the model wrote itself count in another system and are taken out. Verified quotations come first; of
-    an unverified one the whole passage is the place.
+    The model's own markers are removed, because their numbers differ. Verified quotations come first. The place of an
+    unverified quotation is its entire passage.
     """
     ordered = sorted(dict.fromkeys(quotations), key=lambda quotation: not quotation.verified)
     citations = []

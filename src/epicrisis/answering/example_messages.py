@@ -1,8 +1,7 @@
 """Solved questions as earlier turns of the conversation (Medprompt's few-shot examples).
 
-Each is asked in the words of the prompt file that asks the question itself, and answered in the form that its reply
-must have: where it has no options, so is an example that has some. Texts of examples are data: escaped like a
-document's.
+Each example is rendered from the prompt file of the question itself and answered in the format of its reply. The texts
+of examples are data, and are escaped like documents.
 """
 
 from __future__ import annotations
@@ -11,43 +10,46 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.strategy_context import Context
+from epicrisis.answering.strategy_context import PROMPTS, Context
 from epicrisis.answers import ExamplesFound, Notice
 from epicrisis.prompts import Prompt, escape, render
 from epicrisis.protocols import Message
 from epicrisis.types import Example, Examples
 
 
-def announce(context: Context, found: Examples) -> None:
-    """Tells of them, without their texts, and what their search has to say."""
-    models = tuple(sorted({each.model for each in found.examples}))
-    context.emit(ExamplesFound(tuple(each.id for each in found.examples), found.left_out, models))
-    for note in found.notes:
+def announce_examples(context: Context, examples: Examples) -> None:
+    """Emit the ids of the examples, without their texts, and the notes of their search."""
+    ids = tuple(example.id for example in examples.examples)
+    models = tuple(sorted({example.model for example in examples.examples}))
+    context.emit(ExamplesFound(ids, examples.left_out, models))
+    for note in examples.notes:
         context.emit(Notice("search", f"solved questions: {note}"))
 
 
-def with_examples(prompt: Prompt, template: str, examples: Sequence[Example], *, openly: bool = False) -> Prompt:
-    """The prompt with the examples between its system message and the question, the best one nearest to it.
+def add_examples(
+    prompt: Prompt, template: str, examples: Sequence[Example], *, without_options: bool = False
+) -> Prompt:
+    """Return the prompt with the examples between its system message and the question, the best one last.
 
-    `openly`: the question has no options, and the examples are shown without theirs.
+    `without_options` shows the examples without their options, for a question that has none.
     """
-    system, *asked = prompt.messages
+    system, *rest = prompt.messages
     turns: list[Message] = []
-    for example in reversed([_opened(each) if openly else each for each in examples]):
-        (_, question) = render(PROMPTS, template, question=example.text, options=example.options).messages
-        turns += [question, Message("assistant", json.dumps(_reply(example), ensure_ascii=False))]
-    return replace(prompt, messages=(system, *turns, *asked))
+    for example in reversed(examples):
+        if without_options:
+            example = _remove_options(example)
+        _, question = render(PROMPTS, template, question=example.text, options=example.options).messages
+        turns += [question, Message("assistant", json.dumps(_build_reply(example), ensure_ascii=False))]
+    return replace(prompt, messages=(system, *turns, *rest))
 
 
-def _opened(example: Example) -> Example:
-    """Without options, the right one's text its answer."""
+def _remove_options(example: Example) -> Example:
     if example.choice is None:
         return example
     return replace(example, options={}, choice=None, answer=example.options[example.choice])
 
 
-def _reply(example: Example) -> dict[str, object]:
+def _build_reply(example: Example) -> dict[str, object]:
     result: dict[str, object] = {"found": True, "answer": escape(example.answer)}
     if example.choice is not None:
         result["choice"] = example.choice

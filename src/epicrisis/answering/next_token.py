@@ -1,7 +1,7 @@
-"""Zero-shot by next token: which option's letter would the model write next? (The context-retrieval study, Table 1.)
+"""Zero-shot by next token: the most probable letter (the context-retrieval study, Table 1).
 
-One prompt and no text: the options' log-probabilities decide, renormalised over the options. An endpoint that tells
-none fails, with the cure.
+One prompt and no generated text. The log-probabilities of the options' letters decide, normalised over the options. An
+endpoint that does not report them fails.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.strategy_context import Context, call_model, make_unanswered
-from epicrisis.answering.structured_request import Sampling
+from epicrisis.answering.strategy_context import PROMPTS, Context, call_model, make_unanswered
 from epicrisis.answering.voting import TIE
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice
 from epicrisis.errors import ChatError
@@ -21,40 +19,40 @@ from epicrisis.question_options import first_same_option
 from epicrisis.types import Question
 
 NAME = "zero-shot"
-LITTLE = 0.5
-"""Below this share of all probability the model meant to write something else than a letter."""
+LOW_MASS = 0.5
+"""Below this share of the probability on the letters, the model was likely to write something else."""
 
 
 async def zero_shot(question: Question, context: Context) -> Answer:
-    """The most probable option; two that are equally probable are no choice."""
+    """Answer with the most probable option; abstain if two are equally probable."""
     if not question.options:
-        cure = f"{NAME} reads the probabilities of options and this question has none: ask it closed-book"
-        return Answer(question, NAME, "failed", failure=Failure("NoOptions", cure))
+        message = f"{NAME} reads the probabilities of options and this question has none: ask it closed-book"
+        return Answer(question, NAME, "failed", failure=Failure("NoOptions", message))
     prompt = render(PROMPTS, "next_token", question=question.text, options=question.options)
-    drawn = context.sampling.get("writer", Sampling())
+    top_p = context.sampling_of("writer").top_p
     request = ChatRequest(
-        prompt.messages, max_tokens=1, top_p=drawn.top_p, seed=context.seed, options=tuple(question.options)
+        prompt.messages, max_tokens=1, top_p=top_p, seed=context.seed, options=tuple(question.options)
     )
     context.emit(AnswerStarted(NAME, documents=0))
     try:
         reply = await call_model(context, "writer", NAME, prompt, request)
     except ChatError as error:
         return make_unanswered(question, NAME, error)
-    told = reply.option_logprobs
-    if told is None or not told.values:
-        cure = "the endpoint told the probability of no option: name a model that tells log-probabilities"
-        return Answer(question, NAME, "failed", failure=Failure("NoLogprobs", cure))
-    if told.mass < LITTLE:
-        context.emit(Notice("model", f"only {100 * told.mass:.0f} % of the next token's probability is on the options"))
+    logprobs = reply.option_logprobs
+    if logprobs is None or not logprobs.values:
+        message = "the endpoint reports no probability for any option: name a model that reports log-probabilities"
+        return Answer(question, NAME, "failed", failure=Failure("NoLogprobs", message))
+    if logprobs.mass < LOW_MASS:
+        message = f"only {100 * logprobs.mass:.0f} % of the next token's probability is on the options"
+        context.emit(Notice("model", message))
     distribution = dict.fromkeys(question.options, 0.0)
-    for letter, logprob in told.values.items():
-        # What is on two letters of one text is on that text.
+    for letter, logprob in logprobs.values.items():
+        # Options with the same text share their probability.
         distribution[first_same_option(question.options, letter)] += math.exp(logprob)
-    most = max(distribution.values())
-    leaders = [letter for letter, share in distribution.items() if share == most]
+    highest = max(distribution.values())
+    leaders = [letter for letter, share in distribution.items() if share == highest]
     answer = Answer(question, NAME, "abstained", distribution=distribution, decided_by=TIE)
     if len(leaders) > 1:
         return answer
-    return replace(
-        answer, state="answered", choice=leaders[0], text=question.options[leaders[0]], decided_by="probability"
-    )
+    choice = leaders[0]
+    return replace(answer, state="answered", choice=choice, text=question.options[choice], decided_by="probability")

@@ -1,7 +1,7 @@
-"""A chat model as reward model: the stand-in where no trained one is at hand, and named so (`Rewarder.judge`).
+"""A chat model as a reward model, for installations without a trained one; `Rewarder.judge` names it.
 
-It gives each attribute a mark from 1 to 5. The context-retrieval study has trained scores, of ArmoRM, on another scale:
-the two are not to be compared.
+It marks each attribute from 1 to 5. The context-retrieval study uses the scores of ArmoRM, a trained model with another
+scale, so the two cannot be compared.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.strategy_context import Context, ask
-from epicrisis.answering.structured_request import Unreadable, json_objects
+from epicrisis.answering.strategy_context import PROMPTS, Context, ask
+from epicrisis.answering.structured_request import Unreadable, json_objects, object_schema
 from epicrisis.prompts import fence, render
 from epicrisis.types import Question
 
@@ -23,7 +22,7 @@ BEST = 5
 
 @dataclass(frozen=True, slots=True)
 class RewardFormat:
-    """A mark for each attribute."""
+    """The format of a reply with a mark for each attribute."""
 
     attributes: tuple[str, ...] = ATTRIBUTES
 
@@ -32,26 +31,24 @@ class RewardFormat:
         return 30 + 20 * len(self.attributes)
 
     def schema(self) -> Mapping[str, Any]:
-        """JSON schema: an object with a whole number from 1 to 5 for each attribute."""
+        """Return the JSON schema: an object with a whole number from 1 to 5 for each attribute."""
         mark = {"type": "integer", "minimum": 1, "maximum": BEST}
-        return {
-            "type": "object",
-            "properties": dict.fromkeys(self.attributes, mark),
-            "required": list(self.attributes),
-            "additionalProperties": False,
-        }
+        return object_schema(dict.fromkeys(self.attributes, mark))
 
     def read(self, text: str) -> Mapping[str, float]:
-        """The marks. Raises Unreadable."""
-        for found in json_objects(text, frozenset(self.attributes)):
-            marks = {name: found.get(name) for name in self.attributes}
-            if all(type(mark) is int and 1 <= mark <= BEST for mark in marks.values()):
-                return {name: float(mark) for name, mark in marks.items() if mark is not None}
+        """Return the mark of each attribute. Raises Unreadable."""
+        for reply in json_objects(text, frozenset(self.attributes)):
+            if all(map(_is_mark, map(reply.get, self.attributes))):
+                return {name: float(reply[name]) for name in self.attributes}
         raise Unreadable(f"the reply gives no marks from 1 to {BEST}")
 
 
+def _is_mark(value: object) -> bool:
+    return type(value) is int and 1 <= value <= BEST
+
+
 async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
-    """The marks of an answer. Raises ChatError, Unreadable."""
+    """Return the marks of an answer by attribute. Raises ChatError and Unreadable."""
     answer = fence([text], label="answer")
     prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
     return await ask(context, ROLE, "reward", prompt, RewardFormat())

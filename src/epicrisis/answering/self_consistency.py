@@ -1,27 +1,34 @@
-"""Votes over one question: self-consistency, and Medprompt with solved questions shown before (the context-retrieval
-study, sections 3.1 and 4.2).
+"""Self-consistency and Medprompt: the majority of several votes (the context-retrieval study, sections 3.1 and 4.2).
 
-Each vote writes its steps out and states a choice; with shuffling each sees the options in another order and its letter
-is mapped back (errata P2, P3). What the votes come to is `voting`'s. Votes are asked all at once.
+Each vote writes out its steps and states a choice. With shuffling, each vote sees the options in a different order, and
+its letter is mapped back (errata P2, P3). Medprompt also shows solved questions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from epicrisis.answering.baselines import PROMPTS
-from epicrisis.answering.example_messages import announce, with_examples
+from epicrisis.answering.example_messages import add_examples, announce_examples
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answering.shuffling import ShuffledOptions, as_they_are, shuffled
-from epicrisis.answering.strategy_context import Context, ask, fits, make_failure, make_unanswered, track_usage
-from epicrisis.answering.structured_request import Sampling, Unreadable
-from epicrisis.answering.voting import TIE, tally
+from epicrisis.answering.strategy_context import (
+    PROMPTS,
+    Context,
+    ask,
+    fits,
+    make_failure,
+    make_unanswered,
+    track_usage,
+)
+from epicrisis.answering.structured_request import Unreadable
+from epicrisis.answering.voting import TIE, count_votes
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.prompts import Prompt, render
+from epicrisis.question_options import first_same_option
 from epicrisis.types import Example, Question
 
 NO_EXAMPLES = (
@@ -32,107 +39,160 @@ SELF_CONSISTENCY, MEDPROMPT = "self-consistency", "medprompt"
 
 
 async def self_consistency(question: Question, context: Context) -> Answer:
-    """N chains of thought and the majority of their choices; options as they are unless the settings shuffle them."""
-    return await _voted(question, context, SELF_CONSISTENCY, (), shuffle=context.voting.shuffle or False)
+    """Answer with the majority of N chains of thought. Options are shuffled only if the settings say so."""
+    return await _vote(question, context, SELF_CONSISTENCY, (), shuffle=context.voting.shuffle or False)
 
 
 async def medprompt(question: Question, context: Context) -> Answer:
-    """The same with solved questions shown before, and options shuffled unless the settings say otherwise."""
+    """Answer like `self_consistency` after solved questions. Options are shuffled unless the settings say otherwise."""
     if context.examples is None:
         raise InputError(NO_EXAMPLES)
-    found = await context.examples(question)
-    announce(context, found)
-    return await _voted(question, context, MEDPROMPT, found.examples, shuffle=context.voting.shuffle is not False)
+    examples = await context.examples(question)
+    announce_examples(context, examples)
+    return await _vote(question, context, MEDPROMPT, examples.examples, shuffle=context.voting.shuffle is not False)
 
 
-async def _voted(
+async def _vote(
     question: Question, context: Context, strategy: str, examples: Sequence[Example], *, shuffle: bool
 ) -> Answer:
     if not question.options:
-        cure = f"{strategy} counts votes for options and this question has none: ask it by ensemble-refining"
-        return Answer(question, strategy, "failed", failure=Failure("NoOptions", cure))
+        message = f"{strategy} counts votes for options and this question has none: ask it by ensemble-refining"
+        return Answer(question, strategy, "failed", failure=Failure("NoOptions", message))
     n = context.voting.n
-    orders = (as_they_are(question.options),) * n
+    orders = (keep_order(question.options),) * n
     if shuffle:
-        orders = shuffled(question.options, n, f"{context.seed}/{question.key}")
+        orders = shuffle_options(question.options, n, f"{context.seed}/{question.key}")
     if shuffle and n % len(question.options):
-        uneven = f"{n} votes over {len(question.options)} options: not every option stands equally often in every place"
-        context.emit(Notice("unbalanced", uneven))
+        message = f"{n} votes over {len(question.options)} options: the options are not equally often in every place"
+        context.emit(Notice("unbalanced", message))
     context.emit(AnswerStarted(strategy, documents=len(examples)))
-    prompts = [_prompt(question, shown, examples) for shown in orders]
+    requests = [_build_request(question, order, examples) for order in orders]
     try:
-        if not await fits(context, "writer", *prompts[0]):
+        if not await fits(context, "writer", *requests[0]):
             raise ContextOverflow(
                 f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or name a "
                 "model with a larger one"
             )
     except ChatError as error:
         return make_unanswered(question, strategy, error)
-    asked = (_vote(context, i, shown, *prompt) for i, (shown, prompt) in enumerate(zip(orders, prompts, strict=True)))
-    # All of them end before an error is raised: what was paid for is on record.
+    calls = []
+    for number, (order, request) in enumerate(zip(orders, requests, strict=True)):
+        calls.append(_cast_vote(context, number, order, *request))
+    # All calls finish before an error is raised, so that the trace holds everything that was paid for.
     votes: list[Vote] = []
-    for vote in await asyncio.gather(*asked, return_exceptions=True):
+    for vote in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(vote, BaseException):
             raise vote
         votes.append(vote)
-    return _concluded(question, context, strategy, votes)
+    return _conclude(question, context, strategy, votes)
 
 
-def _prompt(question: Question, shown: ShuffledOptions, examples: Sequence[Example]) -> tuple[Prompt, AnswerFormat]:
-    prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=shown.options)
-    return with_examples(prompt, "chain_of_thought", examples), AnswerFormat(shown.options, reasoning=True)
+def _build_request(
+    question: Question, order: ShuffledOptions, examples: Sequence[Example]
+) -> tuple[Prompt, AnswerFormat]:
+    prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=order.options)
+    return add_examples(prompt, "chain_of_thought", examples), AnswerFormat(order.options, reasoning=True)
 
 
-async def _vote(context: Context, number: int, shown: ShuffledOptions, prompt: Prompt, form: AnswerFormat) -> Vote:
-    """One vote. Never raises for a failed call: a failed vote is a result."""
-    counted, spent = track_usage(context)
-    drawn = context.sampling.get("writer", Sampling())
-    sampling = replace(drawn, temperature=context.voting.temperature, top_p=context.voting.top_p)
-    vote = Vote(number, shown.letters, "abstained")
+async def _cast_vote(
+    context: Context, number: int, order: ShuffledOptions, prompt: Prompt, reply_format: AnswerFormat
+) -> Vote:
+    """Return one vote. The state of a vote whose call failed is `failed`."""
+    tracked, usages = track_usage(context)
+    voting = context.voting
+    sampling = replace(context.sampling_of("writer"), temperature=voting.temperature, top_p=voting.top_p)
+    vote = Vote(number, order.letters, "abstained")
     try:
-        reply = await ask(counted, "writer", f"vote {number}", prompt, form, sampling=sampling, sample=number)
-    except (ChatError, Unreadable) as error:
-        vote = replace(
-            vote, state="unparsed" if isinstance(error, Unreadable) else "failed", failure=make_failure(error)
-        )
+        reply = await ask(tracked, "writer", f"vote {number}", prompt, reply_format, sampling=sampling, sample=number)
+    except Unreadable as error:
+        vote = replace(vote, state="unparsed", failure=make_failure(error))
+    except ChatError as error:
+        vote = replace(vote, state="failed", failure=make_failure(error))
     else:
         if reply.found and reply.choice is not None:
-            vote = replace(vote, state="answered", choice=shown.own(reply.choice))
+            vote = replace(vote, state="answered", choice=order.restore_letter(reply.choice))
         vote = replace(vote, text=reply.text)
-    vote = replace(vote, usage=sum(spent, Usage()))
+    vote = replace(vote, usage=sum(usages, Usage()))
     context.emit(Voted(vote))
     return vote
 
 
-def _words(question: Question, votes: Sequence[Vote]) -> str:
-    """What the first of these votes says that names no letter of another order, where letters mean other options; else
-    the option alone."""
-    letters = "".join(question.options)
-    # "a" and "I" are words.
-    small = letters.lower().replace("a", "").replace("i", "") or letters
-    named = re.compile(rf"\b[{letters}{small}]\b|(?i:\b[{letters}][)\].:]|\boptions? [{letters}]\b)")
-    own = (vote.text for vote in votes if vote.letter_order == tuple(question.options) or not named.search(vote.text))
-    return next(own, question.options[votes[0].choice or ""])
-
-
-def _concluded(question: Question, context: Context, strategy: str, votes: Sequence[Vote]) -> Answer:
-    """The answer that the votes come to, in the words of a vote for it."""
-    counted = tally(votes, tuple(question.options), context.voting.tie)
-    lost = [vote for vote in votes if vote.state in ("failed", "unparsed")]
-    if lost:
-        numbers = ", ".join(str(vote.number) for vote in lost)
-        context.emit(Notice("left-out", f"{len(lost)} of {len(votes)} votes could not be had or read: {numbers}"))
+def _conclude(question: Question, context: Context, strategy: str, votes: Sequence[Vote]) -> Answer:
+    """Return the answer of the votes, in the words of a vote for it."""
+    tally = count_votes(votes, tuple(question.options), context.voting.tie)
+    missing = [vote for vote in votes if vote.state in ("failed", "unparsed")]
+    if missing:
+        numbers = ", ".join(str(vote.number) for vote in missing)
+        context.emit(Notice("left-out", f"{len(missing)} of {len(votes)} votes failed or were unreadable: {numbers}"))
     answer = Answer(
         question,
         strategy,
-        counted.state,
-        choice=counted.choice,
+        tally.state,
+        choice=tally.choice,
         votes=tuple(votes),
-        distribution=counted.distribution,
-        decided_by=counted.decided_by,
+        distribution=tally.distribution,
+        decided_by=tally.decided_by,
     )
-    if counted.choice is not None:
-        return replace(answer, text=_words(question, [vote for vote in votes if vote.choice == counted.choice]))
-    if counted.decided_by == TIE:
+    if tally.choice is not None:
+        return replace(answer, text=_choose_text(question, votes, tally.choice))
+    if tally.decided_by == TIE:
         return replace(answer, text="The votes are tied between options.")
-    return answer if counted.state == "abstained" else replace(answer, failure=lost[0].failure)
+    return answer if tally.state == "abstained" else replace(answer, failure=missing[0].failure)
+
+
+def _choose_text(question: Question, votes: Sequence[Vote], choice: str) -> str:
+    """Return the text of the first vote for this choice that is correct for the question's order of options.
+
+    A vote in another order may mention letters that mean other options. If all do, return the option's text.
+    """
+    letters = "".join(question.options)
+    # "a" and "I" are words.
+    small = letters.lower().replace("a", "").replace("i", "") or letters
+    mention = re.compile(rf"\b[{letters}{small}]\b|(?i:\b[{letters}][)\].:]|\boptions? [{letters}]\b)")
+    for vote in votes:
+        if vote.choice == choice and (vote.letter_order == tuple(question.options) or not mention.search(vote.text)):
+            return vote.text
+    return question.options[choice]
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffledOptions:
+    """A question's options in the order of one vote."""
+
+    options: Mapping[str, str]
+    """As the model sees them, under the question's letters in their usual order."""
+    letters: tuple[str, ...]
+    """The question's letter of the option in each place."""
+
+    def restore_letter(self, letter: str) -> str:
+        """Return the question's letter of the option shown under `letter`; of options with one text the first."""
+        texts = dict(zip(self.letters, self.options.values(), strict=True))
+        in_order = {place: texts[place] for place in self.options}
+        return first_same_option(in_order, self.letters[list(self.options).index(letter)])
+
+
+def keep_order(options: Mapping[str, str]) -> ShuffledOptions:
+    """Return the options in their own order."""
+    return ShuffledOptions(options, tuple(options))
+
+
+def shuffle_options(options: Mapping[str, str], votes: int, seed: int | str) -> tuple[ShuffledOptions, ...]:
+    """Return an order of the options for each vote.
+
+    Each block of as many votes as options is a Latin square: a random order and its rotations, shuffled. No option is
+    more than one vote ahead of another in a place, and equally often in every place if the votes are a multiple of the
+    options (errata P3: the study's code falls back to the original order when its permutations run out). A different
+    seed for each question keeps the same option from being ahead for all questions.
+    """
+    letters = tuple(options)
+    generator = random.Random(seed)
+    orders: list[tuple[str, ...]] = []
+    while len(orders) < votes and letters:
+        first = tuple(generator.sample(letters, len(letters)))
+        square = [first[i:] + first[:i] for i in range(len(letters))]
+        orders += generator.sample(square, len(square))
+    shuffled: list[ShuffledOptions] = []
+    for order in orders[:votes]:
+        texts = map(options.__getitem__, order)
+        shuffled.append(ShuffledOptions(dict(zip(letters, texts, strict=True)), order))
+    return tuple(shuffled)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.refining import Refining
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.structured_request import (
     ReplyFormat,
@@ -17,17 +16,40 @@ from epicrisis.answering.structured_request import (
     fits_window,
     request_structured,
 )
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
 from epicrisis.prompts import Prompt
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
-from epicrisis.types import AnswerState, CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope
+from epicrisis.types import (
+    AnswerState,
+    CountUnit,
+    DraftSelection,
+    Examples,
+    ExtractionTarget,
+    Preflight,
+    Question,
+    Ranking,
+    Scope,
+)
 
 T = TypeVar("T")
 
+PROMPTS = "epicrisis.answering.prompts"
+"""The package of the prompt files."""
 ANSWER = "answer"
 """The field of a reply whose text is streamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefiningOptions:
+    """How OpenMedprompt drafts and refines open answers."""
+
+    drafts: int = 5
+    """Of ensemble refining."""
+    rounds: int = 5
+    """Of self-reflection."""
+    keep: DraftSelection = "best"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +83,10 @@ class Context:
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
     """By role."""
     deadline: float | None = None
-    voting: Voting = field(default_factory=Voting)
+    voting: VotingOptions = field(default_factory=VotingOptions)
     examples: Callable[[Question], Awaitable[Examples]] | None = None
     """Find solved questions for the prompt. None without a library of examples."""
-    refining: Refining = field(default_factory=Refining)
+    refining: RefiningOptions = field(default_factory=RefiningOptions)
     reward: Rewarder | None = None
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""
@@ -144,7 +166,7 @@ def _stream_answer(context: Context, stage: str) -> DeltaCallback:
 async def call_model(
     context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: DeltaCallback | None = None
 ) -> ChatReply:
-    """Send one request and return the reply. Failed calls emit a `ModelCalled` event too. Raises ChatError."""
+    """Send one request and return the reply. Emit `ModelCalled` even if the call fails. Raises ChatError."""
     model = context.models[role]
 
     def record_call(finish_reason: str, usage: Usage) -> None:

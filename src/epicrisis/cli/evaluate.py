@@ -1,57 +1,17 @@
-"""`epicrisis evaluate`: a question set answered and scored, one record a question, resumable."""
+"""`epicrisis evaluate`, `rescore` and `sample-size`: a question set answered and scored."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer.core import TyperGroup
 
-from epicrisis.cli import need, score
-from epicrisis.cli.common import translated
-from epicrisis.cli.options import (
-    AllowRemote,
-    AsOf,
-    AtOnce,
-    BudgetMinutes,
-    BudgetTokens,
-    BudgetUsd,
-    ByName,
-    Cache,
-    Config,
-    CountName,
-    Deadline,
-    Depth,
-    EncoderName,
-    ExampleLibrary,
-    Fuse,
-    Hide,
-    Journals,
-    Json,
-    K,
-    LocalOnly,
-    Log,
-    LongQuestions,
-    ModelName,
-    Partition,
-    Preflight,
-    Preset,
-    Rerank,
-    RerankDepth,
-    RrfK,
-    Seed,
-    Setting,
-    Since,
-    Strategy,
-    Types,
-    Votes,
-    With,
-    Without,
-    said,
-)
-from epicrisis.cli.running import folder_of, run_cases, show_runs
+from epicrisis.cli.command import Flags, command
+from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes
+from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
+from epicrisis.cli.table_output import say_sentence, show_data, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,114 +20,136 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.runs.run_folder import RunPlan
     from epicrisis.pipeline import Pipeline
 
-Library = Annotated[Path | None, typer.Option("--library", help="The library's folder.")]
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", envvar="EPICRISIS_DATA", help="Where the sets' files are, if not where they are pulled to."),
-]
-Sample = Annotated[int | None, typer.Option("--questions", "-n", min=1, help="So many of the set, drawn by --draw.")]
-Draw = Annotated[int, typer.Option("--draw", help="Seed by which the questions are drawn.")]
-Folder = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", help="The run's folder, to go on from; else in `runs/`, named by what is asked."),
+Sample = Annotated[
+    int | None, typer.Option("--questions", "-n", min=1, help="Size of a random sample. Default: all questions.")
 ]
 LeakGuard = Annotated[
     Literal["none", "source-hidden", "before-source"],
-    typer.Option(help="Hide each question's own documents, or all that is not older than they are."),
+    typer.Option(help="Hide the documents a question was made from, or all documents not older than them."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before a large run (see epicrisis plan).")]
 
 
-class _RunByDefault(TyperGroup):
-    """`evaluate SET` is `evaluate run SET`."""
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands."""
+    command(
+        app,
+        *ANSWER,
+        panel=panel,
+        examples=[
+            "epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL",
+            "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
+        ],
+    )(evaluate)
+    command(
+        app,
+        CONFIG,
+        panel=panel,
+        examples=[
+            "epicrisis rescore runs/rag",
+            "epicrisis rescore gpt35_cot_pubmedqa.jsonl --dataset mirage/pubmedqa --scoring mirage-2024",
+        ],
+    )(rescore)
+    command(
+        app,
+        name="sample-size",
+        panel=panel,
+        examples=[
+            "epicrisis sample-size --difference 5 --comparisons 5",
+            "epicrisis sample-size --available 105",
+        ],
+    )(sample_size)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
 
-
-group = typer.Typer(
-    cls=_RunByDefault,
-    no_args_is_help=True,
-    help="Answer a question set and score the answers: `epicrisis evaluate SET ...`, or one of the commands below.",
-    epilog="Example: epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL   (its options: "
-    "epicrisis evaluate run --help)",
-)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the group."""
-    group.command(
-        help="Answer the questions of SET and score the answers: one record a question in a folder of its own.\n\n"
-        "Stopped at any moment, the same command goes on from there. `epicrisis questions list` names the sets.",
-        epilog="Examples: epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL   |   "
-        "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
-    )(run)
-    score.register(group)
-    need.register(group)
-    app.add_typer(group, name="evaluate")
-
-
-@translated
-def run(
-    context: typer.Context,
-    questions: Annotated[str, typer.Argument(metavar="SET", help="A question set's name, or a file of your own.")],
-    library: Library = None,
-    strategy: Strategy = None,
-    model: ModelName = None,
+def evaluate(
+    questions: Annotated[str, typer.Argument(metavar="SET", help="Name of a question set, or a file of questions.")],
+    library: LibraryOption = None,
     sample: Sample = None,
     draw: Draw = 0,
     leak_guard: LeakGuard = "none",
-    output: Folder = None,
+    output: RunFolder = None,
     data: Data = None,
-    by: ByName = None,
-    k: K = None,
-    count: CountName = None,
-    partition: Partition = None,
-    preflight: Preflight = None,
-    depth: Depth = None,
-    votes: Votes = None,
-    examples: ExampleLibrary = None,
-    preset: Preset = None,
-    setting: Setting = None,
-    seed: Seed = None,
-    deadline: Deadline = None,
-    since: Since = None,
-    as_of: AsOf = None,
-    types: Types = None,
-    journals: Journals = None,
-    without: Without = None,
-    including: With = None,
-    hide: Hide = None,
-    rerank: Rerank = None,
-    rerank_depth: RerankDepth = None,
-    long_questions: LongQuestions = None,
-    fuse: Fuse = None,
-    rrf_k: RrfK = None,
-    encoder: EncoderName = None,
-    at_once: AtOnce = None,
-    cache: Cache = None,
-    budget_tokens: BudgetTokens = None,
-    budget_usd: BudgetUsd = None,
-    budget_minutes: BudgetMinutes = None,
     yes: Yes = False,
-    log: Log = None,
-    config: Config = None,
-    local_only: LocalOnly = False,
-    allow_remote: AllowRemote = False,
+    *,
+    flags: Flags,
     json: Json = False,
 ) -> None:
-    """The run; see `register` for what its help says."""
-    from epicrisis.configuration import load_settings
-    from epicrisis.evaluation.experiments.plain_run import prepared
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    """Answer a question set and score the answers.
 
-    settings = load_settings(said(context), config)
-    folder = folder_of(output, questions, settings.strategy, settings.model_for("writer").name)
+    Every answer is saved at once; interrupted, the same command continues. `epicrisis questions list` names the sets.
+    """
+    from epicrisis.evaluation.experiments.plain_run import plan_plain_run
+    from epicrisis.evaluation.experiments.run_findings import read_findings
 
-    async def planned(pipeline: Pipeline) -> tuple[RunPlan, Sequence[Case]]:
-        return prepared(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
+    settings = flags.settings()
+    folder = run_folder(output, questions, settings.strategy, settings.model_for("writer").name)
 
-    manifest = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_runs(findings_of([folder]), {folder: manifest}, json=json)
+    async def prepare(pipeline: Pipeline) -> tuple[RunPlan, Sequence[Case]]:
+        return plan_plain_run(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
+
+    manifest = asyncio.run(run_cases(settings, library, folder, prepare, yes=yes, quiet=json))
+    show_runs(read_findings([folder]), {folder: manifest}, json=json)
+
+
+def rescore(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="Folders of runs, files of answers, or MIRAGE's released replies (JSON lines of id and outputs, or a "
+            "folder of test_<id>.json).",
+        ),
+    ],
+    scoring: Annotated[
+        Literal["ours", "mirage-2024", "mirage-head"] | None,
+        typer.Option(help="How replies are read. Default: all three, side by side."),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Question set of released replies. Default: recognised by the ids.")
+    ] = None,
+    data: Data = None,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Score saved replies again, with our reader and with both of MIRAGE's. No model is called.
+
+    Abstentions, unreadable and empty replies are counted apart. MIRAGE's scorers, which assign a letter to replies
+    without one, reproduce its published figures to the digit.
+    """
+    from epicrisis.evaluation.rescoring.readings import SCORINGS
+    from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
+
+    scorings = (scoring,) if scoring else SCORINGS
+    scores = rescore_runs(runs, flags.settings().home, scorings=scorings, dataset=dataset, data=data)
+    if json:
+        show_data(scores)
+    else:
+        show_table(make_table(scores))
+
+
+def sample_size(
+    difference: Annotated[float, typer.Option(help="Difference to detect, in points (5: 60 % against 65 %).")] = 5,
+    discordant: Annotated[
+        float, typer.Option(help="Share of questions that only one of the two answers correctly, 0 to 1.")
+    ] = 0.2,
+    power: Annotated[float, typer.Option(help="Probability of detecting the difference, 0 to 1.")] = 0.8,
+    comparisons: Annotated[int, typer.Option(help="Number of comparisons that p values are corrected for.")] = 1,
+    available: Annotated[
+        int | None, typer.Option(help="Also show what this many questions can detect (MIRAGE's PubMedQA: 500).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compute how many questions a comparison needs, and what the available questions can detect.
+
+    For two systems that answer the same questions. An earlier `epicrisis compare` shows the share of discordant
+    questions (won and lost together); without one, guess on the high side.
+    """
+    from epicrisis.evaluation.analysis.sample_size import compute_sample_size
+    from epicrisis.serialization import to_json
+
+    result = compute_sample_size(difference / 100, discordant, power, comparisons, available)
+    if json:
+        show_data({**to_json(result), "sentences": result.sentences})
+        return
+    for sentence in result.sentences:
+        say_sentence(sentence)

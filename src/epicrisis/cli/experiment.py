@@ -1,116 +1,57 @@
-"""`epicrisis experiment`: each experiment of the papers as one command, resumable."""
+"""`epicrisis experiment` and `probe`: the experiments of the papers, each in one command, resumable."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from epicrisis.cli.common import plain_name, translated
-from epicrisis.cli.evaluate import Data, Draw, Folder, Library, Yes
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import (
-    AllowRemote,
-    AtOnce,
-    BudgetMinutes,
-    BudgetTokens,
-    BudgetUsd,
-    Cache,
-    Config,
-    Deadline,
-    EncoderName,
+    BUDGET,
+    COMMON,
+    ENCODER,
+    MODEL,
+    SEED,
+    Data,
+    Draw,
     Json,
-    LocalOnly,
-    Log,
-    LongQuestions,
-    ModelName,
-    NoteTokens,
-    Preset,
-    Seed,
-    Setting,
-    said,
+    LibraryOption,
+    RunFolder,
+    Yes,
 )
-from epicrisis.cli.record_experiments import Measures
-from epicrisis.cli.record_experiments import asked as asked_of_records
-from epicrisis.cli.running import folder_of, run_cases, show_runs
+from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
+from epicrisis.cli.terminal import open_console, say
+from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from epicrisis.evaluation.experiments.experiment import Request
+    from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet
+    from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
-NAMES = (
-    "positions",
-    "integration",
-    "conflicts",
-    "context-length",
-    "preflight",
-    "attention-bias",
-    "cost",
-    "open-ended",
-    "ensembles",
-    "medprompt",
-    "models",
-    "openmedprompt",
-    "ehr-context",
-    "ehr-retrieval",
-    "ehr-extractive",
-    "ehr-metrics",
-    "ehr",
-)
-OF_RECORDS = tuple(name for name in NAMES if name.startswith("ehr"))
-_OF_CASES = {
-    "protocol": "--protocol",
-    "sample": "-n",
-    "draw": "--draw",
-    "repeats": "--repeats",
-    "ks": "-k",
-    "places": "--place",
-    "arms": "--arm",
-    "gold": "--gold",
-    "votes": "--votes",
-    "examples": "--examples",
-    "temperatures": "--temperature",
-}
-"""Options of experiments whose cases a model answers; `preflight` has none."""
+_GRID = "What is compared"
+_MEASURES = "Measures of open answers about records"
 
 Protocol = Annotated[
     Literal["published", "as-coded", "corrected"],
-    typer.Option(help="By whose rules: the paper's text, its notebooks, or a sound study."),
+    typer.Option(help="Follow the paper's text, its notebooks, or a corrected protocol.", rich_help_panel=_GRID),
 ]
-Population = Annotated[
-    str | None,
-    typer.Option(
-        help="Which questions about records: all, answerable, 8k-and-longer, 4k-and-longer, or those of the study's "
-        "table-1 to table-4."
-    ),
-]
-Judges = Annotated[
-    list[str] | None, typer.Option("--judge", help="Let this model judge open answers about records (repeat for more).")
-]
-AgainstNotes = Annotated[
-    bool, typer.Option("--against-notes", help="Let the judges hold answers against the notes too: as dear as asking.")
-]
-Nli = Annotated[
-    list[str] | None, typer.Option("--nli", help="Entailment of open answers by this model: name or folder (repeat).")
-]
-BertScore = Annotated[list[str] | None, typer.Option("--bertscore", help="BERTScore by this encoder: name or folder.")]
-Sparse = Annotated[
-    str | None, typer.Option("--sparse", help="Sparse encoder of the arms with +splade: name or folder.")
-]
-ChunkTokens = Annotated[int | None, typer.Option("--chunk-tokens", min=8, help="Chunks of a library that is made.")]
-
 Sets = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Question set, by name or file, in the paper's place (repeat for more); `cloze`: the "
-        "probe's own, not for `preflight`.",
+        help="Question set, by name or file (repeatable); `cloze` makes questions from the library. Default: the "
+        "paper's.",
+        rich_help_panel=_GRID,
     ),
 ]
 Sample = Annotated[
@@ -119,60 +60,131 @@ Sample = Annotated[
         "--questions",
         "-n",
         min=1,
-        help="So many of each set, drawn by --draw; of each class, where the protocol draws by class.",
+        help="Size of a random sample of each set; of each class if the protocol samples by class.",
+        rich_help_panel=_GRID,
     ),
 ]
-Repeats = Annotated[int, typer.Option(min=1, help="Ask everything so often, each time with the next seed.")]
+Repeats = Annotated[
+    int, typer.Option(min=1, help="Ask everything this often, each time with the next seed.", rich_help_panel=_GRID)
+]
 Ks = Annotated[
-    list[int] | None, typer.Option("-k", min=0, help="How many documents are read, or examples shown (repeat).")
+    list[int] | None,
+    typer.Option("-k", min=0, help="Documents to read, or examples to show (repeatable).", rich_help_panel=_GRID),
 ]
 Places = Annotated[
     list[int] | None,
-    typer.Option("--place", min=0, max=100, help="Where the key document stands, 0 first, 100 last (repeat)."),
+    typer.Option(
+        "--place",
+        min=0,
+        max=100,
+        help="Position of the key document, 0 first, 100 last (repeatable).",
+        rich_help_panel=_GRID,
+    ),
 ]
 Arms = Annotated[
     list[str] | None,
-    typer.Option("--arm", help="What is compared: rag, self-consistency, retrieved, ... (repeat for more)."),
-]
-Gold = Annotated[Literal["one", "all"], typer.Option(help="Of several key documents place one, drawn, or all of them.")]
-Reranker = Annotated[
-    str | None,
     typer.Option(
-        "--reranker", help="Of the arm `reranked`, of solved questions, of preflight's signals: name, folder, URL."
+        "--arm", help="Arm to compare: rag, self-consistency, retrieved, ... (repeatable).", rich_help_panel=_GRID
     ),
 ]
-
-
-Also = Annotated[
-    list[str] | None,
-    typer.Option("--also", help="Ask this model as well, in a run of its own (repeat for more); one set of tables."),
+Gold = Annotated[
+    Literal["one", "all"],
+    typer.Option(help="Place one of several key documents, drawn at random, or all.", rich_help_panel=_GRID),
 ]
-Numbers = Annotated[list[int] | None, typer.Option("--votes", min=1, help="How many votes (repeat for more).")]
+Votes = Annotated[
+    list[int] | None, typer.Option("--votes", min=1, help="Number of votes (repeatable).", rich_help_panel=_GRID)
+]
 Temperatures = Annotated[
     list[float] | None,
-    typer.Option("--temperature", min=0, max=2, help="Of votes, beside the setting's own (repeat for more)."),
+    typer.Option("--temperature", min=0, max=2, help="Temperature of votes (repeatable).", rich_help_panel=_GRID),
 ]
 Examples = Annotated[
     list[str] | None,
-    typer.Option("--examples", help="Library of solved questions, as NAME=FOLDER or FOLDER (repeat for more)."),
+    typer.Option(
+        "--examples",
+        help="Library of solved questions, as NAME=FOLDER or FOLDER (repeatable).",
+        rich_help_panel=_GRID,
+    ),
+]
+AlsoModel = Annotated[
+    list[str] | None,
+    typer.Option("--also", help="Run with this model too and share the tables (repeatable).", rich_help_panel=_GRID),
+]
+Reranker = Annotated[
+    str | None,
+    typer.Option(
+        "--reranker",
+        help="Reranker of the arm `reranked`, of examples, or of preflight signals: name, folder or URL.",
+        rich_help_panel=_GRID,
+    ),
+]
+Sparse = Annotated[
+    str | None,
+    typer.Option("--sparse", help="Sparse encoder of the arms +splade: name or folder.", rich_help_panel=_GRID),
+]
+Population = Annotated[
+    str,
+    typer.Option(
+        help="Questions about records: all, answerable, 8k-and-longer, 4k-and-longer, or table-1 to table-4 of the "
+        "study.",
+        rich_help_panel=_GRID,
+    ),
+]
+ChunkTokens = Annotated[
+    int | None,
+    typer.Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run."),
+]
+Judges = Annotated[
+    list[str] | None,
+    typer.Option("--judge", help="Model that grades the answers (repeatable).", rich_help_panel=_MEASURES),
+]
+AgainstNotes = Annotated[
+    bool,
+    typer.Option(
+        "--against-notes",
+        help="Also grade answers against the notes, which costs as much as asking.",
+        rich_help_panel=_MEASURES,
+    ),
+]
+Nli = Annotated[
+    list[str] | None,
+    typer.Option("--nli", help="Entailment model: name or folder (repeatable).", rich_help_panel=_MEASURES),
+]
+BertScore = Annotated[
+    list[str] | None,
+    typer.Option("--bertscore", help="Encoder for BERTScore: name or folder.", rich_help_panel=_MEASURES),
 ]
 
+_RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
+"""Settings of the study of patient records: each ranking gives twice as many hits as chunks; every answer counts."""
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        epilog="Examples: epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8   |   "
-        "epicrisis experiment context-length --library ~/lib --model URL --protocol published"
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands."""
+    shared = (MODEL, SEED, ENCODER, *BUDGET, *COMMON)
+    command(
+        app,
+        *shared,
+        panel=panel,
+        examples=[
+            "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
+            "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
+        ],
     )(experiment)
+    command(
+        app,
+        *shared,
+        panel=panel,
+        examples=[
+            "epicrisis probe --library ~/lib --model URL",
+            "epicrisis probe --library ~/lib --model URL --set my-questions.jsonl -n 100 -k 32",
+        ],
+    )(probe)
 
 
-@translated
 def experiment(
-    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
-    library: Library = None,
-    model: ModelName = None,
-    also: Also = None,
+    library: LibraryOption = None,
     protocol: Protocol = "corrected",
     sets: Sets = None,
     sample: Sample = None,
@@ -182,50 +194,34 @@ def experiment(
     places: Places = None,
     arms: Arms = None,
     gold: Gold = "one",
+    votes: Votes = None,
+    temperatures: Temperatures = None,
+    examples: Examples = None,
+    also: AlsoModel = None,
     reranker: Reranker = None,
-    output: Folder = None,
-    data: Data = None,
-    population: Population = None,
+    sparse: Sparse = None,
+    population: Population = "all",
+    chunk_tokens: ChunkTokens = None,
     judges: Judges = None,
     against_notes: AgainstNotes = False,
     nli: Nli = None,
     bertscore: BertScore = None,
-    sparse: Sparse = None,
-    chunk_tokens: ChunkTokens = None,
-    note_tokens: NoteTokens = None,
-    votes: Numbers = None,
-    temperatures: Temperatures = None,
-    examples: Examples = None,
-    preset: Preset = None,
-    setting: Setting = None,
-    seed: Seed = None,
-    deadline: Deadline = None,
-    long_questions: LongQuestions = None,
-    encoder: EncoderName = None,
-    at_once: AtOnce = None,
-    cache: Cache = None,
-    budget_tokens: BudgetTokens = None,
-    budget_usd: BudgetUsd = None,
-    budget_minutes: BudgetMinutes = None,
+    output: RunFolder = None,
+    data: Data = None,
     yes: Yes = False,
-    log: Log = None,
-    config: Config = None,
-    local_only: LocalOnly = False,
-    allow_remote: AllowRemote = False,
+    *,
+    flags: Flags,
     json: Json = False,
 ) -> None:
-    """Run an experiment of the papers, or go on with one, and show its tables. What is not said is as in the paper.
+    """Run an experiment of the papers, or continue one, and show its tables.
 
-    `cost` asks without kept replies, which would tell no times, unless --cache says otherwise."""
+    Options that are not given are as in the paper. `cost` measures times, so it ignores cached replies unless
+    `--setting cache.mode=on`.
+    """
     from epicrisis.evaluation.experiments.experiment import Grid, Request
+    from epicrisis.evaluation.experiments.registry import find_experiment
 
-    _check(name, reranker, arms or (), repeats)
-    flags = said(context)
-    if name == "preflight":
-        _preflight(context, flags, config, library, sets or (), data, output, reranker, json)
-        return
-    if name == "cost" and cache is None:
-        flags["cache"] = {"mode": "off"}
+    grid = Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ()), tuple(temperatures or ()))
     request = Request(
         protocol=protocol,
         sets=tuple(sets or ()),
@@ -235,99 +231,238 @@ def experiment(
         repeats=repeats,
         gold=gold,
         reranker=reranker,
-        population=population or "all",
+        population=population,
         sparse=sparse,
-        examples=tuple(map(_named, examples or ())),
-        grid=Grid(
-            tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ()), tuple(temperatures or ())
-        ),
+        examples=tuple(map(_named_folder, examples or ())),
+        grid=grid,
     )
-    if name in OF_RECORDS:
+    chosen = find_experiment(name)
+    _check(chosen, request)
+    if chosen.reads == "rankings":
+        _run_preflight(request, flags, library, output, json)
+    elif chosen.reads == "records":
         measures = Measures(tuple(judges or ()), tuple(nli or ()), tuple(bertscore or ()), against_notes)
-        asked_of_records(
-            name, request, flags, config, library, output, measures, chunk_tokens, yes=yes, json=json, also=also or ()
-        )
-        return
-    asked(name, request, flags, config, library, output, yes=yes, json=json, also=also or ())
+        _run_on_records(chosen, request, flags, library, output, measures, chunk_tokens, also or (), yes=yes, json=json)
+    else:
+        if name == "cost" and "mode" not in flags.values.get("cache", {}):
+            flags = flags.with_values({"cache": {"mode": "off"}})
+        _run_on_passages(chosen, request, flags, library, output, also or (), yes=yes, json=json)
 
 
-def _check(name: str, reranker: str | None, arms: Sequence[str], repeats: int) -> None:
-    """Raises InputError for an unknown experiment, or where it has no use for what was said."""
+def probe(
+    library: LibraryOption = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Question set whose key documents the library holds (repeatable). Default: sentences of the library "
+            "with a number left out.",
+        ),
+    ] = None,
+    sample: Annotated[int, typer.Option("--questions", "-n", min=2, help="Number of questions.")] = 40,
+    k: Annotated[int, typer.Option("-k", min=3, help="Documents per prompt.")] = 16,
+    output: RunFolder = None,
+    data: Data = None,
+    yes: Yes = False,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Test whether a model loses the middle of long prompts on your documents, and whether map-reduce is worth it.
+
+    The same questions are asked with the key passage first, in the middle and last of k passages, by RAG and by
+    BriefContext, with the key passage alone, and without documents.
+    """
+    from epicrisis.evaluation.experiments.experiment import Grid, Request
+    from epicrisis.evaluation.experiments.registry import find_experiment
+
+    request = Request(sets=tuple(sets or ()), data=data, questions=sample, grid=Grid(ks=(k,)))
+    _run_on_passages(
+        find_experiment("probe"), request, flags, library, output, (), yes=yes, json=json, first_table_only=True
+    )
+
+
+def _check(experiment: Experiment, request: Request) -> None:
+    """Raise InputError for options the experiment cannot use."""
     from epicrisis.errors import InputError
+    from epicrisis.evaluation.experiments.experiment import Request
 
-    if name not in NAMES:
-        raise InputError(f"no experiment is called {name}: known are {', '.join(NAMES)}")
-    with_reranker = ("integration", "medprompt", "preflight", *OF_RECORDS)
-    if reranker is not None and name not in with_reranker and "reranked" not in arms:
-        raise InputError("--reranker is for the arm reranked: name that with --arm, beside the others that are wanted")
-    if name == "open-ended" and repeats > 1:
-        raise InputError("open-ended asks each question once an arm: leave --repeats out")
+    uses_reranker = experiment.reads != "passages" or experiment.name in ("integration", "medprompt")
+    if request.reranker is not None and not uses_reranker and "reranked" not in request.grid.arms:
+        raise InputError("--reranker is for the arm `reranked`: add --arm reranked, and the other arms you want")
+    if experiment.name == "open-ended" and request.repeats > 1:
+        raise InputError("open-ended asks each question once per arm: leave --repeats out")
+    if experiment.reads == "rankings":
+        usable = Request(sets=request.sets, data=request.data, reranker=request.reranker)
+        if request != usable:
+            raise InputError(
+                f"{experiment.name} ranks complete question sets and asks no model: of the options on what is "
+                "compared, use only --set and --reranker"
+            )
 
 
-def _named(text: str) -> tuple[str, Path]:
-    """`NAME=FOLDER`, or a folder under its own name."""
+def _named_folder(text: str) -> tuple[str, Path]:
+    """Return name and folder of `NAME=FOLDER`, or of a folder under its own name."""
     name, separator, folder = text.partition("=")
     path = Path(folder if separator else name).expanduser()
     return (name if separator else path.name), path
 
 
-def _preflight(
-    context: typer.Context,
-    flags: dict[str, Any],
-    config: Path | None,
-    library: Path | None,
-    sets: Sequence[str],
-    data: Path | None,
-    output: Path | None,
-    reranker: str | None,
-    json: bool,
-) -> None:
-    """No chat model answers, so it is no run of cases."""
-    from epicrisis.cli.preflight import study
-    from epicrisis.configuration import load_settings
+def _run_preflight(request: Request, flags: Flags, library: Path | None, output: Path | None, json: bool) -> None:
+    """Run the experiment on preflight rules, which calls no chat model."""
+    from epicrisis.cli.preflight import run_study
     from epicrisis.errors import InputError
 
-    sources = {flag: context.get_parameter_source(name) for name, flag in _OF_CASES.items()}
-    if given := [flag for flag, source in sources.items() if source is not None and source.name != "DEFAULT"]:
-        raise InputError(f"preflight ranks whole question sets and asks no model: leave {', '.join(given)} out")
     if library is None:
-        raise InputError("experiments take their documents from a library: name one with --library")
-    settings = load_settings({**flags, "rerank": {"name": reranker}, "by": "dense"}, config)
-    study(settings, library, sets, data, folder_of(output, "preflight", library.resolve().name), json)
+        raise InputError("this experiment reads documents of a library: add --library FOLDER")
+    settings = flags.settings({"rerank": {"name": request.reranker}, "by": "dense"})
+    folder = run_folder(output, "preflight", library.resolve().name)
+    run_study(settings, library, request.sets, request.data, folder, json)
 
 
-def asked(
-    name: str,
+def _model_settings(
+    flags: Flags, defaults: dict[str, Any], changes: dict[str, Any], also: Sequence[str]
+) -> list[Settings]:
+    """Return the settings for the model of the options and for each model in `also`."""
+    runs = [flags.settings(changes, defaults=defaults)]
+    for model in also:
+        runs.append(flags.settings({**changes, "models": {"writer": {"name": model}}}, defaults=defaults))
+    return runs
+
+
+def _folder(output: Path | None, name: str, settings: Settings, also: Sequence[str]) -> Path:
+    model = settings.model_for("writer").name
+    if not also:
+        return run_folder(output, name, model)
+    return run_folder(output, name) / file_name_part(model)
+
+
+def _run_on_passages(
+    experiment: Experiment,
     request: Request,
-    flags: dict[str, Any],
-    config: Path | None,
+    flags: Flags,
     library: Path | None,
     output: Path | None,
+    also: Sequence[str],
     *,
     yes: bool,
     json: bool,
-    answers_alone: bool = False,
-    also: Sequence[str] = (),
+    first_table_only: bool = False,
 ) -> None:
-    """Runs the experiment of that name, or goes on with it, and shows what it came to, or its first table alone; with
-    `also` each model in a folder of its own."""
-    from epicrisis.configuration import load_settings, merge_tables
-    from epicrisis.evaluation.experiments.registry import experiment as called
-    from epicrisis.evaluation.experiments.registry import prepared
-    from epicrisis.evaluation.experiments.run_findings import findings_of
+    """Run or continue an experiment on passages of literature, each model in a folder of its own."""
+    from epicrisis.evaluation.experiments.planning import plan_experiment
+    from epicrisis.evaluation.experiments.run_findings import read_findings
 
-    wanted = called(name)
     runs: dict[Path, RunManifest] = {}
-    for each in (None, *also):
-        changes: dict[str, Any] = {} if each is None else {"models": {"writer": {"name": each}}}
-        settings = load_settings(
-            merge_tables({"unverified": "keep", **flags, "strategy": wanted.strategy}, changes), config
+    for settings in _model_settings(flags, {"unverified": "keep"}, {"strategy": experiment.strategy}, also):
+        folder = _folder(output, experiment.name, settings, also)
+
+        async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
+            return plan_experiment(experiment, request, settings, pipeline)
+
+        runs[folder] = asyncio.run(run_cases(settings, library, folder, prepare, yes=yes, quiet=json))
+    show_runs(read_findings(list(runs)), runs, json=json, first_table_only=first_table_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Models that measure open answers, in addition to the metrics without a model."""
+
+    judges: tuple[str, ...] = ()
+    nli: tuple[str, ...] = ()
+    bertscore: tuple[str, ...] = ()
+    against_notes: bool = False
+    """Whether judges also compare answers with the notes."""
+
+
+def _run_on_records(
+    experiment: Experiment,
+    request: Request,
+    flags: Flags,
+    library: Path | None,
+    output: Path | None,
+    measures: Measures,
+    chunk_tokens: int | None,
+    also: Sequence[str],
+    *,
+    yes: bool,
+    json: bool,
+) -> None:
+    """Run or continue an experiment on patient records, measure its answers, and show its findings.
+
+    Without a library, one is created from the notes of the sets, beside the runs, for all experiments on these sets.
+    """
+    from epicrisis.evaluation.experiments.record_cases import load_record_sets, plan_record_experiment
+    from epicrisis.evaluation.experiments.run_findings import read_findings
+
+    sets = load_record_sets(experiment, request)
+    for record_set in sets:
+        for notice in record_set.notices:
+            say(f"note: {record_set.name}: {notice}", err=True)
+    changes = {} if request.reranker is None else {"rerank": {"name": request.reranker}}
+    defaults = {**_RECORD_DEFAULTS, "strategy": experiment.strategy}
+    runs: dict[Path, RunManifest] = {}
+    failed = 0
+    for settings in _model_settings(flags, defaults, changes, also):
+        path = library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
+        _add_notes(path, sets, settings, chunk_tokens, quiet=json)
+        folder = _folder(output, experiment.name, settings, also)
+
+        async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
+            return await plan_record_experiment(experiment, request, sets, settings, pipeline)
+
+        runs[folder] = asyncio.run(run_cases(settings, path, folder, prepare, yes=yes, quiet=json))
+        failed += _measure(folder, measures, settings, path, yes=yes, quiet=json)
+    show_runs(read_findings(list(runs)), runs, json=json)
+    if failed:
+        fail(f"{failed} measures failed; the same command computes them again", ERROR)
+
+
+def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk_tokens: int | None) -> Path:
+    """Return the folder for a library of these sets, named after their files, encoder and chunk size.
+
+    Changed files get another folder, so that records from different sources never mix.
+    """
+    from epicrisis.components import DEFAULT_ENCODER
+
+    files = []
+    for file in sorted(data.rglob("*")) if data.is_dir() else [data]:
+        if file.is_file():
+            files.append((str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns))
+    digest = hashlib.sha256(repr(files).encode()).hexdigest()[:8]
+    parts = [record_set.name for record_set in sets]
+    parts.append(settings.encoder or DEFAULT_ENCODER)
+    if chunk_tokens:
+        parts.append(str(chunk_tokens))
+    return Path("runs") / f"library-{'-'.join(map(file_name_part, [*parts, digest]))}"
+
+
+def _add_notes(
+    path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_tokens: int | None, *, quiet: bool
+) -> None:
+    from epicrisis.evaluation.experiments.record_cases import add_notes
+
+    with open_console(stderr=True, quiet=quiet).status("Reading the notes") as status:
+        report = add_notes(
+            path,
+            sets,
+            settings,
+            chunk_tokens,
+            lambda progress: status.update(
+                f"Reading the notes: {progress.documents} read, {progress.passages} passages"
+            ),
         )
-        model = settings.model_for("writer").name
-        folder = folder_of(output, name, model) if not also else folder_of(output, name) / plain_name(model)
+    if report.added or report.replaced:
+        say(f"{report.added + report.replaced} notes, {report.passages} passages in {path}", err=True)
+    say_skipped(report.first_skipped, report.skipped)
 
-        async def planned(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
-            return prepared(wanted, request, settings, pipeline)
 
-        runs[folder] = asyncio.run(run_cases(settings, library, folder, planned, yes=yes, quiet=json))
-    show_runs(findings_of(list(runs)), runs, json=json, answers_alone=answers_alone)
+def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
+    """Measure the open answers of a run. Return the number of measures that failed."""
+    from epicrisis.cli.grade import measure_run
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    if not any(response.measurable for response in read_answers(folder)):
+        return 0
+    notes = library if measures.judges and measures.against_notes else None
+    return measure_run(folder, measures.judges, measures.nli, measures.bertscore, settings, notes, yes=yes, quiet=quiet)

@@ -1,387 +1,233 @@
-"""`epicrisis library`: add to one, look at one, mend one."""
+"""`epicrisis library`: add documents, look at a library, maintain it."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
-from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli import notes
-from epicrisis.cli.common import fail, show_json, translated
-from epicrisis.cli.options import Config, EncoderName, Json, LocalOnly
-from epicrisis.cli.terminal import open_console, say, say_lines
-from epicrisis.types import SplitterName
+from epicrisis.cli import library_add
+from epicrisis.cli.command import command, fail, new_group
+from epicrisis.cli.exit_codes import ERROR
+from epicrisis.cli.library_add import counted
+from epicrisis.cli.options import Json, LibraryPath
+from epicrisis.cli.terminal import open_console, say, say_lines, show_json
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.note_documents import NoteCleaning
-    from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
-    from epicrisis.library.ingest_report import IngestReport
-    from epicrisis.library.library import Library
-    from epicrisis.library.remote_consent import Remote
+    from epicrisis.library.patients import PatientRecord
+    from epicrisis.library.remote_consent import RemoteConsent
     from epicrisis.library.vector_index import IndexReport
-    from epicrisis.protocols import Encoder
-
-library = typer.Typer(no_args_is_help=True, help="Make, fill, look at and mend libraries.")
-
-SKIPPED = 2
-_SOURCES = (
-    "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
-    "Retraction Watch's list (CSV)."
-)
-LibraryPath = Annotated[Path, typer.Argument(help="The library's folder.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command group."""
-    app.add_typer(library, name="library")
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the group of commands."""
+    group = new_group(app, "library", "Create, fill, inspect and repair libraries of documents.", panel)
+    library_add.register(group)
+    command(group, examples=["epicrisis library info ~/lib --json"])(info)
+    command(group, examples=["epicrisis library patients ~/ward"])(patients)
+    command(group, examples=["epicrisis library delete ~/lib pubmed:12377809"])(delete)
+    command(group, examples=["epicrisis library check ~/pubmed --json"])(check)
+    command(group, examples=["epicrisis library optimize ~/pubmed --recall 0.95"])(optimize)
+    command(group, examples=["epicrisis library repair ~/lib"])(repair)
+    command(group, name="forbid-remote", examples=["epicrisis library forbid-remote ~/ward"])(forbid_remote)
 
 
-@library.command(
-    epilog="Examples: epicrisis library add ~/lib papers/*.jsonl notes/   |   "
-    "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz   |   "
-    "epicrisis library add ~/pubmed --format medcpt chunks/   |   "
-    "epicrisis library add ~/pubmed retraction_watch.csv   |   "
-    "epicrisis library add ~/books textbooks/ --splitter medrag   |   "
-    "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json   |   "
-    "epicrisis library add ~/ward notes.csv --format notes --patient subject_id --time charttime --type note_type "
-    "--text text --encounter hadm_id --note-id note_id"
-)
-@translated
-def add(
-    context: typer.Context,
-    path: LibraryPath,
-    sources: Annotated[list[Path], typer.Argument(help=_SOURCES)],
-    format: Annotated[str | None, typer.Option(help="Take every source as this format.")] = None,
-    splitter: Annotated[
-        SplitterName | None,
-        typer.Option(help="How a new library cuts documents: by the encoder's window, as MedRAG, not."),
-    ] = None,
-    overlap: Annotated[int, typer.Option(min=0, help="Tokens neighbouring passages share (new libraries).")] = 32,
-    chunk_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tokens of a passage, such as 512; else what the encoder reads (new libraries)."),
-    ] = None,
-    encoder: EncoderName = None,
-    patient: notes.Patient = None,
-    time: notes.Time = None,
-    type: notes.Type = None,
-    text: notes.Text = None,
-    encounter: notes.Encounter = None,
-    note_id: notes.NoteId = None,
-    patient_name: notes.PatientName = None,
-    born: notes.BirthDate = None,
-    record_number: notes.RecordNumber = None,
-    admitted: notes.Admitted = None,
-    discharged: notes.Discharged = None,
-    time_format: notes.TimeFormat = None,
-    keep_boilerplate: notes.KeepBoilerplate = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace documents of the same id that came from other files.")
-    ] = False,
-    keep_superseded: notes.KeepSuperseded = False,
-    literature: notes.Literature = False,
-    config: Config = None,
-    local_only: LocalOnly = False,
-    json: Json = False,
-) -> None:
-    """Add documents; a new library is made, unchanged documents cost nothing, changed ones are replaced.
-
-    A document replaces only one that came from the same file, unless --replace is given.
-
-    Interrupted, the same command goes on where it stopped. PubMed's files may come in any order: the latest revision
-    and the latest deletion count.
-    """
-    from epicrisis.components import load_ingest_encoder
-    from epicrisis.configuration import load_settings
-    from epicrisis.corpus.readers import read_sources
-    from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
-    from epicrisis.models.precomputed_encoder import PrecomputedEncoder
-    from epicrisis.privacy import local_path, set_local_only
-
-    settings = load_settings({"encoder": encoder, "local_only": local_only or None}, config)
-    # Notes may be among what comes, and nothing of another machine is needed to add it.
-    set_local_only(True)
-    path = local_path(path)
-    columns, treatment = notes.said(context)
-    items = _begun(read_sources(sources, format, _known(path), columns, treatment, with_files=True))
-    ready_made = format == "medcpt"
-    used, name = load_ingest_encoder(settings, path, ready_made)
-    cut_by = _splitter_of(path) or splitter or "tokens"
-    if cut_by != "tokens" and not ready_made:
-        _check_notes(
-            lambda told: read_sources(sources, format, (), columns, told, notes_alone=True), treatment, cut_by, used
-        )
-    made = open_or_create(path, used, name, overlap, splitter, ready_made, chunk_tokens)
-    with made as opened, notes.kept(treatment, path):
-        if json:
-            report = add_documents(opened, items, used, replace=replace, literature=literature)
-        else:
-            report = _with_progress(opened, items, used, replace, literature)
-        if not isinstance(used, PrecomputedEncoder):
-            check_vectors(opened, used)
-    _tell(
-        dataclasses.replace(report, removed=treatment.ledger.summary() if treatment.ledger.has_read else None),
-        path,
-        json,
-    )
-
-
-def _known(path: Path) -> list[FileFingerprint]:
-    """The files that the library has whole; none where there is no library yet."""
-    from epicrisis.corpus.reader_base import FileFingerprint
-    from epicrisis.library.library import Library
-    from epicrisis.library.manifest import complete_manifest
-
-    if complete_manifest(path) is None:
-        return []
-    with Library.open(path) as opened:
-        return [FileFingerprint(each.name, each.sha256, each.bytes) for each in opened.sources()]
-
-
-def _splitter_of(path: Path) -> str | None:
-    """How the library cuts documents; `None` where there is none yet."""
-    from epicrisis.library.manifest import complete_manifest
-
-    manifest = complete_manifest(path)
-    return None if manifest is None else manifest.splitter
-
-
-def _check_notes(
-    again: Callable[[NoteCleaning], Iterator[ReaderItem]], treatment: NoteCleaning, splitter: str, encoder: Encoder
-) -> None:
-    """Reads the notes once more, before a library is made: raises InputError where the encoder would not read all."""
-    from epicrisis.corpus.removal_log import RemovalLog
-    from epicrisis.library.ingest_checks import check_notes_are_read
-
-    check_notes_are_read(again(dataclasses.replace(treatment, ledger=RemovalLog())), splitter, encoder)
-
-
-def _begun(items: Iterator[ReaderItem]) -> Iterator[ReaderItem]:
-    """The same items, the first one read already: wrong arguments are told before a library is made."""
-    first = next(items, None)
-    return chain(() if first is None else (first,), items)
-
-
-def _with_progress(
-    opened: Library, items: Iterator[ReaderItem], encoder: Encoder, replace: bool, literature: bool
-) -> IngestReport:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from epicrisis.library.ingest import add_documents
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=open_console(stderr=True)) as bar:
-        task = bar.add_task("Adding", total=None)
-        return add_documents(
-            opened,
-            items,
-            encoder,
-            replace=replace,
-            literature=literature,
-            on_progress=lambda now: bar.update(
-                task,
-                description=f"Adding: {now.documents} read, {now.saved} saved, {now.unchanged} unchanged, "
-                f"{now.passages} passages, {now.passages / max(now.seconds, 1e-9):.0f} a second",
-            ),
-        )
-
-
-def _tell(report: IngestReport, path: Path, json: bool) -> None:
-    if json:
-        show_json(report)
-    else:
-        say_lines(_report_lines(report, path))
-    for remark in report.remarks:
-        say(f"epicrisis: {remark}", err=True)
-    if report.more_remarks:
-        say(f"epicrisis: {report.more_remarks} more files were there already, or were named apart", err=True)
-    for item in report.first_skipped:
-        place = ", ".join(part for part in (item.path, item.where) if part)
-        say(f"epicrisis: {place}: {item.reason}", err=True)
-    if report.skipped:
-        fail(f"{report.skipped} items were skipped, the first ones named above; all others are saved", SKIPPED)
-
-
-def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
-    """Yield what the addition did: its counts, then what a reader has to know of them."""
-    yield (
-        f"{report.added} documents added, {report.replaced} replaced, {report.unchanged} unchanged, "
-        f"{report.outdated} older than what is there, {report.deleted} deleted, {report.skipped} skipped; "
-        f"{report.passages} passages in {report.seconds:.1f} s"
-    )
-    if report.statements:
-        without = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
-        yield f"{report.statements} entries on retractions, concerns and corrections read{without}"
-    if report.marked:
-        yield f"{report.marked} documents that were there already are marked anew"
-    if report.cut_off:
-        yield f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends"
-    if report.renamed:
-        patients = notes.counted(report.renamed, "patient")
-        yield f"{patients} with another name than before, by birth date and record number the same person"
-    if report.removed is not None:
-        yield from notes.removed_lines(report.removed, path)
-    if report.of_unknown_file:
-        yield (
-            f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not note "
-            "their files: they were taken for the same by their ids"
-        )
-
-
-@library.command(epilog="Example: epicrisis library optimize ~/pubmed --recall 0.95")
-@translated
-def optimize(
-    path: LibraryPath,
-    recall: Annotated[float, typer.Option(min=0.5, max=1.0, help="The recall@16 asked of the index.")] = 0.95,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the index anew even where one is there.")] = False,
-    json: Json = False,
-) -> None:
-    """Join small files, build or refresh the index, and measure its recall on the library's own passages."""
-    from rich.status import Status
-
-    from epicrisis.library.library import Library
-
-    with Library.open(path, write=True) as opened, Status("", console=open_console(stderr=True)) as status:
-        report = opened.optimize(recall, rebuild=rebuild, on_step=lambda step: status.update(f"Optimizing: {step}"))
-    if json:
-        show_json({"index": report, "good": report is None or report.good})
-    elif report is None:
-        say("small enough to be searched exactly: no index needed, recall@16 is 1")
-    else:
-        say(_index_line(report))
-    if report is not None and not report.good:
-        fail(
-            f"the index does not reach the recall of {report.asked} that was asked: it is not used, searches are exact "
-            "and slower; ask for less with --recall, or keep it so",
-            SKIPPED,
-        )
-
-
-def _index_line(report: IndexReport) -> str:
-    tenth = "" if report.filtered_recall is None else f", {report.filtered_recall:.3f} among the newest tenth"
-    return (
-        f"index: recall@16 {report.recall:.3f}{tenth} (asked {report.asked}, {report.queries} passages, "
-        f"{report.probes} of {report.partitions} partitions probed, {report.measured})"
-    )
-
-
-@library.command(epilog="Example: epicrisis library info ~/lib --json")
-@translated
-def info(path: LibraryPath, json: Json = False) -> None:
-    """What is in a library, how it was encoded, and whether it is sound."""
+def info(library: LibraryPath, json: Json = False) -> None:
+    """Show size, encoder and passages of a library, and whether its parts agree."""
     from epicrisis.library.library import Library
     from epicrisis.library.patients import holds_patients
     from epicrisis.library.remote_consent import read_remote
     from epicrisis.serialization import to_json
 
-    with Library.open(path) as opened:
-        found = opened.info()
-        remote = read_remote(opened.path) if holds_patients(opened.path) else None
+    with Library.open(library) as store:
+        report = store.info()
+        remote = read_remote(store.path) if holds_patients(store.path) else None
     if json:
-        show_json({**to_json(found), "remote": remote})
+        show_json({**to_json(report), "remote": remote})
     else:
-        made = found.manifest
-        say(f"{path}: {found.documents} documents, {found.passages} passages")
-        say(f"encoder: {made.encoder_name} ({made.dimensions} dimensions), {made.encoder_fingerprint}")
-        by_tokens = f"up to {made.max_tokens} tokens, {made.overlap} shared by neighbours"
-        cut = {"tokens": by_tokens, "medrag": "1,000 characters, 200 shared (MedRAG)", "whole": "whole documents"}
-        say(f"passages: {cut[made.splitter]}")
-        sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in found.bytes_on_disk.items())
+        manifest = report.manifest
+        splitters = {
+            "tokens": f"up to {manifest.max_tokens} tokens, {manifest.overlap} shared by neighbours",
+            "medrag": "1,000 characters, 200 shared (MedRAG)",
+            "whole": "whole documents",
+        }
+        sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in report.bytes_on_disk.items())
+        say(f"{library}: {report.documents} documents, {report.passages} passages")
+        say(f"encoder: {manifest.encoder_name} ({manifest.dimensions} dimensions), {manifest.encoder_fingerprint}")
+        say(f"passages: {splitters[manifest.splitter]}")
         say(f"on disk: {sizes}")
-        if found.index is not None:
-            say(_index_line(found.index))
-        if found.unindexed:
-            say(f"{found.unindexed} passages are not in the index yet and are scanned: run `library optimize`")
-        if found.open_batches:
-            say("a writer is at work, or was stopped: the next `epicrisis library add` settles what it left")
+        if report.index is not None:
+            say(_index_line(report.index))
+        if report.unindexed:
+            say(f"{report.unindexed} passages are not in the index yet and are scanned: run `library optimize`")
+        if report.open_batches:
+            say("a writer is active, or was stopped: the next `epicrisis library add` completes or removes its work")
         if remote is not None:
-            say(remote_line(remote))
-        say("NOT SOUND" if found.problems else "sound")
-    if found.problems:
-        fail("; ".join(found.problems), SKIPPED)
-
-
-def remote_line(remote: Remote) -> str:
-    """Whether a library of notes lets other machines see them."""
-    if not remote.allowed:
-        return "patients' notes: other machines are refused (--allow-remote, said once, allows them)"
-    hosts = ", ".join(remote.hosts) or "none named so far"
-    return (
-        f"patients' notes: other machines allowed since {remote.since} ({hosts}); `library forbid-remote` takes it back"
-    )
-
-
-@library.command(epilog="Example: epicrisis library check ~/pubmed --json")
-@translated
-def check(path: LibraryPath, json: Json = False) -> None:
-    """The health of a library: texts, ids, vectors, whether its parts agree, and where everything came from.
-
-    Reads everything once: a minute or so for a million passages.
-    """
-    from rich.progress import Progress
-
-    from epicrisis.library.health import check as checked
-    from epicrisis.library.health_report import lines
-    from epicrisis.library.library import Library
-
-    with Library.open(path) as opened, Progress(console=open_console(stderr=True), disable=json) as bar:
-        task = bar.add_task("Checking")
-        report = checked(opened, lambda read, all_: bar.update(task, completed=read, total=all_))
-    if json:
-        show_json(report)
-    else:
-        say_lines(lines(report))
+            say(_remote_line(remote))
+        say("NOT SOUND" if report.problems else "sound")
     if report.problems:
-        fail(f"{len(report.problems)} problems, named above with their cures", SKIPPED)
+        fail("; ".join(report.problems), ERROR)
 
 
-@library.command(epilog="Example: epicrisis library delete ~/lib pubmed:12377809")
-@translated
+def patients(library: LibraryPath, json: Json = False) -> None:
+    """List the patients of a library: ids, notes by type, first and last date, hospital stays.
+
+    No text of the notes is shown. Names, birth dates and record numbers are shown if the source has them; --patient
+    accepts record numbers as well.
+    """
+    from epicrisis.library.library import Library
+    from epicrisis.library.patients import Roster
+
+    with Library.open(library) as store:
+        records = tuple(Roster(store).patients().values())
+    if json:
+        show_json(records)
+        return
+    for record in records:
+        say(_patient_line(record))
+    notes = sum(record.notes for record in records)
+    say(f"{counted(len(records), 'patient')}, {counted(notes, 'note')}")
+
+
 def delete(
-    path: LibraryPath,
-    documents: Annotated[list[str], typer.Argument(help="Document ids.")],
+    library: LibraryPath,
+    documents: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
     json: Json = False,
 ) -> None:
-    """Delete documents, at once and for searches under way; added again they come back.
+    """Delete documents, also for searches in progress. Added again, they return.
 
-    Of a patient without a note name, birth date and record numbers are forgotten, too.
+    When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
     from epicrisis.library.ingest_checks import whose
     from epicrisis.library.library import Library
     from epicrisis.library.patients import forget_patients
 
-    with Library.open(path, write=True) as opened:
-        # The same command, killed after its commit, was brought to its end by opening the library.
-        there = {*opened.content_hashes(documents), *opened.settled_deletions}
-        patients = {patient for patient in whose(opened, list(there)).values() if patient is not None}
-        opened.delete(documents)
-        forget_patients(opened, patients)
-    deleted = [each for each in documents if each in there]
-    unknown = [each for each in documents if each not in there]
+    with Library.open(library, write=True) as store:
+        # Opening the library completed a deletion that was killed after its commit.
+        existing = {*store.content_hashes(documents), *store.settled_deletions}
+        owners = set(filter(None, whose(store, list(existing)).values()))
+        store.delete(documents)
+        forget_patients(store, owners)
+    deleted = [document for document in documents if document in existing]
+    unknown = [document for document in documents if document not in existing]
     if json:
         show_json({"deleted": deleted, "unknown": unknown})
     else:
         say(f"{len(deleted)} documents deleted")
     if unknown:
         fail(
-            f"not there: {', '.join(unknown)}: deleted before, or check the ids with `epicrisis search --json`", SKIPPED
+            f"not in the library: {', '.join(unknown)}. They were deleted before, or the ids are wrong: check them "
+            "with `epicrisis search --json`",
+            ERROR,
         )
 
 
-@library.command(epilog="Example: epicrisis library repair ~/lib")
-@translated
-def repair(path: LibraryPath, json: Json = False) -> None:
-    """Make the word index and the list of documents anew from the passages."""
+def check(library: LibraryPath, json: Json = False) -> None:
+    """Check texts, ids and vectors of a library, and whether its parts agree.
+
+    Reads everything once: about a minute for a million passages.
+    """
+    from epicrisis.cli.terminal import open_progress
+    from epicrisis.library.health import check_health as check_health
+    from epicrisis.library.health_report import format_report
     from epicrisis.library.library import Library
 
-    found = Library.repair(path)
+    with Library.open(library) as store, open_progress(quiet=json) as progress:
+        task = progress.add_task("Checking", total=None)
+        report = check_health(store, lambda done, total: progress.update(task, completed=done, total=total))
     if json:
-        show_json(found)
+        show_json(report)
     else:
-        say(f"mended: {found.documents} documents, {found.passages} passages")
-    if found.problems:
-        fail("; ".join(found.problems), SKIPPED)
+        say_lines(format_report(report))
+    if report.problems:
+        fail(f"{len(report.problems)} problems; they are listed above with their cures", ERROR)
+
+
+def optimize(
+    library: LibraryPath,
+    recall: Annotated[float, typer.Option(min=0.5, max=1.0, help="Recall@16 that the index must reach.")] = 0.95,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the index even if there is one.")] = False,
+    json: Json = False,
+) -> None:
+    """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
+    from epicrisis.library.library import Library
+
+    with Library.open(library, write=True) as store, open_console(stderr=True, quiet=json).status("") as status:
+        report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: status.update(f"Optimizing: {step}"))
+    if json:
+        show_json({"index": report, "good": report is None or report.good})
+    elif report is None:
+        say("small enough for exact search: no index needed, recall@16 is 1")
+    else:
+        say(_index_line(report))
+    if report is not None and not report.good:
+        fail(
+            f"the index does not reach recall {report.asked}, so it is not used: searches stay exact and slower. "
+            "Accept less with --recall, or keep it so",
+            ERROR,
+        )
+
+
+def repair(library: LibraryPath, json: Json = False) -> None:
+    """Rebuild the word index and the list of documents from the passages."""
+    from epicrisis.library.library import Library
+
+    report = Library.repair(library)
+    if json:
+        show_json(report)
+    else:
+        say(f"repaired: {report.documents} documents, {report.passages} passages")
+    if report.problems:
+        fail("; ".join(report.problems), ERROR)
+
+
+def forbid_remote(library: LibraryPath, json: Json = False) -> None:
+    """Withdraw --allow-remote: the notes of this library stay on this machine again.
+
+    The library keeps the record of what was allowed.
+    """
+    from epicrisis.library.manifest import read_manifest
+    from epicrisis.library.remote_consent import forbid_remote as withdraw
+    from epicrisis.library.remote_consent import read_remote
+    from epicrisis.privacy import local_path
+
+    folder = local_path(library)
+    read_manifest(folder)
+    withdraw(folder)
+    remote = read_remote(folder)
+    if json:
+        show_json(remote)
+    else:
+        say(_remote_line(remote))
+
+
+def _index_line(report: IndexReport) -> str:
+    newest = "" if report.filtered_recall is None else f", {report.filtered_recall:.3f} among the newest tenth"
+    return (
+        f"index: recall@16 {report.recall:.3f}{newest} (required {report.asked}, {report.queries} passages, "
+        f"{report.probes} of {report.partitions} partitions searched, {report.measured})"
+    )
+
+
+def _remote_line(remote: RemoteConsent) -> str:
+    if not remote.allowed:
+        return "patients' notes: sending them to other machines is refused (--allow-remote allows it)"
+    hosts = ", ".join(remote.hosts) or "no host yet"
+    return (
+        f"patients' notes: sending them to other machines is allowed since {remote.since} ({hosts}); "
+        "`epicrisis library forbid-remote` withdraws it"
+    )
+
+
+def _patient_line(patient: PatientRecord) -> str:
+    details = [patient.name or "", f"born {patient.born}" if patient.born else ""]
+    for number in patient.numbers:
+        # Before the bar stands the address of the numbering system, which means nothing to a reader.
+        details.append(f"number {number.rpartition('|')[2]}")
+    identity = ", ".join(filter(None, details))
+    dates = "no dates" if patient.first is None else f"{patient.first} to {patient.last}"
+    types = ", ".join(f"{count} {name}" for name, count in patient.note_types.items())
+    return (
+        f"{patient.id}{f' ({identity})' if identity else ''}: {counted(patient.notes, 'note')}, {dates}, "
+        f"{counted(patient.encounters, 'hospital stay')}{f'; {types}' if types else ''}"
+    )

@@ -1,85 +1,146 @@
-"""`epicrisis models`: what can be had, what is here, and fetching it."""
+"""`epicrisis models`, `cache` and `settings`: what models there are, cached replies, and every setting."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from epicrisis.cli.common import show_json, translated
-from epicrisis.cli.options import Config, Json, LocalOnly
-from epicrisis.cli.terminal import open_console, say
+from epicrisis.cli.command import Flags, command, new_group
+from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
+from epicrisis.cli.terminal import open_download_progress, say, show_json
 
-models = typer.Typer(no_args_is_help=True, help="List and fetch the models of the catalogue.")
+if TYPE_CHECKING:
+    from epicrisis.models.chat.layers.cache import ReplyCache
+
+CacheOwner = Annotated[
+    Path | None,
+    typer.Argument(metavar="[LIBRARY]", help="Library with the cache. Default: the cache shared by all libraries."),
+]
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command group."""
-    app.add_typer(models, name="models")
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands."""
+    models = new_group(app, "models", "List and download models.", panel)
+    command(models, CONFIG, name="list", examples=["epicrisis models list --json"])(list_models)
+    command(models, CONFIG, LOCAL_ONLY, examples=["epicrisis models pull minilm smollm2-135m"])(pull)
+    cache = new_group(app, "cache", "Inspect and clear cached replies of chat models.", panel)
+    command(cache, CONFIG, examples=["epicrisis cache info ~/lib"])(info)
+    command(cache, CONFIG, examples=["epicrisis cache clear ~/lib"])(clear)
+    command(app, panel=panel, examples=["epicrisis settings", "epicrisis settings preflight"])(settings)
 
 
-@models.command("list", epilog="Example: epicrisis models list --json")
-@translated
-def list_(config: Config = None, json: Json = False) -> None:
-    """Every model of the catalogue: its kind, size, licence, and whether it is here."""
-    from epicrisis.configuration import load_settings
+def list_models(*, flags: Flags, json: Json = False) -> None:
+    """List the models of the catalogue: kind, size, licence, and whether they are installed."""
     from epicrisis.models.catalogue import load_catalogue
     from epicrisis.models.model_download import list_installed_models
 
-    here = {model.name for model in list_installed_models(load_settings({}, config).home)}
-    rows: list[dict[str, Any]] = [
-        {
+    names = {model.name for model in list_installed_models(flags.settings().home)}
+    rows: list[dict[str, Any]] = []
+    for model in load_catalogue().values():
+        row: dict[str, Any] = {
             "name": model.name,
             "kind": model.kind,
-            "here": model.name in here,
+            "here": model.name in names,
             "bytes": model.bytes or None,
-            "pinned": not model.unpinned,
-            "licence": model.licence,
-            "description": model.description,
         }
-        for model in load_catalogue().values()
-    ]
+        row |= {"pinned": not model.unpinned, "licence": model.licence, "description": model.description}
+        rows.append(row)
     if json:
         show_json(rows)
         return
     for row in rows:
-        state = "here" if row["here"] else "not pulled"
+        state = "installed" if row["here"] else "not pulled"
         size = "unpinned" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
         say(f"{row['name']:<22} {row['kind']:<13} {size:>10}  {state:<11} {row['licence']}")
         say(f"{'':<22} {row['description']}")
-    say("unpinned: fetched from the hub as it is there; hashes are recorded at the first pull and kept to")
+    say("unpinned: downloaded from the hub in its current version; later downloads must have the same hashes")
 
 
-@models.command(epilog="Example: epicrisis models pull minilm smollm2-135m")
-@translated
 def pull(
-    names: Annotated[list[str], typer.Argument(help="Names of the catalogue.")],
-    config: Config = None,
-    local_only: LocalOnly = False,
+    names: Annotated[list[str], typer.Argument(help="Names from `epicrisis models list`.")],
+    *,
+    flags: Flags,
     json: Json = False,
 ) -> None:
-    """Fetch models and check their sha256. What is here already is not fetched again."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-    from epicrisis.configuration import load_settings
-    from epicrisis.models import model_download as pulling
+    """Download models and check their sha256. Installed models are not downloaded again."""
+    from epicrisis.models import model_download
     from epicrisis.models.catalogue import get_pinned_model, load_catalogue
 
-    settings = load_settings({"local_only": local_only or None}, config)
+    current = flags.settings()
     for name in names:
         get_pinned_model(name, load_catalogue())
     folders = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=open_console(stderr=True), disable=json) as bar:
+    with open_download_progress(quiet=json) as progress:
         for name in names:
-            task = bar.add_task(name, total=None)
+            task = progress.add_task(name, total=None)
 
-            def show(done: int, total: int, task: object = task) -> None:
-                bar.update(task, completed=done, total=total)  # type: ignore[arg-type]
+            def show(done: int, total: int, task: Any = task) -> None:
+                progress.update(task, completed=done, total=total)
 
-            folders[name] = str(pulling.pull_model(name, settings.home, show, local_only=settings.local_only))
+            folders[name] = str(model_download.pull_model(name, current.home, show, local_only=current.local_only))
     if json:
         show_json(folders)
+        return
+    for name, folder in folders.items():
+        say(f"{name}: {folder}")
+
+
+def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
+    """Show place, number and size of cached replies."""
+    cache = _open_cache(library, flags)
+    stats = cache.stats()
+    cache.close()
+    if json:
+        show_json({"path": cache.path, "replies": stats.replies, "bytes": stats.bytes})
     else:
-        for name, folder in folders.items():
-            say(f"{name}: {folder}")
+        say(f"{stats.replies:,} replies in {cache.path}, {stats.bytes / 1e6:,.1f} MB")
+
+
+def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
+    """Delete all cached replies, also from the disk. Deleting them loses nothing but time and money."""
+    cache = _open_cache(library, flags)
+    deleted = cache.clear()
+    cache.close()
+    if json:
+        show_json({"path": cache.path, "deleted": deleted})
+    else:
+        say(f"deleted {deleted:,} replies from {cache.path}")
+
+
+def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
+    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.manifest import read_manifest
+    from epicrisis.models.chat.layers.cache import ReplyCache
+    from epicrisis.privacy import local_path
+
+    current = flags.settings()
+    if library is not None:
+        library = local_path(library)
+        read_manifest(library)
+    return ReplyCache(current.cache.path or (library or current.home) / REPLIES)
+
+
+def settings(
+    prefix: Annotated[str, typer.Argument(help="Show only keys that begin with this text.")] = "",
+    json: Json = False,
+) -> None:
+    """List every setting: key, default, unit and meaning.
+
+    Change one with --setting KEY=VALUE, in the settings file, or with an environment variable such as
+    EPICRISIS_VOTES__N=20.
+    """
+    from epicrisis.errors import InputError
+    from epicrisis.settings import setting_rows
+
+    rows = [row for row in setting_rows() if row.key.startswith(prefix)]
+    if not rows:
+        raise InputError(f"no setting begins with {prefix!r}: `epicrisis settings` lists all")
+    if json:
+        show_json(rows)
+        return
+    for row in rows:
+        unit = f" ({row.unit})" if row.unit else ""
+        say(f"{row.key} = {row.default}{unit}")
+        say(f"    {row.meaning}")

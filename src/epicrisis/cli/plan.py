@@ -1,4 +1,4 @@
-"""`epicrisis plan`: what answers would take, each strategy side by side, before anything is spent."""
+"""`epicrisis plan`: what answers would cost, strategy by strategy, before anything is spent."""
 
 from __future__ import annotations
 
@@ -9,138 +9,75 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli.common import fail, show_json, translated
-from epicrisis.cli.options import (
-    AllowRemote,
-    AsOf,
-    AtOnce,
-    ByName,
-    Config,
-    CountName,
-    Depth,
-    EncoderName,
-    ExampleLibrary,
-    File,
-    Fuse,
-    Hide,
-    HideGold,
-    Journals,
-    Json,
-    K,
-    LocalOnly,
-    LongQuestions,
-    ModelName,
-    Options,
-    Partition,
-    Preflight,
-    Preset,
-    Rerank,
-    RerankDepth,
-    RrfK,
-    Seed,
-    Setting,
-    Since,
-    Types,
-    Votes,
-    Without,
-    said,
-)
-from epicrisis.cli.questions import many, one
-from epicrisis.cli.terminal import open_console
+from epicrisis.cli.command import Flags, command
+from epicrisis.cli.options import MODEL, SEARCH, SEED, Choices, Json, LibraryPath, QuestionFile
+from epicrisis.cli.question_input import parse_question, read_question_file
+from epicrisis.cli.terminal import open_console, open_progress, show_json
 
 if TYPE_CHECKING:
     from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
     from epicrisis.settings import Settings
     from epicrisis.types import Question
 
-SKIPPED = 2
-NOT_PLANNED = "Not planned for: retries, second tries after replies that cannot be read, kept replies, prefix caches."
 
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        epilog='Examples: epicrisis plan ~/lib "Is anorectal endosonography valuable in dyschesia?" '
-        "--options yes,no,maybe   |   epicrisis plan ~/lib --file questions.jsonl --strategy rag "
-        "--strategy brief-context --model https://api.openai.com/v1#gpt-4o-mini"
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the command."""
+    command(
+        app,
+        MODEL,
+        SEED,
+        *SEARCH,
+        panel=panel,
+        examples=[
+            'epicrisis plan ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
+            "epicrisis plan ~/lib --file questions.jsonl --strategy rag --strategy brief-context "
+            "--model https://api.openai.com/v1#gpt-4o-mini",
+        ],
     )(plan)
 
 
-@translated
 def plan(
-    context: typer.Context,
-    library: Annotated[Path, typer.Argument(help="The library's folder.")],
-    question: Annotated[str | None, typer.Argument(help="What is asked.")] = None,
-    options: Options = None,
-    file: File = None,
+    library: LibraryPath,
+    question: Annotated[str | None, typer.Argument(help="The question.")] = None,
+    options: Choices = None,
+    file: QuestionFile = None,
     strategy: Annotated[
-        list[str] | None,
-        typer.Option(help="Plan this strategy (repeat for more); else those without votes."),
+        list[str] | None, typer.Option(help="Strategy to plan (repeatable). Default: all strategies without votes.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(help="Questions that stand for all; 200 where there are more.")] = None,
-    time: Annotated[bool, typer.Option("--time", help="Measure the model's speed by two short calls.")] = False,
-    model: ModelName = None,
-    by: ByName = None,
-    k: K = None,
-    count: CountName = None,
-    partition: Partition = None,
-    preflight: Preflight = None,
-    depth: Depth = None,
-    votes: Votes = None,
-    examples: ExampleLibrary = None,
-    preset: Preset = None,
-    setting: Setting = None,
-    seed: Seed = None,
-    at_once: AtOnce = None,
-    since: Since = None,
-    as_of: AsOf = None,
-    types: Types = None,
-    journals: Journals = None,
-    without: Without = None,
-    hide: Hide = None,
-    hide_gold: HideGold = False,
-    rerank: Rerank = None,
-    rerank_depth: RerankDepth = None,
-    long_questions: LongQuestions = None,
-    fuse: Fuse = None,
-    rrf_k: RrfK = None,
-    encoder: EncoderName = None,
-    config: Config = None,
-    local_only: LocalOnly = False,
-    allow_remote: AllowRemote = False,
+    sample: Annotated[
+        int | None, typer.Option(help="Plan a random sample of this many questions. Default: 200 of a larger file.")
+    ] = None,
+    time: Annotated[bool, typer.Option("--time", help="Measure the speed of the model with two short calls.")] = False,
+    *,
+    flags: Flags,
     json: Json = False,
 ) -> None:
-    """Plan answers before they are made: calls, tokens, money and time of each strategy.
+    """Estimate calls, tokens, cost and time of answers, for each strategy.
 
-    Searches the library and counts the prompts; but for --time no model is asked anything.
+    Searches the library and counts the tokens of the prompts. No model is called, except with --time.
     """
-    from epicrisis.configuration import load_settings
-
-    settings = load_settings({**said(context), "strategy": None}, config)
-    questions, skipped = _asked(question, options, file)
-    made = asyncio.run(_planned(settings, library, questions, strategy, sample, time, json))
+    settings = flags.settings({"strategy": None})
+    questions = _questions(question, options, file)
+    cost_plan = asyncio.run(_estimate(settings, library, questions, strategy, sample, time, json))
     if json:
-        show_json(made)
+        show_json(cost_plan)
     else:
-        _show(made)
-    if skipped:
-        fail(f"{skipped} lines of {file} were skipped, named above", SKIPPED)
+        _show(cost_plan)
 
 
-def _asked(question: str | None, options: str | None, file: Path | None) -> tuple[list[Question], int]:
-    """The questions, and how many lines of the file are none."""
+def _questions(question: str | None, options: str | None, file: Path | None) -> list[Question]:
     from epicrisis.errors import InputError
 
     if file is None and question is not None:
-        return [one(question, options)], 0
+        return [parse_question(question, options)]
     if file is None or question is not None:
-        raise InputError("give a question, or --file questions.jsonl (not both)")
+        raise InputError("give either a question, or --file questions.jsonl")
     if options is not None:
-        raise InputError("--options go with a question; in a file each question has its own")
-    return many(file)
+        raise InputError("--options belongs to a question; in a file each question has its own options")
+    return read_question_file(file)[0]
 
 
-async def _planned(
+async def _estimate(
     settings: Settings,
     library: Path,
     questions: list[Question],
@@ -149,27 +86,23 @@ async def _planned(
     timed: bool,
     quiet: bool,
 ) -> CostPlan:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from epicrisis.errors import SettingsError
     from epicrisis.pipeline import STRATEGIES
-    from epicrisis.plan.planning import DEFAULT_STRATEGIES
-    from epicrisis.plan.planning import estimate_costs as planned
+    from epicrisis.plan import planning
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=open_console(stderr=True), disable=quiet, transient=True) as progress:
+    names = list(dict.fromkeys(strategies or planning.DEFAULT_STRATEGIES))
+    for name in names:
+        if name not in STRATEGIES:
+            raise SettingsError(f"there is no strategy {name!r}: choose from {', '.join(STRATEGIES)}")
+    with open_progress(quiet=quiet, transient=True) as progress:
         task = progress.add_task("Planning", total=None)
 
         def advance(total: int) -> None:
             progress.update(task, advance=1, total=total)
 
-        wanted = list(dict.fromkeys(strategies or DEFAULT_STRATEGIES))
-        if unknown := [name for name in wanted if name not in STRATEGIES]:
-            raise SettingsError(f"there is no strategy {unknown[0]!r}: known are {', '.join(STRATEGIES)}")
-        return await planned(settings, library, questions, wanted, sample=sample, timed=timed, advance=advance)
-
-
-# -- on the screen --------------------------------------------------------------------------------------------------
+        return await planning.estimate_costs(
+            settings, library, questions, names, sample=sample, timed=timed, advance=advance
+        )
 
 
 def _show(plan: CostPlan) -> None:
@@ -180,62 +113,65 @@ def _show(plan: CostPlan) -> None:
         table.add_column(heading, no_wrap=True)
     for heading in ("calls", "prompt\ntokens", "reply\ntokens", "US $", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for each in plan.strategies:
-        for row in _rows(each):
+    for strategy in plan.strategies:
+        for row in _rows(strategy):
             table.add_row(*row)
     console = open_console()
-    console.print(f"{_number(plan.questions, 'question')} on {' and '.join(plan.models)}", markup=False)
+    console.print(f"{_counted(plan.questions, 'question')} on {' and '.join(plan.models)}", markup=False)
     console.print(table)
     for note in _notes(plan):
         console.print(note, markup=False)
 
 
 def _rows(plan: StrategyPlan) -> Iterator[tuple[str, ...]]:
-    """Three lines: least, expected, most."""
+    """Yield three rows: least, expected, most."""
+    format_dollars = ["unknown"] * 3
+    if plan.usd is not None:
+        format_dollars = ["none"] * 3 if plan.usd.most == 0 else _column(plan.usd, _dollars)
+    times = ["not measured", "(--time)", ""] if plan.seconds is None else _column(plan.seconds, _duration)
     columns = (
         _column(plan.calls, _count),
         _column(plan.prompt_tokens, _count),
         _column(plan.completion_tokens, _count),
-        ["unknown"] * 3 if plan.usd is None else ["none"] * 3 if plan.usd.most == 0 else _column(plan.usd, _dollars),
-        ["not measured", "(--time)", ""] if plan.seconds is None else _column(plan.seconds, _time),
+        format_dollars,
+        times,
     )
-    names = (plan.strategy, "", "")
-    yield from zip(names, ("least", "expected", "most"), *columns, strict=True)
+    yield from zip((plan.strategy, "", ""), ("least", "expected", "most"), *columns, strict=True)
 
 
-def _column(figure: CostRange, shown: Callable[[float], str]) -> list[str]:
-    return [shown(figure.least), shown(figure.expected), shown(figure.most)]
+def _column(figure: CostRange, text: Callable[[float], str]) -> list[str]:
+    return [text(figure.least), text(figure.expected), text(figure.most)]
 
 
 def _notes(plan: CostPlan) -> Iterator[str]:
     yield ""
     if plan.planned < plan.questions:
-        tokens = ", ".join(f"{each.strategy} {_percent(each.prompt_tokens)}" for each in plan.strategies)
+        margins = ", ".join(f"{strategy.strategy} {_margin(strategy.prompt_tokens)}" for strategy in plan.strategies)
         yield (
-            f"A random sample of {plan.planned:,} questions stands for all {plan.questions:,}; the expected prompt "
-            f"tokens may be off by (95 %): {tokens}."
+            f"Planned from a random sample of {plan.planned:,} of {plan.questions:,} questions. Margin of the expected "
+            f"prompt tokens (95 %): {margins}."
         )
-    exact = [each.strategy for each in plan.strategies if each.exact]
+    exact = [strategy.strategy for strategy in plan.strategies if strategy.exact]
     if not plan.exact_counts:
-        yield "Tokens are estimated from above: the endpoint counts none, so no figure is exact."
+        yield "Token counts are upper estimates, because the endpoint counts no tokens."
     elif exact:
         yield f"Prompt tokens are exact for {', '.join(exact)}."
-    for each in plan.strategies:
-        for state, count in each.states.items():
-            yield f"{each.strategy}: {count:,} of {_number(plan.planned, 'question')} {state}."
+    for strategy in plan.strategies:
+        for state, count in strategy.states.items():
+            yield f"{strategy.strategy}: {count:,} of {_counted(plan.planned, 'question')} {state}."
     yield (
-        "Replies: least, they find nothing; expected, every text is half as long as its form allows; most, as long as "
-        "it allows."
+        "Replies: `least` assumes that nothing relevant is found, `expected` that every text is half as long as "
+        "allowed, `most` that every text has its full length."
     )
-    yield NOT_PLANNED
+    yield "Not included: retries, second attempts after unreadable replies, cached replies, prefix caches."
     for name, speed in plan.speeds.items():
         yield (
-            f"Times: {name} read {speed.prompt:,.0f} and wrote {speed.completion:,.1f} tokens a second in two short "
-            f"calls; {_number(plan.at_once[name], 'call')} at once, each taken to be as fast as one alone."
+            f"Times: {name} read {speed.prompt:,.0f} and wrote {speed.completion:,.1f} tokens per second in two short "
+            f"calls; {_counted(plan.at_once[name], 'call')} in parallel, each assumed as fast as one alone."
         )
 
 
-def _number(n: int, noun: str) -> str:
+def _counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
@@ -249,11 +185,11 @@ def _dollars(value: float) -> str:
     return format_dollars(value)
 
 
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
 
 
-def _percent(figure: CostRange) -> str:
+def _margin(figure: CostRange) -> str:
     return f"{100 * figure.margin / figure.expected:.1f} %" if figure.expected else "0 %"

@@ -1,62 +1,235 @@
-"""What is asked on the command line: one question, or a file of them."""
+"""`epicrisis questions` and `synthesize-record`: question sets listed, downloaded and made."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from epicrisis.cli.terminal import say
+import typer
+
+from epicrisis.cli.command import Flags, command, fail, new_group
+from epicrisis.cli.exit_codes import ERROR
+from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json
+from epicrisis.cli.run_progress import say_skipped, warn_about_demo_models
+from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
 
 if TYPE_CHECKING:
-    from epicrisis.types import Question
+    from rich.progress import TaskID
+
+    from epicrisis.evaluation.synthesis.questions import GeneratedQuestion, PassageSample, QuestionStore
+    from epicrisis.settings import Settings
+
+_EXAMPLE_PAIRS = 3
+"""Near-duplicates shown on the screen; --json shows all."""
 
 
-def one(text: str, options: str | None, patient: str | None = None) -> Question:
-    """Return the question, of that patient, with its options, which come as one text with commas.
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands."""
+    group = new_group(app, "questions", "List, download and generate question sets.", panel)
+    command(group, SETTING, CONFIG, name="list", examples=["epicrisis questions list --json"])(list_sets)
+    command(group, SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])(pull)
+    command(
+        group,
+        *GRADER,
+        examples=[
+            "epicrisis questions generate ~/lib -n 50 --model URL -o questions.jsonl",
+            "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl",
+        ],
+    )(generate_command)
+    command(
+        app,
+        name="synthesize-record",
+        panel=panel,
+        examples=[
+            "epicrisis synthesize-record -o records/ --patients 10 --tokens 128000",
+            "epicrisis synthesize-record -o records/ --patients 25 --tokens 4000,8000,16000,32000,128000",
+        ],
+    )(synthesize_record)
 
-    `-` stands for a question on standard input. Raises InputError where that is no text in UTF-8.
+
+def list_sets(*, flags: Flags, json: Json = False) -> None:
+    """List the known question sets: size, licence, source, and whether they are installed."""
+    from epicrisis.evaluation.datasets.catalogue import load_catalogue
+    from epicrisis.evaluation.datasets.download import is_downloaded
+
+    home, sets = flags.settings().home, load_catalogue()
+    rows: list[dict[str, Any]] = []
+    for question_set in sets.values():
+        row: dict[str, Any] = {"name": question_set.name, "questions": question_set.count, "split": question_set.split}
+        row |= {"here": is_downloaded(question_set.name, home, sets=sets), "licence": question_set.licence}
+        row |= {"sources": [file.url for file in question_set.files], "description": question_set.description}
+        rows.append(row)
+    if json:
+        show_json(rows)
+        return
+    width = max(map(len, sets))
+    for row in rows:
+        state = "installed" if row["here"] else "not pulled"
+        say(f"{row['name']:<{width}} {row['questions']:>6,} questions  {state:<11} {row['licence']}")
+        say_lines(f"{'':<{width}} {line}" for line in (row["description"], *row["sources"]))
+
+
+def pull(
+    names: Annotated[list[str], typer.Argument(help="Names from `epicrisis questions list`.")],
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Download question sets and check that they contain the expected questions.
+
+    Installed sets are not downloaded again.
     """
-    from epicrisis.api import build_question
+    from epicrisis.evaluation.datasets import download
+    from epicrisis.evaluation.datasets.catalogue import find_pinned_set, load_catalogue
+    from epicrisis.evaluation.datasets.load import FOLDER
 
-    if text == "-":
-        text = typed()
-    listed = [part.strip() for part in options.split(",") if part.strip()] if options else None
-    return replace(build_question(text, listed), patient=patient)
+    settings, sets = flags.settings(), load_catalogue()
+    chosen = [find_pinned_set(name, sets) for name in dict.fromkeys(names)]
+    with open_download_progress(quiet=json) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def show(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file)
+            progress.update(tasks[file], completed=done, total=total)
+
+        for question_set in chosen:
+            download.download_dataset(question_set.name, settings.home, show, local_only=settings.local_only, sets=sets)
+    rows = {}
+    for question_set in chosen:
+        files = [str(settings.home / FOLDER / file.path) for file in question_set.files]
+        rows[question_set.name] = {"questions": question_set.count, "files": files}
+        if not json:
+            say(f"{question_set.name}: {question_set.count:,} questions in {', '.join(files)} ({question_set.licence})")
+    if json:
+        show_json(rows)
 
 
-def typed() -> str:
-    """Return what stands on standard input, without blanks around it. Raises InputError where it is not UTF-8."""
+def generate_command(
+    sources: Annotated[list[Path], typer.Argument(help="A library, or files and folders of documents.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File for the questions (JSONL).")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Let a model propose PICO questions with answers, each from a passage that it quotes literally.
+
+    Review the file and set the "state" of each line to "accepted" or "rejected": only accepted questions are used.
+    Interrupted, the same command continues; with a larger -n it adds questions.
+    """
+    from epicrisis.answers import Usage
+    from epicrisis.cli.run_progress import usage_line
+    from epicrisis.components import build_scope
+    from epicrisis.evaluation.synthesis.questions import draw_passages
+    from epicrisis.patient_data_policy import protect_patient_data
+
+    settings = protect_patient_data(flags.settings(), *sources)
+    warn_about_demo_models(settings, ["writer"])
+    drawn = draw_passages(sources, n, settings.seed, build_scope(settings.scope))
+    file, questions = asyncio.run(_generate(settings, drawn, output, json))
+    usage = sum((question.usage for question in questions), Usage())
+    failed = sum(question.failure is not None for question in questions)
+    near_duplicates = file.near_duplicates()
+    if json:
+        row = {"drawn": len(drawn.passages), "lines": file.states, "failed": failed, "near_duplicates": near_duplicates}
+        show_json({**row, "skipped": len(drawn.skipped), "usage": usage, "output": str(output)})
+    else:
+        say_lines(_summary(drawn, n, file.states, near_duplicates, output))
+        say(usage_line(usage))
+    say_skipped(drawn.skipped, len(drawn.skipped))
+    if failed:
+        fail(f"{failed} calls failed; the same command repeats them", ERROR)
+
+
+def _summary(
+    drawn: PassageSample, n: int, states: Counter[str], near_duplicates: list[tuple[str, str]], output: Path
+) -> Iterator[str]:
+    few = f" (all there are; {n} were requested)" if len(drawn.passages) < n else ""
+    yield (
+        f"{len(drawn.passages)} passages{few}; in {output}: {states['proposed']} questions proposed, "
+        f"{states['accepted']} accepted, {states['rejected']} rejected"
+    )
+    yield (
+        f"left out: {states['nothing']} passages without a suitable question, {states['unparsed']} unreadable replies, "
+        f"{states['not-verbatim']} whose quotation is not in the passage, {states['names-nothing']} whose question "
+        "names nothing in the passage"
+    )
+    if near_duplicates:
+        pairs = ", ".join(f"{first} and {second}" for first, second in near_duplicates[:_EXAMPLE_PAIRS])
+        yield f"{len(near_duplicates)} near-duplicates, such as {pairs}"
+
+
+async def _generate(
+    settings: Settings, drawn: PassageSample, output: Path, json: bool
+) -> tuple[QuestionStore, list[GeneratedQuestion]]:
+    from epicrisis.components import build_scope
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.synthesis.questions import QuestionStore, generate_questions, recipe
+
+    questions = []
+    async with open_model_client(settings) as client:
+        file = QuestionStore(output, recipe(client))
+        done = sum(passage.id in file.passages for passage in drawn.passages)
+        with open_progress(quiet=json) as progress:
+            task = progress.add_task("Asking", total=len(drawn.passages), completed=done)
+            async for question in generate_questions(drawn.passages, client, file, build_scope(settings.scope)):
+                questions.append(question)
+                if question.failure is not None:
+                    say_above(progress, f"{question.passage.id}: {question.failure.message}")
+                progress.advance(task)
+    return file, questions
+
+
+def synthesize_record(
+    output: Annotated[Path, typer.Option("-o", "--output", help="New folder for notes.csv and questions.jsonl.")],
+    patients: Annotated[int, typer.Option("--patients", min=1, max=999, help="Number of patients.")] = 10,
+    tokens: Annotated[
+        str,
+        typer.Option(
+            "--tokens",
+            help="Approximate length of a record, from 4000 tokens; several lengths, with commas, are used in turn.",
+        ),
+    ] = "128000",
+    stays: Annotated[
+        int | None, typer.Option("--stays", min=1, help="Hospital stays per patient. Default: by length.")
+    ] = None,
+    questions_each: Annotated[
+        int, typer.Option("--questions-each", min=0, help="Questions per patient; kinds and forms alternate.")
+    ] = 21,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the records.")] = 0,
+    json: Json = False,
+) -> None:
+    """Write fictional patient records of any length, and questions with known answers and evidence.
+
+    Nothing in them concerns a real person, and every note says so. The same options write the same files. Lengths are
+    estimated without a model: the count of a tokenizer that reads numbers digit by digit is within a tenth.
+    """
+    from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
+
+    records = write_records(output, patients, _lengths(tokens), stays, seed, questions_each)
+    if json:
+        show_json({"output": str(output), "seed": seed, "records": records})
+        return
+    for record in records:
+        say(
+            f"{record.patient}: {record.stays} stays, {record.notes} notes, {record.characters} characters, "
+            f"about {record.tokens} tokens, {record.questions} questions"
+        )
+    short = sum(record.questions < questions_each for record in records)
+    if short:
+        say(f"{short} records have fewer than {questions_each} questions with a known answer; longer ones have more")
+    say(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")
+
+
+def _lengths(text: str) -> list[int]:
+    """Return the lengths in tokens. Raises InputError unless they are integers separated by commas."""
     from epicrisis.errors import InputError
 
     try:
-        return sys.stdin.read().strip()
-    except UnicodeDecodeError:
-        raise InputError("standard input is not UTF-8: convert it, or type the question as an argument") from None
-
-
-def many(file: Path, patient: str | None = None) -> tuple[list[Question], int]:
-    """The questions of a file, and how many of its lines are none; those are named on standard error.
-
-    Those that say no patient are of that `patient`. Raises InputError where there is not one question, or where one
-    says another patient.
-    """
-    from epicrisis.corpus.questions import read_questions
-    from epicrisis.corpus.readers import Skipped
-    from epicrisis.errors import InputError
-
-    read = list(read_questions(file))
-    skipped = [item for item in read if isinstance(item, Skipped)]
-    for item in skipped:
-        say(f"epicrisis: {item.path}, {item.where}: {item.reason}", err=True)
-    questions = [item for item in read if not isinstance(item, Skipped)]
-    if not questions:
-        raise InputError(f"{file} holds no question that can be read")
-    other = next((each for each in questions if patient is not None and each.patient not in (None, patient)), None)
-    if other is not None:
-        raise InputError(
-            f"{file}: question {other.id} is of another patient than --patient says: leave --patient out, each "
-            "question is then asked of its own"
-        )
-    return [each if patient is None else replace(each, patient=patient) for each in questions], len(skipped)
+        return list(map(int, text.split(",")))
+    except ValueError:
+        raise InputError(f"--tokens {text}: write numbers separated by commas, such as 4000,8000,16000") from None

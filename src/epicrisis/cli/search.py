@@ -1,95 +1,48 @@
-"""`epicrisis search`: the ranking alone."""
+"""`epicrisis search`: the ranking of passages, without an answer."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from epicrisis.cli.common import show_json, translated
-from epicrisis.cli.options import (
-    AllowRemote,
-    AsOf,
-    Beside,
-    ByName,
-    Config,
-    CountName,
-    EncoderName,
-    Fuse,
-    Hide,
-    Journals,
-    Json,
-    K,
-    LocalOnly,
-    LongQuestions,
-    OrderName,
-    Patient,
-    Rerank,
-    RerankDepth,
-    RrfK,
-    Setting,
-    Since,
-    Types,
-    UnitName,
-    With,
-    Without,
-    said,
-)
-from epicrisis.cli.questions import typed
+from epicrisis.cli.command import Flags, command
+from epicrisis.cli.options import SEARCH, Json, LibraryPath, Patient
+from epicrisis.cli.question_input import read_standard_input
+from epicrisis.cli.terminal import show_json
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        epilog='Examples: epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16   |   '
-        'epicrisis search ~/pubmed "statins in dementia" --since 2015 --type "Randomized Controlled Trial" '
-        "--rerank medcpt   |   "
-        'epicrisis search ~/ward --patient 10083814 "chest pain" --unit note -k 3 --order rank'
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the command."""
+    command(
+        app,
+        *SEARCH,
+        panel=panel,
+        examples=[
+            'epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16',
+            'epicrisis search ~/pubmed "statins in dementia" --setting scope.since=2015 --setting rerank.name=medcpt',
+            'epicrisis search ~/ward --patient 10083814 "chest pain" -k 3 --setting unit=note',
+        ],
     )(search)
 
 
-@translated
 def search(
-    context: typer.Context,
-    library: Annotated[Path, typer.Argument(help="The library's folder.")],
-    query: Annotated[str, typer.Argument(help="What to look for; `-` reads it from standard input.")],
-    by: ByName = None,
-    k: K = None,
-    count: CountName = None,
-    since: Since = None,
-    as_of: AsOf = None,
-    types: Types = None,
-    journals: Journals = None,
-    without: Without = None,
-    including: With = None,
-    hide: Hide = None,
+    library: LibraryPath,
+    query: Annotated[str, typer.Argument(help="Words or a question; `-` reads them from standard input.")],
     patient: Patient = None,
-    unit: UnitName = None,
-    order: OrderName = None,
-    beside: Beside = None,
-    rerank: Rerank = None,
-    rerank_depth: RerankDepth = None,
-    long_questions: LongQuestions = None,
-    fuse: Fuse = None,
-    rrf_k: RrfK = None,
-    encoder: EncoderName = None,
-    setting: Setting = None,
-    config: Config = None,
-    local_only: LocalOnly = False,
-    allow_remote: AllowRemote = False,
+    *,
+    flags: Flags,
     json: Json = False,
 ) -> None:
-    """Find the passages nearest to a query: dense, by words (BM25), or both fused (RRF).
+    """Find the passages nearest to a query: dense, by words (BM25), or both combined (hybrid).
 
-    Of a patient's record only the notes that words of time in the query can mean, such as "the last admission", and
-    all notes where nothing is found in these; --setting timeline=false searches all at once.
+    In a patient's record, words of time in the query ("the last admission") select the notes to search. If nothing is
+    found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
     from dataclasses import replace
 
-    from epicrisis.cli.screen import Screen
+    from epicrisis.cli.event_display import EventDisplay
     from epicrisis.components import build_scope, open_library_search
-    from epicrisis.configuration import load_settings
     from epicrisis.errors import InputError
     from epicrisis.evidence_selection import (
         EMPTY_MESSAGE,
@@ -98,28 +51,25 @@ def search(
         order_evidence,
         resolve_time_restriction,
     )
-    from epicrisis.library.patients import MIXED
+    from epicrisis.library.patients import MIXED_NOTICE
     from epicrisis.types import Question
 
     if query == "-":
-        query = typed()
+        query = read_standard_input()
     if not query.strip():
-        raise InputError("the query is empty: say what to look for")
-    settings = load_settings({**said(context), "strategy": "rag"}, config)
+        raise InputError("the query is empty: give the words to look for")
+    settings = flags.settings({"strategy": "rag"})
     with open_library_search(settings, library) as opened:
-        patient = opened.patient_of(patient)
-        opened.check(Question(query, patient=patient))
+        patient = opened.resolve_patient(patient)
+        opened.check_patient(Question(query, patient=patient))
         scope = build_scope(settings.scope, patient)
-        wanted = patient is not None and settings.timeline
-        time = (
-            resolve_time_restriction(query, lambda: opened.retriever.record(scope).passages)
-            if wanted
-            else NO_RESTRICTION
-        )
-        seen = replace(scope, hidden=scope.hidden | time.hidden)
-        ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, seen))
-        mixed = (MIXED,) if patient is not None and opened.rosters[0].is_mixed() else ()
-        notes = (*ranking.notes, *time.said, *time.open, *mixed)
+        time = NO_RESTRICTION
+        if patient is not None and settings.timeline:
+            time = resolve_time_restriction(query, lambda: opened.retriever.record(scope).passages)
+        narrowed = replace(scope, hidden=scope.hidden | time.hidden)
+        ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, narrowed))
+        mixed = (MIXED_NOTICE,) if patient is not None and opened.rosters[0].is_mixed() else ()
+        notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
         if time.hidden and not ranking.hits:
             ranking = order_evidence(settings, patient, find_evidence(settings, opened.retriever, query, scope))
             notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
@@ -127,4 +77,4 @@ def search(
     if json:
         show_json(ranking)
     else:
-        Screen().ranking(ranking)
+        EventDisplay().ranking(ranking)

@@ -1,1 +1,1 @@
-"""Text comes in: one reader a source, each an iterator of documents; questions; and the cutting into passages."""
+"""Read documents and questions from files of many formats, and split documents into passages."""

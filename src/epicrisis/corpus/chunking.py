@@ -1,6 +1,6 @@
 """Split documents into passages: at sentence boundaries to fit an encoder, or by characters as MedRAG does.
 
-Sentences are found by punctuation and line ends, whatever the language. A span is a pair (start, end) of offsets in
+Sentences are found by punctuation and line ends, in any language. A span is a pair (start, end) of offsets in
 characters, the end excluded.
 """
 

@@ -16,7 +16,7 @@ from epicrisis.corpus.reader_base import os_error_reason
 MAX_UNPACK_RATIO = 200
 """Limit of the unpacked size as a multiple of the gzip file's size. Text unpacks to 3 to 30 times its size."""
 UNPACK_ALLOWANCE = 1024**3
-"""Bytes that any gzip file may unpack to, whatever its ratio."""
+"""Bytes that any gzip file may unpack to, with any ratio."""
 READ_ERRORS = (OSError, EOFError, zlib.error)
 """Exceptions raised while reading a damaged file; gzip's own error is an OSError."""
 

@@ -15,7 +15,7 @@ from typing import IO
 
 from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
+from epicrisis.corpus.reader_base import Skipped, check_file, printable_path, skip
 from epicrisis.errors import InputError
 
 MAX_ROW_BYTES = 10 * 1024 * 1024
@@ -192,7 +192,7 @@ def read_rows(path: Path, layout: CsvLayout) -> Iterator[CsvRow | Skipped]:
                 f"{previous.first}): the quotes of either may be broken, so both are left out and nothing more was "
                 f"read: {_QUOTES}"
             )
-            yield Skipped(printable_path(path), f"after line {previous.first - 1}", reason)
+            yield skip(path, f"after line {previous.first - 1}", reason)
             return
         if previous:
             yield previous.item
@@ -221,7 +221,7 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                         raise csv.Error
                     fault = lines.fault or _find_fault(cells, layout.columns)
                     where = f"line {lines.first}"
-                    item = Skipped(printable_path(path), where, fault) if fault else CsvRow(lines.first, cells)
+                    item = skip(path, where, fault) if fault else CsvRow(lines.first, cells)
                     yield _ReadRow(item, lines.first, has_more_lines, len(cells) != layout.columns)
                 lines.begin_row()
     except csv.Error as error:
@@ -233,11 +233,11 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
             )
         else:
             reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
-        skipped = Skipped(printable_path(path), f"after line {lines.first - 1}", reason)
+        skipped = skip(path, f"after line {lines.first - 1}", reason)
         yield _ReadRow(skipped, lines.first, is_broken=True)
     except READ_ERRORS as error:
         number = lines.number if lines else 0
-        yield _ReadRow(Skipped(printable_path(path), f"after line {number}", describe_read_error(error)), number)
+        yield _ReadRow(skip(path, f"after line {number}", describe_read_error(error)), number)
 
 
 def _has_broken_quotes(cells: list[str], has_more_lines: bool, layout: CsvLayout) -> bool:
@@ -251,7 +251,7 @@ def _embedded_row(path: Path, first: int, line: int) -> Skipped:
         f"line {line} has the form of a row but is within quotes of the row of line {first}, and nothing more was "
         "read: close those quotes, or, if the line is part of the note, put a word before it"
     )
-    return Skipped(printable_path(path), f"after line {first - 1}", reason)
+    return skip(path, f"after line {first - 1}", reason)
 
 
 def _find_fault(cells: list[str], columns: int) -> str:

@@ -1,8 +1,8 @@
-"""Which patient and which stay FHIR's references name, by what Patient and Encounter resources of all files say.
+"""Resolve FHIR references to patients and hospital stays, by the Patient and Encounter resources of all files.
 
-A patient is known by the id of the resource, which is one server's: addresses of two servers in one read are refused.
-An identifier (a record number, say) is no id: it names the resource that has it, else it stands as `system|value`.
-Does not read files.
+A patient is identified by the id of the resource, which is valid for one server: addresses of two servers in one read
+are rejected. An identifier (a record number, say) is no id: it names the resource with that identifier, or becomes
+`system|value` if there is none.
 """
 
 from __future__ import annotations
@@ -10,25 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from epicrisis.corpus.fhir_observation import WITHDRAWN, as_list
 from epicrisis.corpus.reader_base import PatientIdentity
 
+Resource: TypeAlias = Mapping[str, Any]
+_NoteKey: TypeAlias = tuple[str, str]
+"""Patient and id of a document."""
+
 _PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
 _SUPERSEDES = ("replaces", "transforms")
-_STAYS = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
-_NO_STAYS = (*WITHDRAWN, "planned")
-_CLASSES = ("actcode", "2.16.840.1.113883.5.4")
-"""How the names of the code system of `_STAYS` end."""
+_STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
+_NO_STAY_STATUSES = (*WITHDRAWN, "planned")
+_CLASS_SYSTEMS = ("actcode", "2.16.840.1.113883.5.4")
+"""Endings of the names of the code system of `_STAY_CLASSES`."""
 _SECOND_SERVER = (
-    "a {} of a second server, whose ids may be those of the first; add each server's export to a library of its own"
+    "a {} of a second server, whose ids may equal those of the first; add each server's export to a library of its own"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class EncounterStay:
-    """What a note says of its encounter: that and its dates, or the id of a `visit`, which is no stay in hospital."""
+    """A hospital stay with its dates, or the id of a `visit`, which is no stay."""
 
     encounter: str = ""
     admitted: str = ""
@@ -38,267 +42,280 @@ class EncounterStay:
 
 @dataclass(frozen=True, slots=True)
 class FhirReferences:
-    """What is known of patients (`names`) and encounters (`stays`) by id; all but `addresses` and `replacing` is of all
-    files."""
+    """Names of patients and stays by id. All fields except `replacing` and `addresses` are shared by all files."""
 
     names: dict[str, str] = field(default_factory=dict)
     stays: dict[str, EncounterStay] = field(default_factory=dict)
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By type and id of resources and references: the resource's address in the web, where it has one."""
+    """By type and id of resources and references: the resource's web address, if it has one."""
     identifiers: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
-    """By type, system and value: the ids of the resources that have it."""
+    """By type, system and value: the ids of the resources with this identifier."""
     servers: dict[str, str] = field(default_factory=dict)
     """By type."""
     people: dict[str, PatientIdentity] = field(default_factory=dict)
-    """Patients by id, as their resources tell of them."""
-    asked: set[tuple[str, str]] = field(default_factory=set)
-    """System and value of identifiers that stand for a note's patient."""
+    """By patient id, from the Patient resources."""
+    subject_identifiers: set[tuple[str, str]] = field(default_factory=set)
+    """System and value of identifiers used for the patients of notes."""
     contradictory: list[PatientIdentity] = field(default_factory=list)
-    """What a second resource says of a patient that differs from the first."""
-    superseded: set[tuple[str, str]] = field(default_factory=set)
-    """(patient, id) of documents that another one replaces, or is another form of."""
-    replacing: list[Mapping[str, Any]] = field(default_factory=list)
-    """One file's documents that stand in the place of others."""
+    """Identities in a second resource of a patient that differ from the first."""
+    superseded: set[_NoteKey] = field(default_factory=set)
+    """Documents that another one replaces or transforms."""
+    replacing: list[Resource] = field(default_factory=list)
+    """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By the full URL in one file's bundles: type and id."""
 
     def stay(self, encounter: str) -> EncounterStay:
-        """Of an encounter, or of none (empty); one of which no resource tells may be a stay."""
+        """Return the stay of an encounter. An encounter without a resource may be a stay."""
         return self.stays.get(encounter, EncounterStay(encounter))
 
 
-def record_resource(found: Mapping[str, Any], known: FhirReferences) -> None:
-    """Raises ValueError where an id or address may be of two resources."""
-    kind, address = str(found.get("resourceType")), str(found.get("fullUrl") or "")
-    own = str(found.get("id") or "") or _plain(address).rstrip("/").replace(":", "/").rpartition("/")[2]
-    is_named = kind in (_PATIENT, _ENCOUNTER)
-    if address and own and known.addresses.setdefault(address, (kind, own)) != (kind, own) and is_named:
-        raise ValueError("has the address of another resource; give each a fullUrl of its own")
-    if is_named and own:
-        _meet(kind, own, address, known)
-        _learn_named(kind, own, found, known)
-    elif kind in ("DocumentReference", "Observation"):
-        for wanted, reference in _references(found):
-            _learn_reference(wanted, reference, _server(address, kind), known)
-        subject = found.get("subject")
-        if isinstance(subject, dict) and not subject.get("reference") and isinstance(subject.get("identifier"), dict):
-            known.asked.add(_identifier(subject["identifier"]))
+def record_resource(resource: Resource, references: FhirReferences) -> None:
+    """Record what a resource says about patients and encounters.
 
-
-def _learn_named(kind: str, own: str, found: Mapping[str, Any], known: FhirReferences) -> None:
-    for each in as_list(found.get("identifier")):
-        if isinstance(each, dict) and (named := _identifier(each))[1]:
-            known.identifiers.setdefault((kind, *named), set()).add(own)
-    if kind == _ENCOUNTER:
-        known.stays[own] = _stay(own, found)
-        return
-    told = _identity(own, found)
-    if known.people.setdefault(own, told) != told:
-        known.contradictory.append(told)
-    if told.names:
-        known.names[own] = told.names[0]
-
-
-def patient_identities(known: FhirReferences) -> Iterator[PatientIdentity]:
-    """Give who every patient is that the files name, after all of them were learned."""
-    server = known.servers.get(_PATIENT, "")
-    source = f"fhir:{server}" if server else "fhir"
-    for kind, own in known.ids:
-        if kind == _PATIENT:
-            yield replace(known.people.get(own, PatientIdentity(own)), source=source)
-    yield from (replace(each, source=source) for each in known.contradictory)
-    for system, value in sorted(known.asked):
-        if value and not known.identifiers.get((_PATIENT, system, value)):
-            yield PatientIdentity(
-                f"{system}|{value}" if system else value, source="identifier", numbers=((system, value),)
-            )
-
-
-def mark_superseded(read: Iterable[FhirReferences]) -> None:
-    """Note which documents others replace, or are another form of, after all files were learned.
-
-    A document counts only for the same patient's. Of documents that replace each other in a circle, or themselves, none
-    is known to be the later one: they stay, unless one outside the circle replaces them.
+    Raises ValueError if an id or address may belong to two resources.
     """
-    later: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    superseded: set[tuple[str, str]] = set()
-    for known in read:
-        superseded = known.superseded
-        for found in known.replacing:
+    kind, address = str(resource.get("resourceType")), str(resource.get("fullUrl") or "")
+    last_part = _without_version(address).rstrip("/").replace(":", "/").rpartition("/")[2]
+    resource_id = str(resource.get("id") or "") or last_part
+    is_referable = kind in (_PATIENT, _ENCOUNTER)
+    if address and resource_id:
+        target = references.addresses.setdefault(address, (kind, resource_id))
+        if target != (kind, resource_id) and is_referable:
+            raise ValueError("has the address of another resource; give each a fullUrl of its own")
+    if is_referable and resource_id:
+        _record_id(kind, resource_id, address, references)
+        _record_referable(kind, resource_id, resource, references)
+    elif kind in ("DocumentReference", "Observation"):
+        for target_kind, reference in _references(resource):
+            _record_reference(target_kind, reference, _server(address, kind), references)
+        subject = resource.get("subject")
+        if isinstance(subject, dict) and not subject.get("reference") and isinstance(subject.get("identifier"), dict):
+            references.subject_identifiers.add(_identifier(subject["identifier"]))
+
+
+def _record_referable(kind: str, resource_id: str, resource: Resource, references: FhirReferences) -> None:
+    for identifier in _identifiers(resource):
+        references.identifiers.setdefault((kind, *identifier), set()).add(resource_id)
+    if kind == _ENCOUNTER:
+        references.stays[resource_id] = _build_stay(resource_id, resource)
+        return
+    identity = _build_identity(resource_id, resource)
+    if references.people.setdefault(resource_id, identity) != identity:
+        references.contradictory.append(identity)
+    if identity.names:
+        references.names[resource_id] = identity.names[0]
+
+
+def patient_identities(references: FhirReferences) -> Iterator[PatientIdentity]:
+    """Yield the identity of every patient in the files, after all resources were recorded."""
+    server = references.servers.get(_PATIENT, "")
+    source = f"fhir:{server}" if server else "fhir"
+    for kind, patient in references.ids:
+        if kind == _PATIENT:
+            yield replace(references.people.get(patient, PatientIdentity(patient)), source=source)
+    for identity in references.contradictory:
+        yield replace(identity, source=source)
+    for system, value in sorted(references.subject_identifiers):
+        if value and not references.identifiers.get((_PATIENT, system, value)):
+            patient = f"{system}|{value}" if system else value
+            yield PatientIdentity(patient, source="identifier", numbers=((system, value),))
+
+
+def mark_superseded(files: Iterable[FhirReferences]) -> None:
+    """Mark the documents that others replace or transform, after all resources were recorded.
+
+    Only documents of the same patient count. Documents that replace each other in a circle, or themselves, stay, since
+    none is known to be later, unless a document outside the circle replaces them.
+    """
+    later: dict[_NoteKey, set[_NoteKey]] = {}
+    superseded: set[_NoteKey] = set()
+    for references in files:
+        superseded = references.superseded
+        for resource in references.replacing:
             with suppress(ValueError):
-                whose = find_patient(found, known)
-                for own in _superseded_by(found, known):
-                    later.setdefault((whose, own), set()).add((whose, str(found.get("id") or "")))
-    settled = _settled(later)
-    superseded.update(note for note, direct in later.items() if not settled.isdisjoint(direct))
+                patient = find_patient(resource, references)
+                for earlier_id in _replaced_ids(resource, references):
+                    later.setdefault((patient, earlier_id), set()).add((patient, str(resource.get("id") or "")))
+    settled = _find_settled(later)
+    for note, successors in later.items():
+        if not settled.isdisjoint(successors):
+            superseded.add(note)
 
 
-def _settled(later: Mapping[tuple[str, str], set[tuple[str, str]]]) -> set[tuple[str, str]]:
-    """Return the documents from which the way to later ones ends, and does not run in a circle."""
-    earlier: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for note, direct in later.items():
-        for each in direct:
-            earlier.setdefault(each, []).append(note)
-    left = {note: len(direct) for note, direct in later.items()}
-    waiting = [note for note in earlier if note not in left]
-    settled = set(waiting)
-    while waiting:
-        for note in earlier.get(waiting.pop(), ()):
-            left[note] -= 1
-            if not left[note]:
+def _find_settled(later: Mapping[_NoteKey, set[_NoteKey]]) -> set[_NoteKey]:
+    """Return the documents from which no chain of later documents runs in a circle."""
+    earlier: dict[_NoteKey, list[_NoteKey]] = {}
+    for note, successors in later.items():
+        for successor in successors:
+            earlier.setdefault(successor, []).append(note)
+    open_successors = {note: len(successors) for note, successors in later.items()}
+    queue = [note for note in earlier if note not in later]
+    settled = set(queue)
+    while queue:
+        for note in earlier.get(queue.pop(), ()):
+            open_successors[note] -= 1
+            if not open_successors[note]:
                 settled.add(note)
-                waiting.append(note)
+                queue.append(note)
     return settled
 
 
-def _superseded_by(found: Mapping[str, Any], known: FhirReferences) -> Iterator[str]:
-    """The ids that `relatesTo` names. R4's code is a word, R5's a CodeableConcept."""
-    for each in as_list(found.get("relatesTo")):
-        if not isinstance(each, dict):
+def _replaced_ids(resource: Resource, references: FhirReferences) -> Iterator[str]:
+    """Yield the ids in `relatesTo`. Its code is a word in R4 and a CodeableConcept in R5."""
+    for relation in as_list(resource.get("relatesTo")):
+        if not isinstance(relation, dict):
             continue
-        code = each.get("code")
+        code = relation.get("code")
         codings = as_list(code.get("coding")) if isinstance(code, dict) else [{"code": code}]
-        codes = [coding.get("code") for coding in codings if isinstance(coding, dict)]
-        if any(code in _SUPERSEDES for code in codes) and (own := _named(each.get("target"), known, _DOCUMENT)):
-            yield own
+        if any(isinstance(coding, dict) and coding.get("code") in _SUPERSEDES for coding in codings):
+            replaced_id = _resolve_reference(relation.get("target"), references, _DOCUMENT)
+            if replaced_id:
+                yield replaced_id
 
 
-def find_patient(found: Mapping[str, Any], known: FhirReferences) -> str:
-    """Raises ValueError where it cannot be said of which patient the resource is."""
-    if named := _named(found.get("subject"), known, _PATIENT):
-        return named
-    raise ValueError("names no patient: whose record it is must be known; export it with its subject")
+def find_patient(resource: Resource, references: FhirReferences) -> str:
+    """Return the id of the resource's patient. Raises ValueError if it is unknown."""
+    if patient := _resolve_reference(resource.get("subject"), references, _PATIENT):
+        return patient
+    raise ValueError("names no patient, and every note needs one; export it with its subject")
 
 
-def find_encounter(found: Mapping[str, Any], known: FhirReferences) -> str:
-    """The encounter's id; empty where none is named. Raises ValueError as `find_patient`."""
-    wanted = (reference for kind, reference in _references(found) if kind == _ENCOUNTER)
-    return next((name for each in wanted if (name := _named(each, known, _ENCOUNTER))), "")
+def find_encounter(resource: Resource, references: FhirReferences) -> str:
+    """Return the encounter's id, empty if there is none. Raises ValueError for an ambiguous identifier."""
+    for kind, reference in _references(resource):
+        if kind == _ENCOUNTER and (encounter := _resolve_reference(reference, references, _ENCOUNTER)):
+            return encounter
+    return ""
 
 
-# -- resources ------------------------------------------------------------------------------------------------------
-
-
-def _identity(own: str, found: Mapping[str, Any]) -> PatientIdentity:
-    names = dict.fromkeys(name for each in as_list(found.get("name")) if (name := _name(each)))
-    numbers = dict.fromkeys(_identifier(each) for each in as_list(found.get("identifier")) if isinstance(each, dict))
-    born = found.get("birthDate")
+def _build_identity(patient: str, resource: Resource) -> PatientIdentity:
+    names = map(_person_name, as_list(resource.get("name")))
+    born = resource.get("birthDate")
     return PatientIdentity(
-        own,
-        names=tuple(names),
+        patient,
+        names=tuple(dict.fromkeys(filter(None, names))),
         born=born.strip() if isinstance(born, str) else "",
-        numbers=tuple(number for number in numbers if number[1]),
+        numbers=tuple(dict.fromkeys(_identifiers(resource))),
     )
 
 
-def _name(given: Any) -> str:
-    if not isinstance(given, dict):
+def _person_name(name: Any) -> str:
+    if not isinstance(name, dict):
         return ""
-    parts = [*as_list(given.get("given")), given.get("family")]
-    return str(given.get("text") or " ".join(str(part) for part in parts if part))
+    parts = filter(None, (*as_list(name.get("given")), name.get("family")))
+    return str(name.get("text") or " ".join(map(str, parts)))
 
 
-def _stay(own: str, found: Mapping[str, Any]) -> EncounterStay:
-    codes = set(_classes(found.get("class")))
-    if found.get("status") in _NO_STAYS or (codes and not codes & _STAYS):
-        return EncounterStay(visit=own)
-    # R5 has another name for it.
-    period = found.get("period") or found.get("actualPeriod")
+def _build_stay(encounter: str, resource: Resource) -> EncounterStay:
+    codes = set(_class_codes(resource.get("class")))
+    if resource.get("status") in _NO_STAY_STATUSES or (codes and codes.isdisjoint(_STAY_CLASSES)):
+        return EncounterStay(visit=encounter)
+    # R5 calls it `actualPeriod`.
+    period = resource.get("period") or resource.get("actualPeriod")
     dates = period if isinstance(period, dict) else {}
-    return EncounterStay(own, str(dates.get("start") or ""), str(dates.get("end") or ""))
+    return EncounterStay(encounter, str(dates.get("start") or ""), str(dates.get("end") or ""))
 
 
-def _classes(given: Any) -> Iterator[str]:
-    """The codes of a class: R4 has one Coding, R5 CodeableConcepts. A hospital's own codes say nothing here."""
-    for each in as_list(given):
-        for coding in as_list(each.get("coding", each)) if isinstance(each, dict) else ():
+def _class_codes(encounter_class: Any) -> Iterator[str]:
+    """Yield the codes of a class: one Coding in R4, CodeableConcepts in R5. A hospital's own codes are ignored."""
+    for concept in as_list(encounter_class):
+        for coding in as_list(concept.get("coding", concept)) if isinstance(concept, dict) else ():
             if isinstance(coding, dict) and coding.get("code"):
                 system = str(coding.get("system") or "").lower()
-                if not system or system.endswith(_CLASSES):
+                if not system or system.endswith(_CLASS_SYSTEMS):
                     yield str(coding["code"]).upper()
 
 
-# -- references -----------------------------------------------------------------------------------------------------
+def _references(resource: Resource) -> Iterator[tuple[str, Any]]:
+    """Yield each reference with the type that it may name.
+
+    Encounters are in a list of the context in R4's documents, in a list in R5's, and alone in observations.
+    """
+    yield _PATIENT, resource.get("subject")
+    context = resource.get("context")
+    encounters = context.get("encounter") if isinstance(context, dict) else resource.get("encounter") or context
+    for encounter in as_list(encounters):
+        yield _ENCOUNTER, encounter
 
 
-def _references(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each with the type that it may name. R4's documents have encounters in a list of their context, R5's in a list,
-    observations have one alone."""
-    yield _PATIENT, found.get("subject")
-    held = found.get("context")
-    given = held.get("encounter") if isinstance(held, dict) else found.get("encounter") or held
-    for each in as_list(given):
-        yield _ENCOUNTER, each
+def _record_reference(target_kind: str, reference: Any, server: str, references: FhirReferences) -> None:
+    """Record the id in a reference. A relative reference belongs to the `server` of its resource."""
+    address = str(reference.get("reference") or "") if isinstance(reference, dict) else ""
+    kind, resource_id = _split_address(address)
+    if kind == target_kind and resource_id:
+        _record_id(kind, resource_id, "", references, _server(address, kind) or server)
 
 
-def _learn_reference(wanted: str, given: Any, server: str, known: FhirReferences) -> None:
-    """A relative reference is of the `server` of the resource that has it."""
-    target = str(given.get("reference") or "") if isinstance(given, dict) else ""
-    kind, own = _parted(target)
-    if kind == wanted and own:
-        _meet(kind, own, "", known, _server(target, kind) or server)
-
-
-def _meet(kind: str, own: str, address: str, known: FhirReferences, server: str = "") -> None:
-    """Raises ValueError for an id of another server than before."""
-    server, web, before = server or _server(address, kind), _web(address), known.ids.get((kind, own), "")
-    if (server and known.servers.setdefault(kind, server) != server) or (web and before and web != before):
+def _record_id(kind: str, resource_id: str, address: str, references: FhirReferences, server: str = "") -> None:
+    """Record an id with its server and web address. Raises ValueError if the id came from another server before."""
+    server, web_address = server or _server(address, kind), _web_address(address)
+    previous = references.ids.get((kind, resource_id), "")
+    is_other_server = server and references.servers.setdefault(kind, server) != server
+    if is_other_server or (web_address and previous and web_address != previous):
         raise ValueError(_SECOND_SERVER.format(kind))
-    known.ids[kind, own] = web or before
+    references.ids[kind, resource_id] = web_address or previous
 
 
-def _named(given: Any, known: FhirReferences, kind: str) -> str:
-    """The id that a reference names; empty where it names none of that type. Raises ValueError for one of several."""
-    if not isinstance(given, dict):
+def _resolve_reference(reference: Any, references: FhirReferences, kind: str) -> str:
+    """Return the id of this type that a reference names, or an empty string. Raises ValueError if it is ambiguous."""
+    if not isinstance(reference, dict):
         return ""
-    target = str(given.get("reference") or "")
-    if not target:
-        return _by_identifier(given, known, kind)
-    if target.startswith("urn:") and target not in known.addresses:
-        return target.rpartition(":")[2]
-    named, own = known.addresses.get(target) or _parted(target)
-    return own if named == kind else ""
+    address = str(reference.get("reference") or "")
+    if not address:
+        return _resolve_identifier(reference, references, kind)
+    if address.startswith("urn:") and address not in references.addresses:
+        return address.rpartition(":")[2]
+    target_kind, resource_id = references.addresses.get(address) or _split_address(address)
+    return resource_id if target_kind == kind else ""
 
 
-def _by_identifier(given: Mapping[str, Any], known: FhirReferences, kind: str) -> str:
-    identifier = given.get("identifier")
-    if not isinstance(identifier, dict) or given.get("type") not in (None, kind):
+def _resolve_identifier(reference: Resource, references: FhirReferences, kind: str) -> str:
+    identifier = reference.get("identifier")
+    if not isinstance(identifier, dict) or reference.get("type") not in (None, kind):
         return ""
     system, value = _identifier(identifier)
-    held = known.identifiers.get((kind, system, value), set())
-    if len(held) > 1:
+    ids = references.identifiers.get((kind, system, value), set())
+    if len(ids) > 1:
         raise ValueError(f"its identifier is that of more than one {kind}; export it with the reference")
-    if held:
-        return next(iter(held))
-    if not system and (kind, value) in known.ids:
+    if ids:
+        return next(iter(ids))
+    if not system and (kind, value) in references.ids:
         raise ValueError(f"its identifier has no system and may be another {kind}'s; export it with the reference")
     return f"{system}|{value}" if system and value else value
 
 
-def _identifier(given: Mapping[str, Any]) -> tuple[str, str]:
-    return str(given.get("system") or "").strip(), str(given.get("value") or "").strip()
+def _identifiers(resource: Resource) -> list[tuple[str, str]]:
+    """Return (system, value) of each identifier with a value."""
+    identifiers = []
+    for entry in as_list(resource.get("identifier")):
+        if isinstance(entry, dict):
+            system, value = _identifier(entry)
+            if value:
+                identifiers.append((system, value))
+    return identifiers
 
 
-# -- addresses ------------------------------------------------------------------------------------------------------
+def _identifier(identifier: Resource) -> tuple[str, str]:
+    return str(identifier.get("system") or "").strip(), str(identifier.get("value") or "").strip()
 
 
-def _plain(address: str) -> str:
-    """Without the version."""
+def _without_version(address: str) -> str:
     return address.partition("/_history/")[0]
 
 
-def _parted(address: str) -> tuple[str, str]:
-    """Type and id of `.../Patient/1`."""
-    parts = _plain(address).split("/")
+def _split_address(address: str) -> tuple[str, str]:
+    """Return type and id of `.../Patient/1`."""
+    parts = _without_version(address).split("/")
     return (parts[-2], parts[-1]) if len(parts) > 1 else ("", "")
 
 
-def _web(address: str) -> str:
-    """Without the scheme, which tells no servers apart; empty for no address in the web."""
-    scheme, _, rest = _plain(address).partition("://")
+def _web_address(address: str) -> str:
+    """Return the address without its scheme, which does not distinguish servers; empty if it is not on the web."""
+    scheme, _, rest = _without_version(address).partition("://")
     return rest if scheme.lower() in ("http", "https") else ""
 
 
 def _server(address: str, kind: str) -> str:
-    """`a.example/fhir` of `http://a.example/fhir/Patient/1`; empty for a relative address, or one of another form."""
-    return _web(address).rpartition(f"/{kind}/")[0].rstrip("/") if _parted(address)[0] == kind else ""
+    """Return `a.example/fhir` of `http://a.example/fhir/Patient/1`; empty for an address of another form."""
+    return _web_address(address).rpartition(f"/{kind}/")[0].rstrip("/") if _split_address(address)[0] == kind else ""

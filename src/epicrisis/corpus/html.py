@@ -1,8 +1,7 @@
-"""HTML files: the text a reader sees, a block a line. One file, one document.
+"""Read HTML files: the text visible to a reader, one block a line. One file, one document.
 
-Left out are scripts, styles, templates, `noscript`, navigation (`nav`), drawings and form controls; headers, footers
-and asides stay, because articles keep their findings there too. Knows nothing of what a style sheet hides, and fetches
-nothing.
+Scripts, styles, templates, `noscript`, navigation (`nav`), drawings and form controls are left out. Headers, footers
+and asides stay, because articles have findings in them too. Style sheets are ignored, and nothing is fetched.
 """
 
 from __future__ import annotations
@@ -11,146 +10,169 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
-from epicrisis.corpus.text_encodings import text_encoding
+from epicrisis.corpus.reader_base import Skipped, read_limited, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-LARGEST = 64 * 1024 * 1024
-"""Bytes of a file."""
-DEEPEST = 10_000
-"""Elements within elements. The parser's time grows with the square of it: 0.1 s at 10,000, minutes at 200,000."""
-MOST_STEPS = 1_000_000_000
-"""Open elements that the parser may look through for end tags, all together: some 5 s."""
-MOST_ATTRIBUTES = 5_000
-"""Of an element. The parser compares them with each other: 120,000 take minutes."""
+MAX_FILE_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 10_000
+"""Nested elements. The parser's time grows with the square of it: 0.1 s at 10,000, minutes at 200,000."""
+MAX_STEPS = 1_000_000_000
+"""Open elements that the parser may search for all end tags together: about 5 s."""
+MAX_ATTRIBUTES = 5_000
+"""Attributes of an element. The parser compares them with each other: 120,000 take minutes."""
 
 
-def _names(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_LEFT_OUT = _names("script style template noscript nav svg button select textarea datalist iframe object")
-_BLOCKS = _names(
+_IGNORED = _split_names("script style template noscript nav svg button select textarea datalist iframe object")
+_BLOCKS = _split_names(
     "address article aside blockquote body br caption dd details dialog div dl dt fieldset figcaption figure footer "
     "form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main ol p pre section summary table tbody tfoot thead ul"
 )
 _CELLS = ("td", "th")
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
-_LONG_TAG = re.compile(rf"<[a-zA-Z][^<>]{{{2 * MOST_ATTRIBUTES},}}")
+_LONG_TAG = re.compile(rf"<[a-zA-Z][^<>]{{{2 * MAX_ATTRIBUTES},}}")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
-_NOT_NESTING = _names(
+_NOT_NESTING = _split_names(
     "area base br col dd dt embed hr img input li link meta option p source tbody td tfoot th thead tr track wbr"
 )
 _RAISED_NUMBER = re.compile(r"[+\-−–]?\d")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_NAMED = re.compile(rb"""<(?:meta|\?xml)[^<>]*?(?:charset|encoding)\s*+=\s*+["']?\s*+([\w.:-]++)""", re.IGNORECASE)
-_NAMED_WITHIN = 4096
-# As browsers do: what calls itself Latin-1 is Windows-1252, and no file of ASCII tags is UTF-16.
-_MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8"}
+_DECLARATION = re.compile(
+    rb"""<(?:meta|\?xml)[^<>]*?(?:charset|encoding)\s*+=\s*+["']?\s*+([\w.:-]++)""", re.IGNORECASE
+)
+_DECLARATION_BYTES = 4096
+# As in browsers: a page declared as Latin-1 is Windows-1252, and a page with ASCII tags is not UTF-16.
+_EFFECTIVE = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8"}
+_BROWSER_ENCODINGS = {
+    *_split_names(
+        "ascii utf-8 utf-8-sig utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be cp866 cp874 koi8-r koi8-u cp437 "
+        "mac-roman mac-cyrillic gbk gb2312 gb18030 hz big5 big5hkscs cp950 euc_jp iso2022_jp shift_jis cp932 euc_kr "
+        "cp949 cp850"
+    ),
+    *map("iso8859-{}".format, range(1, 17)),
+    *map("cp125{}".format, range(9)),
+}
+"""Others that Python knows are traps: `punycode` takes hours for a megabyte, `unicode_escape` changes the text."""
+
+
+def text_encoding(name: str) -> str:
+    """Return Python's name of an encoding. Raises LookupError for an unknown one, or one that browsers do not use."""
+    encoding = codecs.lookup(name).name
+    if encoding not in _BROWSER_ENCODINGS:
+        raise LookupError(name)
+    return encoding
 
 
 def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
-    """The one document, or why it was left out.
+    """Yield the only document, or why it was skipped.
 
-    `name` is as for text files: it makes the id (`file:<name>`) and the source. The title is the page's, else its first
-    heading, else the file's stem. Runs of white space are one space; blocks and line breaks begin a new line; a table's
-    row is one line with ` | ` between its cells, unless a cell holds several lines. Where a superscript follows a digit
-    and is a number, `^` stands between (`10^9`, `10^-3`), for a subscript `_`.
+    `name` becomes the id (`file:<name>`) and the source, as for text files. The title is the page's, else its first
+    heading, else the file's stem. Runs of white space become one space; blocks and line breaks begin a new line. A
+    table's row is one line with ` | ` between its cells, unless a cell has several lines. A numeric superscript after a
+    digit is preceded by `^` (`10^9`, `10^-3`), a subscript by `_`.
 
-    The encoding is that of the byte order mark, else the one the page names, else UTF-8.
+    The encoding is that of the byte order mark, else the declared one, else UTF-8.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"larger than {LARGEST // 2**20} MB; split it")
-        title, text = _title_and_text(_decoded(path.read_bytes()))
+        title, text = _parse_page(read_limited(path, MAX_FILE_BYTES))
         if not text:
             raise ValueError("holds no text")
-    except OSError as error:
-        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
-        return
     except ValueError as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     yield Document(id=f"file:{name}", text=text, title=title or path.stem, source=name)
 
 
 def page_text(data: bytes) -> str:
-    """The text of a page as `read_document` gives it, empty where there is none. Raises ValueError with the reason."""
-    return _title_and_text(_decoded(data))[1]
+    """Return the text of a page as in `read_document`, empty if it has none. Raises ValueError with the reason."""
+    return _parse_page(data)[1]
 
 
-def _decoded(data: bytes) -> str:
-    """Raises ValueError with the reason."""
-    mark, encoding = next(((mark, encoding) for mark, encoding in _BOMS if data.startswith(mark)), (b"", ""))
-    data = data.removeprefix(mark)
-    encoding = encoding or _named_encoding(data)
+def _decode_page(data: bytes) -> str:
+    encoding = ""
+    for mark, mark_encoding in _BOMS:
+        if data.startswith(mark):
+            data, encoding = data.removeprefix(mark), mark_encoding
+            break
+    encoding = encoding or _declared_encoding(data)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise ValueError(f"not {encoding} at byte {error.start + 1}; save it as UTF-8 and let it say so") from error
+        place = f"at byte {error.start + 1}"
+        raise ValueError(f"not {encoding} {place}; save it as UTF-8 with a declaration of UTF-8") from error
 
 
-def _named_encoding(data: bytes) -> str:
-    named = _NAMED.search(data, 0, _NAMED_WITHIN)
+def _declared_encoding(data: bytes) -> str:
+    declaration = _DECLARATION.search(data, 0, _DECLARATION_BYTES)
     try:
-        encoding = text_encoding(named[1].decode() if named else "utf-8")
+        encoding = text_encoding(declaration[1].decode() if declaration else "utf-8")
     except LookupError as error:
-        raise ValueError("names an encoding that is not known; save it as UTF-8") from error
-    return _MEANT.get(encoding, encoding)
+        raise ValueError("names an unknown encoding; save it as UTF-8") from error
+    return _EFFECTIVE.get(encoding, encoding)
 
 
-def _title_and_text(page: str) -> tuple[str, str]:
+def _parse_page(data: bytes) -> tuple[str, str]:
+    """Return title and text, empty if there are none. Raises ValueError with the reason."""
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
+    page = _decode_page(data)
     _check_tags(page)
     try:
         tree = LexborHTMLParser(page)
     except (SelectolaxError, UnicodeEncodeError) as error:
-        raise ValueError("the HTML parser refuses it; save it as text") from error
+        raise ValueError("the HTML parser rejects it; save it as text") from error
     if tree.body is None:
         return "", ""
-    lines = _Lines()
+    lines = _LineCollector()
     lines.walk(tree.body)
-    named = (
-        found for root, tag in ((tree.head, "title"), (tree.body, "h1")) if root and (found := root.css_first(tag))
-    )
-    titles = (" ".join(node.text().split()) for node in named)
-    return next((title for title in titles if title), ""), "\n".join(lines.lines)
+    title = _first_text(tree.head, "title") or _first_text(tree.body, "h1")
+    return title, "\n".join(lines.lines)
+
+
+def _first_text(root: LexborNode | None, tag: str) -> str:
+    node = root.css_first(tag) if root else None
+    return " ".join(node.text().split()) if node else ""
 
 
 def _check_tags(page: str) -> None:
     """Raise ValueError for tags that would keep the parser busy for minutes.
 
-    The depth is counted from above, but for elements that end each other. An end tag ends an element only where one of
-    its name is open; where none is, the parser looks through all open elements.
+    The depth is estimated from above, without elements that end each other. An end tag ends an element only if one of
+    its name is open; otherwise the parser searches all open elements.
     """
-    is_open: Counter[str] = Counter()
+    open_elements: Counter[str] = Counter()
     depth = steps = 0
     for tag in _TAG.finditer(page):
         name = tag[2].lower()
-        steps += depth if tag[1] else 0
-        if name in _NOT_NESTING or (tag[1] and not is_open[name]):
+        is_end = bool(tag[1])
+        if is_end:
+            steps += depth
+        if name in _NOT_NESTING or (is_end and not open_elements[name]):
             continue
-        step = -1 if tag[1] else 1
-        is_open[name] += step
-        depth += step
-        if depth > DEEPEST:
-            raise ValueError(f"elements nested deeper than {DEEPEST:,}; save it as text")
-    if steps > MOST_STEPS:
-        raise ValueError("too many end tags for elements nested that deep; save it as text")
+        change = -1 if is_end else 1
+        open_elements[name] += change
+        depth += change
+        if depth > MAX_DEPTH:
+            raise ValueError(f"elements nested deeper than {MAX_DEPTH:,}; save it as text")
+    if steps > MAX_STEPS:
+        raise ValueError("too many end tags for such deeply nested elements; save it as text")
     for tag in _LONG_TAG.finditer(page):
-        if len(_QUOTED.sub(" ", tag[0]).split()) > MOST_ATTRIBUTES:
-            raise ValueError(f"an element of more than {MOST_ATTRIBUTES:,} attributes; save it as text")
+        if len(_QUOTED.sub(" ", tag[0]).split()) > MAX_ATTRIBUTES:
+            raise ValueError(f"an element of more than {MAX_ATTRIBUTES:,} attributes; save it as text")
 
 
-class _Lines:
-    """Collects lines of text while it walks a tree. Rows of tables are held back until they are whole."""
+class _LineCollector:
+    """Lines of text collected from a tree. A table's row is added when it is complete."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -163,7 +185,7 @@ class _Lines:
         node = root
         while True:
             self._enter(node)
-            inner = None if node.tag in _LEFT_OUT else node.first_child
+            inner = None if node.tag in _IGNORED else node.first_child
             while inner is None:
                 self._leave(node)
                 if node.mem_id == root.mem_id:
@@ -171,7 +193,7 @@ class _Lines:
                 inner = node.next
                 if inner is None:
                     parent = node.parent
-                    assert parent is not None, "every node of the walk lies below its root"
+                    assert parent is not None, "every node of the walk is below its root"
                     node = parent
             node = inner
 
@@ -202,7 +224,7 @@ class _Lines:
             self._end_line()
             cells = self._rows.pop()
             if any(len(cell) > 1 for cell in cells):
-                self._target().extend(line for cell in cells for line in cell)
+                self._target().extend(chain.from_iterable(cells))
             elif any(cells):
                 self._target().append(" | ".join(cell[0] if cell else "" for cell in cells))
 
@@ -225,5 +247,8 @@ class _Lines:
             self._target().append(line)
 
     def _target(self) -> list[str]:
-        """Where a line goes: the open cell of the innermost row that has one, else the page."""
-        return next((row[-1] for row in reversed(self._rows) if row), self.lines)
+        """Return the list for the next line: the open cell of the innermost row that has one, else the page's lines."""
+        for row in reversed(self._rows):
+            if row:
+                return row[-1]
+        return self.lines

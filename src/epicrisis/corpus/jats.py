@@ -1,7 +1,7 @@
-"""Full texts in JATS (`.nxml`, PubMed Central's form): one document an article, its text by section.
+"""Read full texts in JATS (`.nxml`, the format of PubMed Central): one document for each article, with its sections.
 
-Knows nothing of folders or of PubMed's citations. References, author notes and the licence are left out: of what
-stands behind the body, acknowledgements, appendices, notes and glossaries are read.
+References, author notes and the licence are left out. After the body, acknowledgements, appendices, notes and
+glossaries are read.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.corpus.pubmed_dates import parse_printed_date
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.pubmed_record import parse_printed_date
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.corpus.xml_text import BrokenXML, element_text, parse_file
 from epicrisis.dates import last_day
 from epicrisis.types import Document
@@ -20,188 +20,198 @@ from epicrisis.types import Document
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_UNTITLED = {"ack": "Acknowledgements", "glossary": "Glossary", "app": "Appendix", "notes": "Notes"}
-_SECTIONS = frozenset(("sec", "boxed-text", *_UNTITLED))
+_DEFAULT_TITLES = {"ack": "Acknowledgements", "glossary": "Glossary", "app": "Appendix", "notes": "Notes"}
+_SECTIONS = frozenset(("sec", "boxed-text", *_DEFAULT_TITLES))
 _CAPTIONED = frozenset(("fig", "table-wrap", "supplementary-material", "media", "chem-struct-wrap"))
 _LIFTED = (*_CAPTIONED, "boxed-text", "list", "def-list", "disp-quote")
-"""What publishers put into a paragraph though it is none of its text."""
+"""Elements that publishers put into a paragraph although they are none of its text."""
 _LINES = frozenset(("p", "list-item", "def-item", "disp-formula", "fn", "tr"))
-_LEFT_OUT = frozenset(
+_IGNORED = frozenset(
     ("ref-list", "graphic", "object-id", "sec-meta", "permissions", "fn-group", "bio", "label", "title")
 )
-_OUT = frozenset(("epub", "ppub", "epub-ppub", "collection", "pub"))
-"""Kinds of a date on which the article itself came out."""
+_PUBLICATION_DATES = frozenset(("epub", "ppub", "epub-ppub", "collection", "pub"))
+"""Kinds of dates on which the article itself was published."""
 
 
 def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
-    """The articles of one file, gzip or plain; a response or sub-article belongs to the article it stands in.
+    """Yield the articles of one file, gzip or plain. A response or sub-article belongs to its article.
 
-    The id is `pmc:PMC123`, else `doi:<doi>`, else `file:<name>` (`name`: the path relative to what the user named,
-    with `#2`, `#3`... for further articles of the file). The text is the abstract, then the sections in their order,
-    each below a line with the path of its titles (`Methods / Statistics`); every paragraph, caption and row of a table
-    (cells parted by ` | `) is a line. The date is the earliest on which the article came out. In the metadata,
-    `sections` has [start, end, title path] in the text's order, offsets in characters, the heading included; they do
-    not overlap, so that a section of subsections is theirs.
+    The id is `pmc:PMC123`, else `doi:<doi>`, else `file:<name>`, with `#2`, `#3`... for further articles; `name` is the
+    path relative to the path given by the user. The text is the abstract, then the sections in order, each below a line
+    with the path of its titles (`Methods / Statistics`). Every paragraph, caption and row of a table (cells separated
+    by ` | `) is a line. The date is the earliest publication date.
+
+    In the metadata, `sections` has [start, end, title path] in order, as offsets in characters, headings included. They
+    do not overlap: the text of a subsection belongs to the subsection only.
     """
     try:
         root = parse_file(path)
     except BrokenXML as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     for element in root.iter("{*}*"):
-        # JATS comes with and without its namespace.
+        # JATS exists with and without its namespace.
         element.tag = str(element.tag).rpartition("}")[2]
-    articles = [each for each in root.iter("article") if next(each.iterancestors("article"), None) is None]
+    articles = [article for article in root.iter("article") if not _has_ancestor(article, "article")]
     if not articles:
-        yield Skipped(printable_path(path), "", "holds no article of JATS; check what file this is")
+        yield skip(path, "", "holds no article of JATS; check what file this is")
     for number, article in enumerate(articles, 1):
-        document = _document(article, name if number == 1 else f"{name}#{number}")
+        document = _build_document(article, name if number == 1 else f"{name}#{number}")
         where = f"article {number}" if len(articles) > 1 else ""
-        yield document or Skipped(printable_path(path), where, "holds neither an abstract nor a body")
+        yield document or skip(path, where, "holds neither an abstract nor a body")
 
 
-def _document(article: _Element, name: str) -> Document | None:
-    front = article.find("front")
-    meta = front.find("article-meta") if front is not None else None
+def _has_ancestor(element: _Element, tag: str) -> bool:
+    return next(element.iterancestors(tag), None) is not None
+
+
+def _build_document(article: _Element, name: str) -> Document | None:
+    """Return the article as a document, or None if it has no text."""
+    meta = article.find("front/article-meta")
     if meta is None:
         meta = article.makeelement("article-meta")
-    ids = {each.get("pub-id-type"): element_text(each) for each in meta.iterchildren("article-id")}
+    ids = {article_id.get("pub-id-type"): element_text(article_id) for article_id in meta.iterchildren("article-id")}
     number = (ids.get("pmcid") or ids.get("pmc") or "").upper().removeprefix("PMC")
     pmcid, doi = f"PMC{number}" if number else "", ids.get("doi")
-    kind = article.get("article-type")
-    writer = _written(article, meta)
-    if not writer.lines:
+    article_type = article.get("article-type")
+    text = _write_article(article, meta)
+    if not text.lines:
         return None
+    authors = map(_author_name, meta.iterfind(".//contrib[@contrib-type='author']"))
+    keywords = map(element_text, meta.iterfind("kwd-group/kwd"))
     metadata = {
         "doi": doi,
         "pmid": ids.get("pmid"),
         "pmcid": pmcid,
-        "journal": _first(article, ".//journal-meta//journal-title"),
-        "publication_types": [kind] if kind else [],
-        "authors": [name for each in meta.iterfind(".//contrib[@contrib-type='author']") if (name := _author(each))],
-        "keywords": [told for each in meta.iterfind("kwd-group/kwd") if (told := element_text(each))],
-        "retracted": kind == "retracted-article",
-        "sections": writer.sections,
+        "journal": _first_text(article, ".//journal-meta//journal-title"),
+        "publication_types": [article_type] if article_type else [],
+        "authors": list(filter(None, authors)),
+        "keywords": list(filter(None, keywords)),
+        "retracted": article_type == "retracted-article",
+        "sections": text.sections,
     }
+    file_id = f"doi:{doi}" if doi else f"file:{name}"
     return Document(
-        id=f"pmc:{pmcid}" if pmcid else f"doi:{doi}" if doi else f"file:{name}",
-        text="\n".join(writer.lines),
-        title=_first(meta, "title-group/article-title"),
+        id=f"pmc:{pmcid}" if pmcid else file_id,
+        text="\n".join(text.lines),
+        title=_first_text(meta, "title-group/article-title"),
         source="PubMed Central" if pmcid else name,
-        date=_date(meta),
+        date=_publication_date(meta),
         metadata={key: value for key, value in metadata.items() if value},
     )
 
 
-def _first(element: _Element, path: str) -> str:
-    found = element.find(path)
-    return element_text(found) if found is not None else ""
+def _first_text(element: _Element, path: str) -> str:
+    match = element.find(path)
+    return element_text(match) if match is not None else ""
 
 
-def _author(contributor: _Element) -> str:
-    surname, given = _first(contributor, ".//surname"), _first(contributor, ".//given-names")
-    return ", ".join(filter(None, (surname, given))) or _first(contributor, "collab")
+def _author_name(contributor: _Element) -> str:
+    names = (_first_text(contributor, ".//surname"), _first_text(contributor, ".//given-names"))
+    return ", ".join(filter(None, names)) or _first_text(contributor, "collab")
 
 
-def _date(meta: _Element) -> str | None:
-    printed = [
-        " ".join(element_text(part) for name in ("year", "month", "season", "day") for part in each.iterchildren(name))
-        for each in meta.iterchildren("pub-date")
-        if (each.get("pub-type") or each.get("date-type") or "pub") in _OUT
-    ]
-    return min((date for each in printed if (date := parse_printed_date(each))), key=last_day, default=None)
-
-
-# -- the text by section --------------------------------------------------------------------------------------------
+def _publication_date(meta: _Element) -> str | None:
+    dates = []
+    for element in meta.iterchildren("pub-date"):
+        if (element.get("pub-type") or element.get("date-type") or "pub") in _PUBLICATION_DATES:
+            parts: list[str] = []
+            for name in ("year", "month", "season", "day"):
+                parts += map(element_text, element.iterchildren(name))
+            dates.append(parse_printed_date(" ".join(parts)))
+    return min(filter(None, dates), key=last_day, default=None)
 
 
 @dataclass(slots=True)
-class _Writer:
-    """The lines so far, with a heading wherever the path of titles changes."""
+class _SectionedText:
+    """Lines of text, with a heading at each change of the path of titles."""
 
     lines: list[str] = field(default_factory=list)
     sections: list[list[int | str]] = field(default_factory=list)
     length: int = 0
-    """Of the lines joined, the last line's end included."""
+    """Characters of the joined lines, including the last line end."""
     path: tuple[str, ...] | None = None
 
-    def head(self, path: tuple[str, ...]) -> None:
+    def start_section(self, path: tuple[str, ...]) -> None:
         if path != self.path:
             self.path = path
             title = " / ".join(path)
             self.sections.append([self.length, self.length, title])
-            self.write(title)
+            self.add_line(title)
 
-    def line(self, path: tuple[str, ...], told: str) -> None:
-        if told:
-            self.head(path or ("Text",))
-            self.write(told)
+    def add_text(self, path: tuple[str, ...], text: str) -> None:
+        """Add a line to the section with this path of titles, unless it is empty."""
+        if text:
+            self.start_section(path or ("Text",))
+            self.add_line(text)
 
-    def write(self, told: str) -> None:
-        self.lines.append(told)
-        self.length += len(told) + 1
+    def add_line(self, text: str) -> None:
+        self.lines.append(text)
+        self.length += len(text) + 1
         self.sections[-1][1] = self.length - 1
 
 
-def _written(article: _Element, meta: _Element) -> _Writer:
-    writer = _Writer()
+def _write_article(article: _Element, meta: _Element) -> _SectionedText:
+    text = _SectionedText()
     for abstract in (*meta.iterchildren("abstract"), *meta.iterchildren("trans-abstract")):
         kind = (abstract.get("abstract-type") or "").replace("-", " ")
-        _content(abstract, (_first(abstract, "title") or (f"Abstract ({kind})" if kind else "Abstract"),), writer)
-    _bodies(article, (), writer)
-    return writer
+        title = _first_text(abstract, "title") or (f"Abstract ({kind})" if kind else "Abstract")
+        _write_content(abstract, (title,), text)
+    _write_bodies(article, (), text)
+    return text
 
 
-def _bodies(article: _Element, path: tuple[str, ...], writer: _Writer) -> None:
+def _write_bodies(article: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
     for part in article:
         if part.tag in ("body", "back", "floats-group"):
-            _content(part, path, writer)
+            _write_content(part, path, text)
         elif part.tag in ("sub-article", "response"):
-            title = _first(part, ".//article-title") or str(part.tag)
-            _bodies(part, (*path, title), writer)
+            title = _first_text(part, ".//article-title") or str(part.tag)
+            _write_bodies(part, (*path, title), text)
 
 
-def _content(holder: _Element, path: tuple[str, ...], writer: _Writer) -> None:
-    """Everything below the holder, line by line; what is not known is looked into, so that nothing is lost."""
-    for child in holder:
-        if child.tag in _LEFT_OUT or not isinstance(child.tag, str):
+def _write_content(parent: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
+    """Write everything below the parent line by line; unknown elements are searched, so that nothing is lost."""
+    for child in parent:
+        if child.tag in _IGNORED or not isinstance(child.tag, str):
             continue
         if child.tag in _SECTIONS:
-            title = _first(child, "title") or _UNTITLED.get(child.tag, "")
-            _content(child, (*path, title) if title else path, writer)
+            title = _first_text(child, "title") or _DEFAULT_TITLES.get(child.tag, "")
+            _write_content(child, (*path, title) if title else path, text)
         elif child.tag in _CAPTIONED:
-            _captioned(child, path, writer)
+            _write_captioned(child, path, text)
         elif child.tag == "tr":
-            writer.line(path, " | ".join(element_text(cell) for cell in child))
+            text.add_text(path, " | ".join(map(element_text, child)))
         elif child.tag in _LINES or next(child.iter(*_LINES, *_SECTIONS), None) is None:
-            _paragraph(child, path, writer)
+            _write_paragraph(child, path, text)
         else:
-            _content(child, path, writer)
+            _write_content(child, path, text)
 
 
-def _paragraph(element: _Element, path: tuple[str, ...], writer: _Writer) -> None:
+def _write_paragraph(element: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
+    """Write a paragraph, then the figures, lists and others within it."""
     lifted = element.makeelement("lifted")
-    for each in list(element.iter(*_LIFTED)):
-        if each is not element and next(each.iterancestors("lifted"), None) is None:
-            _lift(each, lifted)
-    writer.line(path, element_text(element))
-    _content(lifted, path, writer)
+    for inner in list(element.iter(*_LIFTED)):
+        if inner is not element and not _has_ancestor(inner, "lifted"):
+            _lift(inner, lifted)
+    text.add_text(path, element_text(element))
+    _write_content(lifted, path, text)
 
 
-def _lift(element: _Element, to: _Element) -> None:
-    """Moves the element and leaves what follows it where it stands."""
-    stand_in = element.makeelement("lifted-from-here")
+def _lift(element: _Element, target: _Element) -> None:
+    """Move the element into the target, and leave its tail in place."""
+    placeholder = element.makeelement("lifted-from-here")
     parent = element.getparent()
     if parent is not None:
-        parent.replace(element, stand_in)
-        stand_in.tail, element.tail = f" {element.tail or ''}", None
-    to.append(element)
+        parent.replace(element, placeholder)
+        placeholder.tail, element.tail = f" {element.tail or ''}", None
+    target.append(element)
 
 
-def _captioned(element: _Element, path: tuple[str, ...], writer: _Writer) -> None:
-    """A figure, a table or a supplement: a line of label and caption, then the rest."""
-    parts = [element_text(each) for name in ("label", "caption") for each in element.iterchildren(name)]
-    writer.line(path, " ".join(filter(None, parts)))
-    for each in list(element.iterchildren("label", "caption")):
-        element.remove(each)
-    _content(element, path, writer)
+def _write_captioned(element: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
+    """Write a figure, a table or a supplement: a line with label and caption, then the rest."""
+    captions = [*element.iterchildren("label"), *element.iterchildren("caption")]
+    text.add_text(path, " ".join(filter(None, map(element_text, captions))))
+    for caption in captions:
+        element.remove(caption)
+    _write_content(element, path, text)

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
 from epicrisis.corpus.json_checks import check_value_count, find_json_fault
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.types import Document
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -44,7 +44,7 @@ def read_documents(path: Path) -> Iterator[Document | Skipped]:
         try:
             line = DocumentLine.model_validate(value)
         except ValidationError as error:
-            yield Skipped(printable_path(path), f"line {number}", describe_errors(error))
+            yield skip(path, f"line {number}", describe_errors(error))
             continue
         yield Document(
             id=line.id,
@@ -73,7 +73,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
                 where = f"line {number}"
                 if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
                     is_empty = False
-                    yield Skipped(printable_path(path), where, _too_long(len(raw) + _skip_line(file)))
+                    yield skip(path, where, _too_long(len(raw) + _skip_line(file)))
                     continue
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 if not line.strip():
@@ -82,12 +82,12 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
                 try:
                     yield number, _parse_line(line)
                 except ValueError as error:
-                    yield Skipped(printable_path(path), where, str(error))
+                    yield skip(path, where, str(error))
     except READ_ERRORS as error:
-        yield Skipped(printable_path(path), f"after line {number}", describe_read_error(error))
+        yield skip(path, f"after line {number}", describe_read_error(error))
         return
     if is_empty:
-        yield Skipped(printable_path(path), "", "has only blank lines")
+        yield skip(path, "", "has only blank lines")
 
 
 def _skip_line(file: IO[bytes]) -> int:

@@ -1,17 +1,16 @@
-"""NCBI's precomputed MedCPT article embeddings: PubMed with the vectors of its titles and abstracts.
+"""Read NCBI's precomputed MedCPT embeddings: PubMed's articles with the vectors of their titles and abstracts.
 
-The folder (`pub/lu/MedCPT/pubmed_embeddings` of NCBI's FTP server) holds 38 chunks, one a million PMIDs, 35,920,666
-articles: 110 GB of vectors, 53 GB of texts. A chunk is three files:
+The folder (`pub/lu/MedCPT/pubmed_embeddings` of NCBI's FTP server) has 38 chunks, one for each million PMIDs, with
+35,920,666 articles: 110 GB of vectors, 53 GB of texts. A chunk is three files:
 
 * `embeds_chunk_N.npy`: float32 `(n, 768)`;
-* `pmids_chunk_N.json`: a list of n PMIDs as strings, the rows' names;
-* `pubmed_chunk_N.json`: one object, by PMID: `d` date (`20071115`, for that article the day PubMed had it, not the
+* `pmids_chunk_N.json`: a list of n PMIDs as strings, one for each row;
+* `pubmed_chunk_N.json`: an object by PMID with `d` date (`20071115`, the day PubMed received the article, not the
   issue's), `t` title, `a` abstract, `m` MeSH (`humans!|rectal neoplasms*|rectal neoplasms!therapy|`: a descriptor, `!`
-  and a qualifier or nothing, `*` for a major topic). Any of them may be missing or null here.
+  and a qualifier or nothing, `*` for a major topic). Any of them may be missing or null.
 
-NCBI publishes no checksums, so names, counts and types are checked before anything is read. The texts are read as a
-stream and the vectors through a memory map: about 100 MB for a chunk of a million. Does not know which encoder is the
-library's, nor what was read before.
+NCBI publishes no checksums, so names, counts and types are checked before anything is read. Texts are read as a stream
+and vectors through a memory map: about 100 MB of memory for a chunk of a million.
 """
 
 from __future__ import annotations
@@ -20,21 +19,22 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.corpus.json_checks import check_value_count
+from epicrisis.corpus.json_checks import check_value_count, find_json_fault
 from epicrisis.corpus.reader_base import (
     EncodedDocument,
     Skipped,
     check_file,
     is_folder,
     os_error_reason,
-    printable_path,
+    path_error,
+    skip,
 )
 from epicrisis.dates import last_day
-from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -45,17 +45,22 @@ if TYPE_CHECKING:
 
     Ids: TypeAlias = npt.NDArray[np.int64]
 
-_NAME = re.compile(r"(embeds|pmids|pubmed)_chunk_(\d+)\.(npy|json)")
+_FILE_NAME = re.compile(r"(embeds|pmids|pubmed)_chunk_(\d+)\.(npy|json)")
 _CURE = "fetch it again"
 _BATCH = 1024
-_READ = 1 << 22
-"""Characters of the text file at once."""
-_LONGEST_ENTRY = 1 << 25
-"""Characters after which an entry without an end is taken for a broken file."""
-_LARGEST_IDS = 256 * 1024 * 1024
-"""Bytes of the file of PMIDs. NCBI's have 11 MB."""
-_LOOKED_AT = 100
-"""Articles of the text file of which one must have a vector."""
+_PIECE_CHARACTERS = 1 << 22
+"""Characters of the text file read at once."""
+_MAX_ENTRY_CHARACTERS = 1 << 25
+"""Characters without the end of an entry after which the file is taken to be broken."""
+_MAX_IDS_BYTES = 256 * 1024 * 1024
+"""Limit of the file of PMIDs. NCBI's have 11 MB."""
+_SAMPLE = 100
+"""First articles of the text file, at least one of which must have a vector."""
+_ARRAY_ERRORS = (
+    *(OSError, ValueError, EOFError, ArithmeticError, SyntaxError, TokenError, TypeError, LookupError),
+    *(AttributeError, RecursionError, MemoryError),
+)
+"""Exceptions of numpy for broken headers, which it reads as Python literals."""
 _KEY = re.compile(r'\s*(?P<before>[{,])\s*(?P<key>"(?:[^"\\]|\\.)*")\s*:\s*')
 _AFTER = re.compile(r"\s*[,}]")
 _END = re.compile(r"\s*(?:\{\s*)?\}\s*")
@@ -64,7 +69,7 @@ _DATE = re.compile(r"(\d{4})-?(\d\d)?-?(\d\d)?")
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingChunk:
-    """One complete triple of files, checked: `rows` vectors of `dimensions` numbers, as many different PMIDs."""
+    """One complete, checked triple of files: `rows` vectors of `dimensions` numbers, as many different PMIDs."""
 
     number: int
     vectors: Path
@@ -75,208 +80,183 @@ class EmbeddingChunk:
 
 
 def find_chunks(folder: Path) -> list[EmbeddingChunk]:
-    """The folder's chunks by number; not all 38 need be there.
+    """Return the folder's chunks by number; some of the 38 may be absent.
 
-    Raises InputError, before any vector is read, where a file of a chunk is missing or cut short, is not what its name
-    says, or where counts or PMIDs do not agree.
+    Raises InputError, before any vector is read, if a file of a chunk is missing, truncated or not as its name says, or
+    if counts or PMIDs do not agree.
     """
     if not is_folder(folder):
-        raise InputError(
-            f"{printable_path(folder)}: a file; name the folder that holds embeds_chunk_0.npy and its like"
-        )
+        raise path_error(folder, "a file; name the folder with embeds_chunk_0.npy and the other chunks")
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError as error:
-        raise InputError(
-            f"{printable_path(folder)}: {os_error_reason(error)}; check the folder's permissions"
-        ) from error
-    numbers = sorted({int(match[2]) for name in names if (match := _NAME.fullmatch(name))})
+        raise path_error(folder, f"{os_error_reason(error)}; check the folder's permissions") from error
+    matches = filter(None, map(_FILE_NAME.fullmatch, names))
+    numbers = sorted({int(match[2]) for match in matches})
     if not numbers:
-        raise InputError(f"{printable_path(folder)}: holds no embeds_chunk_N.npy; check the path")
-    wanted = [folder / name for n in numbers for name in _names(n)]
-    if missing := [path.name for path in wanted if not path.is_file()]:
-        named = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
-        raise InputError(
-            f"{printable_path(folder)}: {named} missing; fetch them, or move the incomplete chunks elsewhere"
-        )
-    return [_checked(folder, number) for number in numbers]
+        raise path_error(folder, "holds no embeds_chunk_N.npy; check the path")
+    missing = []
+    for name in chain.from_iterable(map(_chunk_names, numbers)):
+        if not (folder / name).is_file():
+            missing.append(name)
+    if missing:
+        names_text = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
+        raise path_error(folder, f"{names_text} missing; fetch them, or move the incomplete chunks elsewhere")
+    return [_check_chunk(folder, number) for number in numbers]
 
 
 def read_folder(folder: Path) -> Iterator[EncodedDocument | Skipped]:
-    """All chunks in order. Everything is checked when this is called; raises InputError as `find_chunks` does."""
-    found = find_chunks(folder)
-    return (item for chunk in found for item in read_chunk(chunk))
+    """Return an iterator over all chunks in order. Raises InputError at the call, as `find_chunks` does."""
+    return chain.from_iterable(map(read_chunk, find_chunks(folder)))
 
 
 def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocument | Skipped]:
-    """The chunk's articles with their vectors, in the text file's order; its first `first` entries are passed over.
+    """Yield the chunk's articles with their vectors in the text file's order, without the first `first` entries.
 
-    A document is `pubmed:<PMID>`, its text the abstract, or the title where there is none (then `abstract` in its
-    metadata is false); `mesh` in its metadata is in the form of the XML reader, in NCBI's small letters. An article
-    without text, without vector, with a vector that is not finite or with an unreadable entry comes as `Skipped`, those
-    without text last. Raises InputError like `chunks` for a file that has changed since.
+    A document is `pubmed:<PMID>`; its text is the abstract, or the title if there is none (`"abstract": false` in the
+    metadata). `mesh` in the metadata has the form of the XML reader, in NCBI's small letters. An article without text,
+    without vector, with a vector that is not finite or with an unreadable entry is `Skipped`, those without text last.
+    Raises InputError as `find_chunks` does, if a file has changed since.
     """
     import numpy as np
 
-    ids = _ids(chunk.ids)
+    ids = _read_ids(chunk.ids)
     order = np.argsort(ids, kind="stable")
-    met = np.zeros(len(ids), dtype=np.bool_)
-    texts = printable_path(chunk.texts)
+    has_text = np.zeros(len(ids), dtype=np.bool_)
     batch: list[tuple[int, Document]] = []
     number = 0
     try:
-        for number, (key, value) in enumerate(_entries(chunk.texts), 1):
-            row = _row(key, ids, order)
-            again = row is not None and bool(met[row])
+        for number, (key, value) in enumerate(_read_entries(chunk.texts), 1):
+            row = _find_row(key, ids, order)
+            is_repeated = row is not None and bool(has_text[row])
             if row is not None:
-                met[row] = True
+                has_text[row] = True
             if number <= first:
                 continue
             try:
-                if row is None or again:
-                    raise ValueError("stands there twice" if again else f"no vector: not in {chunk.ids.name}")
-                batch.append((row, _document(int(key), value)))
+                if is_repeated:
+                    raise ValueError("occurs twice")
+                if row is None:
+                    raise ValueError(f"no vector: not in {chunk.ids.name}")
+                batch.append((row, _build_document(int(key), value)))
             except ValueError as error:
-                yield Skipped(texts, f"entry {key!a}", str(error))
+                yield skip(chunk.texts, f"entry {key!a}", str(error))
             if len(batch) == _BATCH:
-                yield from _encoded(chunk, batch)
+                yield from _add_vectors(chunk, batch)
                 batch.clear()
     except (OSError, ValueError) as error:
-        yield from _encoded(chunk, batch)
+        yield from _add_vectors(chunk, batch)
         cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
-        left = int(np.count_nonzero(~met))
-        yield Skipped(texts, f"after entry {number}", f"the file breaks off ({cause}), {left} articles lost; {_CURE}")
+        lost_count = int(np.count_nonzero(~has_text))
+        reason = f"the file breaks off ({cause}), {lost_count} articles lost; {_CURE}"
+        yield skip(chunk.texts, f"after entry {number}", reason)
         return
-    yield from _encoded(chunk, batch)
-    for row in np.flatnonzero(~met).tolist():
-        yield Skipped(printable_path(chunk.ids), f"row {row}", f"no text: PMID {ids[row]} is not in {chunk.texts.name}")
+    yield from _add_vectors(chunk, batch)
+    for row in np.flatnonzero(~has_text).tolist():
+        yield skip(chunk.ids, f"row {row}", f"no text: PMID {ids[row]} is not in {chunk.texts.name}")
 
 
-def has_same_text(a: Document, b: Document) -> bool:
-    """True when title and text of both are the same words: then a vector made of the one stands for the other."""
-    return all(x.split() == y.split() for x, y in ((a.title, b.title), (a.text, b.text)))
+def has_same_text(first: Document, second: Document) -> bool:
+    """Return whether title and text of both have the same words, so that a vector of one is valid for the other."""
+    return first.title.split() == second.title.split() and first.text.split() == second.text.split()
 
 
-def _names(number: int) -> tuple[str, str, str]:
+def _chunk_names(number: int) -> tuple[str, str, str]:
     return f"embeds_chunk_{number}.npy", f"pmids_chunk_{number}.json", f"pubmed_chunk_{number}.json"
 
 
-def _checked(folder: Path, number: int) -> EmbeddingChunk:
+def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
+    """Return the chunk. Raises InputError if its files are not as expected."""
     import numpy as np
 
-    paths = [folder / name for name in _names(number)]
-    for path in paths:
+    vectors_path, ids_path, texts_path = (folder / name for name in _chunk_names(number))
+    for path in (vectors_path, ids_path, texts_path):
         check_file(path)
-    vectors, ids = _vectors(paths[0]), _ids(paths[1])
+    vectors, ids = _open_vectors(vectors_path), _read_ids(ids_path)
     if len(ids) != len(vectors):
-        raise InputError(
-            f"{printable_path(paths[0])}: {len(vectors)} vectors for the {len(ids)} PMIDs of {paths[1].name}; fetch both again"
-        )
+        counts = f"{len(vectors)} vectors for the {len(ids)} PMIDs of {ids_path.name}"
+        raise path_error(vectors_path, f"{counts}; fetch both again")
     order = np.argsort(ids, kind="stable")
     try:
-        keys = [key for key, _ in zip((key for key, _ in _entries(paths[2])), range(_LOOKED_AT), strict=False)]
+        entries = list(islice(_read_entries(texts_path), _SAMPLE))
     except (OSError, ValueError) as error:
-        raise InputError(f"{printable_path(paths[2])}: not an object of articles by PMID ({error}); {_CURE}") from error
-    if len(ids) and not any(_row(key, ids, order) is not None for key in keys):
-        raise InputError(
-            f"{printable_path(paths[2])}: none of its first articles is in {paths[1].name}; fetch both again"
-        )
-    return EmbeddingChunk(number, paths[0], paths[1], paths[2], rows=len(ids), dimensions=vectors.shape[1])
+        raise path_error(texts_path, f"not an object of articles by PMID ({error}); {_CURE}") from error
+    if len(ids) and all(_find_row(key, ids, order) is None for key, _ in entries):
+        raise path_error(texts_path, f"none of its first articles is in {ids_path.name}; fetch both again")
+    return EmbeddingChunk(number, vectors_path, ids_path, texts_path, rows=len(ids), dimensions=vectors.shape[1])
 
 
-_NO_ARRAY = (
-    OSError,
-    ValueError,
-    EOFError,
-    ArithmeticError,
-    SyntaxError,
-    TokenError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-    MemoryError,
-)
-"""What numpy raises for headers, which it reads as Python's literals."""
-
-
-def _vectors(path: Path) -> Vectors:
-    """The file's array as a memory map."""
+def _open_vectors(path: Path) -> Vectors:
+    """Return the file's array as a memory map."""
     import numpy as np
 
     try:
-        # Not np.load: by their first bytes it takes files of this name for archives and pickles too.
+        # Not np.load, which by their first bytes also takes files of this name for archives and pickles.
         vectors = np.lib.format.open_memmap(path, mode="r")
-    except _NO_ARRAY as error:
-        raise InputError(f"{printable_path(path)}: not a numpy array, or cut short; {_CURE}") from error
+    except _ARRAY_ERRORS as error:
+        raise path_error(path, f"not a numpy array, or truncated; {_CURE}") from error
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float32:
-        raise InputError(f"{printable_path(path)}: not float32 vectors, one a row; {_CURE}")
+        raise path_error(path, f"not float32 vectors, one a row; {_CURE}")
     return vectors
 
 
-def _ids(path: Path) -> Ids:
-    """The PMIDs by row, all different."""
+def _read_ids(path: Path) -> Ids:
+    """Return the PMIDs by row, all different."""
     import numpy as np
 
     try:
-        if path.stat().st_size > _LARGEST_IDS:
+        if path.stat().st_size > _MAX_IDS_BYTES:
             raise ValueError("too large")
         raw = path.read_bytes()
         check_value_count(raw)
         values = json.loads(raw)
-        if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
+        if not isinstance(values, list) or not {type(value) for value in values} <= {str, int}:
             raise ValueError("not a list of PMIDs")
-        ids = np.array([_pmid(str(value)) for value in values], dtype=np.int64)
+        ids = np.array(list(map(_parse_pmid, map(str, values))), dtype=np.int64)
     except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the file and its permissions"
-        ) from error
+        raise path_error(path, f"{os_error_reason(error)}; check the file and its permissions") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{printable_path(path)}: not a JSON list of PMIDs; {_CURE}") from error
+        raise path_error(path, f"not a JSON list of PMIDs; {_CURE}") from error
     if len(np.unique(ids)) < len(ids):
-        raise InputError(f"{printable_path(path)}: a PMID stands there twice; {_CURE}")
+        raise path_error(path, f"a PMID occurs twice; {_CURE}")
     return ids
 
 
-def _pmid(text: str) -> int:
+def _parse_pmid(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 12):
         raise ValueError("not a PMID")
     return int(text)
 
 
-def _row(key: str, ids: Ids, order: Ids) -> int | None:
-    """The row of a PMID; `order` sorts the ids."""
+def _find_row(key: str, ids: Ids, order: Ids) -> int | None:
+    """Return the row of a PMID, or None; `order` sorts the ids."""
     import numpy as np
 
     try:
-        pmid = _pmid(key)
+        pmid = _parse_pmid(key)
     except ValueError:
         return None
     place = int(np.searchsorted(ids, pmid, sorter=order))
     return int(order[place]) if place < len(ids) and ids[order[place]] == pmid else None
 
 
-def _encoded(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -> Iterator[EncodedDocument | Skipped]:
+def _add_vectors(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -> Iterator[EncodedDocument | Skipped]:
     import numpy as np
 
-    # Mapped anew for each batch: pages stay in a process's memory for as long as their map is open.
-    copied = np.array(_vectors(chunk.vectors)[[row for row, _ in batch]], dtype=np.float32, order="C")
-    finite = np.all(np.isfinite(copied), axis=1)
-    for n, ((row, document), vector) in enumerate(zip(batch, copied, strict=True)):
-        if finite[n]:
+    # A new map for each batch: pages stay in a process's memory while their map is open.
+    vectors = np.array(_open_vectors(chunk.vectors)[[row for row, _ in batch]], dtype=np.float32, order="C")
+    is_finite = np.all(np.isfinite(vectors), axis=1)
+    for index, ((row, document), vector) in enumerate(zip(batch, vectors, strict=True)):
+        if is_finite[index]:
             yield EncodedDocument(document, vector)
         else:
-            yield Skipped(
-                printable_path(chunk.vectors), f"row {row}", f"the vector of {document.id} is not finite; {_CURE}"
-            )
+            yield skip(chunk.vectors, f"row {row}", f"the vector of {document.id} is not finite; {_CURE}")
 
 
-def _document(pmid: int, value: Any) -> Document:
-    """Raises ValueError with the reason."""
-    from epicrisis.corpus.json_checks import find_json_fault
-
-    if wrong := find_json_fault(value):
-        raise ValueError(wrong)
+def _build_document(pmid: int, value: Any) -> Document:
+    """Return the entry's document. Raises ValueError with the reason."""
+    if fault := find_json_fault(value):
+        raise ValueError(fault)
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004
     fields = {name: value.get(name) or "" for name in "dtam"}
@@ -286,9 +266,9 @@ def _document(pmid: int, value: Any) -> Document:
     title, abstract = fields["t"].strip(), fields["a"].strip()
     if not (title or abstract):
         raise ValueError("no text: neither title nor abstract")
-    date = _date(fields["d"])
+    date = _parse_date(fields["d"])
     metadata: dict[str, Any] = {} if abstract else {"abstract": False}
-    if mesh := _mesh(fields["m"]):
+    if mesh := _parse_mesh(fields["m"]):
         metadata["mesh"] = mesh
     if fields["d"] and date is None:
         metadata["date_as_given"] = fields["d"]
@@ -297,16 +277,16 @@ def _document(pmid: int, value: Any) -> Document:
     )
 
 
-def _date(given: str) -> str | None:
-    """`20071115` as `2007-11-15`, less where month or day are missing or 00; `None` where it is no date."""
-    if not (match := _DATE.fullmatch(given)):
+def _parse_date(text: str) -> str | None:
+    """Return `2007-11-15` for `20071115`, less if month or day are missing or 00, or None for any other text."""
+    match = _DATE.fullmatch(text)
+    if match is None:
         return None
-    parts = [match[1]]
+    date = match[1]
     for part in (match[2], match[3]):
         if part in (None, "00"):
             break
-        parts.append(part)
-    date = "-".join(parts)
+        date += f"-{part}"
     try:
         last_day(date)
     except ValueError:
@@ -314,41 +294,42 @@ def _date(given: str) -> str | None:
     return date
 
 
-def _mesh(given: str) -> list[str]:
-    """`humans`, `rectal neoplasms*`, `rectal neoplasms/therapy`."""
-    return [name.replace("!", "/").removesuffix("/") for part in given.split("|") if (name := part.strip())]
+def _parse_mesh(text: str) -> list[str]:
+    """Return headings in the form `humans`, `rectal neoplasms*`, `rectal neoplasms/therapy`."""
+    names = filter(None, map(str.strip, text.split("|")))
+    return [name.replace("!", "/").removesuffix("/") for name in names]
 
 
-def _entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """The members of the file's one object, in order, a few megabytes in memory.
+def _read_entries(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the members of the file's one object in order, with a few megabytes in memory.
 
-    Raises OSError, or ValueError with a reason that repeats nothing of the file, at the first that cannot be read.
+    Raises OSError, or ValueError with a reason that repeats nothing of the file, at the first unreadable member.
     """
     decode = json.JSONDecoder().raw_decode
     with path.open(encoding="utf-8-sig") as file:
-        text, at, before, more = "", 0, "{", True
+        text, position, separator, has_more = "", 0, "{", True
         while True:
-            key = _KEY.match(text, at)
+            key = _KEY.match(text, position)
             try:
-                if key is None or key["before"] != before:
+                if key is None or key["before"] != separator:
                     raise ValueError("not JSON")
                 value, end = decode(text, key.end())
                 if not _AFTER.match(text, end):
                     raise ValueError("not JSON")
             except (ValueError, RecursionError) as error:
-                if not more and _END.fullmatch(text, at) and (before == "{") == ("{" in text[at:]):
+                if not has_more and _END.fullmatch(text, position) and (separator == "{") == ("{" in text[position:]):
                     return
-                if not more or len(text) - at > _LONGEST_ENTRY:
-                    raise ValueError("not JSON, or cut short") from error
-                read_chunk = _some(file)
-                text, at, more = text[at:] + read_chunk, 0, bool(read_chunk)
+                if not has_more or len(text) - position > _MAX_ENTRY_CHARACTERS:
+                    raise ValueError("not JSON, or truncated") from error
+                piece = _read_piece(file)
+                text, position, has_more = text[position:] + piece, 0, bool(piece)
                 continue
             yield json.loads(key["key"]), value
-            at, before = end, ","
+            position, separator = end, ","
 
 
-def _some(file: Any) -> str:
+def _read_piece(file: Any) -> str:
     try:
-        return str(file.read(_READ))
+        return str(file.read(_PIECE_CHARACTERS))
     except UnicodeDecodeError as error:
         raise ValueError("not UTF-8") from error

@@ -1,13 +1,12 @@
-"""MedRAG's corpora as they lie on disk: JSON lines, one ready-made snippet a line.
+"""Read MedRAG's corpora: JSON lines, one snippet a line; and cut chapters of StatPearls as MedRAG does.
 
 A line has `id` (`Anatomy_Gray_0`, `pubmed23n0001_0`, `article-100024_3`), `title`, `content`, and `contents`: title and
-content in one, for its BM25, left out here. PubMed's have `PMID` as well, or, as MedRAG's own script writes them, the
-id `PMID:12377809`; Wikipedia's have `wiki_id`. MedRAG keeps them at `<corpus>/chunk/*.jsonl`, and the corpus is told
-from that path alone. A snippet is a document here, because MedRAG searches and cites snippets.
+content together for MedRAG's BM25, ignored here. PubMed's lines have `PMID` as well, or, as written by MedRAG's own
+script, the id `PMID:12377809`; Wikipedia's have `wiki_id`. MedRAG stores them at `<corpus>/chunk/*.jsonl`, and the
+corpus is known only from that path. A snippet is a document here, because MedRAG searches and cites snippets.
 
-StatPearls may not be handed out in this form, so that its chapters (`statpearls_NBK430685.tar.gz` of NCBI's FTP server)
-are cut here. Knows no dump of Wikipedia; raw textbooks (`.txt`) are read by the reader of text files and cut by
-`splitting`.
+StatPearls may not be distributed in this form, so its chapters (`statpearls_NBK430685.tar.gz` of NCBI's FTP server) are
+cut here. Raw textbooks (`.txt`) are read as text files and cut by `chunking.split_by_characters`.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus import jsonl, xml_text
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
 CORPORA = {"textbooks": "Textbooks", "statpearls": "StatPearls", "wikipedia": "Wikipedia", "pubmed": "PubMed"}
-"""The folder's name in MedRAG, and the document's source."""
+"""Sources of documents by the folder's name in MedRAG."""
 
-_TEXTS = ("id", "title", "content")
-_LEFT_OUT = {*_TEXTS, "contents", "PMID"}
+_NOT_METADATA = {"id", "title", "content", "contents", "PMID"}
 _SHORT_PARAGRAPH = 200
-_SNIPPET = 1000
-"""Characters that a snippet of StatPearls stays below when something is added to it."""
+"""Characters below which a paragraph of StatPearls is added to the previous snippet."""
+_MAX_SNIPPET = 1000
+"""Characters of a snippet of StatPearls after an addition."""
 
 
 def read_snippets(path: Path) -> Iterator[Document | Skipped]:
-    """The snippets in the file's order: `pubmed:<PMID>` where there is a PMID, else `medrag:<id>`.
+    """Yield the snippets in the file's order, with the id `pubmed:<PMID>` if there is a PMID, else `medrag:<id>`.
 
-    The source is the corpus, where a folder of the path or the file's own name says which, else `MedRAG`. A line that
-    is no snippet is left out, with its number and the reason.
+    The source is the corpus in the file's name or in a folder of its path, else `MedRAG`. A line that is no snippet is
+    `Skipped`.
     """
-    source = _source(path)
+    source = _find_corpus(path)
     for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             yield item
@@ -48,17 +47,19 @@ def read_snippets(path: Path) -> Iterator[Document | Skipped]:
         try:
             yield _document(line, source)
         except ValueError as error:
-            yield Skipped(printable_path(path), f"line {number}", str(error))
+            yield skip(path, f"line {number}", str(error))
 
 
-def _source(path: Path) -> str:
-    names = [part.lower() for part in (path.name.split(".")[0], *reversed(path.absolute().parent.parts))]
-    return next((CORPORA[name] for name in names if name in CORPORA), "MedRAG")
+def _find_corpus(path: Path) -> str:
+    for name in (path.name.split(".")[0], *reversed(path.absolute().parent.parts)):
+        if name.lower() in CORPORA:
+            return CORPORA[name.lower()]
+    return "MedRAG"
 
 
 def _document(line: Mapping[str, Any], source: str) -> Document:
-    """Raises ValueError with a reason that repeats nothing of the line."""
-    id_, title, content = (_text(line, name) for name in _TEXTS)
+    """Return the line's document. Raises ValueError with a reason that repeats nothing of the line."""
+    id_, title, content = _text(line, "id"), _text(line, "title"), _text(line, "content")
     pmid = str(line["PMID"]) if type(line.get("PMID")) in (int, str) else ""
     if id_.startswith("PMID:"):
         pmid = pmid or id_.removeprefix("PMID:")
@@ -68,7 +69,7 @@ def _document(line: Mapping[str, Any], source: str) -> Document:
         raise ValueError("id: missing; a MedRAG snippet has id, title and content")
     if not content.strip():
         raise ValueError("content: empty; a MedRAG snippet has id, title and content")
-    metadata = {key: value for key, value in line.items() if key not in _LEFT_OUT}
+    metadata = {key: value for key, value in line.items() if key not in _NOT_METADATA}
     if pmid:
         return Document(f"pubmed:{pmid}", content, title, "PubMed", metadata={**metadata, "medrag_id": id_})
     return Document(f"medrag:{id_}", content, title, source, metadata=metadata)
@@ -82,72 +83,73 @@ def _text(line: Mapping[str, Any], name: str) -> str:
 
 
 def read_statpearls(path: Path) -> Iterator[Document | Skipped]:
-    """The snippets of one chapter of StatPearls (`article-100024.nxml`), the same as MedRAG's script makes.
+    """Yield the snippets of one chapter of StatPearls (`article-100024.nxml`), equal to those of MedRAG's script.
 
-    A snippet is a paragraph, with the short ones and the lists that follow as long as there is room; its title is
-    `chapter -- section`, and ` -- heading` where a bold line heads it. As in MedRAG a space stands at each tag
-    (`H 2 O`), which a like-for-like comparison needs; for reading, the full-text reader gives the better text.
+    A snippet is a paragraph, with following short paragraphs and lists as long as there is room. Its title is
+    `chapter -- section`, with ` -- heading` after a bold line. As in MedRAG there is a space at each tag (`H 2 O`), as
+    needed for a fair comparison; for reading, `jats` gives better text.
     """
     try:
         root = xml_text.parse_file(path)
     except xml_text.BrokenXML as error:
-        yield Skipped(printable_path(path), "", str(error))
+        yield skip(path, "", str(error))
         return
     title = root.findtext(".//title") or ""
     name = path.name.removesuffix(".nxml")
-    snippets = [snippet for section in root.findall(".//sec") for snippet in _snippets(section, title)]
+    snippets: list[tuple[str, str]] = []
+    for section in root.findall(".//sec"):
+        snippets += _cut_section(section, title)
     if not snippets:
-        yield Skipped(printable_path(path), "", "no section with a text; leave it out")
+        yield skip(path, "", "no section with a text; leave it out")
     for number, (heading, text) in enumerate(snippets):
         if text.strip():
             yield Document(f"medrag:{name}_{number}", text, heading, CORPORA["statpearls"])
         else:
-            yield Skipped(printable_path(path), f"snippet {number}", "empty")
+            yield skip(path, f"snippet {number}", "empty")
 
 
-def _snippets(section: _Element, chapter: str) -> list[tuple[str, str]]:
-    """(title, text) of each of the section's snippets; sections within it are not looked into."""
-    title_element = next((child for child in section if child.tag == "title"), None)
-    title = "" if title_element is None else (title_element.text or "").strip()
+def _cut_section(section: _Element, chapter: str) -> list[tuple[str, str]]:
+    """Return (title, text) of each of the section's snippets, without the sections within it."""
+    title = (section.findtext("title") or "").strip()
     parts = f"{chapter} -- {title}".split(" -- ")
-    plain = " -- ".join(parts)
-    heading = plain
-    out: list[tuple[str, str]] = []
-    open_ = False
-    before: _Element | None = None
+    section_title = " -- ".join(parts)
+    heading = section_title
+    snippets: list[tuple[str, str]] = []
+    is_open = False
+    previous: _Element | None = None
     for child in section:
         if _is_heading(child):
-            heading, open_ = " -- ".join([*parts[:2], _joined(child)]), False
+            heading, is_open = " -- ".join([*parts[:2], _join_texts(child)]), False
         elif child.tag in ("p", "list"):
-            texts = [_joined(child)] if child.tag == "p" else [_joined(item) for item in child]
+            texts = list(map(_join_texts, [child] if child.tag == "p" else child))
             text = " ".join(texts)
-            fits = open_ and len(out[-1][1] + text) < _SNIPPET
+            fits = is_open and len(snippets[-1][1] + text) < _MAX_SNIPPET
             if fits and (child.tag == "list" or len(text) < _SHORT_PARAGRAPH):
-                out[-1] = out[-1][0], " ".join([out[-1][1], *texts])
-            elif child.tag == "p" or len(text) < _SNIPPET:
-                out.append((heading, text))
-                open_ = True
+                snippets[-1] = snippets[-1][0], " ".join([snippets[-1][1], *texts])
+            elif child.tag == "p" or len(text) < _MAX_SNIPPET:
+                snippets.append((heading, text))
+                is_open = True
             else:
-                out += [(heading, each) for each in texts]
-                open_ = False
-            if child.tag == "list" and before is not None and _is_heading(before):
-                heading = plain
-        before = child
-    return out
+                snippets += [(heading, item) for item in texts]
+                is_open = False
+            if child.tag == "list" and previous is not None and _is_heading(previous):
+                heading = section_title
+        previous = child
+    return snippets
 
 
 def _is_heading(element: _Element) -> bool:
-    """A paragraph of one bold element."""
+    """Return whether the element is a paragraph of one bold element."""
     if element.tag != "p" or len(element) != 1:
         return False
     return element[0].tag == "bold" and not (element[0].tail or "").strip()
 
 
-def _joined(element: _Element) -> str:
-    """The element's texts, stripped, with a space before each child and each text behind one."""
+def _join_texts(element: _Element) -> str:
+    """Return the element's texts, stripped, with a space before each child and each tail."""
     text = (element.text or "").strip()
     for child in element:
-        text += (" " if text else "") + _joined(child)
+        text += (" " if text else "") + _join_texts(child)
         tail = (child.tail or "").strip()
         if tail:
             text += (" " if text else "") + tail

@@ -1,19 +1,18 @@
-"""Notes of patients as documents: cleaned, without boilerplate, each once, with time, sections and metadata.
+"""Turn notes of patients into documents: cleaned, without boilerplate and duplicates, with time and sections.
 
-Whatever file they come from, it is read twice: what recurs over its notes is known only at its end. Each file is judged
-by itself, so that adding it again, alone or beside others, gives the same documents. The order of a record is not made
-here: a library gives a patient's passages by time. Does not know any format of files.
+Every file is read twice, because its recurring texts are known only at its end. Each file is treated separately, so
+that adding it again, alone or with others, gives the same documents.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from epicrisis.corpus.csv_rows import MAX_ROW_BYTES
 from epicrisis.corpus.note_cleaning import (
@@ -26,25 +25,25 @@ from epicrisis.corpus.note_cleaning import (
 )
 from epicrisis.corpus.note_sections import find_sections
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import DeletedDocument, Skipped, printable_path
+from epicrisis.corpus.reader_base import DeletedDocument, Skipped, skip
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.types import Document
 
 SOURCE = "notes"
-_NOTHING = frozenset(("nan", "nat", "null", "none", "na", "n/a", "\\n", "<na>"))
-"""What exports write where a cell is empty."""
+_MISSING_VALUES = frozenset(("nan", "nat", "null", "none", "na", "n/a", "\\n", "<na>"))
+"""What exports write into an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClinicalNote:
-    """One note as its source gives it; texts as they stand there, empty where it says nothing."""
+    """One note with its texts as in the source; a field is empty if the source has no value."""
 
     where: str
-    """Its place in the file, for `Skipped`."""
+    """The place in the file, for `Skipped`."""
     patient: str
     text: str
     times: tuple[str, ...] = ()
-    """When it was written; of several that can be read the most exact counts, of these the first."""
+    """When the note was written. The most exact of the readable times is used, and the first of equally exact ones."""
     note_type: str = ""
     encounter: str = ""
     note_id: str = ""
@@ -54,185 +53,195 @@ class ClinicalNote:
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further metadata."""
     is_error: bool = False
-    """Its source says that it was written by mistake."""
+    """Whether the source says that the note was written by mistake."""
     is_superseded: bool = False
-    """Its source says that another note stands in its place."""
+    """Whether the source says that another note replaces this one."""
+
+
+NoteSource: TypeAlias = Callable[[], Iterator[ClinicalNote | Skipped]]
+"""Returns a new iterator over the notes of a file at each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteCleaning:
-    """How notes are taken in. `time_format`: as `strptime` takes it, of times that are not ISO; see
-    `notes_time.check_format`."""
+    """Settings for reading notes. `time_format` is a format of `strptime` for times that are not ISO."""
 
     keep_boilerplate: bool = False
     time_format: str = ""
-    ledger: RemovalLog = field(default_factory=RemovalLog)
+    removal_log: RemovalLog = field(default_factory=RemovalLog)
     keep_superseded: bool = False
 
 
-def build_documents(
-    path: Path, name: str, notes: Callable[[], Iterator[ClinicalNote | Skipped]], treatment: NoteCleaning
-) -> Iterator[Document | Skipped]:
-    """As `build_items`, without the notes that were taken back."""
-    return (item for item in build_items(path, name, notes, treatment) if not isinstance(item, DeletedDocument))
+def build_documents(path: Path, name: str, notes: NoteSource, cleaning: NoteCleaning) -> Iterator[Document | Skipped]:
+    """Yield the items of `build_items` without deletions."""
+    for item in build_items(path, name, notes, cleaning):
+        if not isinstance(item, DeletedDocument):
+            yield item
 
 
 def build_items(
-    path: Path, name: str, notes: Callable[[], Iterator[ClinicalNote | Skipped]], treatment: NoteCleaning
+    path: Path, name: str, notes: NoteSource, cleaning: NoteCleaning
 ) -> Iterator[Document | DeletedDocument | Skipped]:
-    """The notes as documents, in the order given; `name` is the file's, for the ledger. A note that its source marks as
-    an error, or as superseded, is `Deleted` where it has an id: an earlier export may have brought it.
+    """Yield the notes as documents, in their order; `name` is the file's name for the removal log.
 
-    The same note twice (patient, note type, day and text after cleaning) is one, the first. The same words of another
-    day stay: they say that nothing had changed by then. Where the day is not known, so do those of another stay, or of
-    a time that is written otherwise. 60 bytes a note are held to tell.
+    A note that its source marks as an error, or as superseded, is a `DeletedDocument` if it has an id, because an
+    earlier export may have contained it.
+
+    Notes with the same patient, note type, day and cleaned text are duplicates; only the first is yielded. The same
+    words of another day stay, since they say that nothing had changed. If the day is unknown, the encounter and the
+    time as written must be the same too. This takes 60 bytes of memory a note.
     """
-    ledger = treatment.ledger
-    source = ledger.reading(path, name)
-    recurring = {} if treatment.keep_boilerplate else _recurring(notes(), treatment)
-    # Whoever stops listening half-way leaves it to be closed by any thread.
-    with closing(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)) as seen:
-        seen.execute("CREATE TABLE seen(digest BLOB PRIMARY KEY, id TEXT NOT NULL) WITHOUT ROWID")
+    log = cleaning.removal_log
+    source = log.begin_source(path, name)
+    recurring = {} if cleaning.keep_boilerplate else _count_recurring(notes(), cleaning)
+    # A generator that is not exhausted may be closed by any thread.
+    with closing(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)) as database:
+        database.execute("CREATE TABLE note(digest BLOB PRIMARY KEY, id TEXT NOT NULL) WITHOUT ROWID")
         for note in notes():
             if isinstance(note, Skipped):
                 yield note
                 continue
-            if _is_left_out(note, treatment) and normalize_id(note.patient):
-                yield from _withdrawn(note, source, ledger)
+            if _is_left_out(note, cleaning) and normalize_id(note.patient):
+                yield from _delete_note(note, source, log)
                 continue
-            whole = clean_text(note.text) if len(note.text) <= MAX_ROW_BYTES else note.text
-            if reason := _fault(note, whole):
-                yield Skipped(printable_path(path), note.where, reason)
+            text = clean_text(note.text) if len(note.text) <= MAX_ROW_BYTES else note.text
+            if reason := _find_fault(note, text):
+                yield skip(path, note.where, reason)
                 continue
-            document, taken = _document(note, whole, recurring, treatment)
-            digest = _digest(note, document.date, whole)
-            first = seen.execute("SELECT id FROM seen WHERE digest = ?", (digest,)).fetchone()
+            document, removed = _build_document(note, text, recurring, cleaning)
+            digest = _digest_note(note, document.date, text)
+            first = database.execute("SELECT id FROM note WHERE digest = ?", (digest,)).fetchone()
             if first is not None:
-                ledger.take(source, "duplicate", document.id, [whole], kept=first[0])
+                log.record(source, "duplicate", document.id, [text], kept=first[0])
             elif not document.text:
-                yield Skipped(
-                    printable_path(path), note.where, "nothing but boilerplate; --keep-boilerplate leaves it in"
-                )
+                yield skip(path, note.where, "nothing but boilerplate; --keep-boilerplate keeps it")
             else:
-                seen.execute("INSERT INTO seen VALUES (?, ?)", (digest, document.id))
-                _account(ledger, source, document, taken, recurring)
+                database.execute("INSERT INTO note VALUES (?, ?)", (digest, document.id))
+                _log_removals(log, source, document, removed, recurring)
                 yield document
 
 
-def normalize_id(given: str) -> str:
-    """An id as text: `10083814.0`, as spreadsheets write numbers, is `10083814`, and `NaN` is none (empty)."""
-    given = given.strip()
-    if given.casefold() in _NOTHING:
+def normalize_id(value: str) -> str:
+    """Return an id as text: `10083814.0`, as spreadsheets write numbers, becomes `10083814`, and `NaN` is empty."""
+    value = value.strip()
+    if value.casefold() in _MISSING_VALUES:
         return ""
-    return given[:-2] if given.endswith(".0") and given[:-2].isdecimal() else given
+    return value[:-2] if value.endswith(".0") and value[:-2].isdecimal() else value
 
 
-def _withdrawn(note: ClinicalNote, source: str, ledger: RemovalLog) -> Iterator[DeletedDocument]:
-    given = f"note:{normalize_id(note.note_id)}" if normalize_id(note.note_id) else ""
-    ledger.take(source, "marked-as-error" if note.is_error else "superseded", given or note.where, [note.text])
-    if given:
-        yield DeletedDocument(given, patient=normalize_id(note.patient))
+def _delete_note(note: ClinicalNote, source: str, log: RemovalLog) -> Iterator[DeletedDocument]:
+    note_id = normalize_id(note.note_id)
+    document_id = f"note:{note_id}" if note_id else ""
+    log.record(source, "marked-as-error" if note.is_error else "superseded", document_id or note.where, [note.text])
+    if document_id:
+        yield DeletedDocument(document_id, patient=normalize_id(note.patient))
 
 
-def _is_left_out(note: ClinicalNote, treatment: NoteCleaning) -> bool:
-    return note.is_error or (note.is_superseded and not treatment.keep_superseded)
+def _is_left_out(note: ClinicalNote, cleaning: NoteCleaning) -> bool:
+    return note.is_error or (note.is_superseded and not cleaning.keep_superseded)
 
 
-def _recurring(notes: Iterator[ClinicalNote | Skipped], treatment: NoteCleaning) -> dict[ParagraphHash, RecurringText]:
-    counts = RecurringTextCounter()
+def _count_recurring(
+    notes: Iterator[ClinicalNote | Skipped], cleaning: NoteCleaning
+) -> dict[ParagraphHash, RecurringText]:
+    counter = RecurringTextCounter()
     for note in notes:
-        if isinstance(note, ClinicalNote) and not _is_left_out(note, treatment) and len(note.text) <= MAX_ROW_BYTES:
-            counts.add(note.note_type, normalize_id(note.patient), clean_text(note.text))
-    return counts.recurring()
+        if isinstance(note, ClinicalNote) and not _is_left_out(note, cleaning) and len(note.text) <= MAX_ROW_BYTES:
+            counter.add(note.note_type, normalize_id(note.patient), clean_text(note.text))
+    return counter.recurring()
 
 
-def _fault(note: ClinicalNote, whole: str) -> str:
+def _find_fault(note: ClinicalNote, text: str) -> str:
     if not normalize_id(note.patient):
-        return "names no patient: whose record it is must be known; fill the cell in, or name another column"
-    if len(whole) > MAX_ROW_BYTES:
+        return "names no patient, and every note needs one; fill the cell in, or name another column"
+    if len(text) > MAX_ROW_BYTES:
         return f"longer than {MAX_ROW_BYTES // 2**20} MB: no note; split it"
-    return "" if whole.strip() else "holds no text"
+    return "" if text.strip() else "holds no text"
 
 
-def _document(
-    note: ClinicalNote, whole: str, recurring: Mapping[ParagraphHash, RecurringText], treatment: NoteCleaning
+def _build_document(
+    note: ClinicalNote, clean: str, recurring: Mapping[ParagraphHash, RecurringText], cleaning: NoteCleaning
 ) -> tuple[Document, list[RemovedText]]:
-    """The note as a document, its text empty where nothing but boilerplate is left; and what was taken out."""
-    text = whole
-    taken: list[RemovedText] = []
-    if not treatment.keep_boilerplate:
-        text, taken = remove_boilerplate(note.note_type, text, recurring)
-    date, times = _time(note, treatment.time_format)
-    kind, patient = note.note_type.strip(), normalize_id(note.patient)
-    said = {
-        "note_type": kind,
+    """Return the note as a document, and the removed texts. The text is empty if all of it is boilerplate."""
+    text = clean
+    removed: list[RemovedText] = []
+    if not cleaning.keep_boilerplate:
+        text, removed = remove_boilerplate(note.note_type, text, recurring)
+    date, time_metadata = _parse_times(note, cleaning.time_format)
+    note_type, patient, note_id = note.note_type.strip(), normalize_id(note.patient), normalize_id(note.note_id)
+    metadata = {
+        "note_type": note_type,
         "encounter": normalize_id(note.encounter),
         "patient_name": " ".join(note.patient_name.split()),
-        **_stay("admitted", note.admitted, treatment.time_format),
-        **_stay("discharged", note.discharged, treatment.time_format),
-        **times,
+        **_stay_metadata("admitted", note.admitted, cleaning.time_format),
+        **_stay_metadata("discharged", note.discharged, cleaning.time_format),
+        **time_metadata,
         "sections": find_sections(text),
         **note.more,
     }
-    given = normalize_id(note.note_id)
+    title = (note_type[:1].upper() + note_type[1:]) or "Note"
     document = Document(
-        id=f"note:{given or f'{patient}:{_digest(note, date, whole).hex()[:16]}'}",
+        id=f"note:{note_id or f'{patient}:{_digest_note(note, date, clean).hex()[:16]}'}",
         text=text,
-        title=", ".join(part for part in ((kind[:1].upper() + kind[1:]) or "Note", (date or "")[:10]) if part),
+        title=f"{title}, {date[:10]}" if date else title,
         source=SOURCE,
         date=date,
         patient=patient,
-        metadata={key: value for key, value in said.items() if value},
+        metadata={key: value for key, value in metadata.items() if value},
     )
-    return document, taken
+    return document, removed
 
 
-def _time(note: ClinicalNote, form: str) -> tuple[str | None, dict[str, Any]]:
-    """The date, and what the metadata say of it."""
-    given = [time.strip() for time in note.times if normalize_id(time)]
-    read = [found for time in given if (found := parse_note_time(time, form))]
-    if not given:
+def _written_times(note: ClinicalNote) -> list[str]:
+    return [time.strip() for time in note.times if normalize_id(time)]
+
+
+def _parse_times(note: ClinicalNote, form: str) -> tuple[str | None, dict[str, Any]]:
+    """Return the date and the metadata about it."""
+    times = _written_times(note)
+    if not times:
         return None, {"time_missing": True}
-    if not read:
-        return None, {"time_given": given[0]}
-    date, zone = max(read, key=lambda found: len(found[0]))
+    parsed = list(filter(None, (parse_note_time(time, form) for time in times)))
+    if not parsed:
+        return None, {"time_given": times[0]}
+    date, zone = max(parsed, key=lambda time: len(time[0]))
     return date, {"time_zone": zone}
 
 
-def _stay(key: str, given: str, form: str) -> dict[str, str]:
-    given = normalize_id(given)
-    read = parse_note_time(given, form) if given else None
-    return {key: read[0]} if read else {f"{key}_given": given}
+def _stay_metadata(key: str, value: str, form: str) -> dict[str, str]:
+    value = normalize_id(value)
+    time = parse_note_time(value, form) if value else None
+    return {key: time[0]} if time else {f"{key}_given": value}
 
 
-def _digest(note: ClinicalNote, date: str | None, text: str) -> bytes:
-    """16 bytes of what makes a note the same one."""
+def _digest_note(note: ClinicalNote, date: str | None, text: str) -> bytes:
+    """Return 16 bytes that are equal for duplicates of a note."""
     when = (date or "")[:10]
     if len(when) < 10:
-        # No day tells notes of equal words apart, so what else is said of the time, and the stay, must.
-        times = () if date else (time.strip() for time in note.times if normalize_id(time))
-        said = (*times, normalize_id(note.encounter))
-        when += "\0".join(("", *said)) if any(said) else ""
+        # Without a day to separate notes of equal words, the rest of the time and the encounter must.
+        details = [*([] if date else _written_times(note)), normalize_id(note.encounter)]
+        if any(details):
+            when += "\0".join(("", *details))
     words = "\0".join((normalize_id(note.patient), note.note_type.strip(), when, text))
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 
-def _account(
-    ledger: RemovalLog,
+def _log_removals(
+    log: RemovalLog,
     source: str,
     document: Document,
-    taken: list[RemovedText],
+    removed: Sequence[RemovedText],
     recurring: Mapping[ParagraphHash, RecurringText],
 ) -> None:
-    ledger.notes += 1
-    ledger.without_time += "time_missing" in document.metadata
-    ledger.time_not_read += "time_given" in document.metadata
+    log.notes += 1
+    log.without_time += "time_missing" in document.metadata
+    log.time_not_read += "time_given" in document.metadata
     footers: dict[str, list[str]] = {}
-    for each in taken:
-        if each.kind == "recurring":
-            found = recurring[each.key]
-            ledger.take(source, each.kind, document.id, [found.text], notes=found.notes, of=found.notes_of_type)
+    for removal in removed:
+        if removal.kind == "recurring":
+            text = recurring[removal.key]
+            log.record(source, removal.kind, document.id, [text.text], notes=text.notes, of=text.notes_of_type)
         else:
-            footers.setdefault(each.kind, []).append(each.text)
+            footers.setdefault(removal.kind, []).append(removal.text)
     for kind, texts in footers.items():
-        ledger.take(source, kind, document.id, texts)
+        log.record(source, kind, document.id, texts)

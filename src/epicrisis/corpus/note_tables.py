@@ -1,30 +1,29 @@
-"""Notes of patients from CSV files, plain or gzip: MIMIC's, known by their headers, and any other by column names.
+"""Read notes of patients from CSV files, plain or gzip: MIMIC's, recognized by their headers, or by column names.
 
-Known are NOTEEVENTS of MIMIC-III and the discharge and radiology files of MIMIC-IV-Note; a file with the columns
-`note_id, subject_id, note_type, charttime, text` is read as the latter. Does not know what becomes of a note: see
-`notes_record`.
+NOTEEVENTS of MIMIC-III and the discharge and radiology files of MIMIC-IV-Note are recognized. A file with the columns
+`note_id, subject_id, note_type, charttime, text` is read as the latter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 
 from epicrisis.corpus.csv_rows import CsvLayout, CsvRow, read_header, read_rows
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items, normalize_id
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, NoteSource, build_items, normalize_id
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, Skipped, printable_path
+from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, Skipped, path_error
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
-ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
 @dataclass(frozen=True, slots=True)
 class NoteColumns:
-    """Which column of a file is what; empty: none. `time` may name several, see `ClinicalNote.times`."""
+    """The names of a file's columns; empty: no such column. `time` may have several, see `ClinicalNote`."""
 
     patient: str = ""
     time: tuple[str, ...] = ()
@@ -36,11 +35,11 @@ class NoteColumns:
     admitted: str = ""
     discharged: str = ""
     description: str = ""
-    """Of a note type (`CHEST (PORTABLE AP)`): goes into the metadata."""
+    """Describes the note type (`CHEST (PORTABLE AP)`); goes into the metadata."""
     born: str = ""
     record_number: str = ""
     error: str = ""
-    """Holds 1 where the note was written by mistake."""
+    """Has the value 1 if the note was written by mistake."""
 
 
 _MIMIC_3 = NoteColumns(
@@ -63,7 +62,7 @@ _MIMIC_4 = NoteColumns(
     admitted="admittime",
     discharged="dischtime",
 )
-_KNOWN = (
+_KNOWN_HEADERS = (
     (frozenset(("subject_id", "chartdate", "category", "text")), _MIMIC_3),
     (frozenset(("note_id", "subject_id", "note_type", "charttime", "text")), _MIMIC_4),
 )
@@ -73,136 +72,157 @@ MIMIC_NOTE_TYPES = {
     "RR": "radiology report",
     "AR": "radiology report addendum",
 }
-"""MIMIC-IV's note types in words."""
+"""The note types of MIMIC-IV in words."""
 
 
 def has_known_header(path: Path) -> bool:
-    """True where the header is one of those known here."""
+    """Return whether the file has the header of one of MIMIC's files."""
     try:
-        return _known(read_header(path)[0]) is not None
+        return _find_mimic_columns(read_header(path)[0]) is not None
     except InputError:
         return False
 
 
-def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict[str, tuple[int, ...]], str, int]:
-    """The places of the columns by the names of `Columns`' fields, the delimiter, and how many columns there are.
+def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict[str, tuple[int, ...]], CsvLayout]:
+    """Return the positions of the columns by the fields of `NoteColumns`, and the layout of the file's rows.
 
-    `columns` names some or all; what it leaves out is as the known headers have it. Raises InputError where a column
-    that was named is not there, or twice, and where none is known for the patient or the text.
+    `columns` names some or all columns; the others are as in MIMIC's file, if it is one. Raises InputError if a column
+    in `columns` is missing or occurs twice, and if no column for the patient or the text is known.
     """
-    named, delimiter = read_header(path)
-    known = _known(named)
-    wanted = columns or NoteColumns()
-    said = {each.name: getattr(wanted, each.name) for each in fields(NoteColumns) if getattr(wanted, each.name)}
-    chosen = replace(known or NoteColumns(), **said)
-    found: dict[str, tuple[int, ...]] = {}
-    for each in fields(NoteColumns):
-        names = getattr(chosen, each.name)
-        for name in (names,) if isinstance(names, str) else names:
-            place = _place(path, named, name, required=each.name in said or each.name in ("patient", "text"))
+    header, delimiter = read_header(path)
+    overrides = {}
+    for field in fields(NoteColumns):
+        value = getattr(columns, field.name, None)
+        if value:
+            overrides[field.name] = value
+    chosen = replace(_find_mimic_columns(header) or NoteColumns(), **overrides)
+    places: dict[str, tuple[int, ...]] = {}
+    for field in fields(NoteColumns):
+        is_required = field.name in overrides or field.name in ("patient", "text")
+        value = getattr(chosen, field.name)
+        for name in (value,) if isinstance(value, str) else value:
+            place = _locate_column(path, header, name, is_required)
             if place is not None:
-                found[each.name] = (*found.get(each.name, ()), place)
-    missing = [f"--{name} COLUMN" for name in ("patient", "text") if name not in found]
+                places[field.name] = (*places.get(field.name, ()), place)
+    missing = [f"--{name} COLUMN" for name in ("patient", "text") if name not in places]
     if missing:
-        raise InputError(
-            f"{printable_path(path)}: not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and --time, "
-            f"--type, --encounter, --note-id where there are such); {_counted(named)}"
+        raise path_error(
+            path,
+            f"not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and "
+            f"--time, --type, --encounter, --note-id if it has them); {_describe_header(header)}",
         )
-    return found, delimiter, len(named)
+    layout = CsvLayout(len(header), delimiter, places["patient"][0], places["text"][0], places.get("time", ()))
+    return places, layout
 
 
 def read_notes(
-    path: Path, name: str, columns: NoteColumns | None = None, treatment: NoteCleaning | None = None
+    path: Path, name: str, columns: NoteColumns | None = None, cleaning: NoteCleaning | None = None
 ) -> Iterator[Document | DeletedDocument | PatientIdentity | Skipped]:
-    """The notes as documents, in the file's order, behind who their patients are: see `notes_record.items`.
+    """Return an iterator over the patients' identities, then over the notes as documents, in the file's order.
 
-    Raises InputError as `places` does.
+    Raises InputError as `locate_columns` does.
     """
-    treatment = treatment or NoteCleaning()
+    cleaning = cleaning or NoteCleaning()
     notes = note_source(path, columns)
-    return chain(_identities(path, columns, treatment.time_format), build_items(path, name, notes, treatment))
+    return chain(_read_identities(path, columns, cleaning.time_format), build_items(path, name, notes, cleaning))
 
 
-def _identities(path: Path, columns: NoteColumns | None, time_format: str) -> Iterator[PatientIdentity]:
-    """Who the patients are, where the file says more than their ids; one for each birth date that it gives."""
-    found, delimiter, width = locate_columns(path, columns)
-    told = {name: found[name][0] for name in ("patient_name", "born", "record_number") if name in found}
-    if not told:
+def _read_identities(path: Path, columns: NoteColumns | None, time_format: str) -> Iterator[PatientIdentity]:
+    """Yield the patients' identities if the file has more than ids: one for each patient and birth date."""
+    places, layout = locate_columns(path, columns)
+    if places.keys().isdisjoint(("patient_name", "born", "record_number")):
         return
     names: dict[tuple[str, str], dict[str, None]] = {}
     numbers: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
-    for row in read_rows(
-        path, CsvLayout(width, delimiter, found["patient"][0], found["text"][0], found.get("time", ()))
-    ):
-        if isinstance(row, Skipped) or not (patient := normalize_id(row.cells[found["patient"][0]])):
+    for row in read_rows(path, layout):
+        if isinstance(row, Skipped):
             continue
-        said = {name: normalize_id(" ".join(row.cells[place].split())) for name, place in told.items()}
-        read_notes = parse_note_time(said.get("born", ""), time_format)
-        key = (patient, read_notes[0][:10] if read_notes else "")
-        names.setdefault(key, {}).update({said["patient_name"]: None} if said.get("patient_name") else {})
-        numbers.setdefault(key, {}).update({("", said["record_number"]): None} if said.get("record_number") else {})
-    for (patient, born), called in names.items():
-        yield PatientIdentity(patient, names=tuple(called), born=born, numbers=tuple(numbers[patient, born]))
+        patient = normalize_id(row.cells[layout.patient])
+        if not patient:
+            continue
+        name, born, number = (_id_cell(row, places, field) for field in ("patient_name", "born", "record_number"))
+        time = parse_note_time(born, time_format)
+        key = (patient, time[0][:10] if time else "")
+        names.setdefault(key, {})
+        numbers.setdefault(key, {})
+        if name:
+            names[key][name] = None
+        if number:
+            numbers[key]["", number] = None
+    for (patient, born), patient_names in names.items():
+        yield PatientIdentity(patient, names=tuple(patient_names), born=born, numbers=tuple(numbers[patient, born]))
 
 
-def note_source(path: Path, columns: NoteColumns | None = None) -> Callable[[], Iterator[ClinicalNote | Skipped]]:
-    """What gives the file's notes as they are written, as often as it is called. Raises InputError as `locate_columns` does."""
-    found, delimiter, width = locate_columns(path, columns)
-    form = CsvLayout(width, delimiter, found["patient"][0], found["text"][0], found.get("time", ()))
-    types = MIMIC_NOTE_TYPES if _known(read_header(path)[0]) is _MIMIC_4 else {}
-
-    def notes() -> Iterator[ClinicalNote | Skipped]:
-        for row in read_rows(path, form):
-            yield row if isinstance(row, Skipped) else _note(row, found, types)
-
-    return notes
+def _id_cell(row: CsvRow, places: Mapping[str, tuple[int, ...]], field: str) -> str:
+    return normalize_id(" ".join(_cell(row, places, field).split()))
 
 
-def _note(row: CsvRow, found: Mapping[str, tuple[int, ...]], types: Mapping[str, str]) -> ClinicalNote:
-    def cell(name: str) -> str:
-        return row.cells[found[name][0]] if name in found else ""
+def _cell(row: CsvRow, places: Mapping[str, tuple[int, ...]], field: str) -> str:
+    return row.cells[places[field][0]] if field in places else ""
 
-    kind, description = cell("type").strip(), cell("description").strip()
+
+def note_source(path: Path, columns: NoteColumns | None = None) -> NoteSource:
+    """Return a function returning a new iterator over the file's notes at each call.
+
+    Raises InputError as `locate_columns` does.
+    """
+    places, layout = locate_columns(path, columns)
+    note_types = MIMIC_NOTE_TYPES if _find_mimic_columns(read_header(path)[0]) is _MIMIC_4 else {}
+
+    def iterate_notes() -> Iterator[ClinicalNote | Skipped]:
+        for row in read_rows(path, layout):
+            yield row if isinstance(row, Skipped) else _build_note(row, places, note_types)
+
+    return iterate_notes
+
+
+def _build_note(row: CsvRow, places: Mapping[str, tuple[int, ...]], note_types: Mapping[str, str]) -> ClinicalNote:
+    note_type, description = _cell(row, places, "type").strip(), _cell(row, places, "description").strip()
     return ClinicalNote(
         where=f"line {row.line}",
-        patient=cell("patient"),
-        text=cell("text"),
-        times=tuple(row.cells[place] for place in found.get("time", ())),
-        note_type=types.get(kind, kind),
-        encounter=cell("encounter"),
-        note_id=cell("note_id"),
-        patient_name=cell("patient_name"),
-        admitted=cell("admitted"),
-        discharged=cell("discharged"),
+        patient=_cell(row, places, "patient"),
+        text=_cell(row, places, "text"),
+        times=tuple(row.cells[place] for place in places.get("time", ())),
+        note_type=note_types.get(note_type, note_type),
+        encounter=_cell(row, places, "encounter"),
+        note_id=_cell(row, places, "note_id"),
+        patient_name=_cell(row, places, "patient_name"),
+        admitted=_cell(row, places, "admitted"),
+        discharged=_cell(row, places, "discharged"),
         more={"description": description} if description else {},
-        is_error=cell("error").strip() in ("1", "1.0"),
+        is_error=_cell(row, places, "error").strip() in ("1", "1.0"),
     )
 
 
-def _known(named: Sequence[str]) -> NoteColumns | None:
-    there = {name.lower() for name in named}
-    return next((columns for required, columns in _KNOWN if required <= there), None)
-
-
-def _place(path: Path, named: Sequence[str], name: str, required: bool) -> int | None:
-    """Where the column stands: as written, else in any case of letters; `None` where there is none and none is due."""
-    if not name:
-        return None
-    for like in (
-        [n for n, each in enumerate(named) if each == name],
-        [n for n, each in enumerate(named) if each.lower() == name.lower()],
-    ):
-        if len(like) == 1:
-            return like[0]
-        if like:
-            raise InputError(f"{printable_path(path)}: {len(like)} columns are called {name!r}; rename all but one")
-    if required:
-        raise InputError(f"{printable_path(path)}: no column is called {name!r}; {_counted(named)}")
+def _find_mimic_columns(header: Sequence[str]) -> NoteColumns | None:
+    names = set(map(str.lower, header))
+    for required, columns in _KNOWN_HEADERS:
+        if required <= names:
+            return columns
     return None
 
 
-def _counted(named: Sequence[str]) -> str:
-    """How many columns there are. Their names are not repeated: a first line may be a row of data, a patient's."""
-    if not all(each and len(each) <= 40 and each[0].isalpha() and len(each.split()) <= 4 for each in named):
-        return "its first line is no header: put the columns' names there"
-    return f"its first line has {len(named)} columns, which are the names to choose from, or else a header is missing"
+def _locate_column(path: Path, header: Sequence[str], name: str, is_required: bool) -> int | None:
+    """Return the position of the column with this name, else with this name in any letter case, else None.
+
+    Raises InputError if the name is ambiguous, or required and missing.
+    """
+    if not name:
+        return None
+    same_case = [place for place, cell in enumerate(header) if cell == name]
+    places = same_case or [place for place, cell in enumerate(header) if cell.lower() == name.lower()]
+    if len(places) > 1:
+        raise path_error(path, f"{len(places)} columns are called {name!r}; rename all but one")
+    if places:
+        return places[0]
+    if is_required:
+        raise path_error(path, f"no column is called {name!r}; {_describe_header(header)}")
+    return None
+
+
+def _describe_header(header: Sequence[str]) -> str:
+    """Describe the header without repeating its cells, because a first line may be a patient's data."""
+    for cell in header:
+        if not cell or len(cell) > 40 or not cell[0].isalpha() or len(cell.split()) > 4:
+            return "its first line is no header: put the columns' names there"
+    return f"its first line has {len(header)} columns: choose from their names, or add a missing header"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import Skipped, os_error_reason, printable_path
+from epicrisis.corpus.reader_base import Skipped, read_limited, skip
 from epicrisis.types import Document
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -21,22 +21,17 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     with line feeds as line ends; the title is the first Markdown heading, else the file's stem.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            reason = f"{size / 2**20:,.0f} MB, and the limit is {MAX_FILE_BYTES // 2**20}; split it"
-            yield Skipped(printable_path(path), "", reason)
-            return
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except OSError as error:
-        yield Skipped(printable_path(path), "", f"{os_error_reason(error)}; check the file and its permissions")
-        return
+        text = read_limited(path, MAX_FILE_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        yield Skipped(printable_path(path), "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+        return
+    except ValueError as error:
+        yield skip(path, "", str(error))
         return
     if "\0" in text:
-        yield Skipped(printable_path(path), "", "holds a NUL character: not a text file")
+        yield skip(path, "", "holds a NUL character: not a text file")
     elif not text.strip():
-        yield Skipped(printable_path(path), "", "holds no text")
+        yield skip(path, "", "holds no text")
     else:
         heading = _find_heading(text) if path.suffix.lower() in MARKDOWN_SUFFIXES else ""
         yield Document(id=f"file:{name}", text=text, title=heading or path.stem, source=name)

@@ -1,14 +1,15 @@
-"""PubMed's baseline and update files: one document a citation, deletions told, in constant memory.
+"""Read PubMed's baseline and update files in constant memory: one document for each citation, and deletions.
 
-Knows nothing of libraries: that the latest revision of a document wins, whatever the order of the files, is the
-store's doing; the revisions given here make it possible.
+Files may be read in any order, because the store keeps the latest revision of each document. A revision is
+`<date>.<version>.<file>`, of fixed lengths, so that it sorts as text:
 
-A revision is `<date>.<version>.<file>`, of fixed lengths, so that it sorts as text: the citation's DateRevised (else
-DateCompleted, else `00000000`); the PMID's version, two digits, as a few journals publish several versions under one
-PMID; the file's year and number, as a citation may be sent again, corrected, with the same date. A deletion has no
-date of its own. It stands at the end of its file, so it gets the greatest DateRevised of that file and version 99: it
-wins over everything before it and loses to a citation that is revised later. A file with deletions alone gives no
-date; they are final (`99999999`).
+* the citation's DateRevised (else DateCompleted, else `00000000`);
+* the version of the PMID, two digits, as a few journals publish several versions under one PMID;
+* the file's year and number, as a citation may be sent again, corrected, with the same date.
+
+A deletion has no date and is at the end of its file. It gets the greatest DateRevised of the file and version 99, so it
+wins over everything before it and loses to a citation revised later. Deletions in a file without citations are final
+(`99999999`).
 """
 
 from __future__ import annotations
@@ -23,44 +24,52 @@ import tempfile
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.corpus import pubmed_record
-from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped, append_fingerprint, printable_path
+from epicrisis.corpus.reader_base import (
+    DeletedDocument,
+    ReaderItem,
+    Skipped,
+    append_fingerprint,
+    path_error,
+    printable_path,
+    skip,
+)
 from epicrisis.corpus.xml_text import BrokenXML, read_records
-from epicrisis.errors import InputError
 from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import Document
 
-Found: TypeAlias = Document | DeletedDocument | Skipped
+Citation: TypeAlias = Document | DeletedDocument | Skipped
 
+_BATCH = 256
 _TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
 _NAME = re.compile(r"pubmed(\d\d)n(\d{1,5})(?!\d)", re.ASCII)
 
 
-def read_citations(path: Path, details: bool = False) -> Iterator[Found]:
-    """The citations of one file, gzip or plain, in its order, and the deletions.
+def read_citations(path: Path, details: bool = False) -> Iterator[Citation]:
+    """Yield the citations of one file, gzip or plain, in its order, and the deletions.
 
-    The text is the abstract, each labelled section on a line of its own (`METHODS: ...`); where there is none, the
-    abstracts in other languages, each behind its language (`[fre] ...`); else the title, and the metadata say
-    `"abstract": false`. A title that is not there is the vernacular one, or the book's. The date is the journal
-    issue's, else the electronic one (see `pubmed_record.iso_date`); of a book's chapter the later of the book's and the
-    chapter's. The keys of the metadata stand in `pubmed_record`; `details` adds affiliations, references, grants,
-    chemicals and what else only a bibliography needs: about as much again as the rest.
+    The text is the abstract, each labelled section on its own line (`METHODS: ...`); else the abstracts in other
+    languages, each after its language (`[fre] ...`); else the title, with `"abstract": false` in the metadata. A
+    missing title is replaced by the vernacular one, or the book's. The date is the journal issue's, else the electronic
+    one (see `parse_printed_date`); for a book's chapter the later of the book's and the chapter's. The keys of the
+    metadata are in `pubmed_record`; `details` adds affiliations, references, grants, chemicals and others that only a
+    bibliography needs, and doubles the size.
 
-    A record without PMID, or without title and abstract, is Skipped. A file that breaks off gives the complete records
-    before and then says where.
+    A record without PMID, or without title and abstract, is `Skipped`. A file that breaks off yields the complete
+    records and then a `Skipped` with the place.
     """
     number = 0
     newest = ""
-    anything = False
+    is_empty = True
     file_key = _file_key(path.name)
     try:
         for element in read_records(path, _TAGS):
-            anything = True
+            is_empty = False
             if element.tag == "DeleteCitation":
                 revision = f"{newest or '99999999'}.99.{file_key}"
                 for pmid in pubmed_record.find_pmids(element):
@@ -70,48 +79,46 @@ def read_citations(path: Path, details: bool = False) -> Iterator[Found]:
             try:
                 document, revised = pubmed_record.read_record(element, file_key, details)
             except (ValueError, RecursionError) as error:
-                pmid = next((pmid for part in element for pmid in pubmed_record.find_pmids(part)), "")
-                yield Skipped(printable_path(path), f"PMID {pmid}" if pmid else f"record {number}", str(error))
+                pmid = next(chain.from_iterable(map(pubmed_record.find_pmids, element)), "")
+                yield skip(path, f"PMID {pmid}" if pmid else f"record {number}", str(error))
             else:
                 newest = max(newest, revised)
                 yield document
     except BrokenXML as error:
-        yield Skipped(printable_path(path), f"after record {number}", str(error))
+        yield skip(path, f"after record {number}", str(error))
         return
-    if not anything:
-        yield Skipped(printable_path(path), "", "holds no record of PubMed's XML; check what file this is")
+    if is_empty:
+        yield skip(path, "", "holds no record of PubMed's XML; check what file this is")
 
 
 def _file_key(name: str) -> str:
-    """`2601234` of `pubmed26n1234.xml.gz`; zeros where the name does not say."""
-    found = _NAME.search(name)
-    return f"{found[1]}{found[2]:0>5}" if found else "0000000"
-
-
-# -- many files on all cores ----------------------------------------------------------------------------------------
+    """Return `2601234` for `pubmed26n1234.xml.gz`, zeros for a name of another form."""
+    match = _NAME.search(name)
+    return f"{match[1]}{match[2]:0>5}" if match else "0000000"
 
 
 def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[ReaderItem]:
-    """What `read` gives of each file, and its mark, by so many processes at once (`None`: one a core), in order.
+    """Yield the items of `read_citations` and the fingerprint of each file, in order.
 
-    Each process reads one file ahead into a temporary one (about 30 MB for a baseline file), of which there are at
-    most as many as workers, so that memory stays bounded however slowly the results are taken. One file, or one
-    worker, is read in this process. Raises InputError where a process is killed or cannot write, naming its file.
+    The files are read by `workers` processes at once (None: one for each core). Each process reads one file ahead into
+    a temporary file (about 30 MB for a baseline file); there are at most as many of these as workers, so memory stays
+    bounded even if the results are consumed slowly. One file, or one worker, is read in this process. Raises InputError
+    with the file's name if a process is killed or cannot write.
     """
     workers = min(workers or os.cpu_count() or 1, len(paths))
     if workers <= 1:
         for path in paths:
             yield from append_fingerprint(path, read_citations(path, details))
         return
-    # Spawned: a fork copies the locks of threads that it does not copy.
+    # A fork would copy the locks of threads without the threads.
     context = multiprocessing.get_context("spawn")
     ahead: deque[tuple[Path, Path, SpawnProcess]] = deque()
     scratch = TemporaryFolder("epicrisis-pubmed-")
     folder = scratch.path
-    waiting = iter(enumerate(paths))
+    queue = iter(enumerate(paths))
 
     def start() -> None:
-        for number, path in islice(waiting, workers - len(ahead)):
+        for number, path in islice(queue, workers - len(ahead)):
             spool = folder / str(number)
             process = context.Process(
                 target=_read_ahead, args=(path, spool, details), name=f"reads {printable_path(path.name)}", daemon=True
@@ -125,13 +132,12 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
             path, spool, process = ahead[0]
             process.join()
             if process.exitcode != 0:
-                raise InputError(
-                    f"{printable_path(path)}: the process that read it was stopped (exit code {process.exitcode}); see that "
-                    f"memory and the disk of {tempfile.gettempdir()} suffice, then run again, or with one worker"
-                )
+                cause = f"the process that read it was stopped (exit code {process.exitcode})"
+                cure = f"free memory, or space on the disk of {tempfile.gettempdir()}, and run again"
+                raise path_error(path, f"{cause}; {cure}")
             ahead.popleft()
             start()
-            yield from _spooled(spool)
+            yield from _read_spool(spool)
             spool.unlink()
     finally:
         for _, _, process in ahead:
@@ -140,17 +146,14 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
         scratch.close()
 
 
-_BATCH = 256
-
-
 def _read_ahead(path: Path, spool: Path, details: bool) -> None:
-    """In a process of its own: writes what the file holds to the spool, and stops when nobody waits for it any more."""
-    # Ctrl-C reaches every process of the terminal; the one that started this one ends it.
+    """Write the file's items to the spool, in a separate process; stop if the parent process has ended."""
+    # Ctrl-C reaches every process of the terminal, but only the parent may end this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    found = append_fingerprint(path, read_citations(path, details))
+    items = append_fingerprint(path, read_citations(path, details))
     with spool.open("wb") as file:
-        while batch := list(islice(found, _BATCH)):
+        while batch := list(islice(items, _BATCH)):
             packed = zlib.compress(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL), 1)
             file.write(len(packed).to_bytes(4, "big") + packed)
             if parent is not None and not parent.is_alive():
@@ -158,7 +161,7 @@ def _read_ahead(path: Path, spool: Path, details: bool) -> None:
                 return
 
 
-def _spooled(spool: Path) -> Iterator[ReaderItem]:
+def _read_spool(spool: Path) -> Iterator[ReaderItem]:
     with spool.open("rb") as file:
         while size := file.read(4):
             batch: list[ReaderItem] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))

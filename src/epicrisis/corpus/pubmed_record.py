@@ -1,17 +1,14 @@
-"""One record of PubMed's XML as a document: which element is read into what.
-
-Knows nothing of files; the tables below name every element that is read.
-"""
+"""Convert one record of PubMed's XML into a document; the tables at the end list every element that is read."""
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.corpus.pubmed_dates import parse_printed_date
 from epicrisis.corpus.xml_text import element_text
 from epicrisis.dates import last_day
 from epicrisis.types import Document
@@ -19,10 +16,17 @@ from epicrisis.types import Document
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
+_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
+_SEASONS = {"spr": 6, "sum": 9, "fal": 12, "aut": 12, "win": 12}
+_DATE_PART = re.compile(r"(\d{4})(?:-(\d\d)(?![\d-]))?|(\d{1,2})(?!\d)|([a-z]{3,})", re.ASCII)
+_RETRACTION_RELATIONS = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
+"""Relations of an article to the notice that retracts it."""
+_NAME_PARTS = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
+
 
 @dataclass(slots=True)
 class _Draft:
-    """What was met of one record so far."""
+    """The parts of one record read so far."""
 
     pmid: str = ""
     version: str = "1"
@@ -32,7 +36,7 @@ class _Draft:
     sections: list[str] = field(default_factory=list)
     printed: str = ""
     published: list[str] = field(default_factory=list)
-    """Every date of publication, as far as it says anything."""
+    """Every date of publication that could be parsed."""
     electronic: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -44,14 +48,10 @@ class _Draft:
 _Handler: TypeAlias = Callable[["_Element", _Draft], None]
 
 
-_RETRACTED_IN = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
-"""How the record of an article names the notice that retracts it."""
-
-
 def read_record(element: _Element, file_key: str, details: bool) -> tuple[Document, str]:
-    """The record's document, and its date of revision (`20240131`, or empty).
+    """Return the record's document, and its date of revision (`20240131`, or empty).
 
-    Raises ValueError, with a reason, for a record without a PMID or without a title and an abstract.
+    Raises ValueError with the reason for a record without a PMID, or without a title and an abstract.
     """
     draft = _Draft()
     _walk(element, draft, _tables(details))
@@ -68,8 +68,9 @@ def read_record(element: _Element, file_key: str, details: bool) -> tuple[Docume
         if not title:
             raise ValueError("neither a title nor an abstract; nothing to find it by")
         metadata["abstract"] = False
-    relations = {each.get("type") for each in metadata.get("corrections", ())}
-    if "Retracted Publication" in metadata.get("publication_types", ()) or relations & _RETRACTED_IN:
+    relations = {correction.get("type") for correction in metadata.get("corrections", ())}
+    is_retracted = not relations.isdisjoint(_RETRACTION_RELATIONS)
+    if is_retracted or "Retracted Publication" in metadata.get("publication_types", ()):
         metadata["retracted"] = True
     if "RetractionOf" in relations:
         metadata["retraction_notice"] = True
@@ -89,20 +90,64 @@ def read_record(element: _Element, file_key: str, details: bool) -> tuple[Docume
 
 
 def find_pmids(element: _Element) -> Iterator[str]:
-    """Every PMID right below the element, in order; one that is no number is left out."""
-    for each in element.iterchildren("PMID"):
-        if _is_number(told := element_text(each)):
-            yield told
+    """Yield the number in every PMID child of the element, in order."""
+    for child in element.iterchildren("PMID"):
+        pmid = element_text(child)
+        if _is_number(pmid):
+            yield pmid
 
 
-def _is_number(told: str) -> bool:
-    return told.isascii() and told.isdecimal()
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
-# -- handlers: what one element gives -------------------------------------------------------------------------------
+def parse_printed_date(printed: str) -> str | None:
+    """Return a date printed on a journal in ISO form, as exact as it is; the end of a range; None without a year.
+
+    The end is used so that nothing appears as of a day on which it may not have been published: `1998 Dec-1999 Jan` is
+    1999-01, `2000 Nov-Feb` 2001-02, `1975-1976` 1976, `2000 Dec 23-30` 2000-12-30, `1983 3d Quart` 1983-09. A season
+    is its last month in the northern calendar (spring 06, summer 09, autumn 12); winter is December of the printed
+    year.
+    """
+    year = month = day = number = 0
+    for full_year, short, small, word in _DATE_PART.findall(printed.lower()):
+        if full_year:
+            year, month = _parse_year(int(full_year), short)
+            day = 0
+        elif small:
+            number = int(small)
+            if month:
+                day = number
+            elif year and 1 <= number <= 12:
+                month = number
+        elif new_month := _month_number(word, number or month):
+            if new_month < month and word[:3] in _MONTHS:
+                year += 1
+            month, day = new_month, 0
+    if not 1 <= year <= 9999:
+        return None
+    if not month:
+        return f"{year:04}"
+    is_valid_day = 1 <= day <= calendar.monthrange(year, month)[1]
+    return f"{year:04}-{month:02}-{day:02}" if is_valid_day else f"{year:04}-{month:02}"
+
+
+def _parse_year(year: int, short: str) -> tuple[int, int]:
+    """Return (year, month): the last year of a range (`1975-76`, `1999-00`, `2004-05`), or a month (`2015-06`)."""
+    years = (int(short) - year) % 100 if short else 0
+    return (year, int(short)) if years > 10 and 1 <= int(short) <= 12 else (year + years, 0)
+
+
+def _month_number(word: str, number: int) -> int:
+    """Return 1 to 12 for a month, a season or (with its number) a quarter; 0 for any other word."""
+    start = word[:3]
+    if start == "qua":
+        return 3 * number if 1 <= number <= 4 else 0
+    return _MONTHS.get(start) or _SEASONS.get(start, 0)
 
 
 def _walk(element: _Element, draft: _Draft, table: Mapping[Any, _Handler]) -> None:
+    """Call the table's handler for each child that has one."""
     for child in element:
         handle = table.get(child.tag)
         if handle is not None:
@@ -113,17 +158,19 @@ def _within(table: Mapping[str, _Handler]) -> _Handler:
     return partial(_walk, table=table)
 
 
-def _keep(key: str) -> _Handler:
-    """The first one that says something."""
+def _first(key: str) -> _Handler:
+    """Return a handler that stores the first text that is not empty."""
 
     def handle(element: _Element, draft: _Draft) -> None:
-        if key not in draft.metadata and (told := element_text(element)):
-            draft.metadata[key] = told
+        if key not in draft.metadata and (text := element_text(element)):
+            draft.metadata[key] = text
 
     return handle
 
 
 def _list(key: str) -> _Handler:
+    """Return a handler that stores every text that is not empty."""
+
     def handle(element: _Element, draft: _Draft) -> None:
         draft.append(key, element_text(element))
 
@@ -131,14 +178,18 @@ def _list(key: str) -> _Handler:
 
 
 def _entries(key: str, names: Mapping[str, str]) -> _Handler:
-    """One object an element, of those children that say something; an `@` stands for the element's attributes."""
+    """Return a handler that stores a dict of the children that are not empty; `@` marks the element's attributes."""
 
     def handle(element: _Element, draft: _Draft) -> None:
-        told = {f"@{name!s}": str(value) for name, value in element.items()}
-        told |= {str(child.tag): element_text(child) for child in element}
-        draft.append(key, {names[name]: value for name, value in told.items() if value and name in names})
+        values = {f"@{name!s}": str(value) for name, value in element.items()}
+        values |= _child_texts(element)
+        draft.append(key, {names[name]: value for name, value in values.items() if value and name in names})
 
     return handle
+
+
+def _child_texts(element: _Element) -> dict[str, str]:
+    return {str(child.tag): element_text(child) for child in element}
 
 
 def _pmid(element: _Element, draft: _Draft) -> None:
@@ -151,44 +202,42 @@ def _title(element: _Element, draft: _Draft) -> None:
 
 
 def _abstract(element: _Element, draft: _Draft) -> None:
-    draft.sections.extend(_sections(element))
+    draft.sections.extend(_abstract_sections(element))
 
 
 def _abstract_in_full(element: _Element, draft: _Draft) -> None:
     _abstract(element, draft)
-    _walk(element, draft, {"CopyrightInformation": _keep("copyright")})
+    _walk(element, draft, {"CopyrightInformation": _first("copyright")})
 
 
-def _sections(element: _Element) -> list[str]:
-    """The abstract by section, each on one line behind its label; a label alone says nothing."""
-    found = []
+def _abstract_sections(element: _Element) -> list[str]:
+    """Return the abstract by section, each on one line after its label; a label alone is ignored."""
+    sections = []
+    has_copyright = False
     for child in element:
-        if child.tag == "AbstractText" and (told := element_text(child)):
+        has_copyright = has_copyright or child.tag == "CopyrightInformation"
+        if child.tag == "AbstractText" and (text := element_text(child)):
             label = child.get("Label")
-            found.append(f"{label}: {told}" if label and label != "UNLABELLED" else told)
-    if (
-        not found
-        and (told := element_text(element))
-        and not any(child.tag == "CopyrightInformation" for child in element)
-    ):
-        found.append(told)
-    return found
+            sections.append(f"{label}: {text}" if label and label != "UNLABELLED" else text)
+    if not sections and not has_copyright and (text := element_text(element)):
+        sections.append(text)
+    return sections
 
 
 def _other_abstract(element: _Element, draft: _Draft) -> None:
-    if sections := _sections(element):
-        told = {"language": element.get("Language") or "und", "type": element.get("Type") or ""}
-        draft.append("other_abstracts", {**told, "text": "\n".join(sections)})
+    if sections := _abstract_sections(element):
+        language, kind = element.get("Language") or "und", element.get("Type") or ""
+        draft.append("other_abstracts", {"language": language, "type": kind, "text": "\n".join(sections)})
 
 
 def _identifier(element: _Element, draft: _Draft) -> None:
-    """Of an ArticleId or an ELocationID."""
+    """Store the DOI or PMCID of an ArticleId or an ELocationID."""
     kind = element.get("IdType") or element.get("EIdType")
     if kind in ("doi", "pmc") and element.get("ValidYN") != "N":
-        (_DOI if kind == "doi" else _PMCID)(element, draft)
+        (_doi if kind == "doi" else _pmcid)(element, draft)
 
 
-_DOI, _PMCID = _keep("doi"), _keep("pmcid")
+_doi, _pmcid = _first("doi"), _first("pmcid")
 
 
 def _databank(element: _Element, draft: _Draft) -> None:
@@ -218,15 +267,13 @@ def _publication_type_with_id(element: _Element, draft: _Draft) -> None:
 
 
 def _author(element: _Element, draft: _Draft) -> None:
-    _add_name("authors", {child.tag: element_text(child) for child in element if child.tag in _NAMES}, draft)
+    # Other children, such as affiliations, are long: their text is not read.
+    _add_name("authors", {child.tag: element_text(child) for child in element if child.tag in _NAME_PARTS}, draft)
 
 
-_NAMES = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
-
-
-def _add_name(key: str, told: Mapping[Any, str], draft: _Draft) -> None:
-    name = told.get("LastName", "")
-    for part in (told.get("ForeName") or told.get("Initials"), told.get("Suffix"), told.get("CollectiveName")):
+def _add_name(key: str, parts: Mapping[Any, str], draft: _Draft) -> None:
+    name = parts.get("LastName", "")
+    for part in (parts.get("ForeName") or parts.get("Initials"), parts.get("Suffix"), parts.get("CollectiveName")):
         if part:
             name = f"{name}, {part}" if name else part
     draft.append(key, name)
@@ -235,19 +282,17 @@ def _add_name(key: str, told: Mapping[Any, str], draft: _Draft) -> None:
 def _book_authors(element: _Element, draft: _Draft) -> None:
     key = "editors" if element.get("Type") == "editors" else "authors"
     for author in element.iterchildren("Author"):
-        _add_name(key, {child.tag: element_text(child) for child in author}, draft)
+        _add_name(key, _child_texts(author), draft)
 
 
 def _author_in_full(element: _Element, draft: _Draft) -> None:
     entry: dict[Any, Any] = {}
     for child in element:
         tag = child.tag
-        if tag in _NAMES:
+        if tag in _NAME_PARTS:
             entry[tag] = element_text(child)
         elif tag == "AffiliationInfo":
-            entry.setdefault("affiliations", []).extend(
-                [element_text(each) for each in child if each.tag == "Affiliation"]
-            )
+            entry.setdefault("affiliations", []).extend(map(element_text, child.iterchildren("Affiliation")))
         elif tag == "Identifier":
             entry.setdefault("identifiers", []).append(element_text(child))
     _add_name("authors", entry, draft)
@@ -266,8 +311,9 @@ def _chemical(element: _Element, draft: _Draft) -> None:
 
 
 def _pages(element: _Element, draft: _Draft) -> None:
-    told = {child.tag: element_text(child) for child in element}
-    pages = told.get("MedlinePgn") or "-".join(filter(None, (told.get("StartPage"), told.get("EndPage"))))
+    parts = _child_texts(element)
+    ends = filter(None, (parts.get("StartPage"), parts.get("EndPage")))
+    pages = parts.get("MedlinePgn") or "-".join(ends)
     if pages:
         draft.metadata["pages"] = pages
 
@@ -278,19 +324,19 @@ def _reference(element: _Element, draft: _Draft) -> None:
         if child.tag == "Citation":
             entry["citation"] = element_text(child)
         elif child.tag == "ArticleIdList":
-            for each in child:
-                if each.get("IdType") == "pubmed":
-                    entry["pmid"] = element_text(each)
+            for article_id in child:
+                if article_id.get("IdType") == "pubmed":
+                    entry["pmid"] = element_text(article_id)
     draft.append("references", entry)
 
 
 def _date_of(field_name: str) -> _Handler:
-    """DateRevised and DateCompleted, as `20240131`."""
+    """Return a handler that stores DateRevised or DateCompleted as `20240131`."""
 
     def handle(element: _Element, draft: _Draft) -> None:
-        told = {child.tag: element_text(child) for child in element}
-        year, month, day = (told.get(name, "") for name in ("Year", "Month", "Day"))
-        date = f"{year}{month:0>2}{day:0>2}"
+        parts = _child_texts(element)
+        year = parts.get("Year", "")
+        date = f"{year}{parts.get('Month', ''):0>2}{parts.get('Day', ''):0>2}"
         if len(year) == 4 and len(date) == 8 and _is_number(date):
             setattr(draft, field_name, date)
 
@@ -298,21 +344,19 @@ def _date_of(field_name: str) -> _Handler:
 
 
 def _published(element: _Element, draft: _Draft) -> None:
-    printed = " ".join(filter(None, (element_text(child) for child in element)))
+    printed = " ".join(filter(None, map(element_text, element)))
     draft.printed = draft.printed or printed
     if date := parse_printed_date(printed):
         draft.published.append(date)
 
 
 def _electronic(element: _Element, draft: _Draft) -> None:
-    draft.electronic = parse_printed_date(" ".join(element_text(child) for child in element)) or ""
+    draft.electronic = parse_printed_date(" ".join(map(element_text, element))) or ""
 
-
-# -- which element is read into what --------------------------------------------------------------------------------
 
 _CONTENT: dict[str, _Handler] = {
     "ArticleTitle": _title,
-    "VernacularTitle": _keep("vernacular_title"),
+    "VernacularTitle": _first("vernacular_title"),
     "Abstract": _abstract,
     "OtherAbstract": _other_abstract,
     "AuthorList": _within({"Author": _author}),
@@ -337,7 +381,7 @@ _CONTENT: dict[str, _Handler] = {
     ),
     "MeshHeadingList": _within({"MeshHeading": _mesh_heading}),
 }
-"""Of an article and a book's chapter alike; no name means two things."""
+"""Elements of an article and of a book's chapter; each name has one meaning."""
 
 _MORE: dict[str, _Handler] = {
     "Abstract": _abstract_in_full,
@@ -352,45 +396,45 @@ _MORE: dict[str, _Handler] = {
     "ChemicalList": _within({"Chemical": _chemical}),
     "SupplMeshList": _within({"SupplMeshName": _list("supplementary_mesh")}),
     "OtherID": _list("other_ids"),
-    "CoiStatement": _keep("competing_interests"),
+    "CoiStatement": _first("competing_interests"),
 }
-"""With details: what only a bibliography needs."""
+"""Elements read with `details`, which only a bibliography needs."""
 
 
 @cache
 def _tables(details: bool) -> Mapping[str, _Handler]:
-    """The handlers of a PubmedArticle's and a PubmedBookArticle's children, by element."""
+    """Return the handlers for the children of PubmedArticle and PubmedBookArticle, by element."""
 
-    def also(**table: _Handler) -> dict[str, _Handler]:
+    def with_details(**table: _Handler) -> dict[str, _Handler]:
         return table if details else {}
 
-    content = {**_CONTENT, **also(**_MORE)}
-    issue = {"PubDate": _published, **also(Volume=_keep("volume"), Issue=_keep("issue"))}
+    content = {**_CONTENT, **with_details(**_MORE)}
+    issue = {"PubDate": _published, **with_details(Volume=_first("volume"), Issue=_first("issue"))}
     content["Journal"] = _within(
         {
             "JournalIssue": _within(issue),
-            "Title": _keep("journal"),
-            "ISOAbbreviation": _keep("journal_abbreviation"),
-            **also(ISSN=_keep("issn")),
+            "Title": _first("journal"),
+            "ISOAbbreviation": _first("journal_abbreviation"),
+            **with_details(ISSN=_first("issn")),
         }
     )
     content["MedlineJournalInfo"] = _within(
         {
-            "Country": _keep("country"),
-            "MedlineTA": _keep("journal_abbreviation"),
-            **also(
-                MedlineTA=_keep("medline_ta"), NlmUniqueID=_keep("nlm_unique_id"), ISSNLinking=_keep("issn_linking")
+            "Country": _first("country"),
+            "MedlineTA": _first("journal_abbreviation"),
+            **with_details(
+                MedlineTA=_first("medline_ta"), NlmUniqueID=_first("nlm_unique_id"), ISSNLinking=_first("issn_linking")
             ),
         }
     )
     content["Article"] = _within(content)
-    book = {"BookTitle": _keep("book"), "PubDate": _published, "AuthorList": _book_authors}
-    content["Book"] = _within({**book, "Publisher": _within({"PublisherName": _keep("publisher")})})
+    book = {"BookTitle": _first("book"), "PubDate": _published, "AuthorList": _book_authors}
+    content["Book"] = _within({**book, "Publisher": _within({"PublisherName": _first("publisher")})})
     sections: dict[str, _Handler] = {"SectionTitle": _list("sections")}
     sections["Section"] = content["Sections"] = _within(sections)
     references: dict[str, _Handler] = {"Reference": _reference}
     references["ReferenceList"] = _within(references)
-    content |= also(ReferenceList=_within(references))
+    content |= with_details(ReferenceList=_within(references))
     data = {name: handle for name, handle in content.items() if name in ("ArticleIdList", "ReferenceList")}
     return {
         "MedlineCitation": _within(content),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.json_checks import check_value_count, find_json_fault
-from epicrisis.corpus.reader_base import Skipped, check_file, printable_path, unreadable
+from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path, skip, unreadable
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
 
@@ -61,7 +61,7 @@ def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document 
         try:
             entry = _validate_entry(key, value)
         except ValueError as error:
-            yield Skipped(printable_path(path), f"entry {key!a}", str(error))
+            yield skip(path, f"entry {key!a}", str(error))
             continue
         yield Document(
             id=f"pubmed:{key}",
@@ -90,7 +90,7 @@ def _iterate_questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Quest
             if decision is not None and decision not in _LETTERS:
                 raise ValueError("final_decision: neither yes, no nor maybe")
         except ValueError as error:
-            raise InputError(f"{printable_path(path)}: entry {key!a}: {error}; fetch the file again") from error
+            raise path_error(path, f"entry {key!a}: {error}; fetch the file again") from error
         yield Question(
             text=entry.question,
             options=OPTIONS,

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import jsonl, pubmedqa
-from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
-from epicrisis.errors import InputError
+from epicrisis.corpus.reader_base import Skipped, check_file, path_error, skip
 from epicrisis.types import EvidenceSpan, Question
 
 _ACCEPTED = "accepted"
@@ -41,9 +40,7 @@ def read_questions(path: Path) -> Iterator[Question | Skipped]:
         return pubmedqa.read_questions(path)
     if name.endswith((".jsonl", ".jsonl.gz")):
         return _read_lines(path)
-    raise InputError(
-        f"{printable_path(path)}: questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it"
-    )
+    raise path_error(path, "questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it")
 
 
 def _read_lines(path: Path) -> Iterator[Question | Skipped]:
@@ -61,11 +58,11 @@ def _read_lines(path: Path) -> Iterator[Question | Skipped]:
         try:
             line = QuestionLine.model_validate(value)
         except ValidationError as error:
-            yield Skipped(printable_path(path), where, describe_errors(error))
+            yield skip(path, where, describe_errors(error))
             continue
         question_id = line.id or str(number)
         if question_id in ids:
-            yield Skipped(printable_path(path), where, "id: the same as an earlier question's; use each id once")
+            yield skip(path, where, "id: the same as an earlier question's; use each id once")
             continue
         ids.add(question_id)
         yield Question(
@@ -95,7 +92,7 @@ def _accepted_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped
             yield item
         else:
             states = ", ".join((_ACCEPTED, *_NOT_ACCEPTED))
-            yield Skipped(printable_path(path), f"line {item[0]}", f"state: none of {states}")
+            yield skip(path, f"line {item[0]}", f"state: none of {states}")
     if ignored and not remaining:
         cure = f'set the state of the good ones to "{_ACCEPTED}"'
-        yield Skipped(printable_path(path), "", f"none of its {ignored} lines is accepted; {cure}")
+        yield skip(path, "", f"none of its {ignored} lines is accepted; {cure}")

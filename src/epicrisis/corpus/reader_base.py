@@ -140,9 +140,29 @@ def os_error_reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def skip(path: Path, where: str, reason: str) -> Skipped:
+    """Return the item for a part of a file that is not read; `where` is empty for the complete file."""
+    return Skipped(printable_path(path), where, reason)
+
+
+def path_error(path: Path, reason: str) -> InputError:
+    """Return the error to raise for a path, with its cause and cure."""
+    return InputError(f"{printable_path(path)}: {reason}")
+
+
 def unreadable(path: Path, error: OSError) -> InputError:
     """Return the error to raise for a path that the operating system refuses to read."""
-    return InputError(f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions")
+    return path_error(path, f"{os_error_reason(error)}; check the path and its permissions")
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """Return the file's content. Raises ValueError with the reason if it is unreadable or larger than `limit` bytes."""
+    try:
+        if path.stat().st_size > limit:
+            raise ValueError(f"larger than {limit // 2**20} MB; split it")
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{os_error_reason(error)}; check the file and its permissions") from error
 
 
 def is_folder(path: Path) -> bool:
@@ -153,26 +173,24 @@ def is_folder(path: Path) -> bool:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        raise InputError(
-            f"{printable_path(path)}: no such file or folder; check the spelling and the folder you are in"
-        ) from None
+        raise path_error(path, "no such file or folder; check the spelling and the folder you are in") from None
     except OSError as error:
         raise unreadable(path, error) from error
     if stat.S_ISDIR(mode):
         return True
     if stat.S_ISREG(mode):
         return False
-    raise InputError(f"{printable_path(path)}: neither a file nor a folder; write the data to a file first")
+    raise path_error(path, "neither a file nor a folder; write the data to a file first")
 
 
 def check_file(path: Path) -> None:
     """Raise InputError unless the path is a file that can be opened and has at least one byte."""
     if is_folder(path):
-        raise InputError(f"{printable_path(path)}: a folder; name the file in it")
+        raise path_error(path, "a folder; name the file in it")
     try:
         with path.open("rb") as file:
             first = file.read(1)
     except OSError as error:
         raise unreadable(path, error) from error
     if not first:
-        raise InputError(f"{printable_path(path)}: the file is empty; leave it out, or create it again")
+        raise path_error(path, "the file is empty; leave it out, or create it again")

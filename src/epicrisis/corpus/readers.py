@@ -1,4 +1,4 @@
-"""One door for every source of documents: which reader reads which path. Does not know what becomes of them."""
+"""Read documents from files and folders of every supported format: choose the reader for each path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from epicrisis.corpus import (
     fhir,
@@ -34,7 +34,9 @@ from epicrisis.corpus.reader_base import (
     fingerprint_file,
     is_folder,
     os_error_reason,
+    path_error,
     printable_path,
+    skip,
 )
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
@@ -42,22 +44,24 @@ from epicrisis.types import Document, Origin
 
 __all__ = ["FORMATS", "Skipped", "read_sources"]
 
-_BY_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
+_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
     "text": plain_text.read_document,
-    **{kind: partial(sandbox.read_file, kind) for kind in ("pdf", "html", "nxml")},
+    "pdf": partial(sandbox.read_file, "pdf"),
+    "html": partial(sandbox.read_file, "html"),
+    "nxml": partial(sandbox.read_file, "nxml"),
 }
-"""Readers that are told the file's name: it makes the id where nothing in the file does."""
-_LIST = "retraction-watch"
-_BY_PATH: Mapping[str, Callable[[Path], Iterator[ReaderItem]]] = {
+"""Readers that need the file's name, because it becomes the id if nothing in the file does."""
+_RETRACTION_WATCH = "retraction-watch"
+_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem]]] = {
     "jsonl": jsonl.read_documents,
     "medrag": medrag.read_snippets,
     "statpearls": partial(sandbox.read_file, "statpearls"),
-    _LIST: retractions.read_retraction_watch,
+    _RETRACTION_WATCH: retractions.read_retraction_watch,
 }
-FORMATS = (*_BY_PATH, "pubmed", "medcpt", "pubmedqa", *_BY_NAME, "notes", "fhir")
+FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
-"""Endings that do not tell the format: the file's beginning does."""
-_IN_FOLDERS = {
+"""Several formats with one suffix: the beginning of the file decides."""
+_FORMAT_BY_SUFFIX = {
     ".jsonl": "jsonl",
     ".jsonl.gz": "jsonl",
     ".txt": "text",
@@ -71,233 +75,271 @@ _IN_FOLDERS = {
     ".nxml.gz": _XML,
     ".xml": _XML,
     ".xml.gz": _XML,
-    **dict.fromkeys(note_tables.ENDINGS, _CSV),
+    **dict.fromkeys(note_tables.SUFFIXES, _CSV),
     ".ndjson": "fhir",
     ".ndjson.gz": "fhir",
     ".json": _JSON,
     ".json.gz": _JSON,
 }
-_OTHERWISE = {_CSV: "notes", _JSON: "pubmedqa"}
-"""What a file named by the user is taken for, where its beginning tells nothing."""
+_DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
+"""Formats of a file named by the user whose beginning does not decide."""
 
 _Reader: TypeAlias = Callable[[], Iterator[ReaderItem]]
 _NotesReader: TypeAlias = Callable[[Path, str], _Reader]
 
 
+class _SourceFile(NamedTuple):
+    """A file to read; `name` is its path relative to the folder named by the user; `format` None: unreadable."""
+
+    path: Path
+    name: str
+    format: str | None
+
+
 def read_sources(
     paths: Sequence[Path],
     format: str | None = None,
-    known: Collection[FileFingerprint] = (),
+    previous: Collection[FileFingerprint] = (),
     columns: NoteColumns | None = None,
-    treatment: NoteCleaning | None = None,
-    notes_alone: bool = False,
-    with_files: bool = False,
+    cleaning: NoteCleaning | None = None,
+    only_notes: bool = False,
+    with_origins: bool = False,
 ) -> Iterator[ReaderItem]:
-    """The documents of files and folders, in the order given; what was left out comes as `Skipped`, in its place.
+    """Return an iterator over the documents of files and folders, in the given order.
 
-    A folder gives every file below it in the order of its path, hidden ones left out; other endings, and empty files,
-    are skipped. `format` (one of FORMATS) reads every file as that, whatever its ending; `medcpt` takes folders of
-    NCBI's chunks. After a file that was read to its end comes its `WholeFile`. PubMed's XML files and MedCPT's chunks
-    that are among the `known` ones are passed over: their documents have revisions, so that an earlier reading cannot
-    have been undone by another file. `columns` and `treatment` are for notes of patients: CSV files whose header is
-    known (MIMIC's) and FHIR are read without a format being named. `notes_alone` passes all other formats over.
-    `with_files` gives documents that have neither a revision nor a patient's record around them as `FromFile`, so that
-    a library can tell files of one name apart.
+    A part that cannot be read is `Skipped`, in its place. The last item of a completely read file is its fingerprint.
+    A folder stands for every file below it in the order of the paths, without hidden files; files with other suffixes,
+    and empty files, are skipped.
 
-    Every path is looked at before this returns, so that a slip in the last one costs nothing. Raises InputError for a
-    path that is missing, unreadable or empty, for a folder without a file that can be read, for an ending or format
-    that is not known, and, without `with_files`, where two files would get the same id.
+    * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.
+    * `previous`: PubMed's XML files and MedCPT's chunks with these fingerprints are omitted. Their documents have
+      revisions, so no other file can have replaced them by an older version.
+    * `columns` and `cleaning` apply to notes of patients. CSV files with a known header (MIMIC's) and FHIR are
+      recognized without a format.
+    * `only_notes` omits all other formats.
+    * `with_origins` yields documents without a revision and outside a patient's record as `FileDocument`, so that a
+      library can distinguish files with equal names.
+
+    All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
+    without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
     """
     if format is not None and format not in FORMATS:
         raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
     if not paths:
         raise InputError("no path was given; name at least one file or folder")
     if format == "medcpt":
-        chunks = [chunk for folder in paths for chunk in medcpt.find_chunks(folder)]
-        return itertools.chain.from_iterable(_chunk(chunk, known) for chunk in chunks)
-    found: list[tuple[Path, str, str | None]] = []
-    named: dict[str, Path] = {}
-    met: set[Path] = set()
+        chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
+        return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
+    files = _find_files(paths, format, with_origins)
+    if only_notes:
+        files = [file for file in files if file.format in ("notes", "fhir")]
+    readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
+    return itertools.chain.from_iterable(reader() for reader in readers)
+
+
+def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -> list[_SourceFile]:
+    """Return all files to read. A file whose name becomes its id is returned only once."""
+    files: list[_SourceFile] = []
+    path_by_name: dict[str, Path] = {}
+    resolved: set[Path] = set()
     for path in paths:
-        for file, name, kind in (
-            _below(path, format) if is_folder(path) else [(path, path.name, _format_of(path, format))]
-        ):
-            is_named = kind in _BY_NAME
-            if is_named and (file.resolve() in met or not (with_files or _first_of_its_name(file, name, named))):
-                continue
-            if is_named and with_files:
-                met.add(file.resolve())
-            found.append((file, name, kind))
-    if notes_alone:
-        found = [each for each in found if each[2] in ("notes", "fhir")]
-    return itertools.chain.from_iterable(
-        reader() for reader in _readers(found, known, columns, treatment or NoteCleaning(), with_files)
-    )
-
-
-def _readers(
-    found: Sequence[tuple[Path, str, str | None]],
-    known: Collection[FileFingerprint],
-    columns: NoteColumns | None,
-    treatment: NoteCleaning,
-    with_files: bool,
-) -> list[_Reader]:
-    """One a file, but one for PubMed files that follow each other, which are read side by side, and one for all files
-    of FHIR, at the first one's place: what one says holds for the others."""
-    with_notes = partial(_notes, columns, treatment)
-    of_fhir = [(file, name) for file, name, kind in found if kind == "fhir" and file.stat().st_size]
-    readers: list[_Reader] = []
-    for kind, group in itertools.groupby(found, key=lambda item: item[2]):
-        if kind == "fhir":
-            together, of_fhir = of_fhir, []
-            if together:
-                readers.append(partial(fhir.read_files, together, treatment))
-            readers += [_reader(file, name, kind, with_notes) for file, name, _ in group if not file.stat().st_size]
-        elif kind == "pubmed":
-            readers.append(partial(_pubmed, [file for file, _, _ in group], known))
+        if is_folder(path):
+            candidates = _list_folder(path, format)
         else:
-            for file, name, _ in group:
-                reader = _reader(file, name, kind, with_notes)
-                is_located = with_files and kind is not None and kind != "notes"
-                readers.append(partial(_located, file, name, kind in _BY_NAME, reader) if is_located else reader)
+            candidates = [_SourceFile(path, path.name, _require_format(path, format))]
+        for file in candidates:
+            if file.format in _READERS_WITH_NAME:
+                if file.path.resolve() in resolved:
+                    continue
+                if with_origins:
+                    resolved.add(file.path.resolve())
+                elif not _claim_name(file, path_by_name):
+                    continue
+            files.append(file)
+    return files
+
+
+def _choose_readers(
+    files: Sequence[_SourceFile],
+    previous: Collection[FileFingerprint],
+    columns: NoteColumns | None,
+    cleaning: NoteCleaning,
+    with_origins: bool,
+) -> list[_Reader]:
+    """Return one reader for each file, with two exceptions.
+
+    Consecutive PubMed files have one reader, which reads them in parallel. All FHIR files have one reader, at the place
+    of the first, because each may describe patients of the others.
+    """
+    notes_reader = partial(_notes_reader, columns, cleaning)
+    fhir_files = [(file.path, file.name) for file in files if file.format == "fhir" and not _is_empty(file)]
+    readers: list[_Reader] = []
+    for format, group in itertools.groupby(files, key=lambda file: file.format):
+        if format == "fhir":
+            if fhir_files:
+                readers.append(partial(fhir.read_files, fhir_files, cleaning))
+                fhir_files = []
+            readers += [_reader(file, notes_reader) for file in group if _is_empty(file)]
+        elif format == "pubmed":
+            readers.append(partial(_read_pubmed, [file.path for file in group], previous))
+        else:
+            for file in group:
+                reader = _reader(file, notes_reader)
+                if with_origins and format not in (None, "notes"):
+                    reader = partial(_add_origins, file, reader)
+                readers.append(reader)
     return readers
 
 
-def _located(file: Path, name: str, is_named: bool, reader: _Reader) -> Iterator[ReaderItem]:
-    """Give the documents of a file with the file; those whose id is made of its name with the file's hash, too."""
-    path = str(file.resolve())
+def _is_empty(file: _SourceFile) -> bool:
+    return not file.path.stat().st_size
+
+
+def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
+    """Yield the documents with their file, and with the file's hash if its name is part of their id."""
+    path = str(file.path.resolve())
+    file_id = f"file:{file.name}"
     sha256 = ""
     for item in reader():
         if not isinstance(item, Document):
             yield item
-        elif is_named and (item.id == f"file:{name}" or item.id.startswith(f"file:{name}#")):
-            sha256 = sha256 or fingerprint_file(file).sha256
-            yield FileDocument(item, Origin(path, name, sha256))
+        elif file.format in _READERS_WITH_NAME and (item.id == file_id or item.id.startswith(f"{file_id}#")):
+            sha256 = sha256 or fingerprint_file(file.path).sha256
+            yield FileDocument(item, Origin(path, file.name, sha256))
         else:
             yield FileDocument(item, Origin(path))
 
 
-def _pubmed(paths: Sequence[Path], known: Collection[FileFingerprint]) -> Iterator[ReaderItem]:
-    return pubmed.read_files([path for path in paths if not _is_known(path, known)])
+def _read_pubmed(paths: Sequence[Path], previous: Collection[FileFingerprint]) -> Iterator[ReaderItem]:
+    return pubmed.read_files([path for path in paths if not _was_read(path, previous)])
 
 
-def _chunk(chunk: medcpt.EmbeddingChunk, known: Collection[FileFingerprint]) -> Iterator[ReaderItem]:
-    if not _is_known(chunk.vectors, known):
+def _read_chunk(chunk: medcpt.EmbeddingChunk, previous: Collection[FileFingerprint]) -> Iterator[ReaderItem]:
+    if not _was_read(chunk.vectors, previous):
         yield from append_fingerprint(chunk.vectors, medcpt.read_chunk(chunk))
-        yield from (fingerprint_file(path) for path in (chunk.ids, chunk.texts))
+        yield from map(fingerprint_file, (chunk.ids, chunk.texts))
 
 
-def _is_known(path: Path, known: Collection[FileFingerprint]) -> bool:
-    """Files of the same name and size are read to be sure."""
-    size = path.stat().st_size
-    like = {each.sha256 for each in known if (each.name, each.bytes) == (printable_path(path.name), size)}
-    return bool(like) and fingerprint_file(path).sha256 in like
+def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
+    """Return whether a previous file is the same; contents are compared only if name and size agree."""
+    name_and_size = (printable_path(path.name), path.stat().st_size)
+    hashes = {file.sha256 for file in previous if (file.name, file.bytes) == name_and_size}
+    return bool(hashes) and fingerprint_file(path).sha256 in hashes
 
 
-def _format_of(path: Path, forced: str | None) -> str:
+def _require_format(path: Path, override: str | None) -> str:
     check_file(path)
-    kind = _kind(path, forced, _OTHERWISE)
-    if kind is None:
-        raise InputError(
-            f"{printable_path(path)}: its ending is not one of {', '.join(_IN_FOLDERS)}, or it is XML of neither PubMed nor "
-            f"JATS; rename it, or name the format ({', '.join(FORMATS)})"
+    format = _detect_format(path, override, _DEFAULT_FORMATS)
+    if format is None:
+        raise path_error(
+            path,
+            f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither "
+            f"PubMed nor JATS; rename it, or name the format ({', '.join(FORMATS)})",
         )
-    return kind
+    return format
 
 
-def _kind(path: Path, forced: str | None, otherwise: Mapping[str, str]) -> str | None:
-    kind = forced or next((kind for ending, kind in _IN_FOLDERS.items() if path.name.lower().endswith(ending)), None)
+def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
+    """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
+    format = override or _suffix_format(path)
     try:
-        if kind == _XML:
+        if format == _XML:
             return detect_xml_kind(path)
-        if kind == _CSV:
+        if format == _CSV:
             if path.suffix != ".gz" and retractions.is_retraction_watch(path):
-                return _LIST
-            return "notes" if note_tables.has_known_header(path) else otherwise.get(_CSV)
-        if kind == _JSON:
-            return "fhir" if fhir.is_fhir(path) else otherwise.get(_JSON)
-        if kind == "fhir" and forced is None and not otherwise:
-            # In a folder one file that is something else must not end the reading of all others.
-            return kind if fhir.is_fhir(path) or not path.stat().st_size else None
+                return _RETRACTION_WATCH
+            return "notes" if note_tables.has_known_header(path) else defaults.get(_CSV)
+        if format == _JSON:
+            return "fhir" if fhir.is_fhir(path) else defaults.get(_JSON)
+        if format == "fhir" and override is None and not defaults:
+            # In a folder, one file of another kind must not stop the reading of all others.
+            return format if fhir.is_fhir(path) or not path.stat().st_size else None
     except OSError:
         return None
-    return kind
+    return format
 
 
-def _below(folder: Path, forced: str | None) -> list[tuple[Path, str, str | None]]:
-    """(path, path relative to the folder, format) of every visible file below; format `None`: cannot be read."""
+def _suffix_format(path: Path) -> str | None:
+    for suffix, format in _FORMAT_BY_SUFFIX.items():
+        if path.name.lower().endswith(suffix):
+            return format
+    return None
+
+
+def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
+    """Return every visible file below the folder by name. Raises InputError if none can be read."""
 
     def refuse(error: OSError) -> None:
         raise InputError(
             f"{printable_path(error.filename)}: {os_error_reason(error)}; check the folder's permissions"
         ) from error
 
-    found: list[tuple[Path, str, str | None]] = []
-    for place, folders, names in os.walk(folder, onerror=refuse):
+    files: list[_SourceFile] = []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if not name.startswith("."):
-                file = Path(place, name)
-                found.append((file, file.relative_to(folder).as_posix(), _kind(file, forced, {})))
-    if not any(kind for _, _, kind in found):
-        raise InputError(
-            f"{printable_path(folder)}: no file below it that can be read ({', '.join(_IN_FOLDERS)}); check the path"
-        )
-    return sorted(found, key=lambda item: item[1])
+                path = Path(parent, name)
+                format = _detect_format(path, override, {})
+                files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
+    if not any(file.format for file in files):
+        suffixes = ", ".join(_FORMAT_BY_SUFFIX)
+        raise InputError(f"{printable_path(folder)}: no file below it that can be read ({suffixes}); check the path")
+    return sorted(files, key=lambda file: file.name)
 
 
-def _first_of_its_name(file: Path, name: str, named: dict[str, Path]) -> bool:
-    """False where this very file was met before. Raises InputError where another one has the same name."""
-    if name not in named:
-        named[name] = file
+def _claim_name(file: _SourceFile, path_by_name: dict[str, Path]) -> bool:
+    """Return False if this file was met before. Raises InputError if another file has the same name."""
+    if file.name not in path_by_name:
+        path_by_name[file.name] = file.path
         return True
-    first = named[name]
-    if first.resolve() == file.resolve():
+    first = path_by_name[file.name]
+    if first.resolve() == file.path.resolve():
         return False
     raise InputError(
-        f"{printable_path(first)} and {printable_path(file)} would both be the document file:{printable_path(name)}; "
-        "name the folder above both, or rename one"
+        f"{printable_path(first)} and {printable_path(file.path)} would both be the document "
+        f"file:{printable_path(file.name)}; name the folder above both, or rename one"
     )
 
 
-def _notes(columns: NoteColumns | None, treatment: NoteCleaning, file: Path, name: str) -> _Reader:
-    """Raises InputError, before anything is read, where a file of notes lacks a column.
+def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Path, name: str) -> _Reader:
+    """Return the reader of a table of notes. Raises InputError if the table lacks a column.
 
-    A garbled file is left out whole: text from before the damage may stand under another patient's id.
+    A garbled file is skipped completely: text before the damage may be under another patient's id.
     """
-    if garbled := describe_damage(file, include_truncated=False):
-        return partial(_skip, file, garbled)
+    if damage := describe_damage(path, include_truncated=False):
+        return partial(_skip, path, damage)
     try:
-        note_tables.locate_columns(file, columns)
+        note_tables.locate_columns(path, columns)
     except InputError:
-        if broken := describe_damage(file):
-            return partial(_skip, file, broken)
+        if damage := describe_damage(path):
+            return partial(_skip, path, damage)
         raise
-    return lambda: append_fingerprint(file, note_tables.read_notes(file, name, columns, treatment))
+    return lambda: append_fingerprint(path, note_tables.read_notes(path, name, columns, cleaning))
 
 
-def _reader(file: Path, name: str, kind: str | None, with_notes: _NotesReader) -> _Reader:
-    if kind == "pubmedqa":
-        return partial(append_fingerprint, file, pubmedqa.read_documents(file, pubmedqa.load_entries(file)))
-    if kind is None:
-        if wrong := describe_damage(file):
-            return partial(_skip, file, wrong)
-        reason = f"its ending is not one of {', '.join(_IN_FOLDERS)}, or it is other XML, CSV or JSON"
-        return partial(_skip, file, reason)
+def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
+    path, name, format = file
+    if format == "pubmedqa":
+        return partial(append_fingerprint, path, pubmedqa.read_documents(path, pubmedqa.load_entries(path)))
+    if format is None:
+        suffixes = ", ".join(_FORMAT_BY_SUFFIX)
+        reason = describe_damage(path) or f"its ending is not one of {suffixes}, or it is other XML, CSV or JSON"
+        return partial(_skip, path, reason)
     try:
-        check_file(file)
+        check_file(path)
     except InputError as error:
-        return partial(_skip, file, error.message.removeprefix(f"{printable_path(file)}: "))
-    if kind == "notes":
-        return with_notes(file, name)
-    if kind in _BY_NAME:
+        return partial(_skip, path, error.message.removeprefix(f"{printable_path(path)}: "))
+    if format == "notes":
+        return notes_reader(path, name)
+    if format in _READERS_WITH_NAME:
         try:
             name.encode()
         except UnicodeEncodeError:
-            return partial(_skip, file, "the file's name is not UTF-8; rename it")
-        return lambda: append_fingerprint(file, _BY_NAME[kind](file, name))
-    return lambda: append_fingerprint(file, _BY_PATH[kind](file))
+            return partial(_skip, path, "the file's name is not UTF-8; rename it")
+        return lambda: append_fingerprint(path, _READERS_WITH_NAME[format](path, name))
+    return lambda: append_fingerprint(path, _READERS[format](path))
 
 
-def _skip(file: Path, reason: str) -> Iterator[ReaderItem]:
-    yield Skipped(printable_path(file), "", reason)
+def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:
+    yield skip(path, "", reason)

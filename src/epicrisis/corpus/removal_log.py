@@ -1,7 +1,4 @@
-"""What was taken out of notes, or left out with them: counted for the report, and kept line by line in a private file.
-
-Knows nothing of why something was taken out.
-"""
+"""Log what is removed from notes, or left out with them: counts for the report, and the texts in a private file."""
 
 from __future__ import annotations
 
@@ -20,16 +17,16 @@ from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 REMOVAL_LOG_FILE = "removed.jsonl"
-"""The file in a library's folder."""
+"""The file's name in a library's folder."""
 WHOLE_NOTE_KINDS = frozenset(("duplicate", "marked-as-error", "superseded"))
-"""Kinds that are whole notes, left out however notes are taken in; the others are boilerplate."""
-_AT_ONCE = 1000
-"""Documents a line of a recurring text names; more of them make more lines."""
+"""Kinds of complete notes that are left out; the other kinds are boilerplate."""
+_BATCH = 1000
+"""Lines written together, and documents listed on one line of a recurring text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalCounts:
-    """How much of one kind was taken out: of `notes` notes, so many different `texts` and `characters` in all."""
+    """The removals of one kind: from `notes` notes, `texts` different texts, `characters` characters in all."""
 
     notes: int
     texts: int
@@ -38,152 +35,156 @@ class RemovalCounts:
 
 @dataclass(frozen=True, slots=True)
 class RemovalSummary:
-    """What became of the notes that were read: plain counts, no text."""
+    """What happened to the notes of an addition: counts only, no text."""
 
     notes: int
-    """Notes given."""
+    """Notes yielded as documents."""
     kinds: Mapping[str, RemovalCounts]
-    """Those of `WHOLE_NOTE_KINDS`, `recurring` texts of a template, the others footers."""
+    """By kind: those of `WHOLE_NOTE_KINDS`, `recurring` texts of a template, and the kinds of footers."""
     without_time: int
-    """Notes whose source gives no time."""
+    """Notes without a time in their source."""
     time_not_read: int
-    """Notes whose time could not be read; its words are in the metadata (`time_given`)."""
+    """Notes whose time could not be parsed; it is in the metadata (`time_given`)."""
     other_resources: Mapping[str, int]
-    """Of FHIR: resources that hold no note, by type; Patient and Encounter among them where there was no note
-    that they could tell of."""
+    """FHIR resources that contain no note, by type; Patient and Encounter are counted only if there was no note."""
 
 
 class RemovalLog:
-    """Counts what is taken out of notes. `hold`: what is taken out is kept, too, for the file of `into`; without it the
-    texts are dropped."""
+    """Count what is removed from notes. With `keep_texts`, the texts are kept for the file of `write_to`."""
 
-    def __init__(self, hold: bool = False) -> None:
+    def __init__(self, keep_texts: bool = False) -> None:
         self.notes = self.without_time = self.time_not_read = 0
         self.other_resources: Counter[str] = Counter()
-        self.told: Counter[str] = Counter()
+        self.identity_resources: Counter[str] = Counter()
         self._notes: Counter[str] = Counter()
         self._characters: Counter[str] = Counter()
         self._texts: dict[str, set[int]] = {}
-        self._hold = hold
-        self._held: list[str] = []
-        self._open: dict[tuple[str, str], tuple[dict[str, Any], list[str]]] = {}
+        self._keep_texts = keep_texts
+        self._lines: list[str] = []
+        self._recurring: dict[tuple[str, str], tuple[dict[str, Any], list[str]]] = {}
         self._names: dict[str, str] = {}
         self._file: Path | None = None
-        self._begun = False
+        self._has_written = False
 
-    def reading(self, path: Path, name: str) -> str:
-        """Says that a file is read from its beginning: what an earlier addition took out of it is told anew. What
-        `take` knows it by: its SHA-256, since files of two folders may have one name. Raises InputError."""
-        source = fingerprint_file(path).sha256 if self._hold else name
+    def begin_source(self, path: Path, name: str) -> str:
+        """Return the key by which `record` identifies a file that is about to be read.
+
+        With texts the key is the file's SHA-256, since files of two folders may have one name. Lines of an earlier
+        addition of this file will be replaced. Raises InputError if the file cannot be read.
+        """
+        source = fingerprint_file(path).sha256 if self._keep_texts else name
         self._names[source] = name
         return source
 
-    def take(self, source: str, kind: str, document: str, texts: Sequence[str], **more: Any) -> None:
-        """These texts of one note, of one kind, were taken out; `more` goes into their lines."""
+    def record(self, source: str, kind: str, document: str, texts: Sequence[str], **details: Any) -> None:
+        """Record texts of one kind that were removed from one note; `details` are added to their lines."""
         self._notes[kind] += 1
         self._characters[kind] += sum(map(len, texts))
         self._texts.setdefault(kind, set()).update(map(hash, texts))
-        if not self._hold:
+        if not self._keep_texts:
             return
         for text in texts:
-            if kind == "recurring":
-                line, documents = self._open.setdefault((source, text), ({"text": text, **more}, []))
-                documents.append(document)
-                if len(documents) == _AT_ONCE:
-                    self._write(source, {"kind": kind, **line, "documents": documents})
-                    del self._open[source, text]
-            else:
-                self._write(source, {"kind": kind, "text": text, **more, "documents": [document]})
+            if kind != "recurring":
+                self._add_line(source, {"kind": kind, "text": text, **details, "documents": [document]})
+                continue
+            line, documents = self._recurring.setdefault((source, text), ({"text": text, **details}, []))
+            documents.append(document)
+            if len(documents) == _BATCH:
+                self._add_line(source, {"kind": kind, **line, "documents": documents})
+                del self._recurring[source, text]
 
     @property
-    def has_read(self) -> bool:
+    def has_sources(self) -> bool:
         """Whether a source of notes was read."""
         return bool(self._names)
 
     def summary(self) -> RemovalSummary:
-        """The counts so far."""
+        """Return the counts so far."""
+        kinds = {}
+        for kind in sorted(self._notes):
+            kinds[kind] = RemovalCounts(self._notes[kind], len(self._texts[kind]), self._characters[kind])
+        resources = self.other_resources if self.notes else self.other_resources + self.identity_resources
         return RemovalSummary(
             notes=self.notes,
-            kinds={
-                kind: RemovalCounts(self._notes[kind], len(self._texts[kind]), self._characters[kind])
-                for kind in sorted(self._notes)
-            },
+            kinds=kinds,
             without_time=self.without_time,
             time_not_read=self.time_not_read,
-            other_resources=dict(sorted((self.other_resources + (Counter() if self.notes else self.told)).items())),
+            other_resources=dict(sorted(resources.items())),
         )
 
-    def into(self, folder: Path) -> None:
-        """From now on what is taken out goes to a file beside `REMOVAL_LOG_FILE`; `close` puts it in its place."""
+    def write_to(self, folder: Path) -> None:
+        """Write texts recorded from now on to a temporary file in the folder; `close` merges it into the log file."""
         self._file = folder / f"{REMOVAL_LOG_FILE}.new"
 
     def close(self) -> None:
-        """Ends the file: the lines of earlier additions but for those of the sources that were read now, then the new
-        ones. Nothing to do without `into`, or where no notes were read.
+        """Replace the log file: earlier lines, except those of the sources read now, then the new lines.
 
-        Raises StorageError where the folder cannot be written.
+        Does nothing without `write_to`, or if no notes were read. Raises StorageError if the folder cannot be written.
         """
-        for (source, _), (line, documents) in self._open.items():
-            self._write(source, {"kind": "recurring", **line, "documents": documents})
-        self._open.clear()
+        for (source, _), (entry, documents) in self._recurring.items():
+            self._add_line(source, {"kind": "recurring", **entry, "documents": documents})
+        self._recurring.clear()
         if self._file is None or not self._names:
             return
-        kept = self._file.with_name(REMOVAL_LOG_FILE)
-        if not (self._held or self._begun or kept.exists()):
+        log_file = self._file.with_name(REMOVAL_LOG_FILE)
+        if not (self._lines or self._has_written or log_file.exists()):
             return
         self._flush()
-        with _stored(kept):
-            joined = self._file.with_name(f"{REMOVAL_LOG_FILE}.joined")
-            with open(open_private(joined, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-                file.writelines(line for line in _lines(kept) if _source_of(line) not in self._names)
-                file.writelines(_lines(self._file))
+        with _storage_errors(log_file):
+            merged = self._file.with_name(f"{REMOVAL_LOG_FILE}.joined")
+            with open(open_private(merged, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+                for line in _read_lines(log_file):
+                    if _source_of(line) not in self._names:
+                        file.write(line)
+                file.writelines(_read_lines(self._file))
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(joined, kept)
+            os.replace(merged, log_file)
             self._file.unlink()
 
-    def _write(self, source: str, line: Mapping[str, Any]) -> None:
-        told = {"source": self._names[source], "sha256": source, **line}
-        self._held.append(printable_json(json.dumps(told, ensure_ascii=False)) + "\n")
-        if self._file is not None and len(self._held) >= _AT_ONCE:
+    def _add_line(self, source: str, line: Mapping[str, Any]) -> None:
+        entry = {"source": self._names[source], "sha256": source, **line}
+        self._lines.append(printable_json(json.dumps(entry, ensure_ascii=False)) + "\n")
+        if self._file is not None and len(self._lines) >= _BATCH:
             self._flush()
 
     def _flush(self) -> None:
-        assert self._file is not None, "a file was named"
-        # What a killed addition left is begun anew.
-        how = (os.O_APPEND, "a") if self._begun else (os.O_TRUNC, "w")
-        self._begun = True
+        assert self._file is not None, "write_to was called"
+        # The first write replaces what a killed addition left.
+        flag, mode = (os.O_APPEND, "a") if self._has_written else (os.O_TRUNC, "w")
+        self._has_written = True
         with (
-            _stored(self._file),
-            open(open_private(self._file, os.O_WRONLY | how[0]), how[1], encoding="utf-8") as file,
+            _storage_errors(self._file),
+            open(open_private(self._file, os.O_WRONLY | flag), mode, encoding="utf-8") as file,
         ):
-            file.writelines(self._held)
-        self._held.clear()
+            file.writelines(self._lines)
+        self._lines.clear()
 
 
 @contextmanager
-def _stored(path: Path) -> Iterator[None]:
-    """Disk errors as ours."""
+def _storage_errors(path: Path) -> Iterator[None]:
+    """Raise StorageError for an OSError within the context."""
     try:
         yield
     except OSError as error:
-        raise StorageError(
-            f"{printable_path(path)}: {os_error_reason(error)}; make room, or check the folder's permissions"
-        ) from error
+        cause = f"{printable_path(path)}: {os_error_reason(error)}"
+        raise StorageError(f"{cause}; free some space, or check the folder's permissions") from error
 
 
 def _source_of(line: str) -> object:
-    """The SHA-256 that the line names; None of a damaged line, which is kept."""
+    """Return the SHA-256 in the line, or None for a damaged line, which is kept."""
     try:
-        told = json.loads(line)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    source = told.get("sha256") if isinstance(told, dict) else None
+    source = entry.get("sha256") if isinstance(entry, dict) else None
     return source if isinstance(source, str) else None
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file, none where there is none; one that broke off in its middle is left out."""
+def _read_lines(path: Path) -> Iterator[str]:
+    """Yield the complete lines of a file; none if there is no file."""
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
-            yield from (line for line in file if line.endswith("}\n"))
+            for line in file:
+                if line.endswith("}\n"):
+                    yield line

@@ -1,6 +1,6 @@
-"""The child process of `sandbox`: reads one request a line, parses, and sends the reply as JSON behind its length.
+"""The child process of `sandbox`: reads one request a line, parses, and sends the reply as JSON after its length.
 
-Ends by itself where the parent is gone, where a file takes too long (SIGALRM) or too much memory.
+Exits if the parent is gone, or if a file takes too much time (SIGALRM) or too much memory.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus import html, jats, medrag, pdf, spreadsheets
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus import html, jats, medrag, pdf
+from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
-_MUCH = 512 * 1024**2
-"""Bytes of memory after which a child is replaced: what one file left behind is not to fail the next."""
+MAX_SHEET_BYTES = 64 * 1024 * 1024
+"""Bytes of a spreadsheet."""
+_REPLACE_BYTES = 512 * 1024**2
+"""Memory in use after which a child is replaced, so that the remains of one file cannot make the next fail."""
 _READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped]]] = {
     "pdf": pdf.read_document,
     "html": html.read_document,
@@ -33,11 +35,11 @@ _READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped]]] = {
 def main() -> None:
     """Serve requests until the parent closes the pipe."""
     requests = sys.stdin.buffer
-    # What libraries print goes nowhere: the pipe is for replies.
+    # Output of libraries is discarded: the pipe is for replies.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     _prepare()
-    much = max(_MUCH, _peak())
+    replace_above = max(_REPLACE_BYTES, _peak_memory())
     while line := requests.readline():
         request = json.loads(line)
         data = requests.read(request["bytes"])
@@ -45,7 +47,7 @@ def main() -> None:
         try:
             _limit_memory(request["memory"])
             items = _reply(request, data)
-            is_last = _peak() > much
+            is_last = _peak_memory() > replace_above
             reply = json.dumps({"items": items, "is_last": is_last}).encode()
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
@@ -65,7 +67,7 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     path = Path(request["path"])
     if request["kind"] == "sheet":
         try:
-            return [{"rows": spreadsheets.rows(path)}]
+            return [{"rows": _read_sheet(path)}]
         except ValueError as error:
             return [{"error": str(error)}]
     try:
@@ -73,14 +75,27 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     except MemoryError:
         raise
     except RecursionError:
-        return [asdict(Skipped(printable_path(path), "", "nested too deep to be read; save it as text"))]
-    except Exception as error:  # noqa: BLE001 - whatever a parser raises costs one file
-        reason = f"its parser failed ({type(error).__name__}); save the file as text, or make it again"
-        return [asdict(Skipped(printable_path(path), "", reason))]
+        return [asdict(skip(path, "", "nested too deep to be read; save it as text"))]
+    except Exception as error:  # noqa: BLE001 - a parser's error costs one file only
+        reason = f"its parser failed ({type(error).__name__}); save the file as text, or recreate it"
+        return [asdict(skip(path, "", reason))]
+
+
+def _read_sheet(path: Path) -> list[list[str]]:
+    """Return the rows of a spreadsheet's first sheet, cells as text. Raises ValueError with the reason."""
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    try:
+        if path.stat().st_size > MAX_SHEET_BYTES:
+            raise ValueError(f"larger than {MAX_SHEET_BYTES // 2**20} MB")
+        sheet = CalamineWorkbook.from_path(path).get_sheet_by_index(0)
+        return [list(map(str, row)) for row in sheet.to_python()]
+    except (CalamineError, OSError, IndexError) as error:
+        raise ValueError("not a sheet (.xlsx) that can be read") from error
 
 
 def _prepare() -> None:
-    """No core dumps, which would hold patients' text; and an alarm that kills, whatever the parent did to signals."""
+    """Disable core dumps, which would contain patients' text, and reset the alarm signal, so that it kills."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     with suppress(ImportError, OSError, ValueError):
@@ -98,12 +113,13 @@ def _limit_memory(size: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _peak() -> int:
-    """Return the most memory that was in use so far, in bytes; 0 where the system does not say."""
-    with suppress(OSError, StopIteration):
-        # Of this program alone: what getrusage says includes the parent's, up to the moment this one was started.
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
+def _peak_memory() -> int:
+    """Return the peak memory use in bytes; 0 if the system does not provide it."""
+    with suppress(OSError):
+        # Of this program alone: getrusage includes the parent's, up to the start of this process.
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
     with suppress(ImportError):
         import resource
 

@@ -1,6 +1,6 @@
-"""What is wrong with texts, for a library's health report: nothing in them, markup left over, the same text twice.
+"""Find faulty texts for a library's health report: empty texts, remaining markup, near duplicates.
 
-Pure: knows no store. What a check finds is for a reader to look at; nothing is removed.
+The results are for a person to look at; nothing is removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[^\W_]+")
 _NOTICES = frozenset({"", "not available", "no abstract", "no abstract available", "abstract not available"})
-_LONGEST_NOTICE = 3
+_MAX_NOTICE_WORDS = 3
 
 _TAG = re.compile(
     r"""</?(?:(?:mml|jats|xlink|ce|m):[a-z-]+|sup|sub|inf|sc|i|b|u|em|strong|italic|bold|underline|br|p|div|span|font|a|li|ul|ol
@@ -30,7 +30,7 @@ _TAG = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _ENTITY = re.compile(r"&(?:amp;)*(?:#\d{2,7}|#[xX][0-9a-fA-F]{2,6}|([a-zA-Z][a-zA-Z0-9]{1,31}));")
-# Of SGML, which HTML does not know: `&bgr;` for beta, and what publishers put for "not available".
+# Entities of SGML unknown to HTML: `&bgr;` for beta, and `&NA;` of publishers for "not available".
 _SGML = re.compile(r"[A-Za-z]{1,2}gr|NA")
 _TEX = re.compile(
     r"\\(?:usepackage|documentclass|setlength|begin|end|(?:d|t)?frac|math(?:rm|bf|it|cal|bb|sf)|text(?:rm|bf|it)?|"
@@ -40,19 +40,19 @@ _ATTRIBUTE = re.compile(r"xmlns(?::\w+)?=[\"']")
 
 
 def is_empty(text: str) -> bool:
-    """True when there is no letter or digit, or nothing but a notice such as `[Not Available].`"""
-    words = itertools.islice(_WORD.finditer(text), _LONGEST_NOTICE + 1)
-    return " ".join(word[0].lower() for word in words) in _NOTICES
+    """Return whether the text has no letter or digit, or only a notice such as `[Not Available].`"""
+    matches = itertools.islice(_WORD.finditer(text), _MAX_NOTICE_WORDS + 1)
+    return " ".join(match[0].lower() for match in matches) in _NOTICES
 
 
 def has_markup(text: str) -> bool:
-    """True when a tag, a character entity or a TeX command stands in the text that no reader should see.
+    """Return whether the text has a tag, a character entity or a TeX command.
 
     `p < 0.05`, `<5 mg`, `R&D;` and the like are none.
     """
     if "<" in text and _TAG.search(text):
         return True
-    if "&" in text and any(_is_entity(match) for match in _ENTITY.finditer(text)):
+    if "&" in text and any(map(_is_entity, _ENTITY.finditer(text))):
         return True
     return ("\\" in text and _TEX.search(text) is not None) or _ATTRIBUTE.search(text) is not None
 
@@ -62,52 +62,50 @@ def _is_entity(match: re.Match[str]) -> bool:
     return name is None or f"{name};" in html.entities.html5 or _SGML.fullmatch(name) is not None
 
 
-# -- near duplicates ------------------------------------------------------------------------------------------------
-
-WORDS = 5
-"""Words of a shingle."""
-ALIKE = 0.8
-"""The Jaccard similarity of their shingles from which two texts are near duplicates."""
+SHINGLE_WORDS = 5
+MIN_SIMILARITY = 0.8
+"""The least Jaccard similarity of the shingles of two near duplicates."""
 
 _COMPONENTS = 64
-_PER_BAND = 4
-_MOST_LEADERS = 32
+_MAX_LEADERS = 32
 _MASK = (1 << 64) - 1
 
 
 class NearDuplicateFinder:
-    """Finds texts that nearly agree, in memory that grows by up to 144 bytes a text and its id: 220 MB a million.
+    """Find texts that nearly agree, with up to 144 bytes of memory for each text and its id: 220 MB a million.
 
-    Each text is kept as a MinHash signature of its shingles (Broder, SEQUENCES 1997): 64 components of 16 bits,
-    compared where one of 16 bands of 4 agrees (two texts of similarity 0.8 meet with probability 0.9998). Similarity is
-    the share of equal components, so its standard error at 0.8 is 0.05: what is just above may be missed, what is just
-    below be found. Case, punctuation and white space do not count; a text of fewer than 5 words has one shingle, all
-    its words, and one without words has none and is passed over.
+    Each text is stored as a MinHash signature of its shingles, runs of 5 words (Broder, SEQUENCES 1997): 64 components
+    of 16 bits. Two texts are compared if one of 16 bands of 4 components agrees; with a similarity of 0.8 this happens
+    with probability 0.9998. The similarity is estimated by the share of equal components, with a standard error of 0.05
+    at 0.8, so a pair just above the limit may be missed, and one just below be found.
+
+    Case, punctuation and white space are ignored. A text of fewer than 5 words has one shingle, all its words; a text
+    without words is ignored.
     """
 
     def __init__(self) -> None:
         import numpy as np
 
-        dice = np.random.Generator(np.random.PCG64(20_260_101))
-        self._factors = dice.integers(1, _MASK, _COMPONENTS, dtype=np.uint64) | np.uint64(1)
-        self._terms = dice.integers(0, _MASK, _COMPONENTS, dtype=np.uint64)
-        self._weights = dice.integers(1, _MASK, WORDS, dtype=np.uint64) | np.uint64(1)
+        generator = np.random.Generator(np.random.PCG64(20_260_101))
+        self._factors = generator.integers(1, _MASK, _COMPONENTS, dtype=np.uint64) | np.uint64(1)
+        self._terms = generator.integers(0, _MASK, _COMPONENTS, dtype=np.uint64)
+        self._weights = generator.integers(1, _MASK, SHINGLE_WORDS, dtype=np.uint64) | np.uint64(1)
         self._ids: list[str] = []
         self._signatures = bytearray()
         self.not_compared = 0
-        """After `pairs`: how often a text met a crowd too mixed to compare it with everyone in it."""
+        """Texts in groups too large and varied for all comparisons, counted once a group; valid after `pairs`."""
 
     def add(self, id: str, text: str) -> None:
-        """Keeps the text's signature. Ids are not checked for being different."""
+        """Store the text's signature. Ids are not checked for duplicates."""
         signature = self._signature(text)
         if signature is not None:
             self._ids.append(id)
             self._signatures += signature.tobytes()
 
-    def pairs(self, alike: float = ALIKE) -> Iterator[tuple[str, str]]:
-        """(earlier, later) for every text that is near to one added before it, each later text once.
+    def pairs(self, similarity: float = MIN_SIMILARITY) -> Iterator[tuple[str, str]]:
+        """Yield (earlier id, later id) for every near duplicate of a text added before it, each later text once.
 
-        Ten copies of one text are nine pairs. Call it when all are added; takes another 40 bytes a text while it runs.
+        Ten copies of one text are nine pairs. Call this after the last `add`; it takes another 40 bytes a text.
         """
         import numpy as np
 
@@ -118,22 +116,24 @@ class NearDuplicateFinder:
         earlier = np.full(len(signatures), -1, dtype=np.int64)
         self.not_compared = 0
         for band in range(bands.shape[1]):
-            for group in _groups(bands[:, band]):
-                self._lead(signatures, group[earlier[group] < 0], earlier, alike)
+            for group in _group_rows(bands[:, band]):
+                self._match_group(signatures, group[earlier[group] < 0], earlier, similarity)
         for later in np.flatnonzero(earlier >= 0).tolist():
             yield self._ids[int(earlier[later])], self._ids[later]
 
-    def _lead(self, signatures: npt.NDArray[np.uint16], group: Numbers, earlier: Numbers, alike: float) -> None:
-        """Gives those of the group (in the order they were added) that are near to an earlier one that one."""
+    def _match_group(
+        self, signatures: npt.NDArray[np.uint16], group: Numbers, earlier: Numbers, similarity: float
+    ) -> None:
+        """Set the earlier text of each near duplicate within a group, which is in the order of `add`."""
         import numpy as np
 
-        for _ in range(_MOST_LEADERS):
+        for _ in range(_MAX_LEADERS):
             if len(group) < 2:
                 return
             leader, rest = group[0], group[1:]
-            near = np.mean(signatures[rest] == signatures[leader], axis=1) >= alike
-            earlier[rest[near]] = leader
-            group = rest[~near]
+            is_near = np.mean(signatures[rest] == signatures[leader], axis=1) >= similarity
+            earlier[rest[is_near]] = leader
+            group = rest[~is_near]
         self.not_compared += len(group)
 
     def _signature(self, text: str) -> Row | None:
@@ -142,7 +142,7 @@ class NearDuplicateFinder:
         words = np.array([zlib.crc32(word.encode()) for word in _WORD.findall(text.lower())], dtype=np.uint64)
         if not len(words):
             return None
-        size = min(WORDS, len(words))
+        size = min(SHINGLE_WORDS, len(words))
         shingles = np.zeros(len(words) - size + 1, dtype=np.uint64)
         for place in range(size):
             shingles += words[place : place + len(shingles)] * self._weights[place]
@@ -152,12 +152,12 @@ class NearDuplicateFinder:
         return lowest
 
 
-def _groups(keys: npt.NDArray[np.uint64]) -> Iterator[Numbers]:
-    """The numbers of the rows that share a key with another, key by key, each in rising order."""
+def _group_rows(keys: npt.NDArray[np.uint64]) -> Iterator[Numbers]:
+    """Yield the indices of the rows with equal keys, for each key of several rows, in rising order."""
     import numpy as np
 
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     edges = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True])))
-    for n in np.flatnonzero(np.diff(edges) > 1).tolist():
-        yield order[edges[n] : edges[n + 1]]
+    for index in np.flatnonzero(np.diff(edges) > 1).tolist():
+        yield order[edges[index] : edges[index + 1]]

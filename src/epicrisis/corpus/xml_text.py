@@ -1,35 +1,33 @@
-"""XML from outside: opened so that no entity, network or size can hurt, its mixed content told as readable text.
+"""Parse XML from outside safely, and convert mixed content into readable text.
 
-Knows no format: neither PubMed's elements nor JATS's sections, only inline markup and MathML.
+No entity is expanded, nothing is fetched, and sizes are limited.
 
-One line of text is made of an element by these rules. Runs of spaces, tabs and line ends become one space, with none
-at the ends; other spaces (no-break, thin) stay as they are. Bold, italics
-and other inline markup fall away. A subscript is written as it is said, `H2O`, `Tmax`; after a digit with `_`, so that
-no other number arises. A superscript that begins with a digit or a signed digit gets a `^` where it follows a letter, a
-digit or a closing bracket (`10^-3`, `m^2`), and so does a single letter after a digit (`10^n`); charges, genotypes,
-isotopes and the rest stay as they are commonly written (`Ca2+`, `CD4+`, `p53-/-`, `99mTc`, `1st`). MathML is linear:
-`(a+b)/c`, `x_i^2`, `√(x)`. An entity of HTML's names is its character, any other stays as `&name;`.
+`element_text` gives one line of text by these rules. Runs of spaces, tabs and line ends become one space, with none at
+the ends; other spaces (no-break, thin) stay. Bold, italics and other inline markup are dropped. A subscript is written
+as it is spoken, `H2O`, `Tmax`; after a digit with `_`, so that no other number arises. A superscript beginning with a
+digit or a signed digit gets a `^` after a letter, a digit or a closing bracket (`10^-3`, `m^2`), and so does a single
+letter after a digit (`10^n`). Charges, genotypes, isotopes and others stay as commonly written (`Ca2+`, `CD4+`,
+`p53-/-`, `99mTc`, `1st`). MathML is linear: `(a+b)/c`, `x_i^2`, `√(x)`. An entity of HTML becomes its character; any
+other stays as `&name;`.
 """
 
 from __future__ import annotations
 
 import html
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from epicrisis.corpus.compression import open_packed
-from epicrisis.corpus.reader_base import os_error_reason
+from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
 
 if TYPE_CHECKING:
     from lxml.etree import _Element, _ElementTree
 
-LARGEST = 16 * 1024 * 1024
-"""Bytes of XML that one record, or one article, may take. A paper of 5,000 authors takes a third."""
+MAX_RECORD_BYTES = 16 * 1024 * 1024
+"""Limit of one record, or one article. A paper of 5,000 authors takes a third."""
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _SAFE: dict[str, Any] = {
     "resolve_entities": False,
     "no_network": True,
@@ -41,148 +39,126 @@ _SAFE: dict[str, Any] = {
 
 
 class BrokenXML(Exception):
-    """The file cannot be read on. The message says why and what to do, and holds nothing of the text."""
+    """The file cannot be read further. The message says why and what to do, and repeats none of the text."""
 
 
 def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml"] | None:
-    """Which XML this is, by the first element in its first 64 KiB (unpacked) that tells; `None` where none does.
+    """Return the kind of XML, by the first known element in the first 64 KiB (unpacked), or None.
 
-    Raises OSError where the file cannot be opened.
+    Raises OSError if the file cannot be opened.
     """
     head = b""
     with open_packed(path) as file:
         try:
-            while len(head) < _CHUNK and (more := _read_some(file, _CHUNK - len(head))):
-                head += more
-        except (OSError, EOFError, zlib.error):
-            pass  # the reader will say where it breaks off
+            while len(head) < _CHUNK_BYTES and (piece := _read_some(file, _CHUNK_BYTES - len(head))):
+                head += piece
+        except READ_ERRORS:
+            pass  # the reader will report the damage
     # Without the NULs, UTF-16 looks like ASCII.
-    found = re.search(rb"<(?:(Pubmed(?:Book)?Article|DeleteCitation)|(?:\w+:)?article[\s>])", head.replace(b"\0", b""))
-    return None if found is None else "pubmed" if found[1] else "nxml"
+    match = re.search(rb"<(?:(Pubmed(?:Book)?Article|DeleteCitation)|(?:\w+:)?article[\s>])", head.replace(b"\0", b""))
+    if match is None:
+        return None
+    return "pubmed" if match[1] else "nxml"
 
 
 def read_records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
-    """The elements of these tags as they end, in the file's order; each is gone when the next is asked for.
+    """Yield the elements with these tags in the file's order. An element is valid only until the next one.
 
-    Memory is bounded by LARGEST. Raises BrokenXML where the file breaks off, after the complete elements before.
+    Memory is bounded by MAX_RECORD_BYTES. Raises BrokenXML if the file breaks off, after the complete elements.
     """
     from lxml import etree
 
-    first = True
+    is_first = True
     try:
         with open_packed(path) as file:
             source = _Source(file)
-            # Cast, as the stubs know fewer parameters than there are.
+            # Cast because the stubs lack some parameters.
             walk: Iterable[tuple[str, _Element]] = cast(Any, etree.iterparse)(source, tag=tags, **_SAFE)
             for _, element in walk:
-                if first:
+                if is_first:
                     _refuse_entities(element.getroottree())
-                    first = False
+                    is_first = False
                 yield element
-                source.allowance = LARGEST
+                source.allowance = MAX_RECORD_BYTES
                 # The element itself stays until the next one: the parser may still be writing what follows it.
                 parent = element.getparent()
                 while parent is not None and element.getprevious() is not None:
                     del parent[0]
-    except (etree.XMLSyntaxError, OSError, EOFError, zlib.error) as error:
-        raise BrokenXML(_why(error)) from error
+    except (etree.XMLSyntaxError, *READ_ERRORS) as error:
+        raise BrokenXML(_describe_error(error)) from error
 
 
 def parse_file(path: Path) -> _Element:
-    """The root of a file of at most LARGEST bytes. Raises BrokenXML."""
+    """Return the root of a file of at most MAX_RECORD_BYTES. Raises BrokenXML."""
     from lxml import etree
 
     try:
         with open_packed(path) as file:
             source = _Source(file)
-            # Cast, as the stubs know fewer parameters than there are.
+            # Cast because the stubs lack some parameters.
             tree: _ElementTree = etree.parse(cast(Any, source), cast(Any, etree.XMLParser)(**_SAFE))
-    except (etree.XMLSyntaxError, OSError, EOFError, zlib.error) as error:
-        raise BrokenXML(_why(error)) from error
+    except (etree.XMLSyntaxError, *READ_ERRORS) as error:
+        raise BrokenXML(_describe_error(error)) from error
     _refuse_entities(tree)
     return tree.getroot()
 
 
 class _Source:
-    """Hands out a file's bytes as long as the allowance lasts."""
+    """The bytes of a file, until the allowance is used up."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self.allowance = LARGEST
+        self.allowance = MAX_RECORD_BYTES
 
     def read(self, size: int = -1) -> bytes:
-        data = _read_some(self._file, _CHUNK)
+        data = _read_some(self._file, _CHUNK_BYTES)
         self.allowance -= len(data)
         if self.allowance < 0:
-            raise BrokenXML(f"more than {LARGEST // 2**20} MiB without the end of a record; check what file this is")
+            raise BrokenXML(
+                f"more than {MAX_RECORD_BYTES // 2**20} MiB without the end of a record; check what file this is"
+            )
         return data
 
 
 def _read_some(file: IO[bytes], size: int) -> bytes:
-    """At most `size` bytes. What was unpacked before a gzip file breaks off comes out: `read` would swallow it."""
+    """Return at most `size` bytes. Unlike `read`, this returns the bytes before the damage of a gzip file."""
     return cast(bytes, cast(Any, file).read1(size))
 
 
 def _refuse_entities(tree: _ElementTree) -> None:
-    declared = tree.docinfo.internalDTD
-    if declared is not None and any(True for _ in cast(Any, declared).iterentities()):
+    dtd = tree.docinfo.internalDTD
+    if dtd is not None and next(iter(cast(Any, dtd).iterentities()), None) is not None:
         raise BrokenXML("declares entities of its own, which are never expanded; fetch the file from its publisher")
 
 
-def _why(error: Any) -> str:
-    """Of a failure while reading. libxml2's own words are not repeated: they may hold some of the text."""
+def _describe_error(error: Any) -> str:
+    """Return why reading failed. libxml2's own message is not repeated because it may contain some of the text."""
     from lxml import etree
 
-    if isinstance(error, OSError | EOFError | zlib.error):
-        cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
-        return f"the file breaks off ({cause}); fetch or make it again"
+    if isinstance(error, READ_ERRORS):
+        return describe_read_error(error)
     if error.code in (etree.ErrorTypes.ERR_ENTITY_LOOP, etree.ErrorTypes.ERR_RESOURCE_LIMIT):
-        return "its entities, texts or nesting go beyond all bounds; fetch the file from its publisher"
+        return "its entities, texts or nesting exceed the parser's limits; fetch the file from its publisher"
     line, column = error.position
     place = f" at line {line}, column {column}" if line else ""
-    return f"not well-formed XML{place}, or cut off there; fetch or make it again"
+    return f"not well-formed XML{place}, or cut off there; fetch it again or recreate it"
 
-
-# -- mixed content --------------------------------------------------------------------------------------------------
 
 _SPACES = re.compile(r"[ \t\r\n]+")
 _POWER = re.compile(r"[+\-−–]?\d")
 _CHARGE = re.compile(r"\d*[+\-−–]+")
 _BLOCKS = frozenset(
-    [
-        "p",
-        "title",
-        "label",
-        "list",
-        "list-item",
-        "def-list",
-        "def-item",
-        "term",
-        "def",
-        "sec",
-        "br",
-        "break",
-        "td",
-        "th",
-        "tr",
-        "table",
-        "caption",
-        "disp-formula",
-        "DispFormula",
-        "disp-quote",
-        "boxed-text",
-        "fn",
-        "attrib",
-    ]
+    "p title label list list-item def-list def-item term def sec br break td th tr table caption disp-formula "  # noqa: SIM905
+    "DispFormula disp-quote boxed-text fn attrib".split()
 )
 
 
 def element_text(element: _Element) -> str:
-    """The element's text on one line, without what follows the element. The module's docstring has the rules."""
+    """Return the element's text on one line, without its tail, by the rules in the module's docstring."""
     raw = _mixed(element) if len(element) else element.text
     if not raw or raw.isalnum():
         return raw or ""
-    # Four searches in C take a tenth of the time of one by a regular expression.
+    # Four searches in C take a tenth of the time of one regular expression.
     if "\n" in raw or "  " in raw or "\t" in raw or "\r" in raw:
         raw = _SPACES.sub(" ", raw)
     return raw.strip(" ")
@@ -202,7 +178,7 @@ def _mixed(element: _Element) -> str:
 
 
 def _write(child: Any, out: list[str]) -> None:
-    """Appends the child's text to the pieces before it, the last of which a subscript may shorten."""
+    """Append the child's text to the pieces in `out`. A subscript may shorten the last piece."""
     if not isinstance(child.tag, str):
         out.append(html.unescape(child.text or ""))
         return
@@ -223,14 +199,17 @@ def _write(child: Any, out: list[str]) -> None:
 
 
 def _last(out: list[str]) -> str:
-    """The last character so far, or nothing."""
-    return next((piece[-1] for piece in reversed(out) if piece), "")
+    """Return the last character so far, or an empty string."""
+    for piece in reversed(out):
+        if piece:
+            return piece[-1]
+    return ""
 
 
 def _write_subscript(content: str, out: list[str]) -> None:
     inner = content.strip()
     if inner[:1].isdigit():
-        # `CO <sub>2</sub>`: the space is the typesetter's; a number below the line belongs to what stands before it.
+        # `CO <sub>2</sub>`: the space is the typesetter's; a lowered number belongs to the word before it.
         while out and not (shortened := out[-1].rstrip(" \t\r\n")):
             out.pop()
         if out:
@@ -248,24 +227,22 @@ def _superscript(content: str, before: str) -> str:
 
 
 def _write_best(alternatives: _Element, out: list[str]) -> None:
-    """Of several forms of one thing the most readable: MathML, a table, TeX; all of them where none is known."""
+    """Append the most readable of several forms of one thing: MathML, a table, TeX; else all forms."""
     by_name = {child.tag.rpartition("}")[2]: child for child in alternatives if isinstance(child.tag, str)}
-    best = next((by_name[name] for name in ("math", "table", "tex-math", "textual-form") if name in by_name), None)
-    if best is not None:
-        _write(best, out)
-    else:
-        out.append(_mixed(alternatives))
+    for name in ("math", "table", "tex-math", "textual-form"):
+        if name in by_name:
+            _write(by_name[name], out)
+            return
+    out.append(_mixed(alternatives))
 
 
 def _tex(source: str) -> str:
-    """The formula alone, without the document that publishers wrap it in."""
+    """Return the formula without the document that publishers wrap around it."""
     body = source.partition(r"\begin{document}")[2].partition(r"\end{document}")[0] or source
     return body.strip().strip("$").strip()
 
 
-# -- MathML ---------------------------------------------------------------------------------------------------------
-
-_UNSEEN = str.maketrans("", "", "\u2061\u2062\u2063\u2064")
+_INVISIBLE = str.maketrans("", "", "\u2061\u2062\u2063\u2064")
 """Invisible operators: function application, times, separator, plus."""
 _ATOM = re.compile(r"[+\-−]?\w*|\([^()]*\)")
 _SHAPES = {
@@ -280,19 +257,19 @@ _SHAPES = {
 
 
 def _linear(node: Any) -> str:
-    """MathML on one line."""
+    """Return MathML on one line."""
     if not isinstance(node.tag, str):
         return html.unescape(node.text or "")
     name = node.tag.rpartition("}")[2]
     if name == "semantics" and len(node):
-        # What follows the first child says the same once more, in TeX or in content markup.
+        # The other children repeat the first, in TeX or in content markup.
         return _linear(node[0])
     if name == "mspace":
         return " "
     parts = [_linear(child) + _tidy(child.tail) for child in node]
     shape = _SHAPES.get(name, "")
     if shape and len(parts) == shape.count("{}"):
-        return shape.format(*(part if _ATOM.fullmatch(part) else f"({part})" for part in parts))
+        return shape.format(*map(_parenthesize, parts))
     if name == "mfenced":
         inner = node.get("separators", ",")[:1].join(parts)
         return f"{node.get('open', '(')}{inner}{node.get('close', ')')}"
@@ -302,12 +279,16 @@ def _linear(node: Any) -> str:
         return ", ".join(parts)
     if name == "mroot" and len(parts) == 2:
         return f"{parts[1]}√({parts[0]})"
-    inner = _row([_tidy(node.text).translate(_UNSEEN), *parts])
+    inner = _row([_tidy(node.text).translate(_INVISIBLE), *parts])
     return f"√({inner})" if name == "msqrt" else inner
 
 
+def _parenthesize(part: str) -> str:
+    return part if _ATOM.fullmatch(part) else f"({part})"
+
+
 def _row(parts: list[str]) -> str:
-    """The parts side by side, a space where two words would run together."""
+    """Return the parts side by side, with a space between two words."""
     out = [""]
     for part in parts:
         if part[:1].isalpha() and out[-1][-1:].isalpha() and len(part) + len(out[-1]) > 2:

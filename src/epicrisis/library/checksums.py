@@ -1,7 +1,7 @@
-"""Checksums of the data files of a library, so that changed bits are noticed.
+"""Checksums of a library's data files, to detect damage.
 
-The files of the passages never change once they are written: their SHA-256 stands in the journal from the batch that
-wrote them. The files of the word index end with a checksum (CRC-32) that tantivy writes and does not read.
+Files of the passage table never change after being written. The journal records their SHA-256 with the batch that wrote
+them. Files of the word index end with a CRC-32 that tantivy writes but does not check.
 """
 
 from __future__ import annotations
@@ -15,154 +15,128 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library import manifest, passage_table, vector_index
-from epicrisis.library import word_index as words
-from epicrisis.library.engine_errors import ours
+from epicrisis.library import manifest, passage_table, vector_index, word_index
+from epicrisis.library.engine_errors import translate_errors
 
 SMALL_BYTES = 16 << 20
-"""Bytes of small files that are compared whenever a library is opened: about 10 ms."""
+"""Bytes of small files checked whenever a library is opened (about 10 ms)."""
 _DATA = f"{passage_table.NAME}/data/"
 _VERSIONS = f"{passage_table.NAME}/_versions/"
 _TRANSACTIONS = f"{passage_table.NAME}/_transactions/"
-_ROWS = (_DATA, f"{passage_table.NAME}/_deletions/")
+_ROW_FILES = (_DATA, f"{passage_table.NAME}/_deletions/")
 _LAST_VERSION = 2**64 - 1
 _BLOCK = 1 << 20
 _REWRITTEN = {vector_index.NAME}
-"""Recorded anew with every batch: the other files never change."""
-_TAIL = struct.Struct("<II")
-_MAGIC = 1337
-_FULL_ROWS = 1 << 20
-_SMALL_LIBRARY = 4 << 30
+"""Files that change. Their checksum is recorded again with every batch."""
+_FOOTER = struct.Struct("<II")
+_FOOTER_MAGIC = 1337
+_MAX_FILE_ROWS = 1 << 20
+_SMALL_LIBRARY_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Digests:
-    """SHA-256 by path within the library: `written` are new or changed, `gone` are no longer there."""
+class ChecksumChanges:
+    """SHA-256 of new and changed files, and the removed files, by path within the library."""
 
-    written: Mapping[str, str]
-    gone: tuple[str, ...] = ()
+    updated: Mapping[str, str]
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with the data files of a library, by their paths within it.
-
-    `recorded` is False where the library has no checksums of its passages. `changed` files are not as they were
-    written, `missing` ones are not there; `superseded` ones are either, and of earlier versions, which nothing reads.
-    `words` are those of the word index that are damaged.
-    """
+    """Damaged and missing data files, by path within the library."""
 
     recorded: bool
+    """False if the library has no checksums of its passages."""
     files: int
+    """Number of files with a checksum."""
     changed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     superseded: tuple[str, ...] = ()
+    """Changed or missing files of earlier versions, no longer in use."""
     words: tuple[str, ...] = ()
+    """Damaged files of the word index."""
 
 
-def unrecorded(folder: Path, recorded: Iterable[str]) -> Digests:
-    """Return what has changed since these files were recorded. Reads only what is new."""
-    there = _data_files(folder)
-    known = set(recorded)
-    new = [name for name in there if name not in known or name in _REWRITTEN]
-    with ours(folder):
-        written = {name: sha256(folder / name) for name in new}
-    return Digests(written, tuple(sorted(known - there.keys())))
+def find_checksum_changes(folder: Path, recorded: Iterable[str]) -> ChecksumChanges:
+    """Compare the data files with the recorded ones and hash the new ones."""
+    existing = _list_data_files(folder)
+    known_names = set(recorded)
+    updated = {}
+    with translate_errors(folder):
+        for name in existing:
+            if name not in known_names or name in _REWRITTEN:
+                updated[name] = sha256(folder / name)
+    return ChecksumChanges(updated, tuple(sorted(known_names - existing.keys())))
 
 
-def verified(folder: Path, recorded: Mapping[str, str] | None) -> Damage:
-    """Read every data file once and return what is wrong; `recorded` is None where nothing was."""
-    changed, missing = _compared(folder, recorded or {})
-    # A name that is missing is judged as one that is there.
-    read = _current(folder, {*_data_files(folder), *changed})
+def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damage:
+    """Read every data file once and return the damage. `recorded` is None for a library without checksums."""
+    changed, missing = _compare(folder, recorded or {})
+    # Changed files may have disappeared since, so they are added to the existing ones.
+    current = _select_current(folder, {*_list_data_files(folder), *changed})
     return Damage(
         recorded=recorded is not None,
         files=len(recorded or {}),
-        changed=tuple(name for name in changed if name in read),
+        changed=tuple(sorted(current.intersection(changed))),
         missing=tuple(missing),
-        superseded=tuple(name for name in changed if name not in read),
-        words=tuple(_damaged_words(folder)),
+        superseded=tuple(sorted(set(changed) - current)),
+        words=tuple(_find_damaged_word_files(folder)),
     )
 
 
 def check_small_files(folder: Path, recorded: Mapping[str, str]) -> None:
-    """Raise LibraryDamaged where a small file that the library reads is not as it was written.
+    """Raise LibraryDamaged if a small file in use differs from its checksum.
 
-    It is done before the engines read them: of a damaged one they ask for so much memory that the process ends. Of a
-    small library that is every file of the passages, of a large one what is not its data.
+    This runs before the engines read the files, because damaged ones make them exhaust the memory. In a small library
+    every file of the passage table is checked, in a large one only those without passages.
     """
-    there = _data_files(folder)
-    read = _current(folder, there) - {vector_index.NAME}
-    left = SMALL_BYTES
+    sizes = _list_data_files(folder)
+    current = _select_current(folder, sizes) - {vector_index.NAME}
+    total = 0
     small = {}
-    for name in sorted(read & recorded.keys(), key=lambda name: there[name]):
-        left -= there[name]
-        if left < 0:
+    for name in sorted(current & recorded.keys(), key=lambda name: sizes[name]):
+        total += sizes[name]
+        if total > SMALL_BYTES:
             break
         small[name] = recorded[name]
-    if changed := _compared(folder, small)[0]:
-        raise LibraryDamaged(damaged(folder, changed))
+    if changed := _compare(folder, small)[0]:
+        raise LibraryDamaged(describe_damage(folder, changed))
 
 
-def changed_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> list[str]:
-    """Return the data files that are not as they were written, among those that a compaction reads.
+def find_damage_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> list[str]:
+    """Return the changed data files among those that a compaction reads.
 
-    It would write them again, damage included, and with a checksum of its own. Files that hold as many rows as a file
-    can are not joined with others: of large libraries they are left out.
+    A compaction would copy the damage and give the copy a valid checksum. Files with the maximum number of rows are
+    not joined, so they are skipped in large libraries.
     """
-    there = _data_files(folder)
-    total = sum(there.values())
-    full = _FULL_ROWS * dimensions * 2
-    names = _current(folder, there) & recorded.keys()
-    names = {name for name in names if total < _SMALL_LIBRARY or there[name] < full}
-    return _compared(folder, {name: recorded[name] for name in names if name.startswith(_ROWS)})[0]
+    sizes = _list_data_files(folder)
+    is_small = sum(sizes.values()) < _SMALL_LIBRARY_BYTES
+    full_bytes = _MAX_FILE_ROWS * dimensions * 2
+    joined = {}
+    for name in _select_current(folder, sizes) & recorded.keys():
+        if name.startswith(_ROW_FILES) and (is_small or sizes[name] < full_bytes):
+            joined[name] = recorded[name]
+    return _compare(folder, joined)[0]
 
 
 def remove_damaged_versions(folder: Path, recorded: Mapping[str, str]) -> None:
-    """Remove descriptions of earlier versions that are damaged. Lance reads them all where it removes old ones."""
-    there = _data_files(folder)
-    earlier = there.keys() - _current(folder, there)
+    """Remove damaged descriptions of earlier versions. Lance reads all of them when it removes old versions."""
+    existing = _list_data_files(folder)
+    earlier = existing.keys() - _select_current(folder, existing)
     versions = {name: recorded[name] for name in earlier & recorded.keys() if name.startswith(_VERSIONS)}
-    with ours(folder):
-        for name in _compared(folder, versions)[0]:
+    with translate_errors(folder):
+        for name in _compare(folder, versions)[0]:
             (folder / name).unlink(missing_ok=True)
 
 
-def damaged(folder: Path, names: Sequence[str]) -> str:
-    """Return what an error says of changed data files."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+def describe_damage(folder: Path, names: Sequence[str]) -> str:
+    """Return the error message for changed data files."""
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
-        f"{folder}: {', '.join(names[:3])}{more} changed after being written (a damaged disk?): copy the folder again "
-        "from a backup, or make the library anew"
+        f"{folder}: {', '.join(names[:3])}{rest} changed after being written (a damaged disk?): restore the folder "
+        "from a backup, or create the library again"
     )
-
-
-def _current(folder: Path, names: Iterable[str]) -> set[str]:
-    """Return those of the data files that the newest version of the library reads, or may read."""
-    versions = [name for name in names if name.startswith(_VERSIONS)]
-    newest = max(versions, key=_version, default=None)
-    with ours(folder):
-        try:
-            description = (folder / newest).read_bytes() if newest else b""
-        except FileNotFoundError:
-            description = b""
-    found = {newest} if newest else set()
-    for name in names:
-        if name.startswith(_DATA):
-            # The names of the files of rows stand there as they are.
-            if Path(name).name.encode() in description:
-                found.add(name)
-        elif not name.startswith((_VERSIONS, _TRANSACTIONS)):
-            found.add(name)
-    return found
-
-
-def _version(name: str) -> int:
-    """Return the version that a file describes: they are named so that the newest comes first."""
-    stem = Path(name).stem
-    if not stem.isdecimal():
-        return -1
-    return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
 
 
 def sha256(path: Path) -> str:
@@ -171,25 +145,53 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _data_files(folder: Path) -> dict[str, int]:
-    """Map the data files of the library to their sizes. Temporary files, and Lance's hint, are no data files."""
-    found = {}
-    with ours(folder):
+def _select_current(folder: Path, names: Iterable[str]) -> set[str]:
+    """Return the data files that the newest version of the library may read."""
+    versions = [name for name in names if name.startswith(_VERSIONS)]
+    newest = max(versions, key=_version_number, default=None)
+    with translate_errors(folder):
+        try:
+            description = (folder / newest).read_bytes() if newest else b""
+        except FileNotFoundError:
+            description = b""
+    current = {newest} if newest else set()
+    for name in names:
+        if name.startswith(_DATA):
+            # The description contains the names of its row files.
+            if Path(name).name.encode() in description:
+                current.add(name)
+        elif not name.startswith((_VERSIONS, _TRANSACTIONS)):
+            current.add(name)
+    return current
+
+
+def _version_number(name: str) -> int:
+    """Return the version described by a file. Lance names these files so that the newest sorts first."""
+    stem = Path(name).stem
+    if not stem.isdecimal():
+        return -1
+    return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
+
+
+def _list_data_files(folder: Path) -> dict[str, int]:
+    """Map the library's data files to their sizes in bytes, without temporary files and Lance's hint."""
+    sizes = {}
+    with translate_errors(folder):
         candidates = [folder / manifest.NAME, folder / vector_index.NAME, *(folder / passage_table.NAME).rglob("*")]
         for path in candidates:
-            named = not path.name.startswith(".") and "#" not in path.name and path.name != passage_table.HINT
+            is_data = not path.name.startswith(".") and "#" not in path.name and path.name != passage_table.HINT
             try:
-                if named and path.is_file():
-                    found[path.relative_to(folder).as_posix()] = path.stat().st_size
+                if is_data and path.is_file():
+                    sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
             except FileNotFoundError:
                 continue
-    return found
+    return sizes
 
 
-def _compared(folder: Path, recorded: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the files that are not as they were recorded, and those that are not there."""
+def _compare(folder: Path, recorded: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the changed files and the missing files."""
     changed, missing = [], []
-    with ours(folder):
+    with translate_errors(folder):
         for name, digest in sorted(recorded.items()):
             try:
                 if sha256(folder / name) != digest:
@@ -199,38 +201,35 @@ def _compared(folder: Path, recorded: Mapping[str, str]) -> tuple[list[str], lis
     return changed, missing
 
 
-def _damaged_words(folder: Path) -> list[str]:
-    """Return the files of the word index, as last committed, whose content is not what their checksum says."""
-    place = folder / words.NAME
+def _find_damaged_word_files(folder: Path) -> list[str]:
+    """Return the damaged files of the word index's last commit. A writer may be creating other files."""
+    path_of_index = folder / word_index.NAME
     damaged = []
-    with ours(place):
-        # A writer at work may have others under way.
-        segments = {
-            segment["segment_id"].replace("-", "")
-            for segment in json.loads((place / words.META).read_bytes())["segments"]
-        }
-        for path in sorted(place.iterdir()):
+    with translate_errors(path_of_index):
+        meta = json.loads((path_of_index / word_index.META).read_bytes())
+        segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+        for path in sorted(path_of_index.iterdir()):
             if path.name.partition(".")[0] not in segments:
                 continue
             try:
-                if not _has_its_crc(path):
-                    damaged.append(f"{words.NAME}/{path.name}")
+                if not _has_valid_crc(path):
+                    damaged.append(f"{word_index.NAME}/{path.name}")
             except FileNotFoundError:
                 continue
     return damaged
 
 
-def _has_its_crc(path: Path) -> bool:
-    """Whether the CRC-32 at the end of a file of tantivy's is that of what stands before it."""
+def _has_valid_crc(path: Path) -> bool:
+    """Return whether a tantivy file's content has the CRC-32 in its footer."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        file.seek(max(0, size - _TAIL.size))
-        tail = file.read()
-        if len(tail) < _TAIL.size:
+        file.seek(max(0, size - _FOOTER.size))
+        footer = file.read()
+        if len(footer) < _FOOTER.size:
             return False
-        length, magic = _TAIL.unpack(tail)
-        end = size - _TAIL.size - length
-        if magic != _MAGIC or end < 0:
+        length, magic = _FOOTER.unpack(footer)
+        end = size - _FOOTER.size - length
+        if magic != _FOOTER_MAGIC or end < 0:
             return False
         file.seek(end)
         try:
@@ -238,8 +237,8 @@ def _has_its_crc(path: Path) -> bool:
         except (ValueError, TypeError, KeyError, RecursionError):
             return False
         file.seek(0)
-        actual, left = 0, end
-        while left and (block := file.read(min(_BLOCK, left))):
+        actual, remaining = 0, end
+        while remaining and (block := file.read(min(_BLOCK, remaining))):
             actual = zlib.crc32(block, actual)
-            left -= len(block)
+            remaining -= len(block)
     return bool(actual == crc)

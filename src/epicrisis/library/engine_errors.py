@@ -1,7 +1,4 @@
-"""Errors of the engines below the library (Lance, tantivy, SQLite, the file system), told as ours.
-
-Knows how their messages look, nothing of what the engines were asked to do.
-"""
+"""Translate the errors of Lance, tantivy, SQLite and the file system into errors of this package."""
 
 from __future__ import annotations
 
@@ -16,15 +13,16 @@ from epicrisis.errors import EpicrisisError, LibraryDamaged, StorageError
 
 REPAIR = "copy the whole folder again, or run `epicrisis library repair`"
 
-_RAISED = (OSError, RuntimeError, ValueError, MemoryError, sqlite3.Error)
+_ENGINE_EXCEPTIONS = (OSError, RuntimeError, ValueError, MemoryError, sqlite3.Error)
 _PANIC = "PanicException"
-"""pyo3's class for a panic, one in each extension module; it derives from BaseException and cannot be imported."""
+"""The name of pyo3's class for a panic. It derives from BaseException, and each extension module has its own."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EIO}
-# Lance and tantivy are Rust: their errors reach Python as RuntimeError, OSError or ValueError with the errno in words.
+# Lance and tantivy are written in Rust. Their errors reach Python as RuntimeError, OSError or ValueError with the errno
+# in the message.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-_WORDS = {
+_ERRNO_OF_TEXT = {
     "No space left": errno.ENOSPC,
     "disk is full": errno.ENOSPC,
     "quota": errno.EDQUOT,
@@ -40,39 +38,39 @@ _WORDS = {
 
 
 @contextmanager
-def ours(path: Path) -> Iterator[None]:
-    """Maps what the engines raise within to StorageError (disk) or LibraryDamaged (all else), both with the cure.
+def translate_errors(path: Path) -> Iterator[None]:
+    """Translate engine errors raised in the block to StorageError (disk errors) or LibraryDamaged (all others).
 
-    Damaged files make their Rust code panic too, and ask for more memory than there is.
+    Rust panics and MemoryError are included, because damaged files cause both.
     """
     try:
         yield
     except EpicrisisError:
         raise
-    except _RAISED as error:
-        raise _as_ours(error, path) from error
+    except _ENGINE_EXCEPTIONS as error:
+        raise _translate(error, path) from error
     except BaseException as error:
         if type(error).__name__ != _PANIC:
             raise
-        raise _as_ours(error, path) from error
+        raise _translate(error, path) from error
 
 
-def _as_ours(error: BaseException, path: Path) -> EpicrisisError:
+def _translate(error: BaseException, path: Path) -> EpicrisisError:
     number = _errno(error)
     if number in _FULL:
         return StorageError(
-            f"{path}: no room left to write; free disk space (or raise the quota) and run the same command again: "
-            "what was acknowledged is kept"
+            f"{path}: no room left to write; free disk space (or raise the quota) and run the same command again. "
+            "Everything acknowledged so far is saved"
         )
     if number == errno.EROFS:
         return StorageError(
-            f"{path} is read-only, and cannot be changed ({_first_line(error)}): copy the library to a disk that can "
-            "be written; searching works as it is"
+            f"{path} is read-only and cannot be changed ({_first_line(error)}): copy the library to a writable disk. "
+            "Searching works without a copy"
         )
     if number in _REFUSED:
         return StorageError(
-            f"{path}: the disk refused ({_first_line(error)}); check free space, permissions and that it is not "
-            "mounted read-only, then run the same command again: what was acknowledged is kept"
+            f"{path}: the disk refused ({_first_line(error)}); check free space and permissions, and that the disk is "
+            "not mounted read-only, then run the same command again. Everything acknowledged so far is saved"
         )
     return LibraryDamaged(f"{path} cannot be read: {_first_line(error)}; it may be half-copied: {REPAIR}")
 
@@ -81,18 +79,21 @@ def _errno(error: BaseException) -> int | None:
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)
-    if said := _OS_ERROR.search(text):
-        return int(said[1])
-    return next((number for words, number in _WORDS.items() if words in text), None)
+    if match := _OS_ERROR.search(text):
+        return int(match[1])
+    for phrase, number in _ERRNO_OF_TEXT.items():
+        if phrase in text:
+            return number
+    return None
 
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line without the place in the engine's source code and without what it quotes, such as an id."""
+    """Return the first line of the message, without source locations and without quoted text, such as ids."""
     if isinstance(error, sqlite3.Error):
-        # Its words name what stands in the file: "malformed database schema (...)".
+        # SQLite's messages quote the file's content: "malformed database schema (...)".
         return str(getattr(error, "sqlite_errorname", type(error).__name__))
     lines = str(error).splitlines() or [type(error).__name__]
     return _QUOTED.sub("...", re.split(r", /\S+\.rs:\d+", lines[0])[0])[:300]

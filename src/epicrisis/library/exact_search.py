@@ -1,7 +1,4 @@
-"""Exact search over a matrix in memory: no index, nothing to tune, nothing missed.
-
-Knows ids, vectors and what a scope looks at; does not know texts, nor where the rows come from.
-"""
+"""Exact vector search over a matrix in memory."""
 
 from __future__ import annotations
 
@@ -21,72 +18,76 @@ if TYPE_CHECKING:
 
 _NO_DAY = np.iinfo(np.int32).max
 _SLICE = 4096
-_FEW = 10
+_MIN_SHARE = 10
 _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """Names by row as numbers, which compare fast. `codes` `(n,)`, -1 for null; `code_of` by name."""
+class TextColumn:
+    """A column of strings as integers, for fast comparison."""
 
     codes: npt.NDArray[np.int32]
+    """`(n,)`; -1 for null."""
     code_of: Mapping[str, int]
 
     @classmethod
-    def of(cls, values: pa.ChunkedArray | pa.Array) -> Column:
+    def from_arrow(cls, values: pa.ChunkedArray | pa.Array) -> TextColumn:
         import pyarrow.compute as pc
 
         encoded = pc.dictionary_encode(values.combine_chunks() if hasattr(values, "combine_chunks") else values)
-        names = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
-        return cls(pc.fill_null(encoded.indices, -1).to_numpy(), names)
+        names = encoded.dictionary.to_pylist()
+        code_of = dict(zip(names, range(len(names)), strict=True))
+        return cls(pc.fill_null(encoded.indices, -1).to_numpy(), code_of)
 
-    def among(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """`(n,)`: rows that have one of these names."""
+    def is_in(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Return a mask `(n,)` of the rows with one of these names."""
         return np.isin(self.codes, [self.code_of[name] for name in names if name in self.code_of])
 
 
 @dataclass(frozen=True, slots=True)
-class Facets:
-    """The facets of every row: `row_of` says to which row each of `names` belongs."""
+class FacetColumn:
+    """The facets of every row."""
 
-    names: Column
+    names: TextColumn
     row_of: npt.NDArray[np.int64]
+    """The row of each of `names`."""
     rows: int
 
     @classmethod
-    def of(cls, values: pa.ChunkedArray) -> Facets:
+    def from_arrow(cls, values: pa.ChunkedArray) -> FacetColumn:
         import pyarrow.compute as pc
 
         lists = values.combine_chunks()
-        return cls(Column.of(pc.list_flatten(lists)), pc.list_parent_indices(lists).to_numpy(), len(lists))
+        names = TextColumn.from_arrow(pc.list_flatten(lists))
+        return cls(names, pc.list_parent_indices(lists).to_numpy(), len(lists))
 
-    def among(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """`(n,)`: rows that have one of these names."""
-        found = np.zeros(self.rows, dtype=np.bool_)
-        found[self.row_of[self.names.among(names)]] = True
-        return found
+    def is_in(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Return a mask `(n,)` of the rows with one of these facets."""
+        mask = np.zeros(self.rows, dtype=np.bool_)
+        mask[self.row_of[self.names.is_in(names)]] = True
+        return mask
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
-    """One version of the table. Rows in the order of the passage ids, so that of equal scores the lower row wins."""
+class VectorMatrix:
+    """One version of the table in memory. Rows are ordered by passage id, so that the lower row wins a tie."""
 
     version: int
     ids: Any
     """Arrow array of passage ids."""
-    documents: Column
-    patients: Column
+    documents: TextColumn
+    patients: TextColumn
     """Null for literature."""
-    facets: Facets
+    facets: FacetColumn
     last_days: npt.NDArray[np.int32]
     columns: Vectors
-    """`(d, n)`: in this layout one core computes the product with a vector twice as fast as in rows."""
-    longest: float
-    """The largest norm of a row: bounds the error of the float32 product."""
+    """`(d, n)`. In this layout a product with a vector takes half the time of `(n, d)` on one core."""
+    max_norm: float
+    """The largest norm of a row. It bounds the error of the float32 product."""
 
     @classmethod
-    def of(cls, version: int, table: pa.Table, dimensions: int) -> Matrix:
-        """From the columns id, document_id, patient, facets, last_day and vector."""
+    def from_arrow(cls, version: int, table: pa.Table, dimensions: int) -> VectorMatrix:
+        """Build the matrix from the columns id, document_id, patient, facets, last_day and vector."""
         import pyarrow.compute as pc
 
         order = pc.sort_indices(table["id"])
@@ -96,53 +97,55 @@ class Matrix:
         return cls(
             version=version,
             ids=table["id"].take(order).combine_chunks(),
-            documents=Column.of(table["document_id"].take(order)),
-            patients=Column.of(table["patient"].take(order)),
-            facets=Facets.of(table["facets"].take(order)),
+            documents=TextColumn.from_arrow(table["document_id"].take(order)),
+            patients=TextColumn.from_arrow(table["patient"].take(order)),
+            facets=FacetColumn.from_arrow(table["facets"].take(order)),
             last_days=pc.fill_null(table["last_day"].take(order), int(_NO_DAY)).to_numpy(),
             columns=columns,
-            longest=float(norms.max(initial=0.0)),
+            max_norm=float(norms.max(initial=0.0)),
         )
 
     def nearest(self, vector: Vectors, k: int, scope: Scope) -> list[tuple[str, float]]:
-        """(passage id, inner product) of the k best the scope admits, best first, ties by passage id."""
+        """Return (passage id, inner product) of the `k` best passages in scope, best first, ties by passage id."""
         n = self.columns.shape[1]
-        mask = self._admitted(scope)
+        mask = self._scope_mask(scope)
         rows = np.arange(n) if mask is None else np.flatnonzero(mask)
         k = min(k, len(rows))
         if k == 0:
             return []
-        # One patient's rows are taken out sooner than all are multiplied.
-        few = len(rows) < n // _FEW
-        scores = vector @ self.columns[:, rows] if few else (vector @ self.columns)[rows]
+        # Selecting one patient's few rows takes less time than multiplying all rows.
+        is_small = len(rows) < n // _MIN_SHARE
+        scores = vector @ self.columns[:, rows] if is_small else (vector @ self.columns)[rows]
         kth = np.partition(scores, len(scores) - k)[len(scores) - k]
-        # The float32 product gives equal rows unequal last bits: all rows near the cut are scored again, exactly.
-        slack = 1e-5 * self.longest * float(np.linalg.norm(vector)) + 1e-30
+        # The float32 products of equal rows may differ in their last bits, so rows near the cut are scored exactly.
+        slack = 1e-5 * self.max_norm * float(np.linalg.norm(vector)) + 1e-30
         near = rows[scores >= kth - slack]
-        exact = rescored(self.columns, near, vector)
+        exact = score_exactly(self.columns, near, vector)
         best = np.lexsort((near, -exact))[:k]
         return [(self.ids[int(near[i])].as_py(), float(exact[i])) for i in best]
 
-    def _admitted(self, scope: Scope) -> npt.NDArray[np.bool_] | None:
-        """Rows that `scope.admits`; `None` for all."""
+    def _scope_mask(self, scope: Scope) -> npt.NDArray[np.bool_] | None:
+        """Return the mask of the rows in scope, or None for all rows."""
         masks: list[npt.NDArray[np.bool_]] = []
         if self.patients.code_of:
-            own = -1 if scope.patient is None else self.patients.code_of.get(scope.patient, -1)
-            masks.append((self.patients.codes == -1) | (self.patients.codes == own))
+            code = -1 if scope.patient is None else self.patients.code_of.get(scope.patient, -1)
+            masks.append((self.patients.codes == -1) | (self.patients.codes == code))
         if scope.as_of is not None:
             masks.append(self.last_days <= last_day(scope.as_of))
         if scope.since is not None:
             masks.append((self.last_days >= first_day(scope.since)) & (self.last_days != _NO_DAY))
-        masks += [self.facets.among(names) for names in scope.required_facets()]
+        masks += map(self.facets.is_in, scope.required_facets())
         if scope.without_retracted:
-            masks.append(~self.facets.among(RETRACTION_FACETS))
+            masks.append(~self.facets.is_in(RETRACTION_FACETS))
         if scope.hidden:
-            masks.append(~self.documents.among(scope.hidden))
+            masks.append(~self.documents.is_in(scope.hidden))
         return np.logical_and.reduce(masks) if masks else None
 
 
-def rescored(columns: Vectors, near: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:
-    """Inner products with these columns, equal for equal columns: float64, rounded above its own rounding errors."""
+def score_exactly(columns: Vectors, selection: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:
+    """Return the inner products with the selected columns in rounded float64, equal for equal columns."""
     exact = vector.astype(np.float64)
-    parts = [exact @ columns[:, near[i : i + _SLICE]].astype(np.float64) for i in range(0, len(near), _SLICE)]
-    return np.asarray(np.round(np.concatenate([np.empty(0), *parts]), _DIGITS) + 0.0, dtype=np.float64)
+    parts = [np.empty(0)]
+    for first in range(0, len(selection), _SLICE):
+        parts.append(exact @ columns[:, selection[first : first + _SLICE]].astype(np.float64))
+    return np.asarray(np.round(np.concatenate(parts), _DIGITS) + 0.0, dtype=np.float64)

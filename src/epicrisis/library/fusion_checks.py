@@ -1,7 +1,4 @@
-"""Whether two libraries hold the same documents of the same patients, so that their rankings may be fused.
-
-Compares what the journals and the tables of patients say; reads no text.
-"""
+"""Check that two libraries hold the same documents of the same patients, so that their rankings can be fused."""
 
 from __future__ import annotations
 
@@ -11,43 +8,42 @@ from pathlib import Path
 
 from epicrisis.errors import LibraryError
 from epicrisis.library import journal
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
-from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.patient_identities import contradiction, read_identities
+from epicrisis.library.patient_identities import find_contradiction, read_identities
 
-_COMPARED = 1_000_000
-"""Documents of literature whose ids are compared, by the order of ids; of notes all are."""
-_CURE = "fuse libraries that were made from the same sources, or leave it out of --fuse"
+_MAX_LITERATURE = 1_000_000
+"""Documents compared in libraries without notes, in the order of their ids. With notes all are compared."""
+_CURE = "fuse libraries created from the same sources, or leave it out of --fuse"
 
 
-def check_same(first: Library, other: Library) -> None:
-    """Raise LibraryError unless both hold the same documents and patients.
+def check_same_documents(first: Library, second: Library) -> None:
+    """Raise LibraryError unless both libraries hold the same documents and patients.
 
-    Documents are the same by id and content, those of literature by id: one source may tell more of them.
+    Documents are compared by id, and in libraries with notes also by content.
     """
-    with_notes = any(PassageTable(each.path, each.manifest.dimensions).has_notes() for each in (first, other))
-    if first.count()[0] != other.count()[0] or _differs(first.path, other.path, with_notes):
-        raise LibraryError(f"{other.path} does not hold the documents that {first.path} holds: {_CURE}")
+    with_notes = first.open_table().has_notes() or second.open_table().has_notes()
+    if first.count()[0] != second.count()[0] or _differs(first.path, second.path, with_notes):
+        raise LibraryError(f"{second.path} does not hold the documents that {first.path} holds: {_CURE}")
     if not with_notes:
         return
-    known = read_identities(first.path)
-    for patient, identity in read_identities(other.path).items():
-        if patient in known and (kind := contradiction(known[patient], identity)):
+    identities = read_identities(first.path)
+    for patient, identity in read_identities(second.path).items():
+        if patient in identities and (kind := find_contradiction(identities[patient], identity)):
             raise LibraryError(
-                f"{other.path} has another {kind} for patient {patient!a} than {first.path}, so one id may stand for "
+                f"{second.path} has another {kind} for patient {patient!a} than {first.path}, so one id may stand for "
                 f"two people: {_CURE}"
             )
 
 
-def _differs(first: Path, other: Path, by_content: bool) -> bool:
-    """Whether a document of the first is not in the other. Both have as many."""
+def _differs(first: Path, second: Path, by_content: bool) -> bool:
+    """Return whether any document of the first library is missing in the second, which has equally many."""
     content = "OR theirs.content_hash != ours.content_hash" if by_content else ""
-    limit = "" if by_content else f"ORDER BY id LIMIT {_COMPARED}"
+    limit = "" if by_content else f"ORDER BY id LIMIT {_MAX_LITERATURE}"
     query = (
         f"SELECT 1 FROM (SELECT id, content_hash FROM documents {limit}) AS ours "
         f"LEFT JOIN other.documents AS theirs ON theirs.id = ours.id WHERE theirs.id IS NULL {content} LIMIT 1"
     )
-    with ours(first), closing(sqlite3.connect(first / journal.NAME, timeout=60)) as db:
-        db.execute("ATTACH ? AS other", (str(other / journal.NAME),))
+    with translate_errors(first), closing(sqlite3.connect(first / journal.NAME, timeout=60)) as db:
+        db.execute("ATTACH ? AS other", (str(second / journal.NAME),))
         return db.execute(query).fetchone() is not None

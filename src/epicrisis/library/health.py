@@ -1,8 +1,7 @@
-"""The health report of a library: what is in it, what a reader should know of its texts, and what is wrong with it.
+"""Check the health of a library: its content, the quality of its texts, and contradictions between its parts.
 
-Reads every passage once, piece by piece, on handles of its own: others go on searching and writing. Memory: at most 90
-bytes a passage (see `rowkeys`; 3.2 GB at 36 million) and what near duplicates take, see NEAR_LIMIT. Mends nothing, and
-does not know how its findings are told (`health_report` does).
+Every passage is read once, in batches, while others may search and write. Memory: up to 90 bytes per passage (see
+`row_keys`; 3.2 GB for 36 million) plus near duplicates (see NEAR_LIMIT). The check changes nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ import numpy.typing as npt
 
 from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
 from epicrisis.errors import LibraryBusy, LibraryDamaged
-from epicrisis.library.checksums import Damage, verified
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.checksums import Damage, verify_data_files
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.health_report import (
     MARKS_DUE,
-    SHOWN,
+    MAX_LISTED,
     Contents,
     Finding,
     HealthReport,
@@ -34,15 +33,15 @@ from epicrisis.library.health_report import (
     Pairs,
     Rows,
     Texts,
-    damage_told,
-    notices,
-    problems,
+    describe_damaged_files,
+    find_notices,
+    find_problems,
 )
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.patients import MIXED, Roster
-from epicrisis.library.row_keys import Numbers, RowKeys
+from epicrisis.library.patients import MIXED_NOTICE, Roster
+from epicrisis.library.row_keys import Flags, Numbers, RowKeys
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.types import RETRACTED
 
@@ -50,73 +49,69 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NEAR_LIMIT = 1_000_000
-"""Near duplicates are looked for among all of so many passages (220 MB), and among about so many of more.
+"""Near duplicates are searched among all of up to this many passages (220 MB), or else in a sample of this size.
 
-These are chosen by what they say, so that texts that nearly agree are chosen together: a sample of a tenth finds about
-a tenth of the pairs, where one by lot would find a hundredth.
+The sample is selected by content, so that near duplicates are selected together: a sample of a tenth contains about a
+tenth of the pairs, while a random sample would contain a hundredth.
 """
 OTHERS = "(others)"
-"""Stands for the sources met after the first 1,000."""
+"""Name for all sources after the first 1,000."""
 
 _SOURCES = 1000
-_PIECE = 4096
-_COLUMNS = [
-    "id",
-    "document_id",
-    "ordinal",
-    "start",
-    "end",
-    "text",
-    "title",
-    "source",
-    "last_day",
-    "facets",
-    "content_hash",
-    "vector",
-]
+_BATCH_ROWS = 4096
+_DOCUMENT_COLUMNS = ["document_id", "source", "last_day", "facets"]
+_COLUMNS = [*_DOCUMENT_COLUMNS, "id", "ordinal", "start", "end", "text", "title", "content_hash", "vector"]
 _LONG_WORD = re.compile(rb"[a-z0-9\x80-\xff]{9,}")
 _SPREAD = 2_654_435_761
 _KEYS = 1 << 32
 
 
-def check(library: Library, on_progress: Callable[[int, int], None] | None = None) -> HealthReport:
-    """Reads the whole library; `on_progress` hears (passages read, passages of the library).
+def check_health(library: Library, on_progress: Callable[[int, int], None] | None = None) -> HealthReport:
+    """Read the whole library and report its health.
 
-    Raises LibraryBusy where a writer swept away what was being read (it leaves a reader ten minutes), StorageError or
-    LibraryDamaged where it cannot be read.
+    `on_progress` receives (passages read, passages of the library). Raise LibraryBusy if a writer removed files during
+    the check, which it does ten minutes after a change at the earliest. Raise StorageError or LibraryDamaged if the
+    library cannot be read.
     """
     info = library.info()
     with closing(Journal(library.path)) as journal, closing(WordIndex(library.path)) as words:
         before = journal.data_version()
-        settled = not journal.open_batches()
+        is_settled = not journal.open_batches()
         journal.check()
-        damage = verified(library.path, journal.files())
+        damage = verify_data_files(library.path, journal.files())
         try:
-            table = PassageTable(library.path, library.manifest.dimensions)
+            table = library.open_table()
             words.refresh()
-            # Nothing was begun in between: both are as of one moment.
-            settled = settled and journal.data_version() == before
-            scan = _Scan(table.count(), words if settled else None)
-            for batch in _batches(library.path, table, _COLUMNS):
-                scan.take(batch)
+            # Without a new batch since the start, the table and the word index have the same state.
+            is_settled = is_settled and journal.data_version() == before
+            scan = _Scan(table.count(), words if is_settled else None)
+            for batch in _read_batches(library.path, table, _COLUMNS):
+                scan.add(batch)
                 if on_progress is not None:
                     on_progress(scan.keys.rows, scan.passages)
-            only_in_journal, not_in_journal = _acknowledged(scan.keys, journal)
-            settled = settled and journal.data_version() == before
-            found = _Found(scan, not_in_journal, lambda: _batches(library.path, table, ["id", "document_id"]))
-            rows, contents, texts = found.rows(), scan.contents(len(journal.buried())), found.texts()
-            agreement = found.agreement(only_in_journal) if settled else IndexAgreement(compared=False)
-            unmarked = bool(journal.due())
+            only_in_journal, not_in_journal = _compare_with_journal(scan.keys, journal)
+            is_settled = is_settled and journal.data_version() == before
+            findings = _Findings(
+                scan, not_in_journal, lambda: _read_batches(library.path, table, ["id", "document_id"])
+            )
+            rows, contents, texts = findings.rows(), scan.contents(len(journal.deletions())), findings.texts()
+            agreement = findings.agreement(only_in_journal) if is_settled else IndexAgreement(compared=False)
+            has_due_marks = bool(journal.due_targets())
             if journal.data_version() != before:
-                # A compaction may have removed it.
+                # A compaction may have removed the missing files.
                 damage = replace(damage, missing=())
         except LibraryDamaged as error:
             if journal.data_version() == before:
-                _name_damage(library.path, damage)
+                _raise_for_damage(library.path, damage)
                 raise
             raise LibraryBusy(
-                f"{library.path} was written to while it was read: check it again when the writer has ended"
+                f"{library.path} was changed during the check: check it again after the writer has ended"
             ) from error
+    notices = list(find_notices(info, contents, texts, rows, agreement, damage))
+    if Roster(library).is_mixed():
+        notices.append(MIXED_NOTICE)
+    if has_due_marks:
+        notices.append(MARKS_DUE)
     return HealthReport(
         library=info,
         contents=contents,
@@ -124,41 +119,34 @@ def check(library: Library, on_progress: Callable[[int, int], None] | None = Non
         rows=rows,
         agreement=agreement,
         files=damage,
-        problems=problems(info, rows, agreement, damage),
-        notices=(
-            *notices(info, contents, texts, rows, agreement, damage),
-            *([MIXED] if Roster(library).is_mixed() else []),
-            *([MARKS_DUE] if unmarked else []),
-        ),
+        problems=find_problems(info, rows, agreement, damage),
+        notices=tuple(notices),
     )
 
 
-def _name_damage(folder: Path, damage: Damage) -> None:
-    """Raise LibraryDamaged naming the damaged files, where there are any."""
-    if told := damage_told(damage):
-        raise LibraryDamaged(f"{folder} cannot be read: {'; '.join(told)}")
+def _raise_for_damage(folder: Path, damage: Damage) -> None:
+    """Raise LibraryDamaged with the names of the damaged files, if there are any."""
+    if sentences := describe_damaged_files(damage):
+        raise LibraryDamaged(f"{folder} cannot be read: {'; '.join(sentences)}")
 
 
-def _batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with ours(folder):
-        yield from table.lance.search().select(list(columns)).to_batches(_PIECE)
-
-
-# -- reading ---------------------------------------------------------------------------------------------------------
+def _read_batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with translate_errors(folder):
+        yield from table.lance.search().select(list(columns)).to_batches(_BATCH_ROWS)
 
 
 class _Tally:
-    """Counts, and keeps the first ids."""
+    """A count and the first ids."""
 
     def __init__(self) -> None:
         self.count = 0
         self._first: list[str] = []
 
     def add(self, ids: Iterable[str]) -> None:
-        for each in ids:
+        for id_ in ids:
             self.count += 1
-            if self.count <= SHOWN:
-                self._first.append(each)
+            if self.count <= MAX_LISTED:
+                self._first.append(id_)
 
     @property
     def finding(self) -> Finding:
@@ -166,12 +154,12 @@ class _Tally:
 
 
 class _Scan:
-    """What is seen of each passage as it comes by, and the keys of all."""
+    """Findings about single passages, and the keys of all passages."""
 
     def __init__(self, passages: int, words: WordIndex | None) -> None:
         self.passages = passages
         self.keys = RowKeys(passages)
-        self.words = None if words is None else _Words(words)
+        self.words = None if words is None else _WordIndexComparison(words)
         self.wrong_ids, self.offsets, self.no_vector = _Tally(), _Tally(), _Tally()
         self.empty, self.markup = _Tally(), _Tally()
         self.near = NearDuplicateFinder()
@@ -180,54 +168,60 @@ class _Scan:
         self._sources: Counter[str] = Counter()
         self._years: Counter[int] = Counter()
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         rows = pa.Table.from_batches([batch])
-        ids, documents, ordinals, digests = (
-            rows[name].to_pylist() for name in ("id", "document_id", "ordinal", "content_hash")
-        )
-        named = list(zip(ids, documents, ordinals, strict=True))
-        self.wrong_ids.add(each for each, document, ordinal in named if each != f"{document}#{ordinal}")
+        ids, documents = rows["id"].to_pylist(), rows["document_id"].to_pylist()
+        ordinals, digests = rows["ordinal"].to_pylist(), rows["content_hash"].to_pylist()
+        titles, texts = rows["title"].to_pylist(), rows["text"].to_pylist()
+        for id_, document, ordinal, title, text in zip(ids, documents, ordinals, titles, texts, strict=True):
+            name = f"{document}#{ordinal}"
+            if id_ != name:
+                self.wrong_ids.add([id_])
+            self._add_text(id_, name, ordinal, title, text)
         fits = pc.equal(pc.subtract(rows["end"], rows["start"]), pc.utf8_length(rows["text"]))
         fits = pc.and_(fits, pc.greater_equal(rows["start"], 0))
         self.offsets.add(rows["id"].filter(pc.invert(fits)).to_pylist())
-        lengths = _lengths(rows)
-        self.no_vector.add(ids[row] for row in np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0))).tolist())
-        texts = list(zip(rows["title"].to_pylist(), rows["text"].to_pylist(), strict=True))
-        for (each, document, ordinal), (title, text) in zip(named, texts, strict=True):
-            self._take_text(each, f"{document}#{ordinal}", ordinal, title, text)
-        self._take_documents(rows.filter(pc.equal(rows["ordinal"], 0)))
-        # The version belongs to the document's key: passages of another one are then no neighbours.
-        versions = [hash(key) for key in zip(documents, (digest.hex() for digest in digests), strict=True)]
-        self.keys.take([hash(each) for each in ids], versions, [hash(text) for text in texts], ordinals, lengths)
+        lengths = _vector_lengths(rows)
+        unusable = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
+        self.no_vector.add(ids[row] for row in unusable.tolist())
+        self._add_documents(rows.filter(pc.equal(rows["ordinal"], 0)))
+        # A document's key includes its version, so passages of another version belong to another document.
+        versions = list(map(hash, zip(documents, map(bytes.hex, digests), strict=True)))
+        self.keys.add(
+            list(map(hash, ids)), versions, list(map(hash, zip(titles, texts, strict=True))), ordinals, lengths
+        )
         if self.words is not None:
-            self.words.take(ids, digests)
+            self.words.add(ids, digests)
 
-    def _take_text(self, id: str, name: str, ordinal: int, title: str, text: str) -> None:
+    def _add_text(self, id_: str, name: str, ordinal: int, title: str, text: str) -> None:
         if is_empty(text):
-            self.empty.add([id])
+            self.empty.add([id_])
         # All passages of a document have its title.
         if has_markup(text) or (ordinal == 0 and has_markup(title)):
-            self.markup.add([id])
+            self.markup.add([id_])
         if self.passages <= NEAR_LIMIT or (
-            self.compared < 2 * NEAR_LIMIT and _chosen(text, NEAR_LIMIT / self.passages)
+            self.compared < 2 * NEAR_LIMIT and _is_in_sample(text, NEAR_LIMIT / self.passages)
         ):
             self.compared += 1
             self.near.add(name, f"{title}\n{text}")
 
-    def _take_documents(self, firsts: pa.Table) -> None:
-        """Documents, by their first passages."""
-        ids, days = firsts["document_id"].to_pylist(), firsts["last_day"].to_pylist()
-        for source in firsts["source"].to_pylist():
-            self._sources[source if source in self._sources or len(self._sources) < _SOURCES else OTHERS] += 1
-        self._years.update(day // 10_000 for day in days if day is not None)
-        self._undated.add(each for each, day in zip(ids, days, strict=True) if day is None)
-        facets = firsts["facets"].to_pylist()
-        self._retracted.add(each for each, has in zip(ids, facets, strict=True) if RETRACTED in has)
+    def _add_documents(self, first_passages: pa.Table) -> None:
+        columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
+        for id_, source, day, facets in zip(*columns, strict=True):
+            is_listed = source in self._sources or len(self._sources) < _SOURCES
+            self._sources[source if is_listed else OTHERS] += 1
+            if day is None:
+                self._undated.add([id_])
+            else:
+                self._years[day // 10_000] += 1
+            if RETRACTED in facets:
+                self._retracted.add([id_])
 
     def contents(self, deleted: int) -> Contents:
+        """Return the summary of the content, given the number of recorded deletions."""
         decades: Counter[str] = Counter()
         for year, documents in sorted(self._years.items()):
             decades[f"{year // 10 * 10}s"] += documents
@@ -244,27 +238,26 @@ class _Scan:
         )
 
 
-def _lengths(rows: pa.Table) -> npt.NDArray[np.float32]:
-    """Of the vectors; infinite or no number where one of theirs is."""
+def _vector_lengths(rows: pa.Table) -> npt.NDArray[np.float32]:
+    """Return the lengths of the vectors, infinite or NaN if one of their numbers is."""
     vectors = rows["vector"].combine_chunks()
     half = vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1).astype(np.float32)
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", half, half)), dtype=np.float32)
 
 
-def _chosen(text: str, share: float) -> bool:
-    """True for that share of the texts, and nearly always alike for texts that nearly agree.
+def _is_in_sample(text: str, share: float) -> bool:
+    """Return True for this share of all texts, with nearly always the same result for near duplicates.
 
-    It is the least hash of two long words in a row that decides: a MinHash of one component.
+    The least hash of two adjacent long words decides: a MinHash of one component.
     """
-    # As bytes, which is faster; whatever is not ASCII counts as letters.
+    # Bytes are faster than text. All bytes outside ASCII count as letters.
     data = text.lower().encode()
-    words = _LONG_WORD.findall(data)
-    key = min((zlib.crc32(second, zlib.crc32(first)) for first, second in pairwise(words)), default=zlib.crc32(data))
-    return key * _SPREAD % _KEYS < share * _KEYS
+    hashes = [zlib.crc32(second, zlib.crc32(first)) for first, second in pairwise(_LONG_WORD.findall(data))]
+    return min(hashes, default=zlib.crc32(data)) * _SPREAD % _KEYS < share * _KEYS
 
 
-class _Words:
-    """Compares the word index with the passages as they come by."""
+class _WordIndexComparison:
+    """Compares the word index with the passages of each batch."""
 
     def __init__(self, words: WordIndex) -> None:
         self._words = words
@@ -272,88 +265,89 @@ class _Words:
         self.missing = _Tally()
         self._wrong = _Tally()
 
-    def take(self, ids: Sequence[str], digests: Sequence[bytes]) -> None:
-        wanted = [(each, version_of(digest.hex())) for each, digest in zip(ids, digests, strict=True)]
-        found = Counter(self._words.entries(ids))
+    def add(self, ids: Sequence[str], digests: Sequence[bytes]) -> None:
+        versions = map(version_of, map(bytes.hex, digests))
+        expected = list(zip(ids, versions, strict=True))
+        entries = Counter(self._words.entries(ids))
         self._passages += len(ids)
-        self.missing.add(each for each, version in wanted if (each, version) not in found)
-        self._wrong.add(each for each, _ in (found - Counter(wanted)).elements())
+        self.missing.add(id_ for id_, version in expected if (id_, version) not in entries)
+        self._wrong.add(id_ for id_, _ in (entries - Counter(expected)).elements())
 
-    def unknown(self, keys: RowKeys) -> Finding:
-        """Entries of the index that are of no passage, or of another version of one."""
+    def unexpected(self, keys: RowKeys) -> Finding:
+        """Return the entries without a passage, or of another version of it."""
         count = max(0, self._words.count() - self._passages + self.missing.count)
         names = list(self._wrong.finding.first)
-        known = np.sort(keys.ids)
+        sorted_ids = np.sort(keys.ids)
         for entries in self._words.all_entries() if count > len(names) else ():
-            hashes = np.array([hash(each) for each, _ in entries], dtype=np.int64)
-            names += [entries[place][0] for place in np.flatnonzero(~_among(hashes, known)).tolist()]
-            if len(names) >= min(count, SHOWN):
+            hashes = np.array([hash(id_) for id_, _ in entries], dtype=np.int64)
+            names += [entries[index][0] for index in np.flatnonzero(~_is_in(hashes, sorted_ids)).tolist()]
+            if len(names) >= min(count, MAX_LISTED):
                 break
-        return Finding(count, tuple(names[: min(count, SHOWN)]))
+        return Finding(count, tuple(names[: min(count, MAX_LISTED)]))
 
 
-# -- what was seen of all --------------------------------------------------------------------------------------------
-
-
-def _acknowledged(keys: RowKeys, journal: Journal) -> tuple[Finding, Numbers]:
-    """Documents of the journal that the table does not hold as they are there, and a row of each of those that the
-    table holds and the journal does not know as they are."""
-    known, first, passages = keys.documents()
-    seen = np.zeros(len(known), dtype=np.bool_)
-    lost = _Tally()
+def _compare_with_journal(keys: RowKeys, journal: Journal) -> tuple[Finding, Numbers]:
+    """Return the journal's documents that differ in the table or are missing there, and one row of each document of
+    the table that differs in the journal or is missing there."""
+    table_documents, first_rows, passages = keys.documents()
+    is_acknowledged = np.zeros(len(table_documents), dtype=np.bool_)
+    only_in_journal = _Tally()
     documents = journal.documents()
-    while rows := list(islice(documents, _PIECE)):
-        wanted = np.array([hash((row.id, row.content_hash)) for row in rows], dtype=np.int64)
+    while rows := list(islice(documents, _BATCH_ROWS)):
+        hashes = np.array([hash((row.id, row.content_hash)) for row in rows], dtype=np.int64)
         counts = np.array([row.passages for row in rows])
-        there = _among(wanted, known)
-        places = np.searchsorted(known, wanted[there])
-        seen[places] = True
-        there[there] = passages[places] == counts[there]
-        lost.add(rows[place].id for place in np.flatnonzero(~there).tolist())
-    return lost.finding, np.sort(first[~seen])
+        agrees = _is_in(hashes, table_documents)
+        positions = np.searchsorted(table_documents, hashes[agrees])
+        is_acknowledged[positions] = True
+        agrees[agrees] = passages[positions] == counts[agrees]
+        only_in_journal.add(rows[index].id for index in np.flatnonzero(~agrees).tolist())
+    return only_in_journal.finding, np.sort(first_rows[~is_acknowledged])
 
 
-def _among(values: Numbers, known: Numbers) -> npt.NDArray[np.bool_]:
-    """Which of the values are among those known, which are sorted."""
-    if not len(known):
+def _is_in(values: Numbers, sorted_values: Numbers) -> Flags:
+    """Return a mask of the values contained in `sorted_values`."""
+    if not len(sorted_values):
         return np.zeros(len(values), dtype=np.bool_)
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return np.asarray(known[places] == values, dtype=np.bool_)
+    positions = np.minimum(np.searchsorted(sorted_values, values), len(sorted_values) - 1)
+    return np.asarray(sorted_values[positions] == values, dtype=np.bool_)
 
 
-class _Found:
-    """The findings, with names: ids are read again for the few rows that are told of."""
+class _Findings:
+    """Builds the findings with the ids of the reported rows, which are read again."""
 
-    def __init__(self, scan: _Scan, not_in_journal: Numbers, ids: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+    def __init__(self, scan: _Scan, not_in_journal: Numbers, read_ids: Callable[[], Iterator[pa.RecordBatch]]) -> None:
         self._scan = scan
         self._not_in_journal = not_in_journal
-        self._repeated, self._broken, self._odd = (
-            scan.keys.repeated_ids(),
-            scan.keys.broken(),
-            scan.keys.odd_lengths(),
-        )
+        self._repeated, self._broken = scan.keys.repeated_ids(), scan.keys.broken()
+        self._odd = scan.keys.odd_lengths()
         self._earlier, self._later = scan.keys.repeated_texts()
-        every = (not_in_journal, self._repeated, self._broken, self._odd, self._earlier, self._later)
-        self._names = self._named(np.concatenate([rows[:SHOWN] for rows in every]), ids)
+        reported = (not_in_journal, self._repeated, self._broken, self._odd, self._earlier, self._later)
+        self._names = self._read_names(np.concatenate([rows[:MAX_LISTED] for rows in reported]), read_ids)
 
-    def _named(self, rows: Numbers, ids: Callable[[], Iterator[pa.RecordBatch]]) -> Mapping[int, tuple[str, str]]:
-        """(passage id, document id) by row."""
+    def _read_names(
+        self, rows: Numbers, read_ids: Callable[[], Iterator[pa.RecordBatch]]
+    ) -> Mapping[int, tuple[str, str]]:
+        """Map these rows to (passage id, document id)."""
         hashes = self._scan.keys.ids[rows].tolist()
-        missing, found = set(hashes), {}
-        for batch in ids() if missing else ():
-            for each, document in zip(batch["id"].to_pylist(), batch["document_id"].to_pylist(), strict=True):
-                if hash(each) in missing:
-                    found[hash(each)] = (each, document)
-            missing -= found.keys()
+        missing = set(hashes)
+        names = {}
+        for batch in read_ids() if missing else ():
+            for id_, document in zip(batch["id"].to_pylist(), batch["document_id"].to_pylist(), strict=True):
+                if hash(id_) in missing:
+                    names[hash(id_)] = (id_, document)
+            missing -= names.keys()
             if not missing:
                 break
-        return {row: found[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
+        return {row: names[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
 
     def _passages(self, rows: Numbers) -> Finding:
-        return Finding(len(rows), tuple(self._names[row][0] for row in rows[:SHOWN].tolist()))
+        return self._finding(rows, 0)
 
     def _documents(self, rows: Numbers) -> Finding:
-        return Finding(len(rows), tuple(self._names[row][1] for row in rows[:SHOWN].tolist()))
+        return self._finding(rows, 1)
+
+    def _finding(self, rows: Numbers, name_index: int) -> Finding:
+        return Finding(len(rows), tuple(self._names[row][name_index] for row in rows[:MAX_LISTED].tolist()))
 
     def rows(self) -> Rows:
         scan = self._scan
@@ -368,20 +362,18 @@ class _Found:
 
     def texts(self) -> Texts:
         scan = self._scan
-        count, near = 0, []
+        repeated = tuple(zip(self._passages(self._earlier).first, self._passages(self._later).first, strict=True))
+        near_count, near = 0, []
         for earlier, later in scan.near.pairs():
             if earlier.rpartition("#")[0] != later.rpartition("#")[0]:
-                count += 1
-                if count <= SHOWN:
+                near_count += 1
+                if near_count <= MAX_LISTED:
                     near.append((earlier, later))
         return Texts(
             empty=scan.empty.finding,
             markup=scan.markup.finding,
-            repeated=Pairs(
-                len(self._later),
-                tuple(zip(self._passages(self._earlier).first, self._passages(self._later).first, strict=True)),
-            ),
-            near=Pairs(count, tuple(near)),
+            repeated=Pairs(len(self._later), repeated),
+            near=Pairs(near_count, tuple(near)),
             compared=scan.compared,
             crowded=scan.near.not_compared,
         )
@@ -391,7 +383,7 @@ class _Found:
         return IndexAgreement(
             compared=True,
             not_in_words=self._scan.words.missing.finding,
-            only_in_words=self._scan.words.unknown(self._scan.keys),
+            only_in_words=self._scan.words.unexpected(self._scan.keys),
             not_in_journal=self._documents(self._not_in_journal),
             only_in_journal=only_in_journal,
         )

@@ -1,6 +1,6 @@
-"""What a health check found, as values, as sentences and as lines for a screen. Does not know how it was found.
+"""The report of a health check, as values, sentences and lines of text.
 
-Names documents and passages by their ids and holds none of their text.
+The report names documents and passages by their ids and quotes none of their text.
 """
 
 from __future__ import annotations
@@ -9,35 +9,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from epicrisis.library.checksums import Damage
-from epicrisis.library.consistency import LibraryInfo
+from epicrisis.library.library_parts import LibraryInfo
+from epicrisis.library.manifest import LibraryManifest
+from epicrisis.library.vector_index import IndexReport
 from epicrisis.printable import printable
 
-SHOWN = 5
-"""Ids that a finding names; the others are counted."""
-_SAID = 3
+MAX_LISTED = 5
+"""Maximum number of ids in a finding."""
+_MAX_IN_SENTENCE = 3
 _REPAIR = "run `epicrisis library repair`"
 _AGAIN = "delete their documents (`epicrisis library delete`) and add the files again"
 _REFILL = f"{_REPAIR}, then add the files again"
-_RESTORE = "copy the folder again from a backup, or make the library anew"
+_RESTORE = "restore the folder from a backup, or create the library again"
 _SUPERSEDED = (
-    "damaged files are of earlier versions, which nothing reads: ten minutes after the last change "
+    "damaged files belong to earlier versions and are no longer in use: ten minutes after the last change "
     "`epicrisis library optimize` removes them"
 )
 MARKS_DUE = (
-    "a stop came before all articles were marked that a list or a notice calls retracted, doubted or corrected, and "
-    "these are read unmarked: run `epicrisis library optimize`"
+    "an addition stopped before it marked all articles that a list or a notice calls retracted, doubted or corrected, "
+    "and answers may use them without their marks: run `epicrisis library optimize`"
 )
-"""The next writer marks them, whatever it came for."""
+"""Notice about due marks. Any writer sets them."""
 _NOT_RECORDED = (
-    "the library was made by an earlier version and has no checksums of its data files, so that changed bits go "
-    "unnoticed: `epicrisis library optimize` records them"
+    "the library was created by an earlier version and has no checksums of its data files, so damage goes unnoticed: "
+    "`epicrisis library optimize` records them"
 )
-_LABEL = 12
+_LABEL_WIDTH = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How many, and the ids of the first ones met."""
+    """A number of documents or passages, and the first ids."""
 
     count: int = 0
     first: tuple[str, ...] = ()
@@ -45,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """How many passages are like an earlier one of another document, and the first of them: (earlier, later)."""
+    """The number of passages similar to an earlier one of another document, and the first pairs (earlier, later)."""
 
     count: int = 0
     first: tuple[tuple[str, str], ...] = ()
@@ -53,62 +55,61 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What the table holds: documents, told from their first passages, and `passages`.
-
-    `by_decade` is keyed by `1990s`; `deleted` are those that their source took back and that are remembered.
-    """
+    """The content of the passage table."""
 
     documents: int
     passages: int
     by_source: Mapping[str, int]
     by_decade: Mapping[str, int]
+    """Documents by decade, such as `1990s`."""
     first_year: int | None
     last_year: int | None
     undated: Finding
     retracted: Finding
     deleted: int
+    """Recorded deletions of documents by their source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Passages whose text is empty or has markup left in it, and those that repeat one of another document.
-
-    `repeated`: title and text are equal. `near` (see `corpus.quality.NearDuplicates`), these included, are of the
-    `compared` passages, a sample where these are not all; `crowded` is how often one met too many to compare with.
-    """
+    """Passages with empty, unclean or repeated text."""
 
     empty: Finding
     markup: Finding
     repeated: Pairs
+    """Passages with the title and text of another document's passage."""
     near: Pairs
+    """Near duplicates (see `corpus.text_quality.NearDuplicates`), including the repeated passages."""
     compared: int
+    """Passages examined for near duplicates. This may be a sample."""
     crowded: int
+    """Passages with too many candidates to compare them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Where passages are not as they must be. `broken` are documents whose ordinals do not run from 0 without a gap,
-    all of one version; `no_vector` have one of zeros or of what is no number; `odd_vector` one whose length is far from
-    the others'.
-    """
+    """Invalid passages, by kind."""
 
     wrong_ids: Finding
     repeated_ids: Finding
     broken: Finding
+    """Documents with missing ordinals, or with passages of several versions."""
     offsets: Finding
     no_vector: Finding
+    """Passages with a zero vector, or with a number that is not finite."""
     odd_vector: Finding
+    """Passages with an unusually long or short vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexAgreement:
-    """Where the passages disagree with the word index (passages) and with the journal (documents).
+    """Contradictions between the passages and the word index (passages) or the journal (documents).
 
-    Another version of the content counts as another one. `compared` False: a writer was at work or was killed, and
-    nothing can be said.
+    Another version of the content counts as another passage or document.
     """
 
     compared: bool
+    """False if a batch was open, so that the parts could not be compared."""
     not_in_words: Finding = Finding()
     only_in_words: Finding = Finding()
     not_in_journal: Finding = Finding()
@@ -117,10 +118,7 @@ class IndexAgreement:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """`problems` are sentences with their cure, none for a library that is well; `notices` what a reader should know.
-
-    `library` has the encoder, the splitter, the software, the index and the source files.
-    """
+    """The result of a health check."""
 
     library: LibraryInfo
     contents: Contents
@@ -129,139 +127,149 @@ class HealthReport:
     agreement: IndexAgreement
     files: Damage
     problems: tuple[str, ...]
+    """Sentences that name each problem and its cure. Empty for a sound library."""
     notices: tuple[str, ...]
+    """Sentences about other matters that readers should know."""
 
 
-# -- sentences ------------------------------------------------------------------------------------------------------
-
-
-def problems(library: LibraryInfo, rows: Rows, agreement: IndexAgreement, files: Damage) -> tuple[str, ...]:
-    """What is wrong, each with its cure."""
-    found = (
-        (rows.wrong_ids, "passages are not called by their document and ordinal", _AGAIN),
-        (rows.repeated_ids, "passages have the id of another one", _AGAIN),
+def find_problems(library: LibraryInfo, rows: Rows, agreement: IndexAgreement, files: Damage) -> tuple[str, ...]:
+    """Return a sentence with its cure for each problem."""
+    problems = [*library.problems, *describe_damaged_files(files)]
+    for finding, fault, cure in (
+        (rows.wrong_ids, "passages have an id that does not match their document and ordinal", _AGAIN),
+        (rows.repeated_ids, "passages have the id of another passage", _AGAIN),
         (rows.broken, "documents lack passages, or hold some of another version", _AGAIN),
-        (rows.offsets, "passages have a start and an end that are not their text's", _AGAIN),
-        (rows.no_vector, "passages have no usable vector and are never found by it", _AGAIN),
-        (agreement.not_in_words, "passages are not in the word index as they are now", _REPAIR),
-        (agreement.only_in_words, "entries of the word index are of no passage there is", _REPAIR),
-        (agreement.not_in_journal, "documents have passages and were not acknowledged as they are", _REPAIR),
-        (agreement.only_in_journal, "documents were acknowledged and have not the passages they had", _REFILL),
-    )
-    told = [f"{_many(finding, what)}: {cure}" for finding, what, cure in found if finding.count]
-    return (*library.problems, *damage_told(files), *told)
-
-
-def damage_told(files: Damage) -> tuple[str, ...]:
-    """Return a sentence for each kind of damaged data files, with its cure."""
-    index = tuple(name for name in files.changed if "/_indices/" in name)
-    other = tuple(name for name in files.changed if name not in index)
-    kinds = (
-        (other, "data files changed after they were written (a damaged disk?)", _RESTORE),
-        (index, "files of the indexes changed after they were written", "run `epicrisis library optimize --rebuild`"),
-        (files.missing, "data files are missing", _RESTORE),
-        (files.words, "files of the word index are damaged", _REPAIR),
-    )
-    return tuple(f"{_many(Finding(len(names), names), what)}: {cure}" for names, what, cure in kinds if names)
-
-
-def notices(
-    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: IndexAgreement, files: Damage
-) -> tuple[str, ...]:
-    """What is not wrong and still worth knowing."""
-    told = tuple(_notices(library, contents, texts, rows, agreement))
-    if files.superseded:
-        told = (*told, _many(Finding(len(files.superseded), files.superseded), _SUPERSEDED))
-    return told if files.recorded else (*told, _NOT_RECORDED)
-
-
-def _notices(
-    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: IndexAgreement
-) -> Iterator[str]:
-    if not agreement.compared:
-        yield (
-            "a writer is at work, or was stopped: whether the parts agree was not looked at; check again when it has "
-            "ended, or after the next `epicrisis library add`"
-        )
-    of = f"of {contents.passages:,} passages"
-    for finding, what in (
-        (texts.empty, f"{of} have no text, or only say that there is none"),
-        (texts.markup, f"{of} have markup left in them"),
-        (rows.odd_vector, f"{of} have a vector much longer or shorter than the others"),
-        (contents.undated, f"of {contents.documents:,} documents have no date: searches as of a date do not see them"),
-        (contents.retracted, f"of {contents.documents:,} documents are retracted: left out, unless --with retracted"),
+        (rows.offsets, "passages have a start and end that do not match their text", _AGAIN),
+        (rows.no_vector, "passages have no usable vector, so vector search never finds them", _AGAIN),
+        (agreement.not_in_words, "passages are missing or outdated in the word index", _REPAIR),
+        (agreement.only_in_words, "entries of the word index belong to no current passage", _REPAIR),
+        (agreement.not_in_journal, "documents have passages that were not acknowledged", _REPAIR),
+        (agreement.only_in_journal, "documents were acknowledged and have lost passages since", _REFILL),
     ):
         if finding.count:
-            yield _many(finding, what)
-    if texts.repeated.count:
-        yield f"{texts.repeated.count:,} {of} repeat one of another document word for word{_shown(texts.repeated)}"
-    if texts.compared < contents.passages:
-        looked = f"of {texts.compared:,} passages looked at (a sample, alike ones together)"
-        yield f"{looked}, {texts.near.count:,} repeat one of another document nearly or wholly{_shown(texts.near)}"
-    elif texts.near.count:
-        yield f"{texts.near.count:,} {of} repeat one of another document nearly or wholly{_shown(texts.near)}"
-    if texts.crowded:
-        yield f"{texts.crowded:,} times a passage was like too many others to compare it with all: there may be more"
+            problems.append(f"{_describe(finding, fault)}: {cure}")
+    return tuple(problems)
+
+
+def describe_damaged_files(files: Damage) -> tuple[str, ...]:
+    """Return a sentence with its cure for each kind of damaged data files."""
+    index_files = tuple(name for name in files.changed if "/_indices/" in name)
+    data_files = tuple(name for name in files.changed if name not in index_files)
+    sentences = []
+    for names, fault, cure in (
+        (data_files, "data files changed after they were written (a damaged disk?)", _RESTORE),
+        (index_files, "index files changed after they were written", "run `epicrisis library optimize --rebuild`"),
+        (files.missing, "data files are missing", _RESTORE),
+        (files.words, "files of the word index are damaged", _REPAIR),
+    ):
+        if names:
+            sentences.append(f"{_describe(Finding(len(names), names), fault)}: {cure}")
+    return tuple(sentences)
+
+
+def find_notices(
+    library: LibraryInfo, contents: Contents, texts: Texts, rows: Rows, agreement: IndexAgreement, files: Damage
+) -> Iterator[str]:
+    """Yield sentences about matters that are not problems but worth knowing."""
+    if not agreement.compared:
+        yield (
+            "a writer is at work, or was stopped, so the parts of the library were not compared: check again after it "
+            "has ended, or after the next `epicrisis library add`"
+        )
+    passages, documents = f"of {contents.passages:,} passages", f"of {contents.documents:,} documents"
+    for finding, fact in (
+        (texts.empty, f"{passages} have no text, or only say so"),
+        (texts.markup, f"{passages} contain markup"),
+        (rows.odd_vector, f"{passages} have a vector much longer or shorter than the others"),
+        (contents.undated, f"{documents} have no date, so searches as of a date do not find them"),
+        (contents.retracted, f"{documents} are retracted: searches skip them without --with retracted"),
+    ):
+        if finding.count:
+            yield _describe(finding, fact)
+    yield from _notices_of_duplicates(texts, contents.passages)
     if library.index is not None and not library.index.good:
         yield (
-            f"the index finds {_recall(library)}, less than the {library.index.asked:.2f} asked: searches scan all "
-            "passages instead; run `epicrisis library optimize`"
+            f"the index finds {_format_recall(library.index)}, less than the required {library.index.asked:.2f}, so "
+            "searches scan all passages: run `epicrisis library optimize`"
         )
     elif library.unindexed:
         yield f"{library.unindexed:,} passages are not in the index and are scanned: run `epicrisis library optimize`"
+    if files.superseded:
+        yield _describe(Finding(len(files.superseded), files.superseded), _SUPERSEDED)
+    if not files.recorded:
+        yield _NOT_RECORDED
 
 
-def _many(finding: Finding, what: str) -> str:
-    return f"{finding.count:,} {what}{_listed(finding.count, finding.first)}"
+def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
+    of_passages = f"of {passages:,} passages"
+    if texts.repeated.count:
+        examples = _list_pairs(texts.repeated)
+        yield f"{texts.repeated.count:,} {of_passages} repeat one of another document word for word{examples}"
+    examples = _list_pairs(texts.near)
+    if texts.compared < passages:
+        sample = f"of {texts.compared:,} passages examined (a sample, with near duplicates selected together)"
+        yield f"{sample}, {texts.near.count:,} repeat one of another document nearly or completely{examples}"
+    elif texts.near.count:
+        yield f"{texts.near.count:,} {of_passages} repeat one of another document nearly or completely{examples}"
+    if texts.crowded:
+        yield f"{texts.crowded:,} passages had too many candidates to compare them all, so there may be more"
 
 
-def _shown(pairs: Pairs) -> str:
-    return _listed(pairs.count, [f"{earlier} ~ {later}" for earlier, later in pairs.first])
+def _describe(finding: Finding, text: str) -> str:
+    return f"{finding.count:,} {text}{_list_examples(finding.count, finding.first)}"
 
 
-def _listed(count: int, names: Sequence[str]) -> str:
-    """In brackets, with the space before them; empty for none."""
-    said = ", ".join(map(printable, names[:_SAID]))
-    return f" ({said}{', ...' if count > _SAID else ''})" if names else ""
+def _list_pairs(pairs: Pairs) -> str:
+    return _list_examples(pairs.count, [f"{earlier} ~ {later}" for earlier, later in pairs.first])
 
 
-def _recall(library: LibraryInfo) -> str:
-    assert library.index is not None
-    tenth = library.index.filtered_recall
-    return f"{library.index.recall:.3f} of the nearest 16" + ("" if tenth is None else f" ({tenth:.3f} in a tenth)")
+def _list_examples(count: int, names: Sequence[str]) -> str:
+    """Return the names in brackets after a space, or an empty text without names."""
+    examples = ", ".join(map(printable, names[:_MAX_IN_SENTENCE]))
+    return f" ({examples}{', ...' if count > _MAX_IN_SENTENCE else ''})" if names else ""
 
 
-# -- lines ----------------------------------------------------------------------------------------------------------
+def _format_recall(index: IndexReport) -> str:
+    filtered = "" if index.filtered_recall is None else f" ({index.filtered_recall:.3f} in a tenth)"
+    return f"{index.recall:.3f} of the nearest 16{filtered}"
 
 
-def lines(report: HealthReport) -> list[str]:
-    """The report for a screen: what there is, line by line, then what to know, then what is wrong."""
-    contents, made = report.contents, report.library.manifest
+def format_report(report: HealthReport) -> list[str]:
+    """Return the report as lines of text: the content, then the notices, then the problems."""
+    contents, manifest = report.contents, report.library.manifest
+    software = ", ".join(f"{name} {number}" for name, number in manifest.software.items())
     rows = [
         ("holds", f"{contents.documents:,} documents, {contents.passages:,} passages"),
-        ("from", _counts(contents.by_source)),
-        ("published", _years(contents)),
-        ("retracted", f"{contents.retracted.count:,}; {contents.deleted:,} deleted ones are remembered"),
-        ("encoder", f"{made.encoder_name}, {made.dimensions} dimensions ({made.encoder_fingerprint})"),
-        ("cut by", _splitter(report.library)),
-        ("made", f"{made.created} by {', '.join(f'{name} {number}' for name, number in made.software.items())}"),
-        ("search", _index(report.library)),
-        ("checksums", _checksums(report.files)),
-        *(("file" if place == 0 else "", line) for place, line in enumerate(_sources(report.library))),
+        ("from", _format_counts(contents.by_source)),
+        ("published", _format_years(contents)),
+        ("retracted", f"{contents.retracted.count:,}; {contents.deleted:,} deletions are recorded"),
+        ("encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions ({manifest.encoder_fingerprint})"),
+        ("splitter", _format_splitter(manifest)),
+        ("created", f"{manifest.created} by {software}"),
+        ("search", _format_index(report.library)),
+        ("checksums", _format_checksums(report.files)),
     ]
-    told = [f"{label:<{_LABEL}}{value}" for label, value in rows]
-    told += [f"{'note' if place == 0 else '':<{_LABEL}}{notice}" for place, notice in enumerate(report.notices)]
-    told += [f"{'WRONG':<{_LABEL}}{problem}" for problem in report.problems]
-    return told if report.problems else [*told, f"{'sound':<{_LABEL}}no problem found"]
+    rows += _label_first("file", _format_sources(report.library))
+    rows += _label_first("note", report.notices)
+    rows += [("WRONG", problem) for problem in report.problems]
+    if not report.problems:
+        rows.append(("sound", "no problem found"))
+    return [f"{label:<{_LABEL_WIDTH}}{value}" for label, value in rows]
 
 
-def _counts(by_name: Mapping[str, int]) -> str:
-    most = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
-    told = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in most[:SHOWN]]
-    return ", ".join(told) + (f" and {len(most) - SHOWN:,} more" if len(most) > SHOWN else "")
+def _label_first(label: str, values: Sequence[str]) -> list[tuple[str, str]]:
+    """Return rows whose first one has the label."""
+    return [(label if index == 0 else "", value) for index, value in enumerate(values)]
 
 
-def _years(contents: Contents) -> str:
+def _format_counts(by_name: Mapping[str, int]) -> str:
+    ordered = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
+    counts = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in ordered[:MAX_LISTED]]
+    rest = f" and {len(ordered) - MAX_LISTED:,} more" if len(ordered) > MAX_LISTED else ""
+    return ", ".join(counts) + rest
+
+
+def _format_years(contents: Contents) -> str:
     undated = f"{contents.undated.count:,} without a date"
     if contents.first_year is None:
         return undated
@@ -269,32 +277,29 @@ def _years(contents: Contents) -> str:
     return f"{contents.first_year} to {contents.last_year} ({decades}), {undated}"
 
 
-def _splitter(library: LibraryInfo) -> str:
-    made = library.manifest
-    return f"{made.splitter}, up to {made.max_tokens} tokens" + (
-        f", {made.overlap} shared by neighbours" if made.splitter == "tokens" else ""
-    )
+def _format_splitter(manifest: LibraryManifest) -> str:
+    overlap = f", {manifest.overlap} shared by neighbours" if manifest.splitter == "tokens" else ""
+    return f"{manifest.splitter}, up to {manifest.max_tokens} tokens{overlap}"
 
 
-def _index(library: LibraryInfo) -> str:
+def _format_index(library: LibraryInfo) -> str:
     if library.index is None:
         return "exact, no index"
-    exact = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
-    return f"{exact} {_recall(library)}, {library.unindexed:,} passages not in it"
+    method = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
+    return f"{method} {_format_recall(library.index)}, {library.unindexed:,} passages not in it"
 
 
-def _checksums(files: Damage) -> str:
-    """Return how many data files were compared with their checksums."""
+def _format_checksums(files: Damage) -> str:
     if not files.recorded:
         return "none recorded"
-    return f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} not as they were written"
+    return f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} changed or missing"
 
 
-def _sources(library: LibraryInfo) -> list[str]:
-    told = [
-        f"{printable(each.name)}, {each.bytes:,} bytes, sha256 {each.sha256}, added {each.added}"
-        for each in library.sources[:SHOWN]
-    ]
-    if len(library.sources) > SHOWN:
-        told.append(f"and {len(library.sources) - SHOWN:,} more that were added whole (all of them in the JSON form)")
-    return told or ["none was added whole"]
+def _format_sources(library: LibraryInfo) -> list[str]:
+    lines = []
+    for file in library.sources[:MAX_LISTED]:
+        lines.append(f"{printable(file.name)}, {file.bytes:,} bytes, sha256 {file.sha256}, added {file.added}")
+    if len(library.sources) > MAX_LISTED:
+        remaining = len(library.sources) - MAX_LISTED
+        lines.append(f"and {remaining:,} more that were added completely (--json lists all)")
+    return lines or ["none was added completely"]

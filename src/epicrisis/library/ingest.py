@@ -1,8 +1,7 @@
-"""Documents into a library: what is new or changed is cut, encoded and committed, in batches that can be resumed.
+"""Add documents to a library: read, compare with the journal, cut into passages, encode, and commit in batches.
 
-Run again after a kill, it skips what was acknowledged. A vector is made only where a passage's title or text is new: a
-revision that changes nothing else, and a document that brings its vector, cost no encoding. Does not know where
-documents come from.
+`ingest_reading` holds the first three stages, `ingest_encoding` the fourth and `ingest_batches` the last. After a kill
+the next run skips acknowledged documents. A passage is encoded only if its title or text is new.
 """
 
 from __future__ import annotations
@@ -13,22 +12,24 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import FileFingerprint, PatientIdentity, ReaderItem
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library.duplicate_ids import Seen
-from epicrisis.library.ingest_batches import Addition
-from epicrisis.library.ingest_checks import check_chunks
-from epicrisis.library.ingest_report import IngestProgress, IngestReport
-from epicrisis.library.interrupts import uninterrupted
+from epicrisis.library.ingest_batches import BatchWriter
+from epicrisis.library.ingest_encoding import PassageEncoder
+from epicrisis.library.ingest_patients import PatientRegistration
+from epicrisis.library.ingest_reading import ItemReader
+from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
+from epicrisis.library.splitters import check_chunks
 from epicrisis.protocols import Encoder
 from epicrisis.types import SplitterName
 
 DEFAULT_OVERLAP = 32
-"""Tokens that neighbouring passages of a new library share, at most."""
+"""Default maximum of tokens shared by adjacent passages of a new library."""
 _PROGRESS_EVERY = 500
-_COMPARED = 4
+_COMPARED_VECTORS = 4
+_MIN_COSINE = 0.99
 
 
 def open_or_create(
@@ -40,60 +41,56 @@ def open_or_create(
     ready_made: bool = False,
     chunk_tokens: int | None = None,
 ) -> Library:
-    """The library at `path`, open for writing; a new one, cut for this encoder, where there is none.
+    """Open the library at `path` for writing, or create one for this encoder. An interrupted creation is repeated.
 
-    A library whose creation was interrupted holds nothing, and is created again from these arguments.
+    `overlap` and `splitter` apply to a new library. `ready_made` means that documents come with vectors of an encoder
+    with this name. `chunk_tokens` is the maximum length of a passage, by default the encoder's window.
 
-    `splitter` is that of a new library; `ready_made`: its vectors come along, made for whole documents by an encoder of
-    that name whose files nobody knows; `chunk_tokens`: the most of a new passage, where not said as many as the
-    encoder reads. Raises EncoderMismatch where the library was made by another encoder, LibraryError where with another
-    splitter or other chunks, InputError for chunks that the encoder does not read to their end, and what `Library.open`
-    and `Library.create` raise.
+    Raise EncoderMismatch for a library of another encoder, LibraryError for one with another splitter or chunk length,
+    InputError for chunks longer than the encoder reads, and the errors of `Library.open` and `Library.create`.
     """
     if chunk_tokens is not None:
         check_chunks(chunk_tokens, encoder, encoder_name, overlap, splitter, ready_made)
-    if complete_manifest(path) is not None:
-        library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
-        made = library.manifest
-        if splitter not in (None, made.splitter):
-            library.close()
-            raise LibraryError(
-                f"{path} cuts documents by {made.splitter}, not by {splitter}: leave the splitter out, or make another "
-                "library"
-            )
-        if chunk_tokens not in (None, made.max_tokens):
-            library.close()
-            raise LibraryError(
-                f"{path} has chunks of {made.max_tokens} tokens, not of {chunk_tokens}: leave --chunk-tokens out, or "
-                "make another library"
-            )
-        return library
-    return Library.create(
-        path,
-        encoder_fingerprint=f"{PRECOMPUTED}{encoder_name}" if ready_made else encoder.fingerprint,
-        encoder_name=encoder_name,
-        dimensions=encoder.dimensions,
-        max_tokens=chunk_tokens or encoder.max_tokens,
-        overlap=overlap,
-        splitter=splitter or ("whole" if ready_made else "tokens"),
-    )
+    if complete_manifest(path) is None:
+        return Library.create(
+            path,
+            encoder_fingerprint=f"{PRECOMPUTED}{encoder_name}" if ready_made else encoder.fingerprint,
+            encoder_name=encoder_name,
+            dimensions=encoder.dimensions,
+            max_tokens=chunk_tokens or encoder.max_tokens,
+            overlap=overlap,
+            splitter=splitter or ("whole" if ready_made else "tokens"),
+        )
+    library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
+    manifest = library.manifest
+    if splitter not in (None, manifest.splitter):
+        library.close()
+        raise LibraryError(
+            f"{path} cuts documents by {manifest.splitter}, not by {splitter}: leave --splitter out, or create another "
+            "library"
+        )
+    if chunk_tokens not in (None, manifest.max_tokens):
+        library.close()
+        raise LibraryError(
+            f"{path} has chunks of {manifest.max_tokens} tokens, not of {chunk_tokens}: leave --chunk-tokens out, or "
+            "create another library"
+        )
+    return library
 
 
 def check_vectors(library: Library, encoder: Encoder) -> None:
-    """Whether ready-made vectors are this encoder's: a few of the library's passages are encoded anew and compared.
+    """Encode a few passages of a library with precomputed vectors, and compare the vectors.
 
-    Nothing to do for a library of vectors that were made here.
-
-    Raises EncoderMismatch where the two differ by more than rounding (cosine below 0.99).
+    Raise EncoderMismatch if they differ by more than rounding (cosine below 0.99).
     """
     if not library.manifest.encoder_fingerprint.startswith(PRECOMPUTED):
         return
-    for title, text, vector in library.some_vectors(_COMPARED):
-        made = encoder.encode_passages([(title, text)])[0]
-        if made.shape != vector.shape or made @ vector < 0.99 * np.linalg.norm(made) * np.linalg.norm(vector):
+    for title, text, vector in library.open_table().some_vectors(_COMPARED_VECTORS):
+        encoded = encoder.encode_passages([(title, text)])[0]
+        min_product = _MIN_COSINE * np.linalg.norm(encoded) * np.linalg.norm(vector)
+        if encoded.shape != vector.shape or encoded @ vector < min_product:
             raise EncoderMismatch(
-                f"{library.path} holds vectors that this encoder does not make: name the encoder they were made with "
-                "(--encoder)"
+                f"{library.path} holds vectors of another encoder: select their encoder with --encoder"
             )
 
 
@@ -108,37 +105,36 @@ def add_documents(
     replace: bool = False,
     literature: bool | None = None,
 ) -> IngestReport:
-    """Adds what is new, replaces what has changed, leaves the rest, and says what it left out and why.
+    """Add new documents, replace changed ones, and report what was skipped and why.
 
-    Of several documents with one id the latest revision counts, in whatever order they come, and a deletion counts as
-    one; of those without a revision the first of this addition does, and the others are skipped unless they are the
-    same. A document from a file (`FromFile`) replaces only one of the same file, see `identity`; with `replace`, any of
-    its id. Everything is acknowledged at least every `seconds_between_commits`, judged by the encoder's speed so far;
-    only a single document that takes longer by itself breaks that. Ctrl-C waits for the commit under way; what is
-    acknowledged stays.
+    Of several documents with one id the latest revision is used, in any order; a deletion is a revision, too. Of
+    documents without a revision the first is used, and other ones are skipped. A document from a file (`FromFile`)
+    replaces only one of the same file (see `document_ids`), unless `replace` is True.
 
-    A library holds patients' notes or literature. `literature` True says that both may be in this one, where every
-    patient's questions read the documents of no patient. With False these are skipped in a library of notes, and notes
-    are refused in a library of literature. With None both are let in, and whoever asks is told of it.
+    Documents are acknowledged at least every `seconds_between_commits`, estimated from the encoder's speed, unless a
+    single document takes longer. Ctrl-C takes effect after the current commit. Acknowledged documents are durable.
 
-    Raises EncoderMismatch, StorageError, LibraryError, InputError where a patient's id may stand for two people, and
-    whatever `items` raises.
+    A library holds either patients' notes or literature. `literature=True` allows both, and questions about every
+    patient then use all documents without a patient. `literature=False` skips such documents in a library of notes and
+    refuses notes in a library of literature. `literature=None` allows both, and questions come with a notice.
+
+    Raise EncoderMismatch, StorageError, LibraryError, InputError if one patient id may mean two people, and the
+    errors of `items`.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
-    library.prepare_marks()
-    addition = Addition(library, encoder, on_progress, seconds_between_commits, passages_per_batch, replace, literature)
-    with closing(Seen()) as seen:
+    library.prepare_statements()
+    counts, patients = IngestCounts(), PatientRegistration(library)
+    passage_encoder = PassageEncoder(encoder, library.manifest)
+    batch = BatchWriter(
+        library, passage_encoder, patients, counts, on_progress, seconds_between_commits, passages_per_batch
+    )
+    reader = ItemReader(library, encoder, batch, patients, counts, replace=replace, literature=literature)
+    with closing(reader):
         for item in items:
-            addition.read += not isinstance(item, FileFingerprint | PatientIdentity)
-            addition.take(item, seen)
-            if addition.read % _PROGRESS_EVERY == 0:
-                addition.tell()
-    addition.meet_patients()
-    addition.commit()
-    with uninterrupted():
-        addition.marked = library.mark_due()
-    if addition.passages:
-        with uninterrupted():
-            library.compact()
-    addition.kinds.close()
-    return addition.report()
+            reader.read(item)
+            if counts.documents % _PROGRESS_EVERY == 0:
+                batch.report_progress()
+    patients.record()
+    batch.finish()
+    reader.record_kinds()
+    return batch.report()

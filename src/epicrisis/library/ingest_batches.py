@@ -1,407 +1,220 @@
-"""One addition of documents to a library: what waits for the next commit, and what has been counted so far."""
+"""The last stage of an ingestion: collect documents in batches and commit each batch to the library."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import dataclasses
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from types import FrameType
 
-import numpy as np
-
-from epicrisis.corpus.reader_base import (
-    ArticleStatement,
-    DeletedDocument,
-    EncodedDocument,
-    FileDocument,
-    FileFingerprint,
-    PatientIdentity,
-    ReaderItem,
-    Skipped,
-)
+from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint
 from epicrisis.corpus.retractions import extract_statements
-from epicrisis.library.document_identity import AlreadyThere, Identities
-from epicrisis.library.duplicate_ids import Seen
-from epicrisis.library.ingest_checks import (
-    ANOTHER,
-    OTHER,
-    Kinds,
-    check_is_read,
-    is_longer_than_window,
-    meet_patients,
-    named_in,
-    whose,
-)
-from epicrisis.library.ingest_report import SHOWN, IngestProgress, IngestReport
-from epicrisis.library.interrupts import uninterrupted
+from epicrisis.library.ingest_comparison import SAME_ID_OTHER_NOTE
+from epicrisis.library.ingest_encoding import PassageEncoder, PendingDocument
+from epicrisis.library.ingest_patients import PatientRegistration, read_document_patients
+from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
-from epicrisis.library.passage_checks import unfit, unfit_vector
-from epicrisis.library.retraction_statements import with_marks
-from epicrisis.library.splitters import cut
-from epicrisis.protocols import Encoder, StoredDocument, Vectors
-from epicrisis.serialization import to_json
-from epicrisis.types import Document, Origin, Passage
+from epicrisis.library.passage_table import replace_marks
+from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.types import Origin
 
 _FIRST_BATCH = 16
-_ENCODED_AT_ONCE = 256
 _MARGIN = 0.6
-_ORIGINS_AT_ONCE = 10_000
-_MARKS_AT_ONCE = 5_000
+_MAX_ORIGINS = 10_000
+_MAX_STATEMENTS = 5_000
 
 
-def content_hash(document: Document) -> str:
-    """32 digits of the SHA-256 of everything of the document, by canonical JSON: whatever changes, it does."""
-    canonical = json.dumps(to_json(document), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A document that is to be written; `vector` `(d,)` where it brought one."""
-
-    document: Document
-    digest: str
-    passages: tuple[Passage, ...]
-    vector: Vectors | None
-    origin: Origin | None = None
-
-
-class Addition:
-    """One call of `add_documents`: what waits for the next commit, and the counts."""
+class BatchWriter:
+    """Collects documents, statements and files, and commits them when there are enough or time runs out."""
 
     def __init__(
         self,
         library: Library,
-        encoder: Encoder,
+        encoder: PassageEncoder,
+        patients: PatientRegistration,
+        counts: IngestCounts,
         on_progress: Callable[[IngestProgress], None] | None,
-        limit_seconds: float,
-        limit_passages: int,
-        replace: bool,
-        literature: bool | None,
+        max_seconds: float,
+        max_passages: int,
     ) -> None:
-        self.library = library
-        self.encoder = encoder
-        self.on_progress = on_progress
-        self.limit_seconds = limit_seconds
-        self.limit_passages = limit_passages
-        self.started = time.monotonic()
-        self.waiting: list[_Waiting] = []
-        self.waiting_ids: set[str] = set()
-        self.waiting_passages = 0
-        self.whole_files: list[FileFingerprint] = []
-        self.waiting_since = 0.0
-        # Passages a second from encoding to acknowledgement, over the last batch.
-        self.rate: float | None = None
-        self.read = self.added = self.replaced = self.unchanged = self.passages = self.skipped = 0
-        self.outdated = self.deleted = self.cut_off = self.renamed = 0
-        self.patients: list[PatientIdentity] = []
-        self.named_patients: set[tuple[str, str]] = set()
-        self.kinds = Kinds(library, literature)
-        self.waiting_marks: list[ArticleStatement] = []
-        self.statements = self.nameless = self.marked = 0
-        self.first_skipped: list[Skipped] = []
-        self.identities = Identities(library, replace)
-        self.moved: dict[str, Origin] = {}
-        self.already_there = self.of_unknown_file = 0
-        self.encode_seconds = 0.0
+        self._library = library
+        self._encoder = encoder
+        self._patients = patients
+        self._counts = counts
+        self._on_progress = on_progress
+        self._max_seconds = max_seconds
+        self._max_passages = max_passages
+        self._started = time.monotonic()
+        self._documents: list[PendingDocument] = []
+        self._document_ids: set[str] = set()
+        self._passages = 0
+        self._batch_started = 0.0
+        # Passages per second of the last batch, from encoding to acknowledgement.
+        self._rate: float | None = None
+        self._origins: dict[str, Origin] = {}
+        self._statements: list[ArticleStatement] = []
+        self._whole_files: list[FileFingerprint] = []
 
-    def take(self, item: ReaderItem, seen: Seen) -> None:
-        if isinstance(item, PatientIdentity):
-            self.patients.append(item)
-            self.named_patients.update((item.patient, name) for name in item.names)
-            return
-        self.meet_patients()
-        if isinstance(item, Skipped):
-            self.skip(item)
-        elif isinstance(item, FileFingerprint):
-            self.whole_files.append(item)
-        elif isinstance(item, DeletedDocument):
-            self.take_back(item, seen)
-        elif isinstance(item, ArticleStatement):
-            self.take_mark(item)
-        elif isinstance(item, EncodedDocument):
-            self.take_document(item.document, item.vector, seen)
-        elif isinstance(item, FileDocument):
-            self.take_from_file(item, seen)
-        else:
-            self.take_document(item, None, seen)
-
-    def meet_patients(self) -> None:
-        """Write down who the patients are that were told of, before the first of their notes."""
-        if self.patients:
-            self.renamed += meet_patients(self.library, self.patients)
-            self.patients = []
-
-    def meet_named_patients(self) -> None:
-        """Do the same for patients of whom the waiting notes alone tell."""
-        named = named_in(each.document for each in self.waiting)
-        self.patients += [identity for key, identity in named.items() if key not in self.named_patients]
-        self.meet_patients()
-        self.named_patients.update(named)
-
-    def take_back(self, item: DeletedDocument, seen: Seen) -> None:
-        """Deletes the document, unless a later revision of it is there."""
-        if item.id in self.waiting_ids:
+    def add(self, pending: PendingDocument) -> None:
+        """Add a document to the batch. Commit before if it would be too large, and afterwards if it is full."""
+        if self._is_full(len(pending.passages)):
             self.commit()
-        if not item.revision:
-            # Given again by this addition, it stays withdrawn.
-            seen.first(item.id, "")
-            if whose(self.library, [item.id]).get(item.id, "") == item.patient:
-                self.deleted += 1
-                with uninterrupted():
-                    self.library.delete([item.id])
-            return
-        known = self.library.revisions([item.id]).get(item.id)
-        if known is not None and known > item.revision:
-            self.outdated += 1
-            return
-        self.deleted += item.id in self.library.content_hashes([item.id])
-        with uninterrupted():
-            self.library.delete([item.id], {item.id: item.revision})
-
-    def take_mark(self, item: ArticleStatement) -> None:
-        self.statements += 1
-        self.nameless += not item.targets
-        self.waiting_marks.append(item)
-        if len(self.waiting_marks) >= _MARKS_AT_ONCE:
+        if not self._documents:
+            self._batch_started = time.monotonic()
+        self._documents.append(pending)
+        self._document_ids.add(pending.document.id)
+        self._passages += len(pending.passages)
+        if self._is_full(0):
             self.commit()
 
-    def take_from_file(self, item: FileDocument, seen: Seen) -> None:
-        named = self.identities.named(item) if item.origin.name else item
-        if isinstance(named, AlreadyThere):
-            self.already_there += 1
-            self.unchanged += 1
-        else:
-            self.take_document(named.document, None, seen, named.origin)
-
-    def take_document(
-        self, document: Document, vector: Vectors | None, seen: Seen, origin: Origin | None = None
-    ) -> None:
-        reason = unfit(document) or self.kinds.misfit(document)
-        if reason is None and vector is not None:
-            reason = unfit_vector(vector, self.library.manifest.dimensions)
-        if reason is not None:
-            self.skip(Skipped(document.id, "", reason))
-            return
-        digest = content_hash(document)
-        if document.revision is None:
-            first = seen.first(document.id, digest)
-            if first not in (None, digest):
-                self.skip(Skipped(document.id, "", OTHER if document.patient is None else ANOTHER))
-                return
-            fresh = first is None
-        else:
-            fresh = True
-        if fresh and document.id in self.waiting_ids:
-            self.commit()
-        known = self.library.revisions([document.id]).get(document.id)
-        there = self.library.content_hashes([document.id]).get(document.id)
-        deleted = known is not None and there is None
-        # Of a deletion and a version that are of one revision the deletion counts, whichever comes first.
-        if (known or "") > (document.revision or "") or (deleted and known == document.revision):
-            self.outdated += 1
-        elif fresh and there != digest:
-            self.take_changed(document, digest, vector, origin, is_there=there is not None)
-        else:
-            self.unchanged += 1
-            if fresh and origin is not None and document.id not in self.waiting_ids:
-                self.keep_origin(document.id, origin)
-
-    def take_changed(
-        self, document: Document, digest: str, vector: Vectors | None, origin: Origin | None, is_there: bool
-    ) -> None:
-        """Puts a new or changed document with those that wait, unless it is no successor of the one that is there."""
-        if origin is not None and is_there:
-            known = self.library.origins([document.id]).get(document.id)
-            if reason := self.identities.refusal(document, origin, known):
-                self.skip(Skipped(document.id, "", reason))
-                return
-            self.of_unknown_file += known is None
-        passages = self.passages_of(document, vector)
-        check_is_read(document, passages, self.library.manifest.splitter, self.encoder)
-        self.wait(_Waiting(document, digest, passages, vector, origin))
-
-    def keep_origin(self, document_id: str, origin: Origin) -> None:
-        """Knows an unchanged document by this file, where its own was not known or is gone."""
-        if self.identities.is_news(origin, self.library.origins([document_id]).get(document_id)):
-            self.moved[document_id] = origin
-            if len(self.moved) >= _ORIGINS_AT_ONCE:
-                self.commit()
-
-    def passages_of(self, document: Document, vector: Vectors | None) -> tuple[Passage, ...]:
-        """A document that brings its vector is one passage."""
-        manifest = self.library.manifest
-        splitter = "whole" if vector is not None else manifest.splitter
-        return cut(document, splitter, self.encoder.token_spans, manifest.max_tokens, manifest.overlap)
-
-    def skip(self, skipped: Skipped) -> None:
-        self.skipped += 1
-        if len(self.first_skipped) < SHOWN:
-            self.first_skipped.append(skipped)
-
-    def wait(self, waiting: _Waiting) -> None:
-        """Puts the document with those that wait; commits when there are enough, or time is running out."""
-        if self.is_full(len(waiting.passages)):
-            self.commit()
-        if not self.waiting:
-            self.waiting_since = time.monotonic()
-        self.waiting.append(waiting)
-        self.waiting_ids.add(waiting.document.id)
-        self.waiting_passages += len(waiting.passages)
-        if self.is_full(0):
+    def add_origin(self, document_id: str, origin: Origin) -> None:
+        """Record the file of an existing document with the next commit."""
+        self._origins[document_id] = origin
+        if len(self._origins) >= _MAX_ORIGINS:
             self.commit()
 
-    def is_full(self, more: int) -> bool:
-        """True when the batch, with so many passages more, would be too large or take too long."""
-        passages = self.waiting_passages + more
-        if self.rate is None:
-            return passages >= _FIRST_BATCH
-        spent = time.monotonic() - self.waiting_since if self.waiting else 0.0
-        return passages >= self.limit_passages or spent + passages / self.rate >= self.limit_seconds * _MARGIN
+    def add_statement(self, statement: ArticleStatement) -> None:
+        """Record a statement about another article with the next commit."""
+        self._statements.append(statement)
+        if len(self._statements) >= _MAX_STATEMENTS:
+            self.commit()
+
+    def add_whole_file(self, file: FileFingerprint) -> None:
+        """Record after the next commit that all documents of the file have been added."""
+        self._whole_files.append(file)
+
+    def commit_if_pending(self, document_id: str) -> None:
+        """Write the batch if it contains this document."""
+        if document_id in self._document_ids:
+            self.commit()
 
     def commit(self) -> None:
-        """Encodes what waits and writes it; it is acknowledged when this returns."""
-        if self.moved:
-            self.library.set_origins(self.moved)
-            self.moved.clear()
-        self.refuse_other_patients()
-        self.meet_named_patients()
-        self.state()
-        if self.waiting:
-            began = time.monotonic()
-            ids = [each.document.id for each in self.waiting]
-            replaced = list(self.library.content_hashes(ids))
-            stored = self.library.vectors_of(replaced)
-            documents = self.encoded({_words(*text): vector for text, vector in stored.items()})
-            with uninterrupted():
-                self.library.add(documents)
-                self.replaced += len(replaced)
-                self.added += len(documents) - len(replaced)
-                self.passages += self.waiting_passages
-                self.rate = self.waiting_passages / max(time.monotonic() - began, 1e-6)
-                self.waiting, self.waiting_passages = [], 0
-                self.waiting_ids.clear()
-            self.tell()
-        for file in self.whole_files:
+        """Encode the batch and write everything collected. It is acknowledged when this returns."""
+        if self._origins:
+            self._library.set_origins(self._origins)
+            self._origins.clear()
+        self._skip_other_patients()
+        self._patients.add_from_notes(pending.document for pending in self._documents)
+        self._patients.record()
+        self._commit_statements()
+        if self._documents:
+            self._commit_documents()
+        for file in self._whole_files:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            self.library.add_source(IngestedFile(file.sha256, file.name, file.bytes, now))
-        self.whole_files.clear()
+            self._library.add_source(IngestedFile(file.sha256, file.name, file.bytes, now))
+        self._whole_files.clear()
 
-    def state(self) -> None:
-        """Writes down what waits to be said of other articles, before the documents that say it: a document that is
-        there is not read for it again."""
-        notices = [each.document for each in self.waiting if each.document.revision is not None]
-        stated = [*self.waiting_marks, *(marked for notice in notices for marked in extract_statements(notice))]
-        sources = {each.source for each in stated} | {each.id for each in notices}
-        if sources:
+    def finish(self) -> None:
+        """Write the last batch, apply changed statements to existing documents, and compact the library."""
+        self.commit()
+        with uninterrupted():
+            self._counts.marked = self._library.update_due_marks()
+        if self._counts.passages:
             with uninterrupted():
-                self.library.state(sorted(sources), stated)
-        self.waiting_marks.clear()
+                self._library.compact()
 
-    def refuse_other_patients(self) -> None:
-        """Leaves out what would replace another patient's document."""
-        there = whose(self.library, [each.document.id for each in self.waiting])
-        mine = []
-        for each in self.waiting:
-            if there.get(each.document.id, each.document.patient) == each.document.patient:
-                mine.append(each)
-            else:
-                self.skip(Skipped(each.document.id, "", ANOTHER))
-        self.waiting = mine
-        self.waiting_ids = {each.document.id for each in mine}
-        self.waiting_passages = sum(len(each.passages) for each in mine)
-
-    def encoded(self, known: Mapping[tuple[str, str], Vectors]) -> list[StoredDocument]:
-        """What waits, with its vectors: brought along, `known` by the words of title and text, or made."""
-        rows: list[Vectors | None] = []
-        for each in self.waiting:
-            if each.vector is not None:
-                rows.append(each.vector)
-            else:
-                rows += [known.get(_words(passage.title, passage.text)) for passage in each.passages]
-        passages = [passage for each in self.waiting for passage in each.passages]
-        missing = [i for i, row in enumerate(rows) if row is None]
-        vectors = np.empty((len(rows), self.library.manifest.dimensions), dtype=np.float32)
-        for i, row in enumerate(rows):
-            if row is not None:
-                vectors[i] = row
-        vectors[missing] = self.encode([passages[i] for i in missing])
-        documents, place = [], 0
-        marks = self.library.marks_for([each.document for each in self.waiting])
-        for each in self.waiting:
-            end = place + len(each.passages)
-            revision = each.document.revision
-            marked = _marked(each.passages, marks.get(each.document.id, ()))
-            documents.append(
-                StoredDocument(each.document.id, each.digest, marked, vectors[place:end], revision, each.origin)
-            )
-            place = end
-        return documents
-
-    def encode(self, passages: list[Passage]) -> Vectors:
-        """`(n, d)` in the order of the passages; encoded in the order of their length, which saves padding."""
-        began = time.monotonic()
-        vectors = np.empty((len(passages), self.library.manifest.dimensions), dtype=np.float32)
-        order = sorted(range(len(passages)), key=lambda i: len(passages[i].title) + len(passages[i].text))
-        for first in range(0, len(order), _ENCODED_AT_ONCE):
-            some = order[first : first + _ENCODED_AT_ONCE]
-            vectors[some] = self.encoder.encode_passages([(passages[i].title, passages[i].text) for i in some])
-        if self.library.manifest.splitter != "tokens":
-            self.cut_off += sum(is_longer_than_window(passage, self.encoder) for passage in passages)
-        self.encode_seconds += time.monotonic() - began
-        return vectors
-
-    def tell(self) -> None:
-        if self.on_progress is not None:
-            self.on_progress(
-                IngestProgress(
-                    documents=self.read,
-                    added=self.added,
-                    replaced=self.replaced,
-                    unchanged=self.unchanged,
-                    outdated=self.outdated,
-                    deleted=self.deleted,
-                    skipped=self.skipped,
-                    passages=self.passages,
-                    seconds=time.monotonic() - self.started,
-                )
-            )
+    def report_progress(self) -> None:
+        """Call `on_progress` with the current counts."""
+        if self._on_progress is not None:
+            self._on_progress(self._counts.progress(time.monotonic() - self._started))
 
     def report(self) -> IngestReport:
-        return IngestReport(
-            added=self.added,
-            replaced=self.replaced,
-            unchanged=self.unchanged,
-            outdated=self.outdated,
-            deleted=self.deleted,
-            passages=self.passages,
-            cut_off=self.cut_off,
-            statements=self.statements,
-            nameless=self.nameless,
-            marked=self.marked,
-            skipped=self.skipped,
-            first_skipped=tuple(self.first_skipped),
-            seconds=time.monotonic() - self.started,
-            encode_seconds=self.encode_seconds,
-            already_there=self.already_there,
-            of_unknown_file=self.of_unknown_file,
-            remarks=tuple(self.identities.remarks),
-            more_remarks=self.identities.more_remarks,
-            renamed=self.renamed,
+        """Return the report of the ingestion."""
+        return self._counts.report(
+            seconds=time.monotonic() - self._started,
+            encode_seconds=self._encoder.seconds,
+            cut_off=self._encoder.cut_off,
+            renamed=self._patients.renamed,
         )
 
+    def _is_full(self, additional: int) -> bool:
+        """Return whether the batch with these additional passages would be too large or take too long."""
+        passages = self._passages + additional
+        if self._rate is None:
+            return passages >= _FIRST_BATCH
+        age = time.monotonic() - self._batch_started if self._documents else 0.0
+        return passages >= self._max_passages or age + passages / self._rate >= self._max_seconds * _MARGIN
 
-def _marked(passages: tuple[Passage, ...], marks: Sequence[Mapping[str, Any]]) -> tuple[Passage, ...]:
-    """The passages with these marks in their metadata."""
-    if not marks:
-        return passages
-    return tuple(replace(passage, metadata=with_marks(passage.metadata, marks)) for passage in passages)
+    def _skip_other_patients(self) -> None:
+        """Skip documents that would replace another patient's document."""
+        patients = read_document_patients(self._library, sorted(self._document_ids))
+        documents, self._documents = self._documents, []
+        self._document_ids.clear()
+        self._passages = 0
+        for pending in documents:
+            document = pending.document
+            if patients.get(document.id, document.patient) == document.patient:
+                self._documents.append(pending)
+                self._document_ids.add(document.id)
+                self._passages += len(pending.passages)
+            else:
+                self._counts.skip(document.id, SAME_ID_OTHER_NOTE)
+
+    def _commit_statements(self) -> None:
+        """Write the pending statements, including those of notices in the batch.
+
+        This precedes the documents, because committed documents are not read for statements again.
+        """
+        statements = list(self._statements)
+        sources = set()
+        for pending in self._documents:
+            if pending.document.revision is not None:
+                sources.add(pending.document.id)
+                statements += extract_statements(pending.document)
+        sources.update(statement.source for statement in statements)
+        if sources:
+            with uninterrupted():
+                self._library.replace_statements(sorted(sources), statements)
+        self._statements.clear()
+
+    def _commit_documents(self) -> None:
+        start = time.monotonic()
+        replaced = list(self._library.content_hashes(sorted(self._document_ids)))
+        vectors = self._encoder.encode_batch(self._documents, self._library.vectors_of(replaced))
+        documents = self._to_stored(vectors)
+        with uninterrupted():
+            self._library.add(documents)
+            self._counts.replaced += len(replaced)
+            self._counts.added += len(documents) - len(replaced)
+            self._counts.passages += self._passages
+            self._rate = self._passages / max(time.monotonic() - start, 1e-6)
+            self._documents, self._passages = [], 0
+            self._document_ids.clear()
+        self.report_progress()
+
+    def _to_stored(self, vectors: list[Vectors]) -> list[StoredDocument]:
+        """Return the documents of the batch with their vectors and marks."""
+        marks_of = self._library.compute_marks([pending.document for pending in self._documents])
+        stored = []
+        for pending, rows in zip(self._documents, vectors, strict=True):
+            document, passages = pending.document, pending.passages
+            if marks := marks_of.get(document.id):
+                passages = tuple(
+                    dataclasses.replace(passage, metadata=replace_marks(passage.metadata, marks))
+                    for passage in passages
+                )
+            stored.append(
+                StoredDocument(document.id, pending.digest, passages, rows, document.revision, pending.origin)
+            )
+        return stored
 
 
-def _words(title: str, text: str) -> tuple[str, str]:
-    """Both without the white space that encoders do not see."""
-    return " ".join(title.split()), " ".join(text.split())
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C until the end of the block. Only the main thread receives Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield
+        return
+    signals: list[tuple[int, FrameType | None]] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: signals.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if signals and callable(handler):
+        handler(*signals[0])

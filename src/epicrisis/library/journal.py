@@ -1,7 +1,7 @@
-"""The journal of open batches, and the tables of documents and source files that were acknowledged: one SQLite file.
+"""The journal of a library: open batches, acknowledged documents and source files, in one SQLite file.
 
-A batch is open from before the first engine is touched until all of them hold it. Knows ids and hashes, no text; does
-not know what the engines hold.
+A batch is open from before the first engine is changed until all engines have the change. The journal holds ids and
+content hashes, no text.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import LibraryDamaged, StorageError
 from epicrisis.library import retraction_statements
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.retraction_statements import Statement
 from epicrisis.types import Origin
 
 if TYPE_CHECKING:
-    from epicrisis.library.checksums import Digests
+    from epicrisis.library.checksums import ChecksumChanges
 
 NAME = "journal.sqlite"
 _SCHEMA = """
@@ -51,18 +52,384 @@ CREATE TABLE IF NOT EXISTS coming_origins(
     sha256 TEXT NOT NULL, PRIMARY KEY(sequence, id)
 ) WITHOUT ROWID;
 """
-"""Where documents came from: tables that libraries of earlier versions get with their next writer."""
-_ORIGIN = "SELECT id, path, name, sha256 FROM origins JOIN source_files ON number = file"
+"""Tables of the files of documents. Libraries of earlier versions get them with their next writer."""
+_SELECT_ORIGINS = "SELECT id, path, name, sha256 FROM origins JOIN source_files ON number = file"
+_AMONG_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
 _FILES = "CREATE TABLE IF NOT EXISTS data_files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;"
-"""Libraries of earlier versions lack it, until `record_files`."""
+"""Libraries of earlier versions lack this table until `start_recording_files`."""
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    """Open the journal. On read-only media, where SQLite cannot put its files beside it, as a file that never changes.
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """An acknowledged document."""
 
-    Raises StorageError where these hold writes that a killed process left: they would not be seen.
+    id: str
+    content_hash: str
+    passages: int
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """A file that was added completely."""
+
+    sha256: str
+    name: str
+    """Name without its folder."""
+    bytes: int
+    added: str
+    """ISO 8601, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of each engine at the last acknowledged batch. An engine behind its checkpoint has lost data.
+
+    Both numbers only grow.
     """
-    database = _connection(str(path))
+
+    vectors: int
+    """Version of the Lance table."""
+    words: int
+    """Opstamp of the tantivy index."""
+
+
+class Journal:
+    """One connection to the journal. Every transaction is durable (`synchronous=FULL`) when its method returns."""
+
+    def __init__(self, folder: Path, name: str = NAME) -> None:
+        self._folder = folder
+        with translate_errors(folder):
+            self._db = _connect(folder / name)
+        self._has_origin_tables = False
+
+    @classmethod
+    def create(cls, folder: Path, name: str = NAME) -> Journal:
+        """Create an empty journal. The file must not exist."""
+        journal = cls(folder, name)
+        with translate_errors(folder):
+            journal._db.execute("PRAGMA journal_mode=WAL")
+            journal._db.executescript(f"BEGIN;{_SCHEMA}{_FILES}COMMIT;")
+        return journal
+
+    def close(self) -> None:
+        with translate_errors(self._folder):
+            self._db.close()
+
+    def begin(self, document_ids: Sequence[str], origins: Mapping[str, tuple[str, Origin]] | None = None) -> int:
+        """Open a batch and return its sequence number.
+
+        `origins` maps document ids to content hash and file. An origin takes effect once a document with this hash is
+        acknowledged.
+        """
+        self._create_origin_tables()
+        with self._transaction():
+            row = self._db.execute(
+                "INSERT INTO journal(document_ids) VALUES (?) RETURNING sequence", (json.dumps(list(document_ids)),)
+            ).fetchone()
+            for id_, (digest, origin) in (origins or {}).items():
+                values = (row[0], id_, bytes.fromhex(digest), os.fsencode(origin.path), origin.name, origin.sha256)
+                self._db.execute("INSERT INTO coming_origins VALUES (?, ?, ?, ?, ?, ?)", values)
+        return int(row[0])
+
+    def open_batches(self) -> list[tuple[int, list[str]]]:
+        """Return (sequence, document ids) of each unfinished batch, in order."""
+        rows = self._read("SELECT sequence, document_ids FROM journal ORDER BY sequence")
+        with translate_errors(self._folder):
+            return [(int(sequence), _parse_ids(ids)) for sequence, ids in rows]
+
+    def finish(
+        self,
+        sequence: int,
+        document_ids: Sequence[str],
+        rows: Iterable[DocumentRow],
+        checkpoint: Checkpoint,
+        files: ChecksumChanges | None,
+    ) -> None:
+        """Close a batch and record its documents.
+
+        `rows` are the remaining documents of the batch; documents without a row were deleted. `files` are the data
+        files written and removed by the batch, or None if the library records no checksums.
+        """
+        self._create_origin_tables()
+        with self._transaction():
+            before = self._read_hashes(document_ids)
+            self._remove(document_ids)
+            self._insert(rows)
+            self._settle_origins(sequence, before)
+            self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
+            self._set_checkpoint(checkpoint)
+            if files is not None:
+                self._set_files(files)
+
+    def rebuild(
+        self, rows: Iterable[DocumentRow], checkpoint: Checkpoint, files: ChecksumChanges | None = None
+    ) -> None:
+        """Replace all documents with these rows. Passages of several rows of one document are added up."""
+        with self._transaction():
+            self._db.execute("DELETE FROM documents")
+            self._db.execute("UPDATE state SET documents = 0, passages = 0")
+            for row in rows:
+                self._db.execute(
+                    "INSERT INTO documents VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET passages = passages + ?",
+                    (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision, row.passages),
+                )
+            self._add_to_counts(*self.recount())
+            self._set_checkpoint(checkpoint)
+            if files is not None:
+                self._set_files(files)
+
+    def start_recording_files(self) -> None:
+        """Create the table of checksums in a library of an earlier version."""
+        with translate_errors(self._folder):
+            self._db.execute(_FILES)
+
+    def files(self) -> Mapping[str, str] | None:
+        """Map data files to their SHA-256. Return None if the library records no checksums."""
+        if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'data_files'"):
+            return None
+        return {str(path): str(digest) for path, digest in self._read("SELECT path, sha256 FROM data_files")}
+
+    def set_files(self, files: Mapping[str, str]) -> None:
+        """Record the SHA-256 of these data files."""
+        with self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.items())
+
+    def check(self) -> None:
+        """Raise LibraryDamaged if SQLite reports an inconsistent file. The whole file is read."""
+        if self._read("PRAGMA integrity_check(1)") != [("ok",)]:
+            raise LibraryDamaged(f"{self._folder / NAME} is inconsistent: {REPAIR}")
+
+    def documents(self) -> Iterator[DocumentRow]:
+        """Yield all acknowledged documents, ordered by id."""
+        with translate_errors(self._folder):
+            for values in self._db.execute("SELECT * FROM documents ORDER BY id"):
+                yield self._parse_row(*values)
+
+    def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
+        """Map the existing documents among these to their content hashes."""
+        with translate_errors(self._folder):
+            return {document_id: digest.hex() for document_id, digest in self._read_hashes(document_ids).items()}
+
+    def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
+        """Map the existing and the deleted documents among these to their revisions. Deleted ones always have one."""
+        ids = (json.dumps(list(document_ids)),)
+        existing = dict(self._read(f"SELECT id, revision FROM documents {_AMONG_IDS}", ids))
+        deleted = dict(self._read(f"SELECT id, revision FROM deleted {_AMONG_IDS}", ids))
+        revisions = {}
+        for id_ in (*existing, *deleted):
+            revisions[id_] = max(existing.get(id_) or "", deleted.get(id_, "")) or None
+        return revisions
+
+    def origins(self, document_ids: Sequence[str]) -> Mapping[str, Origin]:
+        """Map the documents with a known file to this file. Requires a writer."""
+        return dict(self._read_origins(_AMONG_IDS, json.dumps(list(document_ids))))
+
+    def origin_at_path(self, path: str) -> Origin | None:
+        """Return the origin of a document named after the file at this path, or None. Requires a writer."""
+        origins = self._read_origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
+        return origins[0][1] if origins else None
+
+    def origin_with_content(self, sha256: str) -> Origin | None:
+        """Return the origin of a document named after a file with this content, or None. Requires a writer."""
+        origins = self._read_origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
+        return origins[0][1] if origins else None
+
+    def all_origins(self) -> Mapping[str, Origin]:
+        """Map all documents with a known file to this file. Requires a writer."""
+        return dict(self._read_origins("WHERE id != ?", ""))
+
+    def set_origins(self, origins: Mapping[str, Origin]) -> None:
+        """Record the files of existing documents."""
+        self._create_origin_tables()
+        with self._transaction():
+            for id_, origin in origins.items():
+                path = os.fsencode(origin.path)
+                self._db.execute("INSERT OR IGNORE INTO source_files(path) VALUES (?)", (path,))
+                self._db.execute(
+                    "INSERT OR REPLACE INTO origins SELECT ?, number, ?, ? FROM source_files WHERE path = ?",
+                    (id_, origin.name, origin.sha256, path),
+                )
+
+    def record_deletions(self, revisions: Mapping[str, str]) -> None:
+        """Record documents as deleted at these revisions, even if they never existed."""
+        with self._transaction():
+            self._db.executemany(
+                "INSERT INTO deleted VALUES (?, ?) "
+                "ON CONFLICT DO UPDATE SET revision = max(revision, excluded.revision)",
+                revisions.items(),
+            )
+
+    def deletions(self) -> Mapping[str, str]:
+        """Map all documents recorded as deleted to their revisions."""
+        return dict(self._read("SELECT id, revision FROM deleted"))
+
+    def add_source(self, source: IngestedFile) -> None:
+        """Record a file as added completely."""
+        with self._transaction():
+            values = (source.sha256, source.name, source.bytes, source.added)
+            self._db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)", values)
+
+    def sources(self) -> list[IngestedFile]:
+        """Return the files that were added completely, in order of addition."""
+        rows = self._read("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name")
+        return list(starmap(IngestedFile, rows))
+
+    @property
+    def has_statements(self) -> bool:
+        """Whether the library has tables of statements about articles."""
+        with translate_errors(self._folder):
+            return retraction_statements.has_tables(self._db)
+
+    def create_statements(self, statements: Iterable[Statement]) -> None:
+        """Create the tables of statements if they are missing, and write these statements."""
+        with self._transaction():
+            for command in filter(str.strip, retraction_statements.SCHEMA.split(";")):
+                self._db.execute(command)
+            rows = list(statements)
+            sources = list({statement.source for statement in rows})
+            retraction_statements.replace_statements(self._db, sources, rows)
+
+    def replace_statements(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
+        """Replace all earlier statements of the sources."""
+        with self._transaction():
+            retraction_statements.replace_statements(self._db, sources, statements)
+
+    def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
+        """Return the statements about these targets, or all statements."""
+        if not self.has_statements:
+            return []
+        with translate_errors(self._folder):
+            return retraction_statements.read_statements(self._db, targets)
+
+    def due_targets(self) -> list[str]:
+        """Return the targets whose documents may not carry their current marks yet."""
+        if not self.has_statements:
+            return []
+        return [row[0] for row in self._read("SELECT target FROM due ORDER BY target")]
+
+    def clear_due(self, targets: Sequence[str]) -> None:
+        """Remove these targets from the due ones."""
+        with self._transaction():
+            self._db.executemany("DELETE FROM due WHERE target = ?", [(target,) for target in targets])
+
+    def count(self) -> tuple[int, int]:
+        """Return the recorded numbers of acknowledged (documents, passages)."""
+        ((documents, passages),) = self._read("SELECT documents, passages FROM state")
+        return int(documents), int(passages)
+
+    def recount(self) -> tuple[int, int]:
+        """Count the acknowledged (documents, passages) row by row."""
+        ((documents, passages),) = self._read("SELECT count(*), coalesce(sum(passages), 0) FROM documents")
+        return int(documents), int(passages)
+
+    def checkpoint(self) -> Checkpoint:
+        """Return the state of the engines at the last acknowledged batch."""
+        (row,) = self._read("SELECT vectors, words FROM state")
+        return Checkpoint(*row)
+
+    def data_version(self) -> int:
+        """Return a number that changes when another connection commits."""
+        ((version,),) = self._read("PRAGMA data_version")
+        return int(version)
+
+    def _read(self, query: str, values: Sequence[str | bytes] = ()) -> list[tuple[Any, ...]]:
+        with translate_errors(self._folder):
+            return self._db.execute(query, values).fetchall()
+
+    def _create_origin_tables(self) -> None:
+        if not self._has_origin_tables:
+            with self._transaction():
+                for statement in _ORIGINS.split(";"):
+                    self._db.execute(statement)
+            self._has_origin_tables = True
+
+    def _read_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
+        ids = (json.dumps(list(document_ids)),)
+        hashes = {}
+        for document_id, digest in self._db.execute(f"SELECT id, content_hash FROM documents {_AMONG_IDS}", ids):
+            hashes[self._parse_row(document_id, digest).id] = digest
+        return hashes
+
+    def _read_origins(self, condition: str, value: str | bytes) -> list[tuple[str, Origin]]:
+        with translate_errors(self._folder):
+            self._create_origin_tables()
+        rows = self._read(f"{_SELECT_ORIGINS} {condition}", (value,))
+        return [(id_, Origin(os.fsdecode(path), name, sha256)) for id_, path, name, sha256 in rows]
+
+    def _settle_origins(self, sequence: int, before: Mapping[str, bytes]) -> None:
+        """Remove the origins of changed and deleted documents and insert those of this batch."""
+        after = self._read_hashes(list(before))
+        changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
+        self._db.execute(f"DELETE FROM origins {_AMONG_IDS}", (json.dumps(changed),))
+        self._db.execute(
+            "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?", (sequence,)
+        )
+        self._db.execute(
+            "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
+            "JOIN source_files USING (path) JOIN documents ON documents.id = coming.id "
+            "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
+            (sequence,),
+        )
+        self._db.execute("DELETE FROM coming_origins WHERE sequence = ?", (sequence,))
+
+    def _parse_row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> DocumentRow:
+        """Return a row of `documents`. Raise LibraryDamaged if a value has a wrong type."""
+        if not (
+            isinstance(document_id, str)
+            and isinstance(digest, bytes)
+            and isinstance(passages, int)
+            and isinstance(revision, str | None)
+        ):
+            raise LibraryDamaged(f"{self._folder / NAME} contains an unreadable document row: {REPAIR}")
+        return DocumentRow(document_id, digest.hex(), passages, revision)
+
+    def _remove(self, document_ids: Sequence[str]) -> None:
+        ids = (json.dumps(list(document_ids)),)
+        documents, passages = self._db.execute(
+            f"SELECT count(*), coalesce(sum(passages), 0) FROM documents {_AMONG_IDS}", ids
+        ).fetchone()
+        self._db.execute(f"DELETE FROM documents {_AMONG_IDS}", ids)
+        self._add_to_counts(-documents, -passages)
+
+    def _insert(self, rows: Iterable[DocumentRow]) -> None:
+        documents = passages = 0
+        for row in rows:
+            values = (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision)
+            self._db.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", values)
+            documents += 1
+            passages += row.passages
+        self._add_to_counts(documents, passages)
+
+    def _add_to_counts(self, documents: int, passages: int) -> None:
+        self._db.execute("UPDATE state SET documents = documents + ?, passages = passages + ?", (documents, passages))
+
+    def _set_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._db.execute("UPDATE state SET vectors = ?, words = ?", (checkpoint.vectors, checkpoint.words))
+
+    def _set_files(self, files: ChecksumChanges) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.updated.items())
+        self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.removed])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with translate_errors(self._folder):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the journal. On read-only media, where SQLite cannot create its auxiliary files, open it as immutable.
+
+    Raise StorageError if unmerged writes of a killed process would then be invisible.
+    """
+    database = _open_database(str(path))
     try:
         database.execute("PRAGMA synchronous=FULL")
         if path.exists():
@@ -76,390 +443,22 @@ def _connected(path: Path) -> sqlite3.Connection:
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size:
         raise StorageError(
-            f"{path.parent} is read-only, and was not closed by its last writer: copy it to a disk that can be "
-            "written, run `epicrisis library info` on the copy, and use that"
+            f"{path.parent} is read-only, and its last writer did not close it: copy it to a writable disk, run "
+            "`epicrisis library info` on the copy, and use the copy"
         )
-    return _connection(f"{path.absolute().as_uri()}?immutable=1")
+    return _open_database(f"{path.absolute().as_uri()}?immutable=1")
 
 
-def _connection(name: str) -> sqlite3.Connection:
-    # The caller's lock serialises the threads; the server's worker threads share one connection.
+def _open_database(name: str) -> sqlite3.Connection:
+    # The caller's lock serialises threads, so that the server's worker threads can share one connection.
     return sqlite3.connect(
         name, timeout=60, isolation_level=None, check_same_thread=False, uri=name.startswith("file:///")
     )
 
 
-def _ids(text: str) -> list[str]:
-    """Return the document ids of a batch. Raises ValueError for anything but a JSON list of texts."""
+def _parse_ids(text: str) -> list[str]:
+    """Return the document ids of a batch. Raise ValueError unless `text` is a JSON list of strings."""
     ids = json.loads(text)
-    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
-        raise ValueError("a batch does not name its documents")
+    if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
+        raise ValueError("the document ids of a batch are not a list of strings")
     return ids
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentRow:
-    """One acknowledged document."""
-
-    id: str
-    content_hash: str
-    passages: int
-    revision: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IngestedFile:
-    """A file that was added whole. `name` without its folder; `added` is ISO 8601, UTC."""
-
-    sha256: str
-    name: str
-    bytes: int
-    added: str
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """How far each engine was when the last batch was acknowledged: an engine that is behind lost something.
-
-    `vectors` is the version of the Lance table, `words` tantivy's opstamp. Both only grow.
-    """
-
-    vectors: int
-    words: int
-
-
-class Journal:
-    """One connection; every transaction is durable (`synchronous=FULL`) when it returns."""
-
-    def __init__(self, folder: Path, name: str = NAME) -> None:
-        self._folder = folder
-        with ours(folder):
-            self._db = _connected(folder / name)
-        self._is_prepared = False
-
-    @classmethod
-    def create(cls, folder: Path, name: str = NAME) -> Journal:
-        """A new, empty journal. The file must not be there."""
-        journal = cls(folder, name)
-        with ours(folder):
-            journal._db.execute("PRAGMA journal_mode=WAL")
-            journal._db.executescript(f"BEGIN;{_SCHEMA}{_FILES}COMMIT;")
-        return journal
-
-    def close(self) -> None:
-        with ours(self._folder):
-            self._db.close()
-
-    def begin(self, document_ids: Sequence[str], origins: Mapping[str, tuple[str, Origin]] | None = None) -> int:
-        """Open a batch and return its sequence number. `origins` are content hash and origin of those that have one.
-
-        They count once a document of that very hash is acknowledged.
-        """
-        self._prepare()
-        with self._transaction():
-            row = self._db.execute(
-                "INSERT INTO journal(document_ids) VALUES (?) RETURNING sequence", (json.dumps(list(document_ids)),)
-            ).fetchone()
-            if origins:
-                self._db.executemany(
-                    "INSERT INTO coming_origins VALUES (?, ?, ?, ?, ?, ?)",
-                    (
-                        (row[0], id_, bytes.fromhex(digest), os.fsencode(origin.path), origin.name, origin.sha256)
-                        for id_, (digest, origin) in origins.items()
-                    ),
-                )
-        return int(row[0])
-
-    def open_batches(self) -> list[tuple[int, list[str]]]:
-        """(sequence, document ids) of what was begun and not finished, in order."""
-        with ours(self._folder):
-            rows = self._db.execute("SELECT sequence, document_ids FROM journal ORDER BY sequence").fetchall()
-        with ours(self._folder):
-            return [(int(sequence), _ids(ids)) for sequence, ids in rows]
-
-    def finish(
-        self, sequence: int, document_ids: Sequence[str], rows: Iterable[DocumentRow], at: Marks, files: Digests | None
-    ) -> None:
-        """Acknowledge a batch. `rows` are what is left of its documents; those without a row are gone.
-
-        `files` are the data files that the batch wrote and removed; None where the library records none.
-        """
-        self._prepare()
-        with self._transaction():
-            before = self._hashes(document_ids)
-            self._remove(document_ids)
-            self._insert(rows)
-            self._settle_origins(sequence, before)
-            self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
-            self._mark(at)
-            if files is not None:
-                self._set_files(files)
-
-    def rebuild(self, rows: Iterable[DocumentRow], at: Marks, files: Digests | None = None) -> None:
-        """Put these rows in the place of all documents; rows of the same document are added up."""
-        with self._transaction():
-            self._db.execute("DELETE FROM documents")
-            self._db.execute("UPDATE state SET documents = 0, passages = 0")
-            for row in rows:
-                self._db.execute(
-                    "INSERT INTO documents VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET passages = passages + ?",
-                    (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision, row.passages),
-                )
-            self._count(*self.recount())
-            self._mark(at)
-            if files is not None:
-                self._set_files(files)
-
-    def record_files(self) -> None:
-        """From now on the data files are recorded, also in a library of an earlier version."""
-        with ours(self._folder):
-            self._db.execute(_FILES)
-
-    def files(self) -> Mapping[str, str] | None:
-        """Map the recorded data files to their SHA-256. Return None where the library records none."""
-        with ours(self._folder):
-            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'data_files'").fetchone():
-                return None
-            rows = self._db.execute("SELECT path, sha256 FROM data_files").fetchall()
-        return {str(path): str(digest) for path, digest in rows}
-
-    def set_files(self, files: Mapping[str, str]) -> None:
-        """Remember the SHA-256 of these data files."""
-        with self._transaction():
-            self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.items())
-
-    def check(self) -> None:
-        """Raise LibraryDamaged where SQLite finds the file inconsistent. Reads all of it."""
-        with ours(self._folder):
-            result = self._db.execute("PRAGMA integrity_check(1)").fetchone()
-        if result != ("ok",):
-            raise LibraryDamaged(f"{self._folder / NAME} is inconsistent: {REPAIR}")
-
-    def _set_files(self, files: Digests) -> None:
-        self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.written.items())
-        self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.gone])
-
-    def documents(self) -> Iterator[DocumentRow]:
-        """All acknowledged documents, in the order of their ids."""
-        with ours(self._folder):
-            for values in self._db.execute("SELECT * FROM documents ORDER BY id"):
-                yield self._row(*values)
-
-    def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        """`content_hash` of those that are there."""
-        with ours(self._folder):
-            return {document_id: digest.hex() for document_id, digest in self._hashes(document_ids).items()}
-
-    def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
-        """The revision of those that are there, or were deleted; a deleted one always has one."""
-        ids = (json.dumps(list(document_ids)),)
-        among = "WHERE id IN (SELECT value FROM json_each(?))"
-        with ours(self._folder):
-            there = dict(self._db.execute(f"SELECT id, revision FROM documents {among}", ids))
-            gone = dict(self._db.execute(f"SELECT id, revision FROM deleted {among}", ids))
-        return {each: max(there.get(each) or "", gone.get(each, "")) or None for each in (*there, *gone)}
-
-    def origins(self, document_ids: Sequence[str]) -> Mapping[str, Origin]:
-        """Map each document whose file is known to that file. For a writer."""
-        return dict(self._origins("WHERE id IN (SELECT value FROM json_each(?))", json.dumps(list(document_ids))))
-
-    def named_at(self, path: str) -> Origin | None:
-        """Return the origin of a document that is named by the file at this path. For a writer."""
-        found = self._origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
-        return next((origin for _, origin in found), None)
-
-    def named_with(self, sha256: str) -> Origin | None:
-        """Return the origin of a document that is named by a file of this content. For a writer."""
-        found = self._origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
-        return next((origin for _, origin in found), None)
-
-    def all_origins(self) -> Mapping[str, Origin]:
-        """Map all documents whose file is known to that file. For a writer."""
-        return dict(self._origins("WHERE id != ?", ""))
-
-    def set_origins(self, origins: Mapping[str, Origin]) -> None:
-        """Remember the files of documents that are there already."""
-        self._prepare()
-        with self._transaction():
-            for id_, origin in origins.items():
-                path = os.fsencode(origin.path)
-                self._db.execute("INSERT OR IGNORE INTO source_files(path) VALUES (?)", (path,))
-                self._db.execute(
-                    "INSERT OR REPLACE INTO origins SELECT ?, number, ?, ? FROM source_files WHERE path = ?",
-                    (id_, origin.name, origin.sha256, path),
-                )
-
-    def bury(self, deleted: Mapping[str, str]) -> None:
-        """Remembers documents as deleted at these revisions, whether they were there or not."""
-        with self._transaction():
-            self._db.executemany(
-                "INSERT INTO deleted VALUES (?, ?) "
-                "ON CONFLICT DO UPDATE SET revision = max(revision, excluded.revision)",
-                deleted.items(),
-            )
-
-    def buried(self) -> Mapping[str, str]:
-        """All documents remembered as deleted, with their revisions."""
-        with ours(self._folder):
-            return dict(self._db.execute("SELECT id, revision FROM deleted"))
-
-    def add_source(self, source: IngestedFile) -> None:
-        """Remembers a file as added whole."""
-        with self._transaction():
-            values = (source.sha256, source.name, source.bytes, source.added)
-            self._db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)", values)
-
-    def sources(self) -> list[IngestedFile]:
-        """The files that were added whole, in the order of their addition."""
-        with ours(self._folder):
-            rows = self._db.execute("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name").fetchall()
-        return [IngestedFile(*row) for row in rows]
-
-    # -- marks --------------------------------------------------------------------------------------------------------
-
-    @property
-    def has_marks(self) -> bool:
-        """Whether the library keeps statements about articles already."""
-        with ours(self._folder):
-            return retraction_statements.there_are(self._db)
-
-    def make_marks(self, statements: Iterable[Statement]) -> None:
-        """Make the tables of statements where they are not there, with these in them."""
-        with self._transaction():
-            for command in filter(str.strip, retraction_statements.SCHEMA.split(";")):
-                self._db.execute(command)
-            known = list(statements)
-            retraction_statements.replace_of(self._db, list({each.source for each in known}), known)
-
-    def state(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
-        """Put these statements in the place of all that the sources have said before."""
-        with self._transaction():
-            retraction_statements.replace_of(self._db, sources, statements)
-
-    def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
-        """Return the statements about these targets, or all of them."""
-        if not self.has_marks:
-            return []
-        with ours(self._folder):
-            if targets is not None:
-                return retraction_statements.of_targets(self._db, targets)
-            return [Statement(*row) for row in self._db.execute("SELECT target, source, mark, day FROM marks")]
-
-    def due(self) -> list[str]:
-        """Return the targets whose documents may not say yet what is stated of them."""
-        if not self.has_marks:
-            return []
-        with ours(self._folder):
-            return [row[0] for row in self._db.execute("SELECT target FROM due ORDER BY target")]
-
-    def settle_due(self, targets: Sequence[str]) -> None:
-        """Forget that these are due."""
-        with self._transaction():
-            self._db.executemany("DELETE FROM due WHERE target = ?", [(target,) for target in targets])
-
-    def count(self) -> tuple[int, int]:
-        """(documents, passages) acknowledged."""
-        with ours(self._folder):
-            documents, passages = self._db.execute("SELECT documents, passages FROM state").fetchone()
-        return int(documents), int(passages)
-
-    def recount(self) -> tuple[int, int]:
-        """The same, counted row by row."""
-        with ours(self._folder):
-            query = "SELECT count(*), coalesce(sum(passages), 0) FROM documents"
-            documents, passages = self._db.execute(query).fetchone()
-        return int(documents), int(passages)
-
-    def marks(self) -> Marks:
-        with ours(self._folder):
-            return Marks(*self._db.execute("SELECT vectors, words FROM state").fetchone())
-
-    def data_version(self) -> int:
-        """Changes whenever another connection committed anything."""
-        with ours(self._folder):
-            return int(self._db.execute("PRAGMA data_version").fetchone()[0])
-
-    def _prepare(self) -> None:
-        """Make the tables of origins where an earlier version made the journal."""
-        if not self._is_prepared:
-            with self._transaction():
-                for statement in _ORIGINS.split(";"):
-                    self._db.execute(statement)
-            self._is_prepared = True
-
-    def _hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
-        among = "WHERE id IN (SELECT value FROM json_each(?))"
-        ids = (json.dumps(list(document_ids)),)
-        hashes = {}
-        for document_id, digest in self._db.execute(f"SELECT id, content_hash FROM documents {among}", ids):
-            hashes[self._row(document_id, digest).id] = digest
-        return hashes
-
-    def _origins(self, where: str, value: str | bytes) -> list[tuple[str, Origin]]:
-        with ours(self._folder):
-            self._prepare()
-            rows = self._db.execute(f"{_ORIGIN} {where}", (value,)).fetchall()
-        return [(id_, Origin(os.fsdecode(path), name, sha256)) for id_, path, name, sha256 in rows]
-
-    def _settle_origins(self, sequence: int, before: Mapping[str, bytes]) -> None:
-        """Forget the origins of documents that were changed or deleted, and take those that came with this batch."""
-        after = self._hashes(list(before))
-        changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
-        self._db.execute("DELETE FROM origins WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(changed),))
-        self._db.execute(
-            "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?", (sequence,)
-        )
-        self._db.execute(
-            "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
-            "JOIN source_files USING (path) JOIN documents ON documents.id = coming.id "
-            "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
-            (sequence,),
-        )
-        self._db.execute("DELETE FROM coming_origins WHERE sequence = ?", (sequence,))
-
-    def _row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> DocumentRow:
-        """Return a row of `documents`. Raises LibraryDamaged where a value is not of the type it was written with."""
-        if not (
-            isinstance(document_id, str)
-            and isinstance(digest, bytes)
-            and isinstance(passages, int)
-            and isinstance(revision, str | None)
-        ):
-            raise LibraryDamaged(f"{self._folder / NAME} holds a document that cannot be read: {REPAIR}")
-        return DocumentRow(document_id, digest.hex(), passages, revision)
-
-    def _remove(self, document_ids: Sequence[str]) -> None:
-        known = "FROM documents WHERE id IN (SELECT value FROM json_each(?))"
-        ids = (json.dumps(list(document_ids)),)
-        documents, passages = self._db.execute(f"SELECT count(*), coalesce(sum(passages), 0) {known}", ids).fetchone()
-        self._db.execute(f"DELETE {known}", ids)
-        self._count(-documents, -passages)
-
-    def _insert(self, rows: Iterable[DocumentRow]) -> None:
-        documents = passages = 0
-        for row in rows:
-            self._db.execute(
-                "INSERT INTO documents VALUES (?, ?, ?, ?)",
-                (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision),
-            )
-            documents += 1
-            passages += row.passages
-        self._count(documents, passages)
-
-    def _count(self, documents: int, passages: int) -> None:
-        self._db.execute("UPDATE state SET documents = documents + ?, passages = passages + ?", (documents, passages))
-
-    def _mark(self, at: Marks) -> None:
-        self._db.execute("UPDATE state SET vectors = ?, words = ?", (at.vectors, at.words))
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with ours(self._folder):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise

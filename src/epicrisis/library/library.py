@@ -1,14 +1,12 @@
-"""The library: a folder on disk that keeps passages and finds them again, in step after a kill at any moment.
+"""The library: a folder that stores and searches passages, and stays consistent if it is killed at any moment.
 
-    manifest.json    what the library is; makes the folder one            write.lock    held by the one writer
-    journal.sqlite   batches begun and not finished; documents acknowledged
-    passages.lance   passages and vectors: the truth                      words/        BM25 index, made from it
-    index.json       how good the vector index is, where there is one: searches scan where it is not good enough
+    manifest.json    what the library is; makes the folder a library      write.lock    held by the only writer
+    journal.sqlite   open batches and acknowledged documents
+    passages.lance   passages and vectors, the source of truth            words/        BM25 index, built from them
+    index.json       quality of the vector index: searches scan if it is too low
 
-A write goes: journal entry, one atomic Lance commit, one tantivy commit, journal entry done together with the table of
-documents (acknowledged). Whatever is begun and not done is settled before the next write, from what Lance holds.
-
-Does not know how documents are chunked or encoded.
+A write has four steps: open a batch in the journal, one atomic Lance commit, one tantivy commit, close the batch and
+acknowledge its documents. The next write finishes open batches from the content of the Lance table.
 """
 
 from __future__ import annotations
@@ -25,67 +23,67 @@ from filelock import FileLock
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
-from epicrisis.library.bm25_search import best_by_words
-from epicrisis.library.checksums import changed_before_compaction, damaged, remove_damaged_versions, unrecorded
-from epicrisis.library.consistency import LibraryInfo, LibraryParts
-from epicrisis.library.engine_errors import ours
-from epicrisis.library.journal import DocumentRow, IngestedFile, Journal, Marks
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library_folder import (
     PARTS,
     REPLIES,
+    acquire_lock,
     check_parts,
     check_vacant,
-    clear,
-    locked,
     remove_leftovers,
-    sizes,
+    remove_parts,
 )
+from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_checks import check_documents, check_scope
-from epicrisis.library.passage_table import PassageTable, StoredPassage, stored_passages
-from epicrisis.library.rebuild import REBUILT, rebuild, rows_of
+from epicrisis.library.passage_table import PassageTable, stored_passages
+from epicrisis.library.rebuild import REBUILT, rebuild_from_passages
 from epicrisis.library.retraction_marking import (
-    documents_named,
-    marks_for,
-    marks_to_change,
-    statements_about,
-    statements_in,
+    compute_marks,
+    find_changed_marks,
+    find_documents,
+    read_library_statements,
 )
-from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, probing, read_report, refreshed
-from epicrisis.library.vector_search import EXACT_LIMIT, Neighbours
-from epicrisis.library.word_index import WordIndex
+from epicrisis.library.retraction_statements import statements_about
+from epicrisis.library.vector_index import (
+    DEFAULT_RECALL,
+    IndexReport,
+    read_search_parameters,
+    refresh_index,
+)
+from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
+from epicrisis.library.word_index import WordIndex, rank_by_words
 from epicrisis.privacy import local_path, restrict_to_owner
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.types import Document, Hit, Origin, Passage, Scope
 
 _COMPACT_AFTER = 200
 FILTERS_FROM = 5_000
-"""From so many passages on an index of documents and patients pays for itself at the first search."""
+"""Minimum number of passages for indexes of the filter columns, which then pay off at the first search."""
 
 
 class Library:
-    """A PassageStore on disk. One writer at a time, any number of readers beside it; safe to call from threads.
+    """A PassageStore on disk for one writer and any number of readers at a time. It is thread-safe.
 
-    Made by `create` (then open for writing) or `open`. Engines' errors come out as StorageError or LibraryDamaged.
+    Use `create` or `open`. Errors of the engines are raised as StorageError or LibraryDamaged.
     """
 
     def __init__(self, folder: Path, manifest: LibraryManifest, lock: FileLock | None, *, build: bool = False) -> None:
-        """Not for callers: use `create` or `open`. `lock` is held, and is None for a reader."""
+        """Use `create` or `open` instead. `lock` is acquired, or None for a reader."""
         self._folder = folder
         self._manifest = manifest
         self._write_lock = lock
-        self._threads = threading.RLock()
+        self._thread_lock = threading.RLock()
         self._writes = 0
-        # A new library is its owner's alone until the owner lets others in; one with notes stays so.
+        # A new library is private until its owner gives others access. A library with notes stays private.
         self._private = build
         self._settled_deletions: frozenset[str] = frozenset()
         self._table = PassageTable(folder, manifest.dimensions, create=build)
-        self._neighbours = Neighbours(folder, self._table, manifest.dimensions)
+        self._vectors = VectorSearch(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
         self._journal = Journal.create(folder) if build else Journal(folder)
-        self._parts = LibraryParts(folder, self._table, self._words, self._journal)
-
-    # -- opening ------------------------------------------------------------------------------------------------------
+        self._parts = LibraryParts(folder, self._table, self._vectors, self._words, self._journal)
 
     @classmethod
     def create(
@@ -99,9 +97,9 @@ class Library:
         overlap: int,
         splitter: str = "tokens",
     ) -> Self:
-        """A new, empty library, open for writing. Killed half-way, it can be created again.
+        """Create an empty library and open it for writing. After a kill it can be created again.
 
-        Raises LibraryError where the folder holds a library or anything else, LibraryBusy, StorageError.
+        Raise LibraryError if the folder is not empty, LibraryBusy or StorageError.
         """
         folder = local_path(path).absolute()
         manifest = manifests.new_manifest(
@@ -113,11 +111,11 @@ class Library:
             splitter=splitter,
         )
         check_vacant(folder)
-        with ours(folder):
-            # Patients' records may lie here: others get in only when the owner lets them.
+        with translate_errors(folder):
+            # The library may hold patients' records, so only its owner gets access.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             restrict_to_owner(folder)
-        lock = locked(folder)
+        lock = acquire_lock(folder)
         try:
             check_vacant(folder)
             manifests.write_manifest(folder, manifest)
@@ -128,16 +126,16 @@ class Library:
 
     @classmethod
     def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> Self:
-        """The library at `path`. A writer takes the lock, and settles batches and marks that a killed one left behind.
+        """Open the library at `path`. A writer acquires the lock and finishes the batches and marks of a killed writer.
 
-        Raises LibraryMissing, LibraryDamaged, LibraryBusy (another writer), EncoderMismatch (where a fingerprint is
-        given and is not the library's) or StorageError.
+        Raise LibraryMissing, LibraryDamaged, LibraryBusy (another writer), EncoderMismatch (for another fingerprint
+        than the library's) or StorageError.
         """
         folder = local_path(path).absolute()
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
-        lock = locked(folder) if write else None
+        lock = acquire_lock(folder) if write else None
         try:
             if lock is not None:
                 manifest = manifests.read_manifest(folder)
@@ -151,11 +149,11 @@ class Library:
 
     @classmethod
     def _build(cls, folder: Path, manifest: LibraryManifest, lock: FileLock) -> Self:
-        """Makes the parts; the manifest says complete only after that, so a kill in between leaves nothing in doubt."""
-        clear(folder, *PARTS)
-        complete = manifests.completed(manifest)
+        """Create the parts, then mark the manifest complete, so that an interrupted creation is recognised."""
+        remove_parts(folder, *PARTS)
+        complete = manifests.mark_complete(manifest)
         library = cls(folder, complete, lock, build=True)
-        library._journal.rebuild([], library._parts.marks())
+        library._journal.rebuild([], library._parts.checkpoint())
         manifests.write_manifest(folder, complete)
         return library
 
@@ -163,31 +161,31 @@ class Library:
     def _open(cls, folder: Path, manifest: LibraryManifest, lock: FileLock | None) -> Self:
         if not manifest.complete:
             raise LibraryDamaged(
-                f"{folder} is being made, or its making was broken off: try again in a moment, or run the command that "
-                "makes it again"
+                f"{folder} is being created, or its creation was interrupted: try again in a moment, or repeat the "
+                "command that creates it"
             )
         check_parts(folder)
         if lock is not None:
             remove_leftovers(folder)
-            clear(folder, REBUILT)
+            remove_parts(folder, REBUILT)
         library = cls(folder, manifest, lock)
         try:
             library._parts.check_whole()
             if lock is not None:
-                library.mark_due()
+                library.update_due_marks()
                 library._parts.check_in_step()
                 if library._table.has_notes():
                     library._make_private()
         except BaseException:
-            library._close_parts()
+            library._parts.close()
             raise
         return library
 
     def close(self) -> None:
-        """Frees the lock and the files. Idempotent."""
-        with self._threads:
+        """Release the lock and the files. Further calls have no effect."""
+        with self._thread_lock:
             try:
-                self._close_parts()
+                self._parts.close()
             finally:
                 if self._write_lock is not None:
                     if self._private and self._write_lock.is_locked:
@@ -195,16 +193,9 @@ class Library:
                     self._write_lock.release()
 
     def _make_private(self) -> None:
-        """Close the folder to others, now and when this writer ends: engines make their files by the umask."""
+        """Remove other users' access, now and on `close`: engines create files with default permissions."""
         self._private = True
         restrict_to_owner(self._folder)
-
-    def _close_parts(self) -> None:
-        try:
-            self._words.close()
-        finally:
-            self._neighbours.close()
-            self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -220,167 +211,157 @@ class Library:
     def manifest(self) -> LibraryManifest:
         return self._manifest
 
-    # -- writing ------------------------------------------------------------------------------------------------------
-
     def add(self, documents: Sequence[StoredDocument]) -> None:
-        """All of them with one commit, durable when it returns; a reader sees each document's old version or its new.
+        """Add or replace all documents with one durable commit. Readers see the old or the new version of each.
 
-        Raises ValueError for what is no StoredDocument of this library (see the seam), LibraryError for a reader.
+        Raise ValueError for documents that do not fit this library, LibraryError for a reader.
         """
         if not documents:
             return
         check_documents(documents, self._manifest.dimensions)
         ids = [document.id for document in documents]
-        with self._threads:
+        with self._thread_lock:
             self._settle()
-            if not self._private and any(passage.patient for each in documents for passage in each.passages):
+            passages = stored_passages(documents)
+            if not self._private and any(stored.passage.patient for stored in passages):
                 self._make_private()
             replaced = self._journal.hashes(ids)
-            origins = {each.id: (each.content_hash, each.origin) for each in documents if each.origin is not None}
+            origins = {}
+            for document in documents:
+                if document.origin is not None:
+                    origins[document.id] = (document.content_hash, document.origin)
             sequence = self._journal.begin(ids, origins)
             self._table.write(documents, replaced)
-            self._finish(sequence, ids, stored_passages(documents))
+            self._parts.finish_batch(sequence, ids, passages)
             self._writes += 1
             if self._writes % _COMPACT_AFTER == 0:
                 self.compact()
 
     def delete(self, document_ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
-        """Durable when it returns. Unknown ids are no error. Raises LibraryError for a reader."""
-        with self._threads:
+        """Delete documents durably. Unknown ids are ignored. Raise LibraryError for a reader.
+
+        `revisions` are given for deletions by the source, which are recorded. Without them a person has requested the
+        deletion, and cached replies are removed because they may quote the documents.
+        """
+        with self._thread_lock:
             self._settle()
-            if revisions is None:  # A person's wish, no update: replies that were kept may quote what goes.
-                clear(self._folder, REPLIES)
+            if revisions is None:
+                remove_parts(self._folder, REPLIES)
             else:
-                self._journal.bury(revisions)
-            known = list(self._journal.hashes(document_ids))
-            if known:
-                sequence = self._journal.begin(known)
-                self._table.delete(known)
-                self._finish(sequence, known, [])
+                self._journal.record_deletions(revisions)
+            existing = list(self._journal.hashes(document_ids))
+            if existing:
+                sequence = self._journal.begin(existing)
+                self._table.delete(existing)
+                self._parts.finish_batch(sequence, existing, [])
 
     @property
     def settled_deletions(self) -> frozenset[str]:
-        """Return the documents whose deletion a killed writer began, and which this one brought to its end."""
+        """The documents whose deletion a killed writer began and this writer finished."""
         return self._settled_deletions
 
-    def prepare_marks(self) -> None:
-        """Make room for statements about articles; of a library that has none yet its own notices are read."""
-        with self._threads:
+    def prepare_statements(self) -> None:
+        """Create the tables of statements if they are missing, and fill them from the library's own notices."""
+        with self._thread_lock:
             self._settle()
-            if not self._journal.has_marks:
+            if not self._journal.has_statements:
                 self._table.refresh()
-                self._journal.make_marks(statements_in(self._table))
+                self._journal.create_statements(read_library_statements(self._table))
 
-    def state(self, sources: Sequence[str], marked: Sequence[ArticleStatement]) -> None:
-        """Put what is stated here in the place of all that these sources stated before. Durable when it returns.
+    def replace_statements(self, sources: Sequence[str], articles: Sequence[ArticleStatement]) -> None:
+        """Replace all earlier statements of the sources, durably.
 
-        Documents that are there say so after `mark_due`, those that are added later at once (`marks_for`).
+        `update_due_marks` applies them to existing documents, and `compute_marks` to new ones.
         """
-        with self._threads:
-            self.prepare_marks()
-            self._journal.state(sources, statements_about(marked))
+        with self._thread_lock:
+            self.prepare_statements()
+            self._journal.replace_statements(sources, statements_about(articles))
 
-    def marks_for(self, documents: Sequence[Document]) -> Mapping[str, list[dict[str, Any]]]:
-        """Return what was stated of those of the documents that have marks, by id, as their metadata hold it."""
-        with self._threads:
-            return marks_for(self._journal, documents)
+    def compute_marks(self, documents: Sequence[Document]) -> Mapping[str, list[dict[str, Any]]]:
+        """Map the ids of marked documents to their marks, in the form of the metadata."""
+        with self._thread_lock:
+            return compute_marks(self._journal, documents)
 
-    def mark_due(self) -> int:
-        """Bring the marks of documents in step with what was stated; return how many changed. Killed, it goes on."""
+    def update_due_marks(self) -> int:
+        """Apply changed statements to existing documents and return the number of changed documents.
+
+        After a kill the next call continues.
+        """
         count = 0
-        with self._threads:
+        with self._thread_lock:
             self._settle()
-            if due := self._journal.due():
+            if targets := self._journal.due_targets():
                 self._table.refresh()
-                for ids in documents_named(self._journal, self._table, frozenset(due)):
-                    if marks := marks_to_change(self._journal, self._table, ids):
-                        sequence = self._journal.begin(changed := sorted(marks))
-                        self._table.remark(marks)
-                        self._finish(sequence, changed, self._table.passages_of(changed))
+                for ids in find_documents(self._journal, self._table, frozenset(targets)):
+                    if marks := find_changed_marks(self._journal, self._table, ids):
+                        changed = sorted(marks)
+                        sequence = self._journal.begin(changed)
+                        self._table.write_marks(marks)
+                        self._parts.finish_batch(sequence, changed, self._table.passages_of(changed))
                     count += len(marks)
-                self._journal.settle_due(due)
+                self._journal.clear_due(targets)
         return count
 
     def add_source(self, source: IngestedFile) -> None:
-        """Remembers that a file was added whole. Raises LibraryError for a reader."""
-        with self._threads:
+        """Record that a file was added completely. Raise LibraryError for a reader."""
+        with self._thread_lock:
             self._settle()
             self._journal.add_source(source)
 
     def compact(self) -> None:
-        """Joins the small files that many commits leave behind, and indexes what fetches look at where there is much of
-        it; never necessary, and on a disk too full left undone."""
-        with self._threads:
+        """Join the small files of many commits, and index the filter columns of a large library.
+
+        This is optional and has no effect on a full disk. Raise LibraryError for a reader.
+        """
+        with self._thread_lock:
             self._settle()
-            self._check_files()
+            self._parts.check_before_compaction(self._manifest.dimensions)
             sequence = self._journal.begin([])
-            # No document depends on it: the batch stays open, and the next write settles it.
+            # No document depends on the batch. If it stays open, the next write finishes it.
             with suppress(StorageError):
                 self._table.compact()
                 if self._table.count() >= FILTERS_FROM:
-                    self._neighbours.build_filters()
-                self._acknowledge(sequence, [], [], self._parts.marks())
+                    self._vectors.build_filters()
+                self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
 
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
     ) -> IndexReport | None:
-        """Joins small files; above EXACT_LIMIT passages builds or refreshes the index and measures its recall@16.
+        """Join small files. Above EXACT_LIMIT passages also build or refresh the vector index and measure its recall.
 
-        An index below `recall` is not used. Killed at any moment, the library is whole; the next call begins again.
+        Searches do not use an index below `recall`. After a kill the next call starts over.
         """
-        say = on_step or (lambda step: None)
-        with self._threads:
+        report_step = on_step or (lambda step: None)
+        with self._thread_lock:
             self._settle()
-            say("comparing checksums")
-            self._check_files()
-            self._journal.record_files()
+            report_step("comparing checksums")
+            self._parts.check_before_compaction(self._manifest.dimensions)
+            self._journal.start_recording_files()
             sequence = self._journal.begin([])
-            say("joining small files")
+            report_step("joining small files")
             self._table.compact()
             passages = self._table.count()
             report = None
             if passages > EXACT_LIMIT:
-                report = refreshed(self._folder, self._neighbours, passages, recall, rebuild, say)
-            self._acknowledge(sequence, [], [], self._parts.marks())
+                report = refresh_index(self._folder, self._vectors, passages, recall, rebuild, report_step)
+            self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
     def _settle(self) -> None:
-        """Brings words and documents in step with Lance for every batch that was begun and not finished."""
+        """Finish open batches: bring the word index and the journal in step with the Lance table."""
         if self._write_lock is None or not self._write_lock.is_locked:
-            raise LibraryError(f"{self._folder} is not open for writing: open it with write=True")
+            raise LibraryError(f"{self._folder} is open for reading: open it with write=True")
         if batches := self._journal.open_batches():
-            # A write that failed may have reached Lance all the same.
+            # A failed write may still have reached Lance.
             self._table.refresh()
         for sequence, ids in batches:
             passages = self._table.passages_of(ids)
-            there = {stored.passage.document_id for stored in passages}
-            self._settled_deletions |= self._journal.hashes(ids).keys() - there
-            self._finish(sequence, ids, passages)
-
-    def _finish(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
-        """The second half of every write: words, then the acknowledgement. `passages`: what Lance now holds of them."""
-        words = self._words.replace(document_ids, passages)
-        self._acknowledge(sequence, document_ids, rows_of(passages), Marks(self._table.version, words))
-
-    def _acknowledge(
-        self, sequence: int, document_ids: Sequence[str], rows: Sequence[DocumentRow], marks: Marks
-    ) -> None:
-        """Record the data files that the batch wrote, where the library records them, and end the batch."""
-        recorded = self._journal.files()
-        files = None if recorded is None else unrecorded(self._folder, recorded)
-        self._journal.finish(sequence, document_ids, rows, marks, files)
-
-    def _check_files(self) -> None:
-        """Raise LibraryDamaged where a compaction would write changed bits again, as if they were right."""
-        recorded = self._journal.files() or {}
-        if names := changed_before_compaction(self._folder, recorded, self._manifest.dimensions):
-            raise LibraryDamaged(damaged(self._folder, names))
-        remove_damaged_versions(self._folder, recorded)
-
-    # -- searching ----------------------------------------------------------------------------------------------------
+            remaining = {stored.passage.document_id for stored in passages}
+            self._settled_deletions |= self._journal.hashes(ids).keys() - remaining
+            self._parts.finish_batch(sequence, ids, passages)
 
     def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
-        """See PassageStore. Raises InputError for a vector that is not of the library's dimension, or not finite."""
+        """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
         check_scope(scope)
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         if vector.shape != (self._manifest.dimensions,) or not np.isfinite(vector).all():
@@ -390,137 +371,121 @@ class Library:
             )
         if k < 1:
             return ()
-        with self._threads:
+        with self._thread_lock:
             self._table.refresh()
-            ranked = self._neighbours.nearest(vector, k, scope, probing(self._folder))
-            known = self._table.fetch([passage_id for passage_id, _ in ranked])
-        return tuple(Hit(known[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranked))
+            ranking = self._vectors.nearest(vector, k, scope, read_search_parameters(self._folder))
+            return self._to_hits(ranking)
 
     def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
-        """See PassageStore. A document that is being replaced this very moment is not found by words."""
+        """Search by words, see PassageStore. Documents being replaced during the search may be missing."""
         check_scope(scope)
         if k < 1:
             return ()
-        with self._threads:
-            ranked = best_by_words(self._table, self._words, self._neighbours, query, k, scope, within)
-            known = self._table.fetch([passage_id for passage_id, _ in ranked])
-        hits = [(known[passage_id].passage, score) for passage_id, score in ranked]
-        seen = [(passage, score) for passage, score in hits if scope.admits(passage)]
-        return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(seen))
+        with self._thread_lock:
+            ranking = rank_by_words(self._table, self._words, self._vectors, query, k, scope, within)
+            hits = self._to_hits(ranking)
+        admitted = [hit for hit in hits if scope.admits(hit.passage)]
+        return tuple(Hit(hit.passage, hit.score, rank) for rank, hit in enumerate(admitted))
+
+    def _to_hits(self, ranking: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
+        """Return the hits of a ranking of (passage id, score)."""
+        stored = self._table.fetch([passage_id for passage_id, _ in ranking])
+        return tuple(Hit(stored[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranking))
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """See PassageStore. An id that is not there and one that may not be seen are told in the same words."""
+        """Fetch passages by id, see PassageStore. The error is the same for missing ids and ids outside the scope."""
         check_scope(scope)
-        with self._threads:
+        with self._thread_lock:
             self._table.refresh()
-            known = self._table.fetch(list(dict.fromkeys(passage_ids)))
+            stored = self._table.fetch(list(dict.fromkeys(passage_ids)))
         for passage_id in passage_ids:
-            if passage_id not in known or not scope.admits(known[passage_id].passage):
+            if passage_id not in stored or not scope.admits(stored[passage_id].passage):
                 raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
-        return tuple(known[passage_id].passage for passage_id in passage_ids)
+        return tuple(stored[passage_id].passage for passage_id in passage_ids)
 
-    def record(self, scope: Scope) -> tuple[Passage, ...]:
-        """See PassageStore."""
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
+        """Return the record of the scope's patient, see PassageStore."""
         check_scope(scope)
-        with self._threads:
+        if scope.patient is None:
+            return ()
+        with self._thread_lock:
             self._table.refresh()
-            found = [] if scope.patient is None else self._table.of_patient(scope.patient)
-        seen = (stored.passage for stored in found if scope.admits(stored.passage))
-        return tuple(sorted(seen, key=lambda passage: (passage.document_id, passage.ordinal)))
+            stored_passages = self._table.of_patient(scope.patient)
+        passages = [stored.passage for stored in stored_passages if scope.admits(stored.passage)]
+        return tuple(sorted(passages, key=lambda passage: (passage.document_id, passage.ordinal)))
+
+    def open_table(self) -> PassageTable:
+        """Return a new handle on the passage table, at its newest version."""
+        return PassageTable(self._folder, self._manifest.dimensions)
 
     def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        """`content_hash` of those of the documents that are there (acknowledged)."""
-        with self._threads:
+        """Map the acknowledged documents among these to their content hashes."""
+        with self._thread_lock:
             return self._journal.hashes(document_ids)
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
-        """The revision of those of the documents that are there or were taken back by their source."""
-        with self._threads:
+        """Map the documents among these that exist, or were deleted by their source, to their revisions."""
+        with self._thread_lock:
             return self._journal.revisions(document_ids)
 
     def origins(self, document_ids: Sequence[str]) -> Mapping[str, Origin]:
-        """Map each of the documents whose file is known to that file. For a writer."""
-        with self._threads:
+        """Map the documents with a known file to this file. Requires a writer."""
+        with self._thread_lock:
             return self._journal.origins(document_ids)
 
-    def named_at(self, path: str) -> Origin | None:
-        """Return the origin of a document that is named by the file at this path. For a writer."""
-        with self._threads:
-            return self._journal.named_at(path)
+    def origin_at_path(self, path: str) -> Origin | None:
+        """Return the origin of a document named after the file at this path, or None. Requires a writer."""
+        with self._thread_lock:
+            return self._journal.origin_at_path(path)
 
-    def named_with(self, sha256: str) -> Origin | None:
-        """Return the origin of a document that is named by a file of this content. For a writer."""
-        with self._threads:
-            return self._journal.named_with(sha256)
+    def origin_with_content(self, sha256: str) -> Origin | None:
+        """Return the origin of a document named after a file with this content, or None. Requires a writer."""
+        with self._thread_lock:
+            return self._journal.origin_with_content(sha256)
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:
-        """Remember the files of documents that are there. Raises LibraryError for a reader."""
-        with self._threads:
+        """Record the files of existing documents. Raise LibraryError for a reader."""
+        with self._thread_lock:
             self._settle()
             self._journal.set_origins(origins)
 
     def vectors_of(self, document_ids: Sequence[str]) -> Mapping[tuple[str, str], Vectors]:
-        """(title, text) -> vector `(d,)` of all passages of these documents, as they are stored (float16)."""
-        with self._threads:
+        """Map (title, text) of all passages of these documents to their vectors `(d,)`, with float16 precision."""
+        with self._thread_lock:
             self._table.refresh()
             return self._table.vectors_of(document_ids)
 
-    def some_vectors(self, count: int) -> list[tuple[str, str, Vectors]]:
-        """(title, text, vector) of the first passages of the table."""
-        return self._table.some_vectors(count)
-
     def sources(self) -> list[IngestedFile]:
-        """The files that were added whole."""
-        with self._threads:
+        """Return the files that were added completely."""
+        with self._thread_lock:
             return self._journal.sources()
 
     def count(self) -> tuple[int, int]:
-        """(documents, passages), acknowledged."""
-        with self._threads:
+        """Return the numbers of acknowledged (documents, passages)."""
+        with self._thread_lock:
             return self._journal.count()
 
     def info(self) -> LibraryInfo:
-        """What is there, and whether its parts agree. Counts everything: seconds for millions of passages."""
-        with self._threads:
-            for _ in range(5):
-                before = self._journal.data_version()
-                documents, passages = self._journal.recount()
-                batches = len(self._journal.open_batches())
-                problems = [] if batches else self._parts.problems(passages)
-                # A writer at work: what was counted may be from before and after a batch of its.
-                if self._journal.data_version() == before:
-                    break
-            index = read_report(self._folder) if passages > EXACT_LIMIT else None
-        return LibraryInfo(
-            path=str(self._folder),
-            manifest=self._manifest,
-            documents=documents,
-            passages=passages,
-            exact=passages <= EXACT_LIMIT or index is None or not index.good,
-            index=index,
-            unindexed=self._neighbours.unindexed() if passages > EXACT_LIMIT else 0,
-            sources=tuple(self.sources()),
-            bytes_on_disk=sizes(self._folder),
-            open_batches=batches,
-            problems=tuple(problems),
-        )
+        """Return a summary, and whether the parts agree. Counting takes seconds for millions of passages."""
+        with self._thread_lock:
+            return self._parts.info(self._manifest)
 
     @classmethod
     def repair(cls, path: Path | str) -> LibraryInfo:
-        """Make the word index and the table of documents anew from the passages. Killed half-way, run it again.
+        """Rebuild the word index and the table of documents from the passages. After a kill, repeat the call.
 
-        A library whose creation was interrupted is completed, and is empty. Passages that Lance lost cannot be made:
-        raises LibraryDamaged then. Raises LibraryBusy, StorageError.
+        A library with an interrupted creation becomes an empty one. Raise LibraryDamaged if passages are lost, which
+        cannot be rebuilt, LibraryBusy or StorageError.
         """
         folder = local_path(path).absolute()
         manifests.read_manifest(folder)
-        lock = locked(folder)
+        lock = acquire_lock(folder)
         try:
             manifest = manifests.read_manifest(folder)
             if manifest.complete:
-                rebuild(folder, manifest.dimensions)
+                rebuild_from_passages(folder, manifest.dimensions)
             else:
-                cls._build(folder, manifest, lock)._close_parts()
+                cls._build(folder, manifest, lock)._parts.close()
         finally:
             lock.release()
         with cls.open(folder) as library:

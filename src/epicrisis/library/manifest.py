@@ -1,7 +1,4 @@
-"""What a library says of itself: format, encoder, chunking, versions. It is this file that makes a folder a library.
-
-Knows nothing of the passages.
-"""
+"""The manifest of a library: format, encoder, splitter and software versions. This file makes a folder a library."""
 
 from __future__ import annotations
 
@@ -17,28 +14,24 @@ from pathlib import Path
 from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.printable import quote_for_shell
 from epicrisis.types import SplitterName
 
 FORMAT = 2
 PRECOMPUTED = "precomputed:"
-"""Begins the fingerprint of vectors that came ready-made, such as NCBI's of PubMed."""
+"""Prefix of the fingerprint of precomputed vectors, such as those of PubMed by NCBI."""
 NAME = "manifest.json"
 TEMPORARY = "manifest.json.tmp"
-_MOST = 1_000_000
-"""Dimensions, and tokens of a passage: more is damage, and would take more memory than there is."""
-_LONGEST = 1000
+_MAX_NUMBER = 1_000_000
+"""Upper limit of dimensions and of tokens per passage. A higher number means damage and would exhaust the memory."""
+_MAX_TEXT = 1000
 _SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryManifest:
-    """`splitter` says how documents are cut (see `corpus.splitting`); `max_tokens` and `overlap` (tokens) are those of
-    the splitter `tokens`. `created` is ISO 8601, UTC.
-
-    `complete` is False from the first moment of a library's making until its parts are there.
-    """
+    """The content of `manifest.json`."""
 
     format: int
     library_id: str
@@ -47,23 +40,27 @@ class LibraryManifest:
     dimensions: int
     splitter: str
     max_tokens: int
+    """Maximum length of a passage for the splitter `tokens`."""
     overlap: int
+    """Tokens shared by adjacent passages for the splitter `tokens`."""
     software: Mapping[str, str]
     created: str
+    """ISO 8601, UTC."""
     complete: bool = False
+    """False until all parts of the library exist."""
 
 
 def new_manifest(
     *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int, overlap: int, splitter: str
 ) -> LibraryManifest:
-    """Return a manifest for a library that is about to be made. Raises InputError where the numbers make no sense."""
+    """Return a manifest for a library to be created. Raise InputError for impossible numbers."""
     if not max_tokens > overlap >= 0:
         raise InputError(
-            f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: give less than "
-            f"{max_tokens} with --overlap"
+            f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less than "
+            f"{max_tokens}"
         )
-    if not 1 <= dimensions <= _MOST:
-        raise InputError(f"vectors of {dimensions} dimensions make no library: check the encoder")
+    if not 1 <= dimensions <= _MAX_NUMBER:
+        raise InputError(f"a library cannot have vectors of {dimensions} dimensions: check the encoder")
     return LibraryManifest(
         format=FORMAT,
         library_id=uuid.uuid4().hex,
@@ -79,9 +76,9 @@ def new_manifest(
 
 
 def write_manifest(folder: Path, manifest: LibraryManifest) -> None:
-    """Whole or not at all, and durable when it returns. Raises StorageError."""
+    """Write the manifest atomically and durably. Raise StorageError."""
     data = json.dumps(dataclasses.asdict(manifest), indent=2, sort_keys=True) + "\n"
-    with ours(folder):
+    with translate_errors(folder):
         with (folder / TEMPORARY).open("w", encoding="utf-8") as file:
             file.write(data)
             file.flush()
@@ -90,13 +87,13 @@ def write_manifest(folder: Path, manifest: LibraryManifest) -> None:
         sync_folder(folder)
 
 
-def completed(manifest: LibraryManifest) -> LibraryManifest:
-    """The same, saying that its parts are there."""
+def mark_complete(manifest: LibraryManifest) -> LibraryManifest:
+    """Return the manifest of a library whose parts exist."""
     return dataclasses.replace(manifest, complete=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the folder's entries (new names, renames) durable."""
+    """Make new and renamed entries of the folder durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -105,35 +102,35 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_manifest(folder: Path) -> LibraryManifest:
-    """Raises LibraryMissing where there is none, LibraryDamaged where it cannot be understood."""
+    """Return the manifest of the library in `folder`. Raise LibraryMissing or LibraryDamaged."""
     path = folder / NAME
     if not path.exists():
-        add = f"epicrisis library add {quote_for_shell(folder)} FILES"
-        raise LibraryMissing(f"no library at {folder}: check the path, or make one with `{add}`")
-    with ours(folder):
+        command = f"epicrisis library add {quote_for_shell(folder)} FILES"
+        raise LibraryMissing(f"no library at {folder}: check the path, or create one with `{command}`")
+    with translate_errors(folder):
         data = path.read_bytes()
     try:
         values: Any = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise LibraryDamaged(f"{path} is not JSON: {REPAIR.split(',')[0]}, or restore this file") from error
-    found = values.get("format") if isinstance(values, dict) else None
-    if isinstance(found, int) and found > FORMAT:
+    number = values.get("format") if isinstance(values, dict) else None
+    if isinstance(number, int) and number > FORMAT:
         raise LibraryDamaged(
-            f"{folder} has format {found}, this program knows up to {FORMAT}: install a newer epicrisis"
+            f"{folder} has format {number}, this program reads up to {FORMAT}: install a newer epicrisis"
         )
-    if isinstance(found, int) and found < FORMAT:
+    if isinstance(number, int) and number < FORMAT:
         raise LibraryDamaged(
-            f"{folder} has format {found}, this program writes {FORMAT}: make it again with `epicrisis library add`"
+            f"{folder} has format {number}, this program writes {FORMAT}: create it again with `epicrisis library add`"
         )
-    if found != FORMAT or not _fits(values):
-        raise LibraryDamaged(f"{path} lacks what a manifest holds: {REPAIR.split(',')[0]}, or restore this file")
+    if number != FORMAT or not _has_valid_types(values) or not _has_valid_values(values):
+        raise LibraryDamaged(f"{path} is not a valid manifest: {REPAIR.split(',')[0]}, or restore this file")
     return LibraryManifest(**values)
 
 
 def complete_manifest(folder: Path) -> LibraryManifest | None:
-    """Return the manifest of the library at `folder`, or None where there is none or its creation was interrupted.
+    """Return the manifest of the library in `folder`, or None without a library or after an interrupted creation.
 
-    Raises LibraryDamaged where the manifest cannot be understood.
+    Raise LibraryDamaged if the manifest cannot be read.
     """
     if not (folder / NAME).is_file():
         return None
@@ -141,34 +138,32 @@ def complete_manifest(folder: Path) -> LibraryManifest | None:
     return manifest if manifest.complete else None
 
 
-def _fits(values: Mapping[str, Any]) -> bool:
+def _has_valid_types(values: Mapping[str, Any]) -> bool:
     kinds = {"format": int, "dimensions": int, "max_tokens": int, "overlap": int, "software": dict, "complete": bool}
-    typed = set(values) == {field.name for field in dataclasses.fields(LibraryManifest)} and all(
-        type(value) is kinds.get(name, str) for name, value in values.items()
-    )
-    return typed and _sensible(values)
+    if set(values) != {field.name for field in dataclasses.fields(LibraryManifest)}:
+        return False
+    return all(type(value) is kinds.get(name, str) for name, value in values.items())
 
 
-def _sensible(values: Mapping[str, Any]) -> bool:
-    """Whether the values of a manifest, of the right types, are such as a library is written with."""
+def _has_valid_values(values: Mapping[str, Any]) -> bool:
     software = values["software"]
-    texts = [value for value in values.values() if isinstance(value, str)]
-    texts += [*software.keys(), *software.values()]
+    texts = [*software.keys(), *software.values()]
+    texts += [value for value in values.values() if isinstance(value, str)]
     return (
-        1 <= values["dimensions"] <= _MOST
-        and 0 <= values["overlap"] < values["max_tokens"] <= _MOST
+        1 <= values["dimensions"] <= _MAX_NUMBER
+        and 0 <= values["overlap"] < values["max_tokens"] <= _MAX_NUMBER
         and values["splitter"] in get_args(SplitterName)
-        and all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in texts)
+        and all(isinstance(text, str) and len(text) <= _MAX_TEXT and text.isprintable() for text in texts)
     )
 
 
 def check_encoder(folder: Path, manifest: LibraryManifest, fingerprint: str) -> None:
-    """Raises EncoderMismatch unless the library was made by this very encoder.
+    """Raise EncoderMismatch unless the library was created with this encoder.
 
-    Of ready-made vectors nobody knows the files they were made with: see `ingest.check_vectors`.
+    Precomputed vectors are accepted, because their encoder's files are unknown. See `ingest.check_vectors`.
     """
     if fingerprint != manifest.encoder_fingerprint and not manifest.encoder_fingerprint.startswith(PRECOMPUTED):
         raise EncoderMismatch(
-            f"{folder} was made by {manifest.encoder_name} ({manifest.encoder_fingerprint}), asked with {fingerprint}: "
-            f"name the encoder with --encoder {quote_for_shell(manifest.encoder_name)}, or make another library"
+            f"{folder} was created with {manifest.encoder_name} ({manifest.encoder_fingerprint}), and {fingerprint} is "
+            f"selected: pass --encoder {quote_for_shell(manifest.encoder_name)}, or create another library"
         )

@@ -1,4 +1,4 @@
-"""What a store takes and what it refuses. Knows the limits of the engines below, does not touch them."""
+"""Check documents, passages, vectors and scopes against the limits of the library's engines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from epicrisis.errors import InputError
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.types import Document, Passage, Scope
 
-_LONGEST_ID = 1000
+_MAX_ID = 1000
 
 
-def unfit(item: Document | Passage) -> str | None:
-    """Why this can not be kept, or `None`. Holds nothing of the content."""
+def find_fault(item: Document | Passage) -> str | None:
+    """Return why the item cannot be stored, or None. The reason quotes none of the content."""
     name = item.document_id if isinstance(item, Passage) else item.id
-    if not name or len(name) > _LONGEST_ID or "\0" in name:
-        return f"its id is empty, longer than {_LONGEST_ID} characters or holds a NUL"
+    if not name or len(name) > _MAX_ID or "\0" in name:
+        return f"its id is empty, longer than {_MAX_ID} characters or holds a NUL"
     if not item.text.strip():
         return "no text"
     try:
@@ -30,27 +30,27 @@ def unfit(item: Document | Passage) -> str | None:
     try:
         "".join((item.id, item.text, item.title, item.source, item.patient or "")).encode()
     except UnicodeEncodeError:
-        return "it holds half a surrogate pair, which is no text"
+        return "its text has half a surrogate pair"
     return None
 
 
-def unfit_vector(vector: Vectors, dimensions: int) -> str | None:
-    """Why a vector that came along can not be kept, or `None`."""
+def find_vector_fault(vector: Vectors, dimensions: int) -> str | None:
+    """Return why a precomputed vector cannot be stored, or None."""
     if vector.shape != (dimensions,):
-        return f"its vector has {vector.size} numbers, not {dimensions}: make a library of its own for these"
+        return f"its vector has {vector.size} numbers, not {dimensions}: create a separate library for these"
     if not (np.abs(vector) <= np.finfo(np.float16).max).all():
         return "its vector is not finite, or too large for float16"
     return None
 
 
 def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> None:
-    """Raises ValueError for what is not a StoredDocument of this library, naming the document."""
+    """Raise ValueError, with the document's id, unless all documents fit this library."""
     if len({document.id for document in documents}) < len(documents):
-        raise ValueError("a document is twice in one batch")
+        raise ValueError("a batch contains a document twice")
     for document in documents:
         if document.vectors.shape != (len(document.passages), dimensions) or not document.passages:
             raise ValueError(
-                f"{document.id!r}: {len(document.passages)} passages of dimension {dimensions} (and at least one) need "
+                f"{document.id!r}: {len(document.passages)} passages of dimension {dimensions} (at least one) need "
                 f"vectors of that shape, got {document.vectors.shape}"
             )
         if len(document.content_hash) != 32 or not set(document.content_hash) <= set(string.hexdigits):
@@ -59,13 +59,13 @@ def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> Non
             raise ValueError(f"{document.id!r}: its vectors are not finite, or too large for float16")
         for ordinal, passage in enumerate(document.passages):
             if (passage.id, passage.document_id) != (f"{document.id}#{ordinal}", document.id):
-                raise ValueError(f"{document.id!r}: passage {ordinal} is called {passage.id!r} of another document")
-            if reason := unfit(passage):
-                raise ValueError(f"{passage.id!r} cannot be kept: {reason}")
+                raise ValueError(f"{document.id!r}: passage {ordinal} has the id {passage.id!r} of another document")
+            if reason := find_fault(passage):
+                raise ValueError(f"{passage.id!r} cannot be stored: {reason}")
 
 
 def check_scope(scope: Scope) -> None:
-    """Raises InputError for an `as_of` or a `since` that is no date."""
+    """Raise InputError if `as_of` or `since` is not a date."""
     for name, date in (("as of", scope.as_of), ("since", scope.since)):
         try:
             if date is not None:

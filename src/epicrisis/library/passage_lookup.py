@@ -1,7 +1,4 @@
-"""Passages that no search looks for: those of named documents, and some at random.
-
-Reads the table as it is at this moment, beside whoever writes. Knows no words and no vectors.
-"""
+"""Read passages without a search: those of given documents, or a random sample."""
 
 from __future__ import annotations
 
@@ -9,51 +6,51 @@ import hashlib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
 from epicrisis.library.passage_checks import check_scope
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.vector_search import in_scope
+from epicrisis.library.vector_search import scope_condition
 from epicrisis.types import Passage, Scope
 
-_PIECE = 8192
+_BATCH_ROWS = 8192
 
 
-def passages_of(library: Library, document_ids: Sequence[str], scope: Scope) -> Mapping[str, tuple[Passage, ...]]:
-    """The passages of each document in their order; a document that is not there, or outside the scope, is left out."""
+def read_document_passages(
+    library: Library, document_ids: Sequence[str], scope: Scope
+) -> Mapping[str, tuple[Passage, ...]]:
+    """Map each document to its passages in order. Documents that are missing or outside the scope are left out."""
     check_scope(scope)
-    found: dict[str, list[Passage]] = {}
-    for stored in _table(library).passages_of(document_ids):
+    by_document: dict[str, list[Passage]] = {}
+    for stored in library.open_table().passages_of(document_ids):
         if scope.admits(stored.passage):
-            found.setdefault(stored.passage.document_id, []).append(stored.passage)
-    return {
-        name: tuple(sorted(found[name], key=lambda passage: passage.ordinal)) for name in document_ids if name in found
-    }
+            by_document.setdefault(stored.passage.document_id, []).append(stored.passage)
+    ordered = {}
+    for document_id in document_ids:
+        if document_id in by_document:
+            ordered[document_id] = tuple(sorted(by_document[document_id], key=lambda passage: passage.ordinal))
+    return ordered
 
 
-def at_random(library: Library, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
-    """So many passages within the scope, each as likely as any other, in an order as random; all where there are fewer.
+def sample_passages(library: Library, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
+    """Return a uniform random sample of `count` passages in scope, in random order, or all if there are fewer.
 
-    They are those whose `sha256("<seed>:<id>")` is least, so what is drawn depends on the seed and on what the library
-    holds alone. Reads every passage's id: about a second for a million.
+    The sample has the lowest values of `sha256("<seed>:<id>")`, so it depends only on the seed and the library's
+    content. The ids of all passages are read: about a second for a million.
     """
     check_scope(scope)
-    table = _table(library)
-    ids = heapq.nsmallest(count, _ids(library, table, scope), key=lambda id_: _place(seed, id_))
-    known = table.fetch(ids)
-    return tuple(known[id_].passage for id_ in ids if id_ in known and scope.admits(known[id_].passage))
+    table = library.open_table()
+    ids = heapq.nsmallest(count, _read_ids(library, table, scope), key=lambda id_: _sort_key(seed, id_))
+    stored = table.fetch(ids)
+    return tuple(stored[id_].passage for id_ in ids if id_ in stored and scope.admits(stored[id_].passage))
 
 
-def _ids(library: Library, table: PassageTable, scope: Scope) -> Iterator[str]:
-    admitted = in_scope(scope, patients=True)
-    with ours(library.path):
-        for batch in table.lance.search().where(admitted).select(["id"]).to_batches(_PIECE):
+def _read_ids(library: Library, table: PassageTable, scope: Scope) -> Iterator[str]:
+    condition = scope_condition(scope, patients=True)
+    with translate_errors(library.path):
+        for batch in table.lance.search().where(condition).select(["id"]).to_batches(_BATCH_ROWS):
             yield from batch.column("id").to_pylist()
 
 
-def _place(seed: int, passage_id: str) -> bytes:
+def _sort_key(seed: int, passage_id: str) -> bytes:
     return hashlib.sha256(f"{seed}:{passage_id}".encode()).digest()
-
-
-def _table(library: Library) -> PassageTable:
-    return PassageTable(library.path, library.manifest.dimensions)

@@ -1,7 +1,6 @@
-"""Passages and their vectors in a Lance table: the library's one source of truth.
+"""Passages and their vectors in a Lance table, the library's source of truth.
 
-Every write is one atomic Lance commit. Knows nothing of the word index nor of what was acknowledged, and of how vectors
-are searched. A handle sees the version it was last refreshed to.
+Every write is one atomic Lance commit. A handle sees the version of its last refresh.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ import numpy as np
 
 from epicrisis.dates import last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.engine_errors import REPAIR, ours
+from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.manifest import sync_folder
-from epicrisis.library.retraction_statements import with_marks
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
 from epicrisis.types import Passage, list_facets
@@ -31,29 +29,19 @@ if TYPE_CHECKING:
 TABLE = "passages"
 NAME = f"{TABLE}.lance"
 HINT = "latest_version_hint.json"
-"""The one file of the table that Lance rewrites."""
-_READERS_TIME = timedelta(minutes=10)
-_PASSAGE = [
-    "id",
-    "document_id",
-    "ordinal",
-    "start",
-    "end",
-    "text",
-    "title",
-    "source",
-    "date",
-    "patient",
-    "metadata",
-    "content_hash",
-    "revision",
-]
-_PACKED = {b"lance-encoding:compression": b"zstd"}
+"""The only file of the table that Lance rewrites."""
+_OLD_VERSIONS_LIFETIME = timedelta(minutes=10)
+_BATCH_ROWS = 4096
+_TEXT_FIELDS = ["id", "document_id", "text", "title", "source", "metadata"]
+_NUMBER_FIELDS = ["ordinal", "start", "end"]
+_PASSAGE_FIELDS = [*_TEXT_FIELDS, *_NUMBER_FIELDS, "date", "patient"]
+_COLUMNS = [*_PASSAGE_FIELDS, "content_hash", "revision"]
+_COMPRESSED = {b"lance-encoding:compression": b"zstd"}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPassage:
-    """A passage, with the content hash and the revision of the document version it belongs to."""
+    """A passage with the content hash and the revision of its document."""
 
     passage: Passage
     content_hash: str
@@ -61,16 +49,16 @@ class StoredPassage:
 
 
 def stored_passages(documents: Sequence[StoredDocument]) -> list[StoredPassage]:
-    """All passages of these documents, as the table will hold them."""
-    return [
-        StoredPassage(passage, document.content_hash, document.revision)
-        for document in documents
-        for passage in document.passages
-    ]
+    """Return all passages of these documents."""
+    stored = []
+    for document in documents:
+        for passage in document.passages:
+            stored.append(StoredPassage(passage, document.content_hash, document.revision))
+    return stored
 
 
 class PassageTable:
-    """The Lance table of one library. Raises StorageError or LibraryDamaged whatever Lance itself raises."""
+    """The Lance table of one library. Raises StorageError or LibraryDamaged for errors of Lance."""
 
     def __init__(self, folder: Path, dimensions: int, *, create: bool = False) -> None:
         import lancedb
@@ -78,8 +66,8 @@ class PassageTable:
         self._folder = folder
         self._dimensions = dimensions
         self._synced: set[Path] = set()
-        with ours(folder):
-            # Its own annotations have gaps.
+        with translate_errors(folder):
+            # lancedb's own annotations are incomplete.
             database: Any = lancedb.connect(str(folder))
             if create:
                 self.lance = database.create_table(TABLE, schema=_schema(dimensions))
@@ -89,107 +77,105 @@ class PassageTable:
                 self._check_width()
 
     def _check_width(self) -> None:
-        """Raise LibraryDamaged where the vectors are of another dimension than the manifest says."""
+        """Raise LibraryDamaged if the vectors do not have the manifest's dimension."""
         column = self.lance.schema.field("vector").type
         width = getattr(column, "list_size", None)
         if width != self._dimensions:
             raise LibraryDamaged(
-                f"{self._folder}: vectors have {width} dimensions, the manifest says {self._dimensions}: copy the "
+                f"{self._folder}: vectors have {width} dimensions, and the manifest says {self._dimensions}: copy the "
                 "whole folder again"
             )
 
     @property
     def version(self) -> int:
-        """Grows with every commit."""
-        with ours(self._folder):
+        """Version number. It grows with every commit."""
+        with translate_errors(self._folder):
             return int(self.lance.version)
 
     def refresh(self) -> None:
-        """Moves on to what a writer has committed since."""
-        with ours(self._folder):
+        """Move to the newest committed version."""
+        with translate_errors(self._folder):
             self.lance.checkout_latest()
 
     def count(self) -> int:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return int(self.lance.count_rows())
 
     def has_notes(self) -> bool:
-        """Return whether a passage is of a patient's record."""
+        """Return whether any passage belongs to a patient's record."""
         return self._has("patient IS NOT NULL")
 
     def has_literature(self) -> bool:
-        """Return whether a passage is of no patient."""
+        """Return whether any passage belongs to no patient."""
         return self._has("patient IS NULL")
 
     def _has(self, condition: str) -> bool:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return bool(self.lance.search().where(condition).select(["patient"]).limit(1).to_list())
 
     def check(self) -> None:
-        """Raises LibraryDamaged where a file of the table is missing or cut short. Reads one narrow column."""
-        with ours(self._folder):
-            read, said = self.lance.count_rows("ordinal >= 0"), self.lance.count_rows()
-        if read != said:
-            raise LibraryDamaged(f"{self._folder / NAME} holds {read} of its {said} passages: {REPAIR}")
-
-    # -- writing ------------------------------------------------------------------------------------------------------
+        """Raise LibraryDamaged if a file of the table is missing or truncated. One narrow column is read."""
+        with translate_errors(self._folder):
+            readable, expected = self.lance.count_rows("ordinal >= 0"), self.lance.count_rows()
+        if readable != expected:
+            raise LibraryDamaged(f"{self._folder / NAME} holds {readable} of its {expected} passages: {REPAIR}")
 
     def write(self, documents: Sequence[StoredDocument], replaced: Iterable[str]) -> None:
-        """Puts all documents in with one commit; the old passages of `replaced` go with the same one."""
+        """Write all documents with one commit. It also removes the old passages of the `replaced` document ids."""
         old = sorted(replaced)
-        rows = _rows(documents, self._dimensions)
-        with ours(self._folder):
+        rows = _to_table(documents, self._dimensions)
+        with translate_errors(self._folder):
             if old:
                 merge = self.lance.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                merge.when_not_matched_by_source_delete(among("document_id", old)).execute(rows)
+                merge.when_not_matched_by_source_delete(sql_in("document_id", old)).execute(rows)
             else:
                 self.lance.add(rows)
         self.sync()
 
-    def remark(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Give these documents these marks with one commit; texts and vectors stay as they are."""
+    def write_marks(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Set the marks of these documents with one commit. Texts and vectors do not change."""
         import pyarrow as pa
 
-        with ours(self._folder):
-            rows = self.lance.search().where(among("document_id", sorted(marks))).to_arrow()
-            kept = zip(rows["document_id"].to_pylist(), rows["metadata"].to_pylist(), strict=True)
-            metadata = [with_marks(json.loads(told), marks[document_id]) for document_id, told in kept]
-            columns = {
-                "metadata": [json.dumps(each, sort_keys=True) for each in metadata],
-                "facets": [sorted(list_facets(each)) for each in metadata],
-            }
-            for name, values in columns.items():
-                place = rows.schema.get_field_index(name)
-                rows = rows.set_column(place, rows.schema.field(name), pa.array(values, rows.schema.field(name).type))
+        with translate_errors(self._folder):
+            rows = self.lance.search().where(sql_in("document_id", sorted(marks))).to_arrow()
+            metadata_column, facets_column = [], []
+            for document_id, text in zip(rows["document_id"].to_pylist(), rows["metadata"].to_pylist(), strict=True):
+                metadata = replace_marks(json.loads(text), marks[document_id])
+                metadata_column.append(json.dumps(metadata, sort_keys=True))
+                facets_column.append(sorted(list_facets(metadata)))
+            for name, values in (("metadata", metadata_column), ("facets", facets_column)):
+                index = rows.schema.get_field_index(name)
+                field = rows.schema.field(name)
+                rows = rows.set_column(index, field, pa.array(values, field.type))
             self.lance.merge_insert("id").when_matched_update_all().execute(rows)
         self.sync()
 
-    def known_by(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
-        """Yield id, metadata and date of the documents of the literature whose rows meet the condition."""
-        literature = f"ordinal = 0 AND patient IS NULL AND ({condition})"
-        with ours(self._folder):
-            search = self.lance.search().where(literature).select(["document_id", "metadata", "date"])
-            for batch in search.to_batches(4096):
+    def literature(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
+        """Yield (id, metadata, date) of the documents without a patient whose first passage meets the condition."""
+        first_passages = f"ordinal = 0 AND patient IS NULL AND ({condition})"
+        with translate_errors(self._folder):
+            search = self.lance.search().where(first_passages).select(["document_id", "metadata", "date"])
+            for batch in search.to_batches(_BATCH_ROWS):
                 for row in batch.to_pylist():
                     yield row["document_id"], json.loads(row["metadata"]), row["date"]
 
     def delete(self, document_ids: Sequence[str]) -> None:
-        with ours(self._folder):
-            self.lance.delete(among("document_id", document_ids))
+        with translate_errors(self._folder):
+            self.lance.delete(sql_in("document_id", document_ids))
         self.sync()
 
     def compact(self) -> None:
-        """Joins small fragments and drops old versions; a reader still has ten minutes to leave an old one."""
-        with ours(self._folder):
-            # Only the holder of the write lock comes here, so that no unverified file belongs to anyone else.
-            self.lance.optimize(cleanup_older_than=_READERS_TIME, delete_unverified=True)
+        """Join small fragments and remove versions older than ten minutes, the time readers have to leave them."""
+        with translate_errors(self._folder):
+            # The caller holds the write lock, so all unverified files are its own.
+            self.lance.optimize(cleanup_older_than=_OLD_VERSIONS_LIFETIME, delete_unverified=True)
         self.sync()
 
     def sync(self) -> None:
-        """Lance never calls fsync: without this the journal could outlive, in a power cut, what it acknowledges."""
-        with ours(self._folder):
-            for place in sorted((self._folder / NAME).glob("**/")):
-                new = [path for path in place.iterdir() if path not in self._synced and path.is_file()]
+        """Make new files durable. Lance never calls fsync, so a power cut could lose acknowledged data."""
+        with translate_errors(self._folder):
+            for folder in sorted((self._folder / NAME).glob("**/")):
+                new = [path for path in folder.iterdir() if path not in self._synced and path.is_file()]
                 for path in new:
                     handle = os.open(path, os.O_RDONLY)
                     try:
@@ -197,80 +183,88 @@ class PassageTable:
                     finally:
                         os.close(handle)
                 if new:
-                    sync_folder(place)
-                # The hint is the one file that Lance rewrites; it is only a hint.
+                    sync_folder(folder)
+                # Lance rewrites only its hint, which need not be durable.
                 self._synced.update(new)
 
-    # -- reading ------------------------------------------------------------------------------------------------------
-
     def passages_of(self, document_ids: Sequence[str]) -> list[StoredPassage]:
-        """All passages of these documents, in no order."""
-        return self._where(among("document_id", document_ids)) if document_ids else []
+        """Return all passages of these documents, in no particular order."""
+        return self._select(sql_in("document_id", document_ids)) if document_ids else []
 
     def of_patient(self, patient: str) -> list[StoredPassage]:
-        """All passages of the patient's record, in no order."""
-        return self._where(among("patient", [patient]))
+        """Return all passages of the patient's record, in no particular order."""
+        return self._select(sql_in("patient", [patient]))
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
-        """Those that are there, by id."""
-        found = self._where(_these(passage_ids)) if passage_ids else []
-        return {stored.passage.id: stored for stored in found}
+        """Map the existing passages among these ids to their content."""
+        stored_passages = self._select(_passages_condition(passage_ids)) if passage_ids else []
+        return {stored.passage.id: stored for stored in stored_passages}
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
-        """The content hash of those that are there, by id: whether a passage is still the one that is meant."""
+        """Map the existing passages among these ids to the content hashes of their documents."""
         if not passage_ids:
             return {}
-        with ours(self._folder):
-            rows = self.lance.search().where(_these(passage_ids)).select(["id", "content_hash"]).to_list()
+        with translate_errors(self._folder):
+            search = self.lance.search().where(_passages_condition(passage_ids))
+            rows = search.select(["id", "content_hash"]).to_list()
         return {row["id"]: row["content_hash"].hex() for row in rows}
 
     def vectors_of(self, document_ids: Sequence[str]) -> dict[tuple[str, str], Vectors]:
-        """(title, text) -> vector `(d,)` of all passages of these documents."""
+        """Map (title, text) of all passages of these documents to their vectors `(d,)`."""
         if not document_ids:
             return {}
-        rows = self._with_vectors(self.lance.search().where(among("document_id", document_ids)))
+        rows = self._read_vectors(self.lance.search().where(sql_in("document_id", document_ids)))
         return {(title, text): vector for title, text, vector in rows}
 
     def some_vectors(self, count: int) -> list[tuple[str, str, Vectors]]:
-        """(title, text, vector) of the first rows."""
-        return self._with_vectors(self.lance.search().limit(count))
+        """Return (title, text, vector) of the first rows."""
+        return self._read_vectors(self.lance.search().limit(count))
 
-    def _with_vectors(self, search: Any) -> list[tuple[str, str, Vectors]]:
-        with ours(self._folder):
+    def _read_vectors(self, search: Any) -> list[tuple[str, str, Vectors]]:
+        with translate_errors(self._folder):
             rows = search.select(["title", "text", "vector"]).to_list()
         return [(row["title"], row["text"], np.asarray(row["vector"], dtype=np.float32)) for row in rows]
 
     def batches(self) -> Iterator[list[StoredPassage]]:
-        """All passages, piece by piece, in no order."""
-        with ours(self._folder):
-            for batch in self.lance.search().select(_PASSAGE).to_batches(4096):
-                yield [self._stored(row) for row in batch.to_pylist()]
+        """Yield all passages in batches, in no particular order."""
+        with translate_errors(self._folder):
+            for batch in self.lance.search().select(_COLUMNS).to_batches(_BATCH_ROWS):
+                yield list(map(self._parse_row, batch.to_pylist()))
 
-    def _where(self, condition: str) -> list[StoredPassage]:
-        with ours(self._folder):
-            rows = self.lance.search().where(condition).select(_PASSAGE).to_list()
-            return [self._stored(row) for row in rows]
+    def _select(self, condition: str) -> list[StoredPassage]:
+        with translate_errors(self._folder):
+            rows = self.lance.search().where(condition).select(_COLUMNS).to_list()
+            return list(map(self._parse_row, rows))
 
-    def _stored(self, row: dict[str, Any]) -> StoredPassage:
-        """Return the passage of a row. Raises LibraryDamaged where a column holds what was never written there."""
-        texts = ("id", "document_id", "text", "title", "source")
-        numbers = ("ordinal", "start", "end")
-        whole = all(isinstance(row[name], str) for name in texts) and all(type(row[name]) is int for name in numbers)
-        whole = whole and isinstance(row["content_hash"], bytes) and isinstance(row["metadata"], str)
-        metadata = json.loads(row["metadata"]) if whole else None
+    def _parse_row(self, row: dict[str, Any]) -> StoredPassage:
+        """Return the passage of a row. Raise LibraryDamaged if a column has a value of a wrong type."""
+        texts = [row[name] for name in _TEXT_FIELDS]
+        numbers = [row[name] for name in _NUMBER_FIELDS]
+        is_valid = set(map(type, texts)) == {str} and set(map(type, numbers)) == {int}
+        is_valid = is_valid and isinstance(row["content_hash"], bytes)
+        metadata = json.loads(row["metadata"]) if is_valid else None
         if not isinstance(metadata, dict):
-            raise LibraryDamaged(f"{self._folder / NAME} holds a passage that cannot be read: {REPAIR}")
-        values = {name: row[name] for name in _PASSAGE[:-2]}
+            raise LibraryDamaged(f"{self._folder / NAME} contains an unreadable passage: {REPAIR}")
+        values = {name: row[name] for name in _PASSAGE_FIELDS}
         values["metadata"] = metadata
         if values["date"] is not None:
             last_day(values["date"])
         return StoredPassage(Passage(**values), row["content_hash"].hex(), row["revision"])
 
 
-def _these(passage_ids: Sequence[str]) -> str:
-    """SQL for these passages. The index is on the documents: a passage's id begins with its document's."""
+def replace_marks(metadata: Mapping[str, Any], marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the metadata with these marks instead of earlier ones."""
+    new = dict(metadata)
+    new.pop("marks", None)
+    if marks:
+        new["marks"] = list(marks)
+    return new
+
+
+def _passages_condition(passage_ids: Sequence[str]) -> str:
+    """Return SQL for these passages. Their document ids are included because only these have an index."""
     documents = sorted({passage_id.rpartition("#")[0] for passage_id in passage_ids})
-    return f"{among('document_id', documents)} AND {among('id', passage_ids)}"
+    return f"{sql_in('document_id', documents)} AND {sql_in('id', passage_ids)}"
 
 
 def _schema(dimensions: int) -> pa.Schema:
@@ -284,12 +278,12 @@ def _schema(dimensions: int) -> pa.Schema:
             pa.field("ordinal", number, nullable=False),
             pa.field("start", pa.int64(), nullable=False),
             pa.field("end", pa.int64(), nullable=False),
-            pa.field("text", text, nullable=False, metadata=_PACKED),
-            pa.field("title", text, nullable=False, metadata=_PACKED),
+            pa.field("text", text, nullable=False, metadata=_COMPRESSED),
+            pa.field("title", text, nullable=False, metadata=_COMPRESSED),
             pa.field("source", text, nullable=False),
             pa.field("date", text),
             pa.field("patient", text),
-            pa.field("metadata", text, nullable=False, metadata=_PACKED),
+            pa.field("metadata", text, nullable=False, metadata=_COMPRESSED),
             pa.field("last_day", number),
             pa.field("facets", pa.list_(text), nullable=False),
             pa.field("content_hash", pa.binary(16), nullable=False),
@@ -299,31 +293,37 @@ def _schema(dimensions: int) -> pa.Schema:
     )
 
 
-def _rows(documents: Sequence[StoredDocument], dimensions: int) -> pa.Table:
+def _to_table(documents: Sequence[StoredDocument], dimensions: int) -> pa.Table:
     import pyarrow as pa
 
     schema = _schema(dimensions)
-    records = [_record(passage, document) for document in documents for passage in document.passages]
-    columns = [pa.array([record[field.name] for record in records], field.type) for field in list(schema)[:-1]]
-    half = np.concatenate([document.vectors for document in documents]).astype(np.float16)
-    columns.append(pa.FixedSizeListArray.from_arrays(pa.array(half.ravel()), dimensions))
+    records = []
+    for document in documents:
+        for passage in document.passages:
+            records.append(_to_record(passage, document))
+    columns = []
+    for field in list(schema)[:-1]:
+        columns.append(pa.array([record[field.name] for record in records], field.type))
+    vectors = np.concatenate([document.vectors for document in documents]).astype(np.float16)
+    columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimensions))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
-    record = {name: getattr(passage, name) for name in _PASSAGE[:-2]}
+def _to_record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
+    record = {name: getattr(passage, name) for name in _PASSAGE_FIELDS}
     record["metadata"] = json.dumps(to_json(passage.metadata), sort_keys=True)
     record["last_day"] = None if passage.date is None else last_day(passage.date)
     record["facets"] = sorted(list_facets(passage.metadata))
-    record["content_hash"], record["revision"] = bytes.fromhex(document.content_hash), document.revision
+    record["content_hash"] = bytes.fromhex(document.content_hash)
+    record["revision"] = document.revision
     return record
 
 
-def quoted(value: str) -> str:
-    """The value as SQL."""
+def sql_text(value: str) -> str:
+    """Return the value as an SQL string literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
-def among(column: str, values: Sequence[str]) -> str:
-    """SQL that is true where the column has one of the values."""
-    return f"{column} IN ({', '.join(map(quoted, values))})"
+def sql_in(column: str, values: Sequence[str]) -> str:
+    """Return SQL that is true if the column has one of the values."""
+    return f"{column} IN ({', '.join(map(sql_text, values))})"

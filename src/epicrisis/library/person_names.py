@@ -1,11 +1,12 @@
-"""Names of people as they are written: folded to one spelling, and as the keys under which a question may give them.
+"""Names of people: fold them to one spelling, compare them, and find them in texts.
 
 Accents, German and Scandinavian transliterations (`Müller`, `Mueller`, `Muller`), Cyrillic and Greek letters, hyphens
-and the order of names make no difference here; middle names may be missing or be initials. Reads no library.
+and the order of names are ignored. Middle names may be missing or abbreviated.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -14,132 +15,31 @@ from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]++(?:['\u2018\u2019\u02bc-][^\W_]++)*+")
 _PART = re.compile(r"[^\W_]++(?:['\u2018\u2019\u02bc][^\W_]++)*+")
-"""A word, or what stands between its hyphens."""
+"""A word, or its part between hyphens."""
 _APOSTROPHES = re.compile(r"['\u2018\u2019\u02bc]")
 _LIKE_APOSTROPHES = str.maketrans(dict.fromkeys("`\u00b4\u2032\uff07", "'"))
-"""Typed for an apostrophe. The acute accent must go first: compatibility forms make a blank of it."""
+"""Other characters typed for an apostrophe. The acute accent must be replaced first, because NFKC makes it a blank."""
+_STRAIGHT_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc", "'"))
 _INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _POSSESSIVE = re.compile(r"['\u2018\u2019\u02bc][sS]\Z")
 _BETWEEN = re.compile(r"\s*+(?:[,;]\s*+)?|[/^_.]|\s\(")
 _BEHIND_INITIAL = re.compile(r"\.?\s*+(?:[,;]\s*+)?|[/^_]|\s\(")
 _WITHOUT_BLANKS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+")
-"""Scripts that write a full name as one word, and no blank before the next."""
-_SHORTEST, _MOST = 3, 5
-"""Characters of such a name that is looked for. Of two it may be any word."""
-_LONGEST = 6
-"""Words of a name in a question."""
-_CYRILLIC = dict(
-    zip(
-        "абвгдеёжзийклмнопрстуфхцчшщъыьэюяіїєґўј",
-        (
-            "a",
-            "b",
-            "v",
-            "g",
-            "d",
-            "e",
-            "e",
-            "zh",
-            "z",
-            "i",
-            "i",
-            "k",
-            "l",
-            "m",
-            "n",
-            "o",
-            "p",
-            "r",
-            "s",
-            "t",
-            "u",
-            "f",
-            "h",
-            "ts",
-            "ch",
-            "sh",
-            "shch",
-            "",
-            "y",
-            "",
-            "e",
-            "yu",
-            "ya",
-            "i",
-            "i",
-            "e",
-            "g",
-            "u",
-            "j",
-        ),
-        strict=True,
-    )
-)
-_GREEK = dict(
-    zip(
-        "αβγδεζηθικλμνξοπρσςτυφχψω",
-        (
-            "a",
-            "v",
-            "g",
-            "d",
-            "e",
-            "z",
-            "i",
-            "th",
-            "i",
-            "k",
-            "l",
-            "m",
-            "n",
-            "x",
-            "o",
-            "p",
-            "r",
-            "s",
-            "s",
-            "t",
-            "y",
-            "f",
-            "ch",
-            "ps",
-            "o",
-        ),
-        strict=True,
-    )
-)
-_LETTERS = str.maketrans(
-    {
-        "ø": "o",
-        "ł": "l",
-        "đ": "d",
-        "ð": "d",
-        "þ": "th",
-        "æ": "ae",
-        "œ": "oe",
-        "ı": "i",
-        "ħ": "h",
-        **_CYRILLIC,
-        **_GREEK,
-    }
-)
-_SOUNDS = (
-    ("ae", "a"),
-    ("oe", "o"),
-    ("ue", "u"),
-    ("ou", "u"),
-    ("aa", "a"),
-    ("ph", "f"),
-    ("ch", "h"),
-    ("kh", "h"),
-    ("tz", "ts"),
-    ("x", "ks"),
-    ("w", "v"),
-    ("j", "i"),
-    ("y", "i"),
-    ("ii", "i"),
-)
-"""Spellings of one sound, in this order; both a name and what it is looked for in are folded alike."""
+"""Scripts without blanks between words, so that a full name is one word."""
+_MIN_CHARACTERS, _MAX_CHARACTERS = 3, 5
+"""Length of such a name. Two characters may be any word."""
+_MAX_WORDS = 6
+"""Maximum length of a name in a text."""
+_TRANSLITERATION = """
+а=a б=b в=v г=g д=d е=e ё=e ж=zh з=z и=i й=i к=k л=l м=m н=n о=o п=p р=r с=s т=t у=u ф=f х=h ц=ts ч=ch ш=sh щ=shch ъ=
+ы=y ь= э=e ю=yu я=ya і=i ї=i є=e ґ=g ў=u ј=j
+α=a β=v γ=g δ=d ε=e ζ=z η=i θ=th ι=i κ=k λ=l μ=m ν=n ξ=x ο=o π=p ρ=r σ=s ς=s τ=t υ=y φ=f χ=ch ψ=ps ω=o
+ø=o ł=l đ=d ð=d þ=th æ=ae œ=oe ı=i ħ=h
+"""
+_LETTERS = str.maketrans(dict(pair.split("=") for pair in _TRANSLITERATION.split()))
+_SPELLINGS = "ae=a oe=o ue=u ou=u aa=a ph=f ch=h kh=h tz=ts x=ks w=v j=i y=i ii=i"
+_SOUNDS = [pair.split("=") for pair in _SPELLINGS.split()]
+"""Spellings of the same sound, replaced in this order."""
 _TITLES = frozenset(
     ("mr", "mrs", "ms", "miss", "dr", "prof", "herr", "frau", "md", "phd", "jr", "sr", "ii", "iii", "iv")
 )
@@ -159,22 +59,34 @@ winters wise wolf wood woods worth young
 
 
 @lru_cache(maxsize=65536)
-def folded(text: str) -> str:
-    """Return the text in one spelling: no accents, no capitals, Latin letters, one letter for one sound."""
-    parted = unicodedata.normalize("NFKD", _APOSTROPHES.sub("", unicodedata.normalize("NFKC", text).casefold()))
-    bare = "".join(letter for letter in parted if not unicodedata.combining(letter))
-    bare = bare.replace("ου", "ou").translate(_LETTERS)
+def fold(text: str) -> str:
+    """Return the text in one spelling: lower-case Latin letters without accents, one spelling for each sound."""
+    decomposed = unicodedata.normalize("NFKD", _APOSTROPHES.sub("", unicodedata.normalize("NFKC", text).casefold()))
+    letters = "".join(itertools.filterfalse(unicodedata.combining, decomposed))
+    letters = letters.replace("ου", "ou").translate(_LETTERS)
     for sound, letter in _SOUNDS:
-        bare = bare.replace(sound, letter)
-    return bare
+        letters = letters.replace(sound, letter)
+    return letters
+
+
+def normalize_characters(text: str) -> str:
+    """Return the text without invisible characters and with one character for all similar apostrophes."""
+    return _INVISIBLE.sub("", text).translate(_LIKE_APOSTROPHES)
+
+
+def normalize_text(text: str) -> str:
+    """Return the text with normalised characters, lower-case, with straight apostrophes and single blanks."""
+    straight = unicodedata.normalize("NFKC", normalize_characters(text)).translate(_STRAIGHT_APOSTROPHES)
+    return " ".join(straight.casefold().split())
 
 
 @lru_cache(maxsize=65536)
 def name_words(name: str) -> tuple[str, ...]:
-    """Return the words of a name, folded, without titles, the first name first: `Muster, Anna` as `Anna Muster`."""
-    name = bare(name)
+    """Return the folded words of a name without titles, first name first: `Muster, Anna` becomes `Anna Muster`."""
+    name = normalize_characters(name)
     last, comma, first = name.partition(",")
-    words = [folded(word) for word in _WORD.findall(f"{first} {last}" if comma and first.strip() else name)]
+    ordered = f"{first} {last}" if comma and first.strip() else name
+    words = list(map(fold, _WORD.findall(ordered)))
     while words and words[0] in _TITLES:
         words.pop(0)
     while words and words[-1] in _TITLES:
@@ -182,54 +94,49 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def bare(text: str) -> str:
-    """Return the text without invisible characters, and with one sign for every apostrophe that people type."""
-    return _INVISIBLE.sub("", text).translate(_LIKE_APOSTROPHES)
+def are_alike(first: str, second: str) -> bool:
+    """Return whether both names may belong to one person: the same words in any order, some may be missing in one."""
+    words, others = set(name_words(first.replace("-", " "))), set(name_words(second.replace("-", " ")))
+    fewer, larger = sorted((words, others), key=len)
+    return fewer <= larger or all(any(_matches(word, other) for other in larger) for word in fewer)
 
 
-def are_alike(one: str, other: str) -> bool:
-    """Return whether both may be one person's: the same words in any order, of which one name may lack some."""
-    words, others = set(name_words(one.replace("-", " "))), set(name_words(other.replace("-", " ")))
-    fewer, more = sorted((words, others), key=len)
-    return fewer <= more or all(any(_may_be_one(word, each) for each in more) for word in fewer)
-
-
-def _may_be_one(word: str, other: str) -> bool:
-    """One of the two may be the other's initial."""
+def _matches(word: str, other: str) -> bool:
+    """Return whether both words are equal, or one is the initial of the other."""
     return word == other or (1 in (len(word), len(other)) and word[0] == other[0])
 
 
 @lru_cache(maxsize=65536)
 def name_keys(name: str) -> frozenset[str]:
-    """Return every way to write a full name, each as folded words with a blank between; none of a single word.
+    """Return all spellings of a full name, each as folded words with blanks between them.
 
-    A name in a script without blanks is one word, and counts.
+    A single word has none, unless it is in a script without blanks.
     """
     keys: set[str] = set()
     joined = "".join(name.split())
-    if _WITHOUT_BLANKS.fullmatch(joined) and len(joined) >= _SHORTEST:
-        keys.add(folded(joined))
-    name = bare(name)
-    for spelled in dict.fromkeys((name, name.replace("-", " "), _APOSTROPHES.sub(" ", name))):
-        words = name_words(spelled)
-        if len(words) < 2:
-            continue
-        # Of a name whose hyphens or apostrophes were left out all words are needed.
-        keys.update(" ".join(order) for order in _orders(words, whole=spelled != name))
+    if _WITHOUT_BLANKS.fullmatch(joined) and len(joined) >= _MIN_CHARACTERS:
+        keys.add(fold(joined))
+    name = normalize_characters(name)
+    for spelling in dict.fromkeys((name, name.replace("-", " "), _APOSTROPHES.sub(" ", name))):
+        words = name_words(spelling)
+        if len(words) >= 2:
+            # Without its hyphens or apostrophes a name must be complete.
+            keys.update(map(" ".join, _word_orders(words, is_complete=spelling != name)))
     return frozenset(keys)
 
 
-def _orders(words: Sequence[str], whole: bool) -> Iterator[Sequence[str]]:
+def _word_orders(words: Sequence[str], is_complete: bool) -> Iterator[Sequence[str]]:
     first, *middle, last = words
     yield words
-    # The patient test is no Test Patient.
-    turned = "patient" not in words
-    if turned:
-        yield from ([*words[place:], *words[:place]] for place in range(1, len(words)))
-    if whole:
+    # The words "patient test" are not a Test Patient.
+    may_rotate = "patient" not in words
+    if may_rotate:
+        for split in range(1, len(words)):
+            yield [*words[split:], *words[:split]]
+    if is_complete:
         return
     yield [first, last]
-    if turned:
+    if may_rotate:
         yield [last, first]
     for word in middle:
         yield [first, word, last]
@@ -240,8 +147,8 @@ def _orders(words: Sequence[str], whole: bool) -> Iterator[Sequence[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A word of a question: folded, and whether it begins with a capital."""
+class _TextWord:
+    """A word of a text."""
 
     folded: str
     start: int
@@ -251,68 +158,73 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Words `first` to `last` of a text that are a name by one of `keys`."""
+    """Words `first` to `last` of a text, and the name keys that they match."""
 
     first: int
     last: int
     keys: tuple[str, ...]
 
 
-def mentions(text: str, *, hyphens: bool = True) -> list[Mention]:
-    """Return every run of two to six words of the text that may be a name, with the keys that `name_keys` gives it.
+def find_mentions(text: str, *, hyphens: bool = True) -> list[Mention]:
+    """Return every run of two to six words of the text that may be a name, with its possible keys (see `name_keys`).
 
-    With `hyphens` they are parts of words, else they stand between words; a run is then no part of a hyphenated word.
+    With `hyphens` a hyphen belongs to its word. Otherwise it separates words, and no run is part of a hyphenated word.
     """
-    plain = unicodedata.normalize("NFKC", bare(text))
+    plain = unicodedata.normalize("NFKC", normalize_characters(text))
     if not hyphens and "-" not in plain:
         return []
-    words = [
-        _Written(folded(_POSSESSIVE.sub("", match[0])), match.start(), match.end(), match[0][0].isupper())
-        for match in (_WORD if hyphens else _PART).finditer(plain)
-    ]
-    found: list[Mention] = []
-    for first in range(len(words)):
-        if keys := tuple(_keys_without_blanks(plain[words[first].start : words[first].end])):
-            found.append(Mention(first, first, keys))
-        for last in range(first + 1, min(first + _LONGEST, len(words))):
-            before, here = words[last - 1], words[last]
-            gap = plain[before.end : here.start]
-            if not (_BEHIND_INITIAL if len(before.folded) == 1 else _BETWEEN).fullmatch(gap) and gap != "-":
+    words = []
+    for match in (_WORD if hyphens else _PART).finditer(plain):
+        folded = fold(_POSSESSIVE.sub("", match[0]))
+        words.append(_TextWord(folded, match.start(), match.end(), match[0][0].isupper()))
+    mentions: list[Mention] = []
+    for first, word in enumerate(words):
+        if keys := tuple(_keys_without_blanks(plain[word.start : word.end])):
+            mentions.append(Mention(first, first, keys))
+        for last in range(first + 1, min(first + _MAX_WORDS, len(words))):
+            before, current = words[last - 1], words[last]
+            gap = plain[before.end : current.start]
+            allowed_gap = _BEHIND_INITIAL if len(before.folded) == 1 else _BETWEEN
+            if not allowed_gap.fullmatch(gap) and gap != "-":
                 break
-            if plain[max(words[first].start - 1, 0)] == "-" or plain[here.end : here.end + 1] == "-":
+            if plain[max(word.start - 1, 0)] == "-" or plain[current.end : current.end + 1] == "-":
                 continue
-            run = words[first : last + 1]
-            # Na, Li: what stands in a list is no name.
-            if gap.strip() and all(len(word.folded) <= 2 for word in run):
-                continue
-            if all(word.folded in _COMMON for word in run) and not all(word.is_capital for word in run):
-                continue
-            found.append(Mention(first, last, tuple(_keys_of([word.folded for word in run]))))
-    return found
+            if _may_be_name(words[first : last + 1], gap):
+                folded_words = [part.folded for part in words[first : last + 1]]
+                mentions.append(Mention(first, last, tuple(_keys_of(folded_words))))
+    return mentions
+
+
+def _may_be_name(run: Sequence[_TextWord], gap: str) -> bool:
+    """Return whether the run, with this text before its last word, is neither a list nor common words."""
+    # Short words in a list, such as Na, Li, are no name.
+    if gap.strip() and all(len(word.folded) <= 2 for word in run):
+        return False
+    return not _COMMON.issuperset(word.folded for word in run) or all(word.is_capital for word in run)
 
 
 def _keys_without_blanks(word: str) -> Iterator[str]:
-    """Every part of a word that may be a name where no blanks part the words."""
+    """Yield every part of a word that may be a name in a script without blanks."""
     for match in _WITHOUT_BLANKS.finditer(word):
         for start in range(len(match[0])):
-            for size in range(_SHORTEST, min(_MOST, len(match[0]) - start) + 1):
-                yield folded(match[0][start : start + size])
+            for size in range(_MIN_CHARACTERS, min(_MAX_CHARACTERS, len(match[0]) - start) + 1):
+                yield fold(match[0][start : start + size])
 
 
 def _keys_of(run: Sequence[str]) -> Iterator[str]:
     yield " ".join(run)
     first, *middle, last = run
-    without = [word for word in middle if len(word) > 1]
-    if len(without) < len(middle):
-        yield " ".join((first, *without, last))
+    without_initials = [word for word in middle if len(word) > 1]
+    if len(without_initials) < len(middle):
+        yield " ".join((first, *without_initials, last))
     if len(middle) == 1:
         yield f"{first} {middle[0][0]}* {last}"
 
 
-_COMMON = frozenset(map(folded, _WORDS_THAT_ARE_NAMES.split()))
-"""A name of nothing but such words counts only where it is written with capitals."""
+_COMMON = frozenset(map(fold, _WORDS_THAT_ARE_NAMES.split()))
+"""Common words. A name of only such words counts only with capitals."""
 
 
 def is_common(name: str) -> bool:
-    """Return whether the name is made of common words alone."""
-    return all(word in _COMMON for word in name_words(name))
+    """Return whether the name has only common words."""
+    return _COMMON.issuperset(name_words(name))

@@ -1,25 +1,22 @@
-"""Makes what can be made from the passages: the word index and the journal's table of documents.
+"""Rebuild the word index and the journal's table of documents from the passages.
 
-Documents remembered as deleted, source files, and the files of documents are taken over from the old journal where it
-can still be read.
-
-The caller holds the write lock. Knows nothing of open batches: afterwards there are none.
+Deletions, source files, origins and statements are copied from the old journal if it is readable. The caller holds the
+write lock. Afterwards no batch is open.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library import journal as journals
 from epicrisis.library import word_index as indexes
-from epicrisis.library.checksums import Digests, check_small_files, unrecorded
-from epicrisis.library.engine_errors import ours
-from epicrisis.library.journal import DocumentRow, IngestedFile, Journal, Marks
-from epicrisis.library.library_folder import clear
+from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal
+from epicrisis.library.library_folder import remove_parts
 from epicrisis.library.manifest import sync_folder
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.retraction_statements import Statement
@@ -27,45 +24,59 @@ from epicrisis.library.word_index import WordIndex
 from epicrisis.types import Origin
 
 REBUILT = f"{journals.NAME}.new"
-"""The journal that is being made anew; beside a whole journal what a killed repair left."""
+"""The new journal during a repair. A killed repair leaves it next to the old one."""
 
 
-def rebuild(folder: Path, dimensions: int) -> None:
-    """Both anew, whole or not at all. Raises LibraryDamaged where passages cannot be read, StorageError."""
-    old = _remembered(folder)
+@dataclass(frozen=True, slots=True)
+class _JournalContent:
+    """The content of the old journal that cannot be rebuilt from passages. Empty if the journal is unreadable."""
+
+    name: str = ""
+    """The file it was read from."""
+    deletions: Mapping[str, str] = field(default_factory=dict)
+    sources: Sequence[IngestedFile] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    statements: Sequence[Statement] | None = None
+    """None if the journal has no tables of statements."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of data files."""
+
+
+def rebuild_from_passages(folder: Path, dimensions: int) -> None:
+    """Rebuild both parts atomically. Raise LibraryDamaged if passages cannot be read, or StorageError."""
+    old = _read_old_journal(folder)
     check_small_files(folder, old.files)
     table = PassageTable(folder, dimensions)
     table.check()
-    journal = _begun(folder, old)
+    journal = _create_journal(folder, old)
     try:
-        # Without its journal the folder is no whole library: it goes first and comes back last, in one piece.
-        clear(folder, journals.NAME, indexes.NAME)
+        # The journal is removed first and replaced last, so that a killed repair does not leave a valid library.
+        remove_parts(folder, journals.NAME, indexes.NAME)
         words = WordIndex(folder, create=True)
-        opstamp = words.replace([], (stored for batch in table.batches() for stored in batch))
+        opstamp = words.replace([], _iterate_passages(table))
         words.close()
-        rows = (row for batch in table.batches() for row in rows_of(batch))
-        # What was recorded stays: damage that is there by now must not pass for what was written.
-        written = Digests({**old.files, **unrecorded(folder, old.files).written})
-        journal.rebuild(rows, Marks(table.version, opstamp), written)
+        # Old checksums stay, so that damaged files do not get valid ones.
+        changes = ChecksumChanges({**old.files, **find_checksum_changes(folder, old.files).updated})
+        journal.rebuild(_iterate_rows(table), Checkpoint(table.version, opstamp), changes)
     finally:
         journal.close()
-    with ours(folder):
+    with translate_errors(folder):
         (folder / REBUILT).replace(folder / journals.NAME)
         sync_folder(folder)
 
 
-def _begun(folder: Path, old: _Remembered) -> Journal:
-    """Return the new journal, with all in it that only the old one knows: that one is removed after this."""
+def _create_journal(folder: Path, old: _JournalContent) -> Journal:
+    """Create the new journal with the content of the old one, before that is removed."""
     if old.name == REBUILT:
-        # A repair was killed after it had removed the old journal: what it wrote down stands nowhere else.
+        # A killed repair has already removed the old journal, so this file is the only copy of its content.
         return Journal(folder, REBUILT)
-    clear(folder, REBUILT)
+    remove_parts(folder, REBUILT)
     journal = Journal.create(folder, REBUILT)
     try:
-        journal.bury(old.deleted)
+        journal.record_deletions(old.deletions)
         if old.statements is not None:
-            # All their targets are due again: whatever the passages say, it is held against them.
-            journal.make_marks(old.statements)
+            # This makes all targets due, so that the marks of all passages are checked again.
+            journal.create_statements(old.statements)
         for source in old.sources:
             journal.add_source(source)
         journal.set_origins(old.origins)
@@ -76,31 +87,17 @@ def _begun(folder: Path, old: _Remembered) -> Journal:
     return journal
 
 
-class _Remembered(NamedTuple):
-    """What only the old journal knows; nothing where it cannot be read."""
-
-    name: str = ""
-    """The file it was read from."""
-    deleted: Mapping[str, str] = {}
-    sources: Sequence[IngestedFile] = ()
-    origins: Mapping[str, Origin] = {}
-    statements: Sequence[Statement] | None = None
-    """What was stated of articles; None where it keeps no statements."""
-    files: Mapping[str, str] = {}
-    """SHA-256 of data files."""
-
-
-def _remembered(folder: Path) -> _Remembered:
+def _read_old_journal(folder: Path) -> _JournalContent:
     name = next((name for name in (journals.NAME, REBUILT) if (folder / name).is_file()), None)
     if name is None:
-        return _Remembered()
+        return _JournalContent()
     try:
         journal = Journal(folder, name)
         try:
-            statements = journal.statements() if journal.has_marks else None
-            return _Remembered(
+            statements = journal.statements() if journal.has_statements else None
+            return _JournalContent(
                 name,
-                journal.buried(),
+                journal.deletions(),
                 journal.sources(),
                 journal.all_origins(),
                 statements,
@@ -109,11 +106,25 @@ def _remembered(folder: Path) -> _Remembered:
         finally:
             journal.close()
     except LibraryDamaged:
-        return _Remembered()
+        return _JournalContent()
 
 
-def rows_of(passages: Sequence[StoredPassage]) -> list[DocumentRow]:
-    """One row a document."""
-    versions = {stored.passage.document_id: (stored.content_hash, stored.revision) for stored in passages}
-    counts = Counter(stored.passage.document_id for stored in passages)
-    return [DocumentRow(each, versions[each][0], count, versions[each][1]) for each, count in counts.items()]
+def _iterate_passages(table: PassageTable) -> Iterator[StoredPassage]:
+    for batch in table.batches():
+        yield from batch
+
+
+def _iterate_rows(table: PassageTable) -> Iterator[DocumentRow]:
+    for batch in table.batches():
+        yield from document_rows(batch)
+
+
+def document_rows(passages: Sequence[StoredPassage]) -> list[DocumentRow]:
+    """Return one row for each document of these passages."""
+    by_document: dict[str, list[StoredPassage]] = {}
+    for stored in passages:
+        by_document.setdefault(stored.passage.document_id, []).append(stored)
+    rows = []
+    for document_id, parts in by_document.items():
+        rows.append(DocumentRow(document_id, parts[-1].content_hash, len(parts), parts[-1].revision))
+    return rows

@@ -1,8 +1,7 @@
-"""May what a folder holds of patients reach other machines? Said once for the folder, and written down in it.
+"""Consent to send patient data of a folder to other machines, recorded in the folder.
 
-The folder is a library's, or one of answers about patients' records. `remote.jsonl` in it, its owner's alone to read,
-has a line for each time that it was allowed, with the hosts that were named, or forbidden again; the last such line
-holds. Where there is none it is forbidden. Knows no settings.
+The folder is a library, or holds answers about patients' records. Each line of `remote.jsonl`, a file readable only by
+its owner, allows some hosts or forbids all. Without the file sending is forbidden.
 """
 
 from __future__ import annotations
@@ -16,66 +15,67 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.privacy import open_private
 
 NAME = "remote.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
-    """`hosts` are those that were named since it was last forbidden, sorted; `since` is ISO 8601, UTC."""
+class RemoteConsent:
+    """The current consent of a folder."""
 
     allowed: bool = False
     hosts: tuple[str, ...] = ()
+    """Hosts allowed since the last prohibition, sorted."""
     since: str | None = None
+    """ISO 8601, UTC."""
 
 
-def read_remote(folder: Path) -> Remote:
-    """What holds now. Raises LibraryDamaged where the file is none of this form, so that nothing is allowed by it."""
+def read_remote(folder: Path) -> RemoteConsent:
+    """Return the current consent. Raise LibraryDamaged for an invalid file, so that it allows nothing."""
     path = folder / NAME
+    consent = RemoteConsent()
     if not path.exists():
-        return Remote()
-    now = Remote()
-    with ours(folder):
+        return consent
+    with translate_errors(folder):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     for line in lines:
-        now = _after(now, line, path)
-    return now
+        consent = _apply_line(consent, line, path)
+    return consent
 
 
-def _after(before: Remote, line: str, path: Path) -> Remote:
+def _apply_line(consent: RemoteConsent, line: str, path: Path) -> RemoteConsent:
     try:
-        said: Any = json.loads(line)
-        at, allowed, hosts = str(said["at"]), said["allowed"], tuple(map(str, said["hosts"]))
+        entry: Any = json.loads(line)
+        at, allowed, hosts = str(entry["at"]), entry["allowed"], set(map(str, entry["hosts"]))
         if not isinstance(allowed, bool):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise LibraryDamaged(
-            f"{path} cannot be read, so no other machine is allowed: delete it, and say --allow-remote anew"
+            f"{path} cannot be read, so no other machine is allowed: delete it, and pass --allow-remote again"
         ) from None
     if not allowed:
-        return Remote(since=at)
-    both = {*before.hosts, *hosts}
-    return Remote(True, tuple(sorted(both)), before.since if before.allowed else at)
+        return RemoteConsent(since=at)
+    return RemoteConsent(True, tuple(sorted(hosts.union(consent.hosts))), consent.since if consent.allowed else at)
 
 
 def allow_remote(folder: Path, hosts: Iterable[str]) -> None:
-    """Writes down that it is allowed, where that or one of the hosts is new; durable. Raises StorageError."""
-    now, named = read_remote(folder), sorted(set(hosts))
-    if not now.allowed or not set(named) <= set(now.hosts):
-        _append(folder, {"allowed": True, "hosts": named})
+    """Record consent for these hosts, durably, unless it exists already. Raise StorageError."""
+    consent, new_hosts = read_remote(folder), sorted(set(hosts))
+    if not consent.allowed or not set(new_hosts) <= set(consent.hosts):
+        _append(folder, {"allowed": True, "hosts": new_hosts})
 
 
 def forbid_remote(folder: Path) -> None:
-    """Takes it back, where it is allowed; durable. What was allowed before stays on record. Raises StorageError."""
+    """Record the withdrawal of consent, durably. Earlier lines remain. Raise StorageError."""
     if read_remote(folder).allowed:
         _append(folder, {"allowed": False, "hosts": []})
 
 
-def _append(folder: Path, said: dict[str, Any]) -> None:
-    line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="seconds"), **said}) + "\n"
-    with ours(folder):
+def _append(folder: Path, entry: dict[str, Any]) -> None:
+    line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="seconds"), **entry}) + "\n"
+    with translate_errors(folder):
         file = open_private(folder / NAME, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(file, line.encode())

@@ -1,23 +1,25 @@
-"""Marks of retraction, concern and correction in the documents of a library, whatever came first.
+"""Marks of retraction, concern and correction in the documents of a library.
 
-Statements are kept beside the journal, the marks that they come to in the documents themselves, where searches filter
-by them. No text is encoded anew.
+The journal holds the statements. Documents hold the resulting marks in their metadata, because searches filter by
+them. Changing a mark encodes no text again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import date
+from itertools import chain
 from typing import Any
 
-from epicrisis.corpus.reader_base import ArticleStatement
-from epicrisis.corpus.retractions import article_names, extract_statements
+from epicrisis.corpus.retractions import REINSTATED, article_names, extract_statements
 from epicrisis.library.journal import Journal
-from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.retraction_statements import Statement, standing, stated_in, statements_of
-from epicrisis.types import MARKED_BY_OTHERS, Document
+from epicrisis.library.passage_table import PassageTable, sql_text
+from epicrisis.library.retraction_statements import Statement, statements_about
+from epicrisis.types import MARKED_BY_OTHERS, RETRACTED, Document
 
-_PIECE = 500
-_NOTICES = (
+_BATCH_DOCUMENTS = 500
+_NOTICE_TYPES = (
     "retraction of publication",
     "retraction notice",
     "expression of concern",
@@ -25,76 +27,108 @@ _NOTICES = (
     "corrected and republished article",
     "retracted publication",
 )
-"""Types of records that may say something of other articles."""
+"""Publication types of records with statements about other articles."""
 
 
-def marks_for(journal: Journal, documents: Sequence[Document]) -> dict[str, list[dict[str, Any]]]:
-    """Return the marks of those of the documents that have some, by id."""
-    names = {each.id: (each.id, *article_names(each.metadata)) for each in documents if each.patient is None}
-    wanted = sorted({name for several in names.values() for name in several})
-    by_target: dict[str, list[Statement]] = {}
-    for statement in journal.statements(wanted) if wanted else ():
-        by_target.setdefault(statement.target, []).append(statement)
-    found = {}
-    for document_id, several in names.items():
-        if marks := standing(each for name in several for each in by_target.get(name, ())):
-            found[document_id] = marks
-    return found
-
-
-def statements_in(table: PassageTable) -> Iterator[Statement]:
-    """Yield what the documents of a library say that has kept no statements so far: its notices, and its marks."""
-    named = ", ".join(f"'{name}'" for name in (MARKED_BY_OTHERS, *(f"type:{kind}" for kind in _NOTICES)))
-    for document_id, metadata, date in table.known_by(f"array_has_any(facets, [{named}])"):
-        # Every record of PubMed's files has a revision; here its id says as much.
-        notice = Document(document_id, "", date=date, metadata=metadata, revision="")
-        for marked in extract_statements(notice):
-            yield from statements_of(marked)
-        for mark, by, day in stated_in(metadata):
-            yield Statement(document_id, by, mark, day)
-
-
-def documents_named(journal: Journal, table: PassageTable, targets: Set[str]) -> Iterator[Sequence[str]]:
-    """Yield the documents that these names stand for, piece by piece; each id once.
-
-    A name that is an id is looked up. The others are looked for in the metadata of all documents that could have
-    them: one pass over the table.
-    """
-    ids = sorted(journal.hashes(sorted(targets)))
-    found = set(ids)
-    pmids = any(target.startswith("pubmed:") for target in targets)
-    dois = any(target.startswith("doi:") for target in targets)
-    for condition in _where(pmids=pmids, dois=dois):
-        for document_id, metadata, _ in table.known_by(condition):
-            if document_id not in found and not targets.isdisjoint(article_names(metadata)):
-                found.add(document_id)
-                ids.append(document_id)
-    for first in range(0, len(ids), _PIECE):
-        yield ids[first : first + _PIECE]
-
-
-def _where(*, pmids: bool, dois: bool) -> Iterator[str]:
-    if dois:
-        yield "true"
-    elif pmids:
-        yield "document_id NOT LIKE 'pubmed:%'"
-
-
-def marks_to_change(
-    journal: Journal, table: PassageTable, document_ids: Sequence[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the marks stated of those documents whose metadata say others, by id; patients' notes have none."""
-    first = {stored.passage.document_id: stored.passage for stored in table.passages_of(document_ids)}
-    documents = [Document(id_, "", metadata=part.metadata, patient=part.patient) for id_, part in first.items()]
-    stated = marks_for(journal, documents)
-    marks = {}
+def compute_marks(journal: Journal, documents: Sequence[Document]) -> dict[str, list[dict[str, Any]]]:
+    """Map the ids of marked documents to their marks. Patients' notes have none."""
+    names = {}
     for document in documents:
-        wanted = stated.get(document.id, [])
-        if document.patient is None and (document.metadata.get("marks") or []) != wanted:
-            marks[document.id] = wanted
+        if document.patient is None:
+            names[document.id] = (document.id, *article_names(document.metadata))
+    targets = sorted(set(chain.from_iterable(names.values())))
+    statements = defaultdict(list)
+    for statement in journal.statements(targets) if targets else ():
+        statements[statement.target].append(statement)
+    marks = {}
+    for document_id, aliases in names.items():
+        about_document = [statement for alias in aliases for statement in statements[alias]]
+        if combined := combine_statements(about_document):
+            marks[document_id] = combined
     return marks
 
 
-def statements_about(marked: Sequence[ArticleStatement]) -> list[Statement]:
-    """Return the statements of several sources."""
-    return [statement for each in marked for statement in statements_of(each)]
+def combine_statements(statements: Iterable[Statement]) -> list[dict[str, Any]]:
+    """Return the marks that result from all statements about one document, in the form of its metadata.
+
+    A reinstatement cancels retractions of earlier days. Retractions without a day remain.
+    """
+    by_source = {(statement.source, statement.mark): statement for statement in statements}
+    reinstated = 0
+    for statement in by_source.values():
+        if statement.mark == REINSTATED and statement.day is not None:
+            reinstated = max(reinstated, statement.day)
+    valid = []
+    for statement in by_source.values():
+        is_lifted = statement.mark == RETRACTED and statement.day is not None and statement.day < reinstated
+        if statement.mark != REINSTATED and not is_lifted:
+            valid.append(statement)
+    valid.sort(key=lambda statement: (statement.mark, statement.day or 0, statement.source))
+    return list(map(_mark_entry, valid))
+
+
+def _mark_entry(statement: Statement) -> dict[str, Any]:
+    entry: dict[str, Any] = {"mark": statement.mark, "by": statement.source}
+    if statement.day is not None:
+        day = date(statement.day // 10_000, statement.day // 100 % 100, statement.day % 100)
+        entry["date"] = day.isoformat()
+    return entry
+
+
+def read_marks(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
+    """Yield mark, source and day of each mark in the metadata. Entries of another form are skipped."""
+    marks = metadata.get("marks")
+    for entry in marks if isinstance(marks, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("mark"), str) and isinstance(entry.get("by"), str):
+            day = str(entry.get("date", "")).replace("-", "")
+            yield entry["mark"], entry["by"], int(day) if len(day) == 8 and day.isdecimal() else None
+
+
+def read_library_statements(table: PassageTable) -> Iterator[Statement]:
+    """Yield the statements in a library without tables of statements: those of its notices and of its marks."""
+    facets = [MARKED_BY_OTHERS, *(f"type:{kind}" for kind in _NOTICE_TYPES)]
+    condition = f"array_has_any(facets, [{', '.join(map(sql_text, facets))}])"
+    for document_id, metadata, published in table.literature(condition):
+        # Records of PubMed's files have a revision. Here the id shows where the record came from.
+        notice = Document(document_id, "", date=published, metadata=metadata, revision="")
+        yield from statements_about(extract_statements(notice))
+        for mark, source, day in read_marks(metadata):
+            yield Statement(document_id, source, mark, day)
+
+
+def find_documents(journal: Journal, table: PassageTable, targets: Set[str]) -> Iterator[Sequence[str]]:
+    """Yield the ids of the target documents in batches, each id once.
+
+    Document ids are looked up. PMIDs and DOIs are searched in the metadata of all documents that may have them, in one
+    pass over the table.
+    """
+    ids = dict.fromkeys(sorted(journal.hashes(sorted(targets))))
+    condition = None
+    if any(target.startswith("doi:") for target in targets):
+        condition = "true"
+    elif any(target.startswith("pubmed:") for target in targets):
+        condition = "document_id NOT LIKE 'pubmed:%'"
+    if condition is not None:
+        for document_id, metadata, _ in table.literature(condition):
+            if document_id not in ids and not targets.isdisjoint(article_names(metadata)):
+                ids[document_id] = None
+    ordered = list(ids)
+    for first in range(0, len(ordered), _BATCH_DOCUMENTS):
+        yield ordered[first : first + _BATCH_DOCUMENTS]
+
+
+def find_changed_marks(
+    journal: Journal, table: PassageTable, document_ids: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Map the ids of documents with outdated marks to their new marks. Patients' notes have none."""
+    passages = {stored.passage.document_id: stored.passage for stored in table.passages_of(document_ids)}
+    documents = []
+    for document_id, passage in passages.items():
+        documents.append(Document(document_id, "", metadata=passage.metadata, patient=passage.patient))
+    marks = compute_marks(journal, documents)
+    changed = {}
+    for document in documents:
+        new = marks.get(document.id, [])
+        if document.patient is None and (document.metadata.get("marks") or []) != new:
+            changed[document.id] = new
+    return changed

@@ -1,7 +1,7 @@
-"""Which of millions of passages repeat others, lack neighbours or differ from most, told from 32 bytes each.
+"""Compact keys of up to millions of passages, to find duplicates, gaps and outliers with 32 bytes per passage.
 
-Passages are rows, 0 for the first that was taken. Ids and texts come as 64-bit hashes: that two of 36 million agree by
-chance happens once in 30,000 libraries. Sorting takes up to 58 bytes each for a while. Knows no store and no text.
+Passages are rows, numbered from 0 in order of arrival. Ids and texts are 64-bit hashes: in a library of 36 million
+passages two of them collide with a probability of 1 in 30,000. Sorting temporarily takes up to 58 bytes per passage.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ import numpy.typing as npt
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-MANY = 100
-"""Vectors from which on it is told that one is of another length than most."""
-FAR = 5.0
-"""So many robust standard deviations are far: 1.4826 times the median deviation each, at least 1 % of the median."""
+MIN_VECTORS = 100
+"""With fewer usable vectors no length is reported as unusual."""
+MAX_DEVIATIONS = 5.0
+"""Maximum distance from the median length, in robust standard deviations (1.4826 times the median absolute deviation,
+and at least 1 % of the median)."""
 
 
 class RowKeys:
-    """The keys of at most `most` passages."""
+    """The keys of up to `capacity` passages."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, capacity: int) -> None:
         self.rows = 0
-        self._ids = np.empty(most, dtype=np.int64)
-        self._documents = np.empty(most, dtype=np.int64)
-        self._texts = np.empty(most, dtype=np.int64)
-        self._ordinals = np.empty(most, dtype=np.int32)
-        self._lengths = np.empty(most, dtype=np.float32)
+        self._ids = np.empty(capacity, dtype=np.int64)
+        self._documents = np.empty(capacity, dtype=np.int64)
+        self._texts = np.empty(capacity, dtype=np.int64)
+        self._ordinals = np.empty(capacity, dtype=np.int32)
+        self._lengths = np.empty(capacity, dtype=np.float32)
 
-    def take(
+    def add(
         self,
         ids: Sequence[int],
         documents: Sequence[int],
@@ -40,68 +41,66 @@ class RowKeys:
         ordinals: Sequence[int],
         lengths: npt.NDArray[np.float32],
     ) -> None:
-        """The next rows; `lengths` of their vectors. Raises ValueError for more than were said."""
-        place = slice(self.rows, self.rows + len(ids))
-        for kept, new in (
-            (self._ids, ids),
-            (self._documents, documents),
-            (self._texts, texts),
-            (self._ordinals, ordinals),
-            (self._lengths, lengths),
-        ):
-            kept[place] = new
-        self.rows = place.stop
+        """Append rows; `lengths` are those of their vectors. Raise ValueError beyond the capacity."""
+        rows = slice(self.rows, self.rows + len(ids))
+        self._ids[rows] = ids
+        self._documents[rows] = documents
+        self._texts[rows] = texts
+        self._ordinals[rows] = ordinals
+        self._lengths[rows] = lengths
+        self.rows = rows.stop
 
     @property
     def ids(self) -> Numbers:
+        """The hashes of the ids, by row."""
         return self._ids[: self.rows]
 
     def repeated_ids(self) -> Numbers:
-        """Rows that have the id of an earlier one."""
+        """Return the rows with the id of an earlier row."""
         order = np.argsort(self.ids, kind="stable")
-        return np.sort(order[_as_before(self.ids[order])])
+        return np.sort(order[_equals_previous(self.ids[order])])
 
     def broken(self) -> Numbers:
-        """One row of every document whose ordinals, each taken once, do not run from 0 without a gap."""
+        """Return one row of each document with missing ordinals. Repeated ordinals are ignored."""
         documents, ordinals = self._documents[: self.rows], self._ordinals[: self.rows]
         order = np.lexsort((ordinals, documents))
-        order = order[~(_as_before(documents[order]) & _as_before(ordinals[order]))]
-        wrong: Numbers = order[ordinals[order] != _places(documents[order])]
-        return wrong[~_as_before(documents[wrong])]
+        order = order[~(_equals_previous(documents[order]) & _equals_previous(ordinals[order]))]
+        wrong: Numbers = order[ordinals[order] != _positions_in_runs(documents[order])]
+        return wrong[~_equals_previous(documents[wrong])]
 
     def repeated_texts(self) -> tuple[Numbers, Numbers]:
-        """(earlier, later) for every row whose text is that of an earlier row of another document, in order."""
+        """Return (earlier rows, later rows) of equal texts in different documents, ordered by the later row."""
         texts, documents = self._texts[: self.rows], self._documents[: self.rows]
         order = np.argsort(texts, kind="stable")
-        first = order[np.arange(self.rows) - _places(texts[order])]
-        again = documents[order] != documents[first]
-        by_row = np.argsort(order[again])
-        return first[again][by_row], order[again][by_row]
+        first = order[np.arange(self.rows) - _positions_in_runs(texts[order])]
+        is_repeated = documents[order] != documents[first]
+        by_row = np.argsort(order[is_repeated])
+        return first[is_repeated][by_row], order[is_repeated][by_row]
 
     def odd_lengths(self) -> Numbers:
-        """Rows whose vector is far longer or shorter than most; none where few are usable. Unusable ones are none."""
+        """Return the rows with an unusually long or short vector, without unusable vectors."""
         lengths = self._lengths[: self.rows]
         usable = np.isfinite(lengths) & (lengths > 0)
-        if np.count_nonzero(usable) < MANY:
+        if np.count_nonzero(usable) < MIN_VECTORS:
             return np.empty(0, dtype=np.int64)
-        middle = float(np.median(lengths[usable]))
-        spread = max(1.4826 * float(np.median(np.abs(lengths[usable] - middle))), 0.01 * middle)
-        return np.flatnonzero(usable & (np.abs(lengths - middle) > FAR * spread))
+        median = float(np.median(lengths[usable]))
+        deviation = max(1.4826 * float(np.median(np.abs(lengths[usable] - median))), 0.01 * median)
+        return np.flatnonzero(usable & (np.abs(lengths - median) > MAX_DEVIATIONS * deviation))
 
     def documents(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Every document once, by rising key: keys, first rows, passages."""
+        """Return keys, first rows and passage counts of all documents, ordered by key."""
         keys, first, passages = np.unique(self._documents[: self.rows], return_index=True, return_counts=True)
         return keys, first, passages
 
 
-def _as_before(values: npt.NDArray[np.integer]) -> Flags:
-    """True where a value is equal to the one before it."""
-    same = np.zeros(len(values), dtype=np.bool_)
-    same[1:] = values[1:] == values[:-1]
-    return same
+def _equals_previous(values: npt.NDArray[np.integer]) -> Flags:
+    """Return a mask of the values equal to their predecessor."""
+    mask = np.zeros(len(values), dtype=np.bool_)
+    mask[1:] = values[1:] == values[:-1]
+    return mask
 
 
-def _places(values: npt.NDArray[np.integer]) -> Numbers:
-    """How many equal values stand right before each."""
-    places = np.arange(len(values))
-    return places - np.maximum.accumulate(np.where(_as_before(values), 0, places))
+def _positions_in_runs(values: npt.NDArray[np.integer]) -> Numbers:
+    """Return, for each value, the number of equal values directly before it."""
+    positions = np.arange(len(values))
+    return positions - np.maximum.accumulate(np.where(_equals_previous(values), 0, positions))

@@ -1,44 +1,95 @@
-"""How documents become passages, by the splitter a library was made with. Knows no encoder and no store.
+"""Cut documents into passages with the splitter of a library, and check that the encoder reads passages completely.
 
-`tokens`: whole sentences up to the encoder's window; `medrag`: 1,000 characters, 200 shared, as MedRAG cuts its
-textbooks; `whole`: not at all, the encoder cuts at its window (the abstracts of MedCPT as published).
+Splitters: `tokens` cuts at sentences, up to the encoder's window. `medrag` cuts 1,000 characters with an overlap of
+200, as MedRAG cuts textbooks. `whole` does not cut, and the encoder truncates at its window (as for the published
+vectors of MedCPT).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
-from epicrisis.types import Document, Metadata, Passage
+from epicrisis.corpus.reader_base import ReaderItem
+from epicrisis.errors import InputError
+from epicrisis.protocols import Encoder
+from epicrisis.types import Document, Metadata, Passage, SplitterName
 
 
-def cut(
+def split_document(
     document: Document,
     splitter: str,
     spans: Callable[[str], Sequence[tuple[int, int]]],
     max_tokens: int,
     overlap: int,
 ) -> tuple[Passage, ...]:
-    """The document's passages in order, at least one for a text that is not blank. `spans`, `max_tokens` and `overlap`
-    as in `chunking.chunk`; the other splitters need none of them."""
+    """Return the document's passages in order, at least one unless the text is blank.
+
+    Only the splitter `tokens` uses `spans`, `max_tokens` and `overlap`, see `chunking.chunk_document`.
+    """
     if splitter == "tokens":
-        cut_up = chunk_document(document, spans, max_tokens, overlap)
+        pieces = chunk_document(document, spans, max_tokens, overlap)
     elif splitter == "medrag":
-        cut_up = split_by_characters(document)
+        pieces = split_by_characters(document)
     else:
-        cut_up = build_passages(document, [(0, len(document.text))])
-    return tuple(replace(passage, metadata=_here(passage)) for passage in cut_up)
+        pieces = build_passages(document, [(0, len(document.text))])
+    return tuple(replace(passage, metadata=_passage_metadata(passage)) for passage in pieces)
 
 
-def _here(passage: Passage) -> Metadata:
-    """The metadata with what holds for the passage alone: its page and section instead of lists of all."""
+def _passage_metadata(passage: Passage) -> Metadata:
+    """Return the metadata with the passage's page and section instead of the document's lists of both."""
     metadata = dict(passage.metadata)
     pages, sections = metadata.pop("pages", None), metadata.pop("sections", None)
     if isinstance(pages, list):
         metadata["page"] = bisect_right(pages, passage.start)
     if isinstance(sections, list):
-        here = [title for start, end, title in sections if start <= passage.start < end]
-        metadata |= {"section": here[0]} if here else {}
+        titles = [title for start, end, title in sections if start <= passage.start < end]
+        if titles:
+            metadata["section"] = titles[0]
     return metadata
+
+
+def check_chunks(
+    chunk_tokens: int, encoder: Encoder, name: str, overlap: int, splitter: SplitterName | None, ready_made: bool
+) -> None:
+    """Raise InputError if the encoder would truncate passages of `chunk_tokens`, or if no splitter makes them."""
+    if splitter not in (None, "tokens") or ready_made:
+        raise InputError("only the splitter `tokens` counts chunks in tokens: omit --chunk-tokens")
+    if chunk_tokens > encoder.max_tokens:
+        raise InputError(
+            f"chunks of {chunk_tokens} tokens are longer than the {encoder.max_tokens} that {name} reads, and would be "
+            f"truncated: set --chunk-tokens to {encoder.max_tokens} or less, or choose an encoder with a larger window "
+            "(--encoder)"
+        )
+    if chunk_tokens <= overlap:
+        raise InputError(
+            f"chunks of {chunk_tokens} tokens cannot share {overlap} with their neighbours: set a lower --overlap"
+        )
+
+
+def check_notes_fit_window(items: Iterable[ReaderItem], splitter: str, encoder: Encoder) -> None:
+    """Apply `check_fits_window` to all notes among the items, before any of them is written."""
+    for item in items:
+        if isinstance(item, Document):
+            pieces = split_document(item, splitter, encoder.token_spans, encoder.max_tokens, 0)
+            check_fits_window(item, pieces, splitter, encoder)
+
+
+def check_fits_window(document: Document, pieces: Sequence[Passage], splitter: str, encoder: Encoder) -> None:
+    """Raise InputError if a passage of a patient's note is longer than the encoder reads."""
+    if splitter == "tokens" or document.patient is None:
+        return
+    if any(is_longer_than_window(passage, encoder) for passage in pieces):
+        raise InputError(
+            f"the splitter {splitter} makes passages of notes longer than the {encoder.max_tokens} tokens that the "
+            "encoder reads, and dense search would miss their ends: leave --splitter out in a new library, or choose "
+            "an encoder with a larger window (--encoder)"
+        )
+
+
+def is_longer_than_window(passage: Passage, encoder: Encoder) -> bool:
+    """Return whether the encoder truncates the passage."""
+    tokens = len(encoder.token_spans(passage.title)) + len(encoder.token_spans(passage.text))
+    return tokens > encoder.max_tokens

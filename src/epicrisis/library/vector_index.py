@@ -1,8 +1,8 @@
-"""The vector index of a large library: built, measured against exact search, and used only where it is good enough.
+"""The vector index of a large library: build it, measure its recall, and report whether searches may use it.
 
-Recall@16 is the share of the 16 nearest passages (inner product) that the index finds, over QUERIES of the library's
-own passages, each left out of its own neighbours. The search of a filtered tenth of the passages, by date, is measured
-as well. Knows nothing of texts.
+Recall@16 is the share of the 16 nearest passages (by inner product) that the index finds. The queries are passages of
+the library, excluded from their own neighbours. Recall is also measured for a search among the newest tenth of the
+passages.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.library.engine_errors import ours
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.manifest import sync_folder
-from epicrisis.library.vector_search import EXACT_LIMIT, FEW, IndexSearchParameters, Neighbours
+from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, IndexSearchParameters, VectorSearch
 from epicrisis.protocols import Vectors
 
 NAME = "index.json"
 K = 16
 QUERIES = 200
 DEFAULT_RECALL = 0.95
-MOST_PARTITIONS = 256
+MAX_PARTITIONS = 256
 _REFINEMENTS = (10, 40)
 _TENTH = 0.1
 _SEED = 0
@@ -35,52 +35,57 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """A measured index. `filtered_recall` is that of a search among a tenth of the passages; `None`: no dates.
-
-    `passages` are those of the library when it was measured; `queries` how many were asked; `asked` the recall wanted.
-    """
+    """The measurement of a vector index, as saved in `index.json`."""
 
     passages: int
+    """Passages of the library at the time of the measurement."""
     partitions: int
     probes: int
     refine: int
     recall: float
     filtered_recall: float | None
+    """Recall of a search among the newest tenth of the passages. None if too few have a date."""
     queries: int
     asked: float
+    """The required recall."""
     measured: str
+    """Time of the measurement, ISO 8601, UTC."""
+
+    @property
+    def worst_recall(self) -> float:
+        """The lower of the two recalls."""
+        return self.recall if self.filtered_recall is None else min(self.recall, self.filtered_recall)
 
     @property
     def good(self) -> bool:
-        """True when it is used; searches scan otherwise."""
-        return min(self.recall, 1.0 if self.filtered_recall is None else self.filtered_recall) >= self.asked
+        """True if searches use the index. Otherwise they scan."""
+        return self.worst_recall >= self.asked
 
 
 def read_report(folder: Path) -> IndexReport | None:
-    """What the last `optimize` found; `None` where there is nothing that can be understood: searches are exact then."""
+    """Return the report of the last `optimize`, or None without a valid report. Searches are then exact."""
     try:
         report = IndexReport(**json.loads((folder / NAME).read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     counts: tuple[object, ...] = (report.passages, report.partitions, report.probes, report.refine, report.queries)
-    tenth = 1.0 if report.filtered_recall is None else report.filtered_recall
-    shares: tuple[object, ...] = (report.recall, report.asked, tenth)
-    sound = all(type(each) is int and each > 0 for each in counts) and all(
-        type(each) in (int, float) for each in shares
-    )
-    return report if sound else None
+    filtered_recall = 1.0 if report.filtered_recall is None else report.filtered_recall
+    shares: tuple[object, ...] = (report.recall, report.asked, filtered_recall)
+    if not all(type(count) is int and count > 0 for count in counts):
+        return None
+    return report if all(type(share) in (int, float) for share in shares) else None
 
 
-def probing(folder: Path) -> IndexSearchParameters | None:
-    """How the index is to be searched; `None`: not at all."""
+def read_search_parameters(folder: Path) -> IndexSearchParameters | None:
+    """Return the parameters for searches in the index, or None if searches must not use it."""
     report = read_report(folder)
     return IndexSearchParameters(report.probes, report.refine) if report is not None and report.good else None
 
 
 def write_report(folder: Path, report: IndexReport) -> None:
-    """Whole or not at all, and durable when it returns. Raises StorageError."""
+    """Write the report atomically and durably. Raise StorageError."""
     new = folder / f"{NAME}.new"
-    with ours(folder):
+    with translate_errors(folder):
         with new.open("w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(report), file, indent=2)
             file.flush()
@@ -89,149 +94,154 @@ def write_report(folder: Path, report: IndexReport) -> None:
         sync_folder(folder)
 
 
-def partitions_for(passages: int) -> int:
-    """As many as the square root, at most MOST_PARTITIONS."""
-    return int(min(MOST_PARTITIONS, max(1, round(passages**0.5))))
+def count_partitions(passages: int) -> int:
+    """Return the number of partitions for an index: the square root of the passages, at most MAX_PARTITIONS."""
+    return int(min(MAX_PARTITIONS, max(1, round(passages**0.5))))
 
 
-def refreshed(
-    folder: Path, neighbours: Neighbours, passages: int, asked: float, rebuild: bool, on_step: Callable[[str], None]
+def refresh_index(
+    folder: Path,
+    search: VectorSearch,
+    passages: int,
+    min_recall: float,
+    rebuild: bool,
+    on_step: Callable[[str], None],
 ) -> IndexReport:
-    """The index as it is now needed: built where it is not there or no longer fits, measured, its report written."""
-    known = read_report(folder)
-    on_step("indexing what filters look at")
-    neighbours.build_filters()
-    partitions = partitions_for(passages)
-    if rebuild or known is None or not neighbours.indexed or passages > 2 * known.passages:
+    """Build the index if it is missing or outdated, measure it, and write its report."""
+    old = read_report(folder)
+    on_step("indexing the filter columns")
+    search.build_filters()
+    partitions = count_partitions(passages)
+    if rebuild or old is None or not search.indexed or passages > 2 * old.passages:
         on_step(f"building an index of {partitions} partitions")
-        # What was measured of the old index says nothing of this one: searches are exact until it is measured too.
-        with ours(folder):
+        # The old report does not apply to the new index. Without a report searches are exact.
+        with translate_errors(folder):
             (folder / NAME).unlink(missing_ok=True)
             sync_folder(folder)
-        neighbours.build_index(partitions)
+        search.build_index(partitions)
     else:
-        partitions = known.partitions
-    report = measure(neighbours, passages, partitions, asked, on_step)
+        partitions = old.partitions
+    report = measure_index(search, passages, partitions, min_recall, on_step)
     write_report(folder, report)
     return report
 
 
-def measure(
-    neighbours: Neighbours, passages: int, partitions: int, asked: float, on_step: Callable[[str], None]
+def measure_index(
+    search: VectorSearch, passages: int, partitions: int, min_recall: float, on_step: Callable[[str], None]
 ) -> IndexReport:
-    """The fewest probes, doubled from 1, that reach the asked recall, or the best there is.
+    """Return the report with the fewest probes (doubled from 1) that reach the recall, or the best report.
 
-    Reads every vector once for the exact answers: at 24 million passages of 768 dimensions minutes, and 2 GB at most.
+    Every vector is read once. For 24 million passages of 768 dimensions this takes minutes and up to 2 GB of memory.
     """
     on_step("finding the exact neighbours of a sample")
-    sample = _sample(neighbours, passages)
-    best: IndexReport | None = None
+    sample = _draw_sample(search, passages)
+    reports = []
     for refine in _REFINEMENTS:
         probes = 1
         while True:
             on_step(f"measuring {probes} probes")
-            found = sample.recall(neighbours, IndexSearchParameters(probes, refine))
-            tenth = sample.filtered_recall(neighbours, IndexSearchParameters(probes, refine))
+            parameters = IndexSearchParameters(probes, refine)
             report = IndexReport(
                 passages=passages,
                 partitions=partitions,
                 probes=probes,
                 refine=refine,
-                recall=found,
-                filtered_recall=tenth,
+                recall=sample.recall(search, parameters),
+                filtered_recall=sample.filtered_recall(search, parameters),
                 queries=len(sample.ids),
-                asked=asked,
+                asked=min_recall,
                 measured=datetime.now(UTC).isoformat(timespec="seconds"),
             )
             if report.good:
                 return report
-            best = max(filter(None, (best, report)), key=_worth)
+            reports.append(report)
             if probes >= partitions:
                 break
             probes = min(probes * 2, partitions)
-    assert best is not None, "each refinement is measured at least once"
-    return best
-
-
-def _worth(report: IndexReport) -> float:
-    return report.recall if report.filtered_recall is None else min(report.recall, report.filtered_recall)
+    return max(reports, key=lambda report: report.worst_recall)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Passages and the inner products `(queries, K)` of their nearest others: of all, and of the tenth that
-    `day_condition` admits; -inf where there are fewer."""
+    """Query passages and the exact inner products `(queries, K)` of their nearest neighbours, -inf for missing ones."""
 
     ids: list[str]
     vectors: Vectors
-    exact: Vectors
+    scores: Vectors
+    """Of the nearest among all passages."""
     day_condition: str
+    """SQL for the newest tenth of the passages."""
     day_share: float
-    exact_of_tenth: Vectors
+    filtered_scores: Vectors
+    """Of the nearest among the newest tenth."""
 
-    def recall(self, neighbours: Neighbours, probing: IndexSearchParameters) -> float:
-        return self._found(neighbours, probing, "", 1.0, self.exact)
+    def recall(self, search: VectorSearch, parameters: IndexSearchParameters) -> float:
+        """Measure the recall among all passages."""
+        return self._measure(search, parameters, "", 1.0, self.scores)
 
-    def filtered_recall(self, neighbours: Neighbours, probing: IndexSearchParameters) -> float | None:
+    def filtered_recall(self, search: VectorSearch, parameters: IndexSearchParameters) -> float | None:
+        """Measure the recall among the newest tenth. Return None if too few passages have a date."""
         if not self.day_condition:
             return None
-        return self._found(neighbours, probing, self.day_condition, self.day_share, self.exact_of_tenth)
+        return self._measure(search, parameters, self.day_condition, self.day_share, self.filtered_scores)
 
-    def _found(
-        self, neighbours: Neighbours, probing: IndexSearchParameters, condition: str, share: float, exact: Vectors
+    def _measure(
+        self, search: VectorSearch, parameters: IndexSearchParameters, condition: str, share: float, exact: Vectors
     ) -> float:
-        found = wanted = 0
+        correct = total = 0
         for id_, vector, scores in zip(self.ids, self.vectors, exact, strict=True):
-            hits = neighbours.approximate(vector, K + 1, condition, share, probing)
-            there = scores[np.isfinite(scores)]
-            # By score, not by name: of equal passages any will do. The slack is float32's.
-            least = there.min(initial=np.inf) - 1e-5 * float(vector @ vector)
-            found += sum(score >= least for score in [score for hit, score in hits if hit != id_][:K])
-            wanted += len(there)
-        return int(found) / max(wanted, 1)
+            hits = search.approximate(vector, K + 1, condition, share, parameters)
+            neighbours = scores[np.isfinite(scores)]
+            # Scores decide, not ids, because any of several equal passages is correct. The slack is float32's.
+            threshold = neighbours.min(initial=np.inf) - 1e-5 * float(vector @ vector)
+            hit_scores = [score for hit, score in hits if hit != id_][:K]
+            correct += sum(score >= threshold for score in hit_scores)
+            total += len(neighbours)
+        return int(correct) / max(total, 1)
 
 
-def _sample(neighbours: Neighbours, passages: int) -> _Sample:
+def _draw_sample(search: VectorSearch, passages: int) -> _Sample:
     offsets = np.random.default_rng(_SEED).choice(passages, min(QUERIES, passages), replace=False)
-    ids, vectors = neighbours.rows_at(sorted(int(offset) for offset in offsets))
-    since = neighbours.newest(_TENTH)
-    exact, exact_of_tenth, within = _exact(neighbours.blocks(), ids, vectors, since)
-    # Fewer than that would be scanned, not looked up.
-    measurable = since is not None and within > EXACT_LIMIT and within / passages > FEW
+    ids, vectors = search.rows_at(sorted(map(int, offsets)))
+    since = search.newest(_TENTH)
+    scores, filtered_scores, newer_rows = _score_neighbours(search.blocks(), ids, vectors, since)
+    share = newer_rows / passages
+    # Searches among fewer passages are scans and do not use the index.
+    is_measurable = since is not None and newer_rows > EXACT_LIMIT and share > MIN_INDEX_SHARE
     return _Sample(
         ids=ids,
         vectors=vectors,
-        exact=exact,
-        day_condition=f"last_day >= {since}" if measurable else "",
-        day_share=within / passages,
-        exact_of_tenth=exact_of_tenth,
+        scores=scores,
+        day_condition=f"last_day >= {since}" if is_measurable else "",
+        day_share=share,
+        filtered_scores=filtered_scores,
     )
 
 
-def _exact(
+def _score_neighbours(
     blocks: Iterator[tuple[list[str], npt.NDArray[np.int32], Vectors]],
     ids: list[str],
     vectors: Vectors,
     since: int | None,
 ) -> tuple[Vectors, Vectors, int]:
-    """The K highest inner products of each vector with other rows, of all and of those since that day; how many the
-    latter are."""
-    best = best_of_tenth = np.full((len(ids), K), -np.inf, dtype=np.float32)
-    queries = {id_: row for row, id_ in enumerate(ids)}
-    within = 0
+    """Return the K highest inner products of each vector with other rows, the same for rows since that day, and the
+    number of rows since that day."""
+    best = best_newer = np.full((len(ids), K), -np.inf, dtype=np.float32)
+    query_of = dict(zip(ids, range(len(ids)), strict=True))
+    newer_rows = 0
     for names, days, rows in blocks:
         scores = vectors @ rows.T
         for column, name in enumerate(names):
-            if name in queries:
-                scores[queries[name], column] = -np.inf
-        best = _highest(best, scores)
+            if name in query_of:
+                scores[query_of[name], column] = -np.inf
+        best = _select_highest(best, scores)
         if since is not None:
             newer = np.flatnonzero(days >= since)
-            within += len(newer)
-            best_of_tenth = _highest(best_of_tenth, scores[:, newer])
-    return best, best_of_tenth, within
+            newer_rows += len(newer)
+            best_newer = _select_highest(best_newer, scores[:, newer])
+    return best, best_newer, newer_rows
 
 
-def _highest(best: Vectors, scores: Vectors) -> Vectors:
-    """The K highest of each row of both, in no order."""
+def _select_highest(best: Vectors, scores: Vectors) -> Vectors:
+    """Return the K highest scores of each row of both arrays, in no particular order."""
     return np.partition(np.concatenate([best, scores], axis=1), -K, axis=1)[:, -K:]

@@ -1,7 +1,7 @@
 """The word index: BM25 over titles and texts, in tantivy.
 
-Keeps no text: it finds ids and scores. Does not know which passages the library holds now; the library drops hits whose
-`version` (of the document's content) it does not hold.
+The index stores ids and no text. It may be a commit before or behind the passage table, so each entry has a version
+(of its document's content), and `rank_by_words` drops hits whose version the table does not have.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library.engine_errors import REPAIR, ours
-from epicrisis.library.passage_table import StoredPassage
+from epicrisis.library.engine_errors import REPAIR, translate_errors
+from epicrisis.library.passage_table import PassageTable, StoredPassage
+from epicrisis.library.vector_search import VectorSearch
 from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import RETRACTION_FACETS, Passage, Scope, list_facets
 
@@ -27,18 +28,20 @@ if TYPE_CHECKING:
 
 NAME = "words"
 META = "meta.json"
-"""Names the segments of the last commit."""
+"""Lists the segments of the last commit."""
 _META_LOCK = ".tantivy-meta.lock"
 _ANALYZER = "english"
 _LITERATURE = "none"
-_HEAP = 64_000_000
+_WRITER_HEAP_BYTES = 64_000_000
 _VERSIONS = 1 << 56
 _PIECE = 50_000
+_MARGIN = 64
+_SCORE_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class WordHit:
-    """`version` stands for the document's content when it was indexed, see `version_of`."""
+    """A hit with the version of the indexed content, see `version_of`."""
 
     passage_id: str
     version: int
@@ -46,26 +49,60 @@ class WordHit:
 
 
 def version_of(content_hash: str) -> int:
-    """56 bits that stand for the content hash, as they fit tantivy's integers."""
+    """Return a 56-bit hash of the content hash, which fits tantivy's integers."""
     return int.from_bytes(hashlib.blake2b(content_hash.encode(), digest_size=7).digest(), "big")
 
 
+def rank_by_words(
+    table: PassageTable,
+    words: WordIndex,
+    vectors: VectorSearch,
+    query: str,
+    k: int,
+    scope: Scope,
+    within: Sequence[str] | None,
+) -> list[tuple[str, float]]:
+    """Return (passage id, BM25 score) of the `k` best passages in scope, best first, ties by passage id.
+
+    Passages committed during the search may be missing. Afterwards the table is at least as new as the word index.
+    """
+    limit = k + _MARGIN
+    while True:
+        table.refresh()
+        # The caller drops the first patient's passages if they are committed from here on.
+        patients = vectors.has_patients()
+        # The words are refreshed before the table, so that the table is at least as new.
+        words.refresh()
+        hits = words.search(query, limit, scope, within, patients=patients)
+        table.refresh()
+        hashes = table.hashes([hit.passage_id for hit in hits])
+        ranking = []
+        for hit in hits:
+            if hit.version == version_of(hashes.get(hit.passage_id, "")):
+                ranking.append((-round(hit.score, _SCORE_DIGITS), hit.passage_id))
+        ranking.sort()
+        # The result is final if no passage that was not fetched can tie with the last result.
+        if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1].score, _SCORE_DIGITS)):
+            return [(passage_id, -score) for score, passage_id in ranking[:k]]
+        limit *= 4
+
+
 class WordIndex:
-    """The tantivy index of one library. Raises StorageError or LibraryDamaged whatever tantivy itself raises."""
+    """The tantivy index of one library. Raises StorageError or LibraryDamaged for errors of tantivy."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         import tantivy
 
         self._folder = folder / NAME
-        self._analyzer = _analyzer()
+        self._analyzer = _build_analyzer()
         self._writer: tantivy.IndexWriter | None = None
-        self._links: _Links | None = None
-        with ours(self._folder):
+        self._links: _LinkedCopy | None = None
+        with translate_errors(self._folder):
             if create:
                 self._folder.mkdir()
-                self._index = tantivy.Index(_schema(), path=str(self._folder))
+                self._index = tantivy.Index(_build_schema(), path=str(self._folder))
             else:
-                self._links = None if _is_writable(self._folder) else _Links(self._folder)
+                self._links = None if _is_writable(self._folder) else _LinkedCopy(self._folder)
                 self._index = tantivy.Index.open(str(self._links.path if self._links else self._folder))
             self._index.register_tokenizer(_ANALYZER, self._analyzer)
             self._index.config_reader("manual")
@@ -73,16 +110,16 @@ class WordIndex:
             self.refresh()
 
     def refresh(self) -> None:
-        """Moves on to what a writer has committed since."""
-        with ours(self._folder):
+        """Move to the last commit of the writer."""
+        with translate_errors(self._folder):
             if self._links is not None:
-                self._links.renew()
+                self._links.update()
             self._index.reload()
 
     def close(self) -> None:
-        """Waits for merges under way. Uncommitted changes are lost."""
+        """Wait for running merges. Uncommitted changes are discarded."""
         if self._writer is not None:
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 try:
                     self._writer.wait_merging_threads()
                 finally:
@@ -91,113 +128,108 @@ class WordIndex:
             self._links.close()
 
     def count(self) -> int:
-        with ours(self._folder):
+        with translate_errors(self._folder):
             return int(self._index.searcher().num_docs)
 
-    def mark(self) -> int:
-        """tantivy's opstamp of the last commit; grows with every commit."""
-        with ours(self._folder):
+    def opstamp(self) -> int:
+        """Return tantivy's opstamp of the last commit. It grows with every commit."""
+        with translate_errors(self._folder):
             try:
                 return int(json.loads((self._folder / META).read_bytes())["opstamp"])
             except (KeyError, TypeError, RecursionError) as error:
                 raise LibraryDamaged(f"{self._folder / META} has no opstamp: {REPAIR}") from error
 
-    # -- writing ------------------------------------------------------------------------------------------------------
-
     def replace(self, document_ids: Sequence[str], passages: Iterable[StoredPassage]) -> int:
-        """Takes these documents out, puts these passages in, and commits; the commit's opstamp.
+        """Remove these documents, add these passages, commit, and return the opstamp of the commit.
 
-        When it fails, nothing of it is in the index and the next call begins afresh.
+        After an error the index is unchanged, and the next call starts over.
         """
         try:
-            with ours(self._folder):
+            with translate_errors(self._folder):
                 if self._writer is None:
                     self._open_writer()
                 assert self._writer is not None
                 for document_id in document_ids:
                     self._writer.delete_documents_by_term("document_id", document_id)
                 for stored in passages:
-                    self._writer.add_document(_as_document(stored))
+                    self._writer.add_document(_to_document(stored))
                 return self._commit()
         except BaseException:
             self._writer = None
             raise
 
     def _open_writer(self) -> None:
-        self._writer = self._index.writer(_HEAP, 1)
-        # After a kill, files of an unfinished commit may lie here, and the next commit would trip over their names.
+        self._writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
+        # A killed writer leaves files of its unfinished commit, and the next commit would fail at their names.
         self._writer.garbage_collect_files()
 
     def _commit(self) -> int:
         assert self._writer is not None
         return int(self._writer.commit())
 
-    # -- reading ------------------------------------------------------------------------------------------------------
-
     def search(
         self, query: str, limit: int, scope: Scope, within: Sequence[str] | None, *, patients: bool = True
     ) -> list[WordHit]:
-        """At most `limit` hits of highest BM25 score, best first, equals in no order. No word left: no hits.
+        """Return up to `limit` hits with the highest BM25 scores, best first, ties in no particular order.
 
-        `patients=False`: no passage is of a patient's record, so that none has to be left out.
+        A query of stop words has no hits. `patients` is False if no passage belongs to a patient's record.
         """
         tokens = list(dict.fromkeys(self._analyzer.analyze(query)))
         if not tokens:
             return []
-        with ours(self._folder):
+        with translate_errors(self._folder):
             searcher = self._index.searcher()
-            # tantivy makes room for as many as are asked.
+            # tantivy reserves memory for `limit` hits.
             limit = min(limit, searcher.num_docs + 1)
-            found = searcher.search(self._query(tokens, scope, within, patients), limit, count=False).hits
-            addresses = [address for _, address in found]
-            versions = searcher.fast_field_values("version", addresses) if addresses else []
-            return [
-                WordHit(str(searcher.doc(address)["id"][0]), int(version or 0), float(score))
-                for (score, address), version in zip(found, versions, strict=True)
-            ]
+            hits = searcher.search(self._build_query(tokens, scope, within, patients), limit, count=False).hits
+            entries = _read_entries(searcher, [address for _, address in hits])
+        return [WordHit(*entry, float(score)) for entry, (score, _) in zip(entries, hits, strict=True)]
 
     def entries(self, passage_ids: Sequence[str]) -> list[tuple[str, int]]:
-        """(passage id, version) of every entry of these passages, in no order."""
+        """Return (passage id, version) of every entry of these passages, in no particular order."""
         from tantivy import Query
 
-        with ours(self._folder):
-            return self._entries(Query.term_set_query(self._schema, "id", list(passage_ids)))
+        with translate_errors(self._folder):
+            return self._search_entries(Query.term_set_query(self._schema, "id", list(passage_ids)))
 
     def all_entries(self) -> Iterator[list[tuple[str, int]]]:
-        """The same of all passages, piece by piece."""
+        """Yield (passage id, version) of every entry, in pieces."""
         from tantivy import FieldType, Query
 
         pieces = self.count() // _PIECE + 1
         for piece in range(pieces):
-            # Versions are hashes: equal spans of them hold about equally many entries.
-            first, end = (_VERSIONS * each // pieces for each in (piece, piece + 1))
-            with ours(self._folder):
-                yield self._entries(Query.range_query(self._schema, "version", FieldType.Integer, first, end - 1))
+            # Versions are hashes, so equal ranges contain about equally many entries.
+            first, end = _VERSIONS * piece // pieces, _VERSIONS * (piece + 1) // pieces
+            with translate_errors(self._folder):
+                query = Query.range_query(self._schema, "version", FieldType.Integer, first, end - 1)
+                yield self._search_entries(query)
 
-    def _entries(self, query: tantivy.Query) -> list[tuple[str, int]]:
+    def _search_entries(self, query: tantivy.Query) -> list[tuple[str, int]]:
         searcher = self._index.searcher()
-        # Its own annotations lack the count.
-        counted: Any = searcher.search(query, 1)
-        addresses = [address for _, address in searcher.search(query, max(counted.count, 1), count=False).hits]
-        versions = searcher.fast_field_values("version", addresses) if addresses else []
-        return [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
+        # tantivy's own annotations lack the count.
+        result: Any = searcher.search(query, 1)
+        hits = searcher.search(query, max(result.count, 1), count=False).hits
+        return _read_entries(searcher, [address for _, address in hits])
 
-    def _query(
+    def _build_query(
         self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None, patients: bool
     ) -> tantivy.Query:
         from tantivy import FieldType, Occur, Query
 
         schema = self._schema
         words = [(Occur.Should, Query.term_query(schema, "body", token, "freq")) for token in tokens]
-        seen = [_LITERATURE] if scope.patient is None else [_LITERATURE, _patient(scope.patient)]
-        filters = [Query.term_set_query(schema, "patient", seen)] if patients else []
+        filters = []
+        if patients:
+            allowed = [_LITERATURE] if scope.patient is None else [_LITERATURE, _patient_term(scope.patient)]
+            filters.append(Query.term_set_query(schema, "patient", allowed))
         if scope.as_of is not None:
             until = last_day(scope.as_of)
             filters.append(Query.range_query(schema, "last_day", FieldType.Integer, upper_bound=until))
         if scope.since is not None:
             since = first_day(scope.since)
             filters.append(Query.range_query(schema, "last_day", FieldType.Integer, lower_bound=since))
-        filters += [Query.term_set_query(schema, "facets", sorted(names)) for names in scope.required_facets()]
+        for names in scope.required_facets():
+            filters.append(Query.term_set_query(schema, "facets", sorted(names)))
         if within is not None:
             filters.append(Query.term_set_query(schema, "id", list(within)))
         clauses = [(Occur.Must, Query.boolean_query(words))]
@@ -207,42 +239,49 @@ class WordIndex:
         if scope.without_retracted:
             clauses.append((Occur.MustNot, Query.term_set_query(schema, "facets", sorted(RETRACTION_FACETS))))
         if len(clauses) == 1:
-            # The words alone, so that tantivy passes over blocks that cannot be among the best.
+            # Without filters tantivy can skip blocks that cannot contain the best hits.
             return Query.boolean_query(words)
         return Query.boolean_query(clauses)
 
 
-class _Links:
-    """A temporary folder of links to the files of an index, for tantivy's lock: it makes one also to read."""
+class _LinkedCopy:
+    """A temporary folder with links to the files of a read-only index, because tantivy creates a lock even to read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._scratch = TemporaryFolder("epicrisis-words-")
         self.path = self._scratch.path
-        self.renew()
+        self.update()
 
-    def renew(self) -> None:
-        """Link what is new; where links are not to be had, copy it."""
+    def update(self) -> None:
+        """Link new files. Copy them if links are impossible."""
         for path in self._folder.iterdir():
-            place = self.path / path.name
-            if path.suffix == ".lock" or place.is_symlink() or place.exists():
+            link = self.path / path.name
+            if path.suffix == ".lock" or link.is_symlink() or link.exists():
                 continue
             try:
-                place.symlink_to(path)
+                link.symlink_to(path)
             except OSError:
-                shutil.copyfile(path, place)
+                shutil.copyfile(path, link)
 
     def close(self) -> None:
         self._scratch.close()
 
 
+def _read_entries(searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress]) -> list[tuple[str, int]]:
+    """Return (passage id, version) of the entries at these addresses."""
+    versions = searcher.fast_field_values("version", list(addresses)) if addresses else []
+    ids = [str(searcher.doc(address)["id"][0]) for address in addresses]
+    return [(id_, int(version or 0)) for id_, version in zip(ids, versions, strict=True)]
+
+
 def _is_writable(folder: Path) -> bool:
-    """Whether tantivy can take its lock in the folder."""
+    """Return whether tantivy can create its lock in the folder."""
     lock = folder / _META_LOCK
     return os.access(folder, os.W_OK) and (not lock.exists() or os.access(lock, os.W_OK))
 
 
-def _schema() -> tantivy.Schema:
+def _build_schema() -> tantivy.Schema:
     import tantivy
 
     builder = tantivy.SchemaBuilder()
@@ -256,7 +295,7 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _analyzer() -> tantivy.TextAnalyzer:
+def _build_analyzer() -> tantivy.TextAnalyzer:
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     builder = TextAnalyzerBuilder(Tokenizer.simple())
@@ -271,11 +310,11 @@ def _analyzer() -> tantivy.TextAnalyzer:
     return builder.build()
 
 
-def _patient(patient: str) -> str:
+def _patient_term(patient: str) -> str:
     return f"p:{patient}"
 
 
-def _as_document(stored: StoredPassage) -> tantivy.Document:
+def _to_document(stored: StoredPassage) -> tantivy.Document:
     from tantivy import Document
 
     passage: Passage = stored.passage
@@ -283,7 +322,7 @@ def _as_document(stored: StoredPassage) -> tantivy.Document:
         "body": f"{passage.title}\n{passage.text}",
         "id": passage.id,
         "document_id": passage.document_id,
-        "patient": _LITERATURE if passage.patient is None else _patient(passage.patient),
+        "patient": _LITERATURE if passage.patient is None else _patient_term(passage.patient),
         "version": version_of(stored.content_hash),
         "facets": sorted(list_facets(passage.metadata)),
     }

@@ -1,1 +1,1 @@
-"""Whatever runs a network: encoders, chat models, and the catalogue that pins what can be downloaded."""
+"""Models: encoders, rerankers and chat models, and the catalogue of those that can be downloaded."""

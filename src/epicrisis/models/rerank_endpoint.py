@@ -1,6 +1,6 @@
-"""A reranker behind HTTP: the `/v1/rerank` of Jina, Cohere, vLLM, llama.cpp and others.
+"""A reranker over HTTP: the `/v1/rerank` of Jina, Cohere, vLLM, llama.cpp and others.
 
-One call a question and no retry. What the server says is never passed on: it may repeat the texts it was sent.
+Each question is one call without retries. The server's message is never quoted, since it may repeat the texts.
 """
 
 from __future__ import annotations
@@ -63,24 +63,25 @@ class HttpReranker:
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
         if not passages:
             return np.zeros(0, dtype=np.float32)
-        body = {"query": query, "documents": list(passages), "top_n": len(passages)}
-        raw = self._post(body | ({"model": self._model} if self._model else {}))
+        body: dict[str, object] = {"query": query, "documents": list(passages), "top_n": len(passages)}
+        if self._model:
+            body["model"] = self._model
+        raw = self._post(body)
         try:
             results = _Reply.model_validate_json(raw).results
         except ValidationError:
             raise ReplyInvalid(
-                f"{self._host} answers with something that is no ranking: is its URL right (does it end in /rerank)?"
+                f"{self._host} did not send a ranking: is its URL right (does it end in /rerank)?"
             ) from None
-        if sorted(result.index for result in results) != list(range(len(passages))):
+        scores = {result.index: result.relevance_score for result in results}
+        if len(results) != len(passages) or scores.keys() != set(range(len(passages))):
             raise ReplyInvalid(f"{self._host} does not score each of {len(passages)} passages once: try again")
-        if not all(math.isfinite(result.relevance_score) for result in results):
-            raise ReplyInvalid(f"{self._host} gives a score that is no number: try again, or use another model")
-        scores = np.empty(len(passages), dtype=np.float32)
-        scores[[result.index for result in results]] = [result.relevance_score for result in results]
-        return scores
+        if not all(map(math.isfinite, scores.values())):
+            raise ReplyInvalid(f"{self._host} returns a score that is no number: try again, or use another model")
+        return np.array([scores[index] for index in range(len(passages))], dtype=np.float32)
 
     def notes(self, query: str, passages: Sequence[str]) -> tuple[str, ...]:
-        """None: an endpoint does not tell its window."""
+        """Return no notes: an endpoint does not report its window."""
         return ()
 
     def _post(self, body: dict[str, object]) -> bytes:
@@ -89,33 +90,34 @@ class HttpReranker:
         key = self._api_key()
         timeout = httpx2.Timeout(self._timeout, connect=min(self._timeout, CONNECT_SECONDS))
         try:
-            # A proxy for the outside world must not see what goes to this machine.
+            # A proxy for the outside world must not see calls to this machine.
             with httpx2.Client(timeout=timeout, trust_env=not self._local) as client:
                 reply = client.post(self._url, json=body, headers={"Authorization": f"Bearer {key}"} if key else {})
         except (httpx2.HTTPError, httpx2.InvalidURL, NetworkRefused) as error:
-            raise self._failure(error) from None
+            raise self._map_error(error) from None
         if reply.status_code != 200:
-            raise self._status(reply.status_code)
+            raise self._map_status(reply.status_code)
         return reply.content
 
-    def _failure(self, error: Exception) -> EpicrisisError:
+    def _map_error(self, error: Exception) -> EpicrisisError:
         import httpx2
 
-        if refused := next((cause for cause in walk_causes(error) if isinstance(cause, NetworkRefused)), None):
-            return refused
+        for cause in walk_causes(error):
+            if isinstance(cause, NetworkRefused):
+                return cause
         if isinstance(error, httpx2.TimeoutException) and not isinstance(error, httpx2.ConnectTimeout):
             return EndpointTimeout(f"no answer from {self._host} in {self._timeout:g} s: is it overloaded?")
         if isinstance(error, httpx2.TransportError):
             return EndpointUnreachable(f"nothing answers at {self._host}: is the server running, is the URL right?")
-        return ReplyInvalid(f"{self._host} gives no reply that can be read: is its URL right?")
+        return ReplyInvalid(f"the reply of {self._host} cannot be read: is its URL right?")
 
-    def _status(self, status: int) -> EpicrisisError:
+    def _map_status(self, status: int) -> EpicrisisError:
         if status == 429 or status >= 500:
             return EndpointBusy(f"{self._host} failed ({status}): wait and try again, or see its log")
         if status in (401, 403):
-            return EndpointRejected(f"{self._host} refuses the key ({status}): check the variable that holds it")
+            return EndpointRejected(f"{self._host} rejects the key ({status}): check the variable that holds it")
         if status == 404:
-            return EndpointRejected(f"{self._host} knows no such path or model (404): check the URL and #model-name")
+            return EndpointRejected(f"{self._host} has no such path or model (404): check the URL and #model-name")
         return EndpointRejected(
-            f"{self._host} refuses the request ({status}): check #model-name, or rerank fewer passages"
+            f"{self._host} rejects the request ({status}): check #model-name, or rerank fewer passages"
         )

@@ -1,6 +1,6 @@
-"""SPLADE: a text as weights of its words and of words akin to them (Formal et al. 2021, equation 1, max pooling).
+"""SPLADE: a text as weights of vocabulary words, related words included (Formal et al. 2021, equation 1, max pooling).
 
-Knows nothing of how passages are found by it. A text that is longer than the window is an error, not a cut.
+Texts longer than the window are an error.
 """
 
 from __future__ import annotations
@@ -10,66 +10,62 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.errors import ContextOverflow
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import SparseRecipe, read_sparse_recipe
+from epicrisis.models.model_recipes import SparseRecipe
 from epicrisis.models.networks import load_network
-from epicrisis.models.tokenization import load_tokenizer, pad_batch, split_batches
+from epicrisis.models.tokenization import encode_untruncated, iterate_batches, load_tokenizer
 from epicrisis.protocols import SparseEncoder
 
 BATCH = 2
-"""Texts a run: each token gives a number for every word of the vocabulary, 60 MB a text of 512 tokens."""
+"""Texts per run. Each token gives a number for every vocabulary word: 60 MB for a text of 512 tokens."""
 
 CACHE_PASSAGES = 4096
 """Passages whose weights stay in memory, about 20 KB each: a dozen records of 128,000 tokens in chunks of 512."""
 
 
 def load_sparse(name: str, home: Path, threads: int | None = None) -> SparseEncoder:
-    """The model of that catalogue name, or in that folder (ONNX, or a masked language model of transformers with the
-    extra `torch`); a folder's own files say its window. Raises ModelMissing or ModelFileInvalid with the cure."""
+    """Load the model of that catalogue name, or in that folder. The folder's own files state its window.
+
+    A folder holds ONNX, or a masked language model of transformers, which needs the extra `torch`.
+    Raise ModelMissing or ModelFileInvalid with a remedy.
+    """
     files = find_model(name, "sparse", home)
-    return CachedSparseEncoder(SpladeEncoder(files, read_sparse_recipe(files), threads))
+    return CachedSparseEncoder(SpladeEncoder(files, SparseRecipe.read(files), threads))
 
 
 class CachedSparseEncoder:
-    """Another encoder that encodes a passage once as long as it is kept: questions about one record share its passages.
-    The passages asked for last are kept."""
+    """A sparse encoder that remembers the last passages, since questions about one record share its passages."""
 
-    def __init__(self, encoder: SparseEncoder, most: int = CACHE_PASSAGES) -> None:
-        self._encoder, self._most = encoder, most
-        self._kept: dict[str, Mapping[int, float]] = {}
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
+    def __init__(self, encoder: SparseEncoder, size: int = CACHE_PASSAGES) -> None:
+        self.name = encoder.name
+        self._encoder, self._size = encoder, size
+        self._cache: dict[str, Mapping[int, float]] = {}
 
     def encode_queries(self, texts: Sequence[str]) -> Sequence[Mapping[int, float]]:
         return self._encoder.encode_queries(texts)
 
     def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        # Built anew and put in its place at once: calls from several threads lose at most what is kept.
-        before = self._kept
-        new = [text for text in dict.fromkeys(texts) if text not in before]
-        made = dict(zip(new, self._encoder.encode_passages(new), strict=True))
-        asked = {text: made[text] if text in made else before[text] for text in texts}
-        kept = list({**{text: words for text, words in before.items() if text not in asked}, **asked}.items())
-        self._kept = dict(kept[-self._most :])
-        return tuple(asked[text] for text in texts)
+        # The cache is replaced, never changed: simultaneous calls from several threads lose at most some entries.
+        cache = self._cache
+        missing = [text for text in dict.fromkeys(texts) if text not in cache]
+        weights = cache | dict(zip(missing, self._encoder.encode_passages(missing), strict=True))
+        for text in dict.fromkeys(texts):
+            weights[text] = weights.pop(text)
+        self._cache = dict(list(weights.items())[-self._size :])
+        return tuple(map(weights.__getitem__, texts))
 
 
 class SpladeEncoder:
-    """A word's weight is the largest that any token gives it: log(1 + max(0, logit)). Special tokens count as well, as
-    in its authors' code."""
+    """Weighs each word by its largest value over all tokens: log(1 + max(0, logit)).
+
+    Special tokens count, as in the authors' code.
+    """
 
     def __init__(self, files: ModelFiles, recipe: SparseRecipe, threads: int | None = None) -> None:
-        self._name, self._window = files.name, recipe.max_tokens
+        self.name, self._window = files.name, recipe.max_tokens
         self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
         self._network = load_network(files, threads, "words")
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         return self._encode(texts)
@@ -78,18 +74,13 @@ class SpladeEncoder:
         return self._encode(texts)
 
     def _encode(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        encodings = self._tokenizer.encode_batch(list(texts))
-        longest = max((len(encoding.ids) for encoding in encodings), default=0)
-        if longest > self._window:
-            raise ContextOverflow(
-                f"a text has {longest} tokens, {self._name} reads {self._window}: cut the library into shorter chunks"
-            )
-        found: dict[int, Mapping[int, float]] = {}
-        for batch in split_batches(encodings, BATCH):
-            ids, mask, types = pad_batch([encodings[number] for number in batch])
+        remedy = "cut the library into shorter chunks"
+        encodings = encode_untruncated(self._tokenizer, texts, self._window, reader=self.name, remedy=remedy)
+        results: dict[int, Mapping[int, float]] = {}
+        for indices, (ids, mask, types) in iterate_batches(encodings, BATCH):
             logits = np.where(mask[:, :, None] == 1, self._network.run(ids, mask, types), 0.0)
             weights = np.log1p(np.maximum(logits.max(axis=1), 0.0))
-            for row, number in enumerate(batch):
+            for row, index in enumerate(indices):
                 (words,) = np.nonzero(weights[row])
-                found[number] = dict(zip(words.tolist(), weights[row, words].tolist(), strict=True))
-        return tuple(found[number] for number in range(len(texts)))
+                results[index] = dict(zip(words.tolist(), weights[row, words].tolist(), strict=True))
+        return tuple(map(results.__getitem__, range(len(texts))))

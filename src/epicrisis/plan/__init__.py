@@ -1,1 +1,1 @@
-"""Before anything is spent: how many calls, tokens, dollars and seconds each strategy takes."""
+"""Estimate calls, tokens, dollars and seconds of each strategy before anything is spent."""

@@ -1,7 +1,4 @@
-"""What a plan says: ranges from least to most, and how a sample of questions stands for all of them.
-
-Pure arithmetic and values; knows no model and no strategy.
-"""
+"""Values of a cost plan, and the extrapolation from a sample of questions to all."""
 
 from __future__ import annotations
 
@@ -15,28 +12,28 @@ ReplySize: TypeAlias = Literal["least", "expected", "most"]
 REPLY_SIZES: tuple[ReplySize, ReplySize, ReplySize] = ("least", "expected", "most")
 
 Z = 1.96
-"""Standard errors to either side of a mean that hold 95 % (normal approximation)."""
+"""Half the width of a 95 % interval in standard errors (normal approximation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostRange:
-    """A figure between its ends. `margin`: half the width of the 95 % interval of `expected`, where it was worked out
-    from a sample of the questions; 0 where every question was planned."""
+    """An estimate with its lowest and highest possible value."""
 
     least: float
     expected: float
     most: float
     margin: float = 0.0
+    """Half the 95 % interval of `expected` if it comes from a sample of the questions, else 0."""
 
     @property
-    def known(self) -> bool:
-        """Whether there is but one value."""
+    def is_exact(self) -> bool:
+        """Whether only one value is possible."""
         return self.least == self.most and not self.margin
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Tokens a second of one call alone, measured."""
+    """The measured speed of a single call, in tokens per second."""
 
     prompt: float
     completion: float
@@ -44,67 +41,65 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class StrategyPlan:
-    """What all the questions take with one strategy."""
+    """The estimate for all questions with one strategy."""
 
     strategy: str
     calls: CostRange
     prompt_tokens: CostRange
     completion_tokens: CostRange
-    """Thinking included."""
+    """Including reasoning."""
     usd: CostRange | None
-    """US dollars; 0 where nobody charges, `None` where the price is unknown."""
+    """US dollars; 0 for free models, None for an unknown price."""
     seconds: CostRange | None
-    """Wall clock of the run; `None` where no speed was measured."""
+    """Wall-clock time of the run; None without a measured speed."""
     exact: bool
-    """The prompt tokens are the very number: every prompt is known, none depends on a reply, and the model's own
-    tokenizer counted them all."""
+    """Whether the prompt tokens are exact: no prompt depends on a reply, and the model's tokenizer counted all."""
     states: Mapping[str, int]
-    """Of the planned questions, how many: `read in parts`, `re-partitioned to fit the window`, `may be asked again with
-    the whole record`, `nothing retrieved`,
-    `does not fit the window` (no answer, however short the replies), `may not fit the window` (with the longest)."""
+    """Numbers of planned questions by state: `read in parts`, `re-partitioned to fit the window`, `may be asked again
+    with the whole record`, `nothing retrieved`, `does not fit the window` (with the shortest replies), `may not fit the
+    window` (with the longest)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostPlan:
-    """Strategies side by side, in the order asked for."""
+    """The estimates of all strategies, in order."""
 
     questions: int
     planned: int
-    """Fewer than `questions` where a sample stands for all of them."""
+    """The size of the sample, or all questions."""
     models: tuple[str, ...]
     exact_counts: bool
-    """False: a model counts no tokens, so they are estimated from above."""
+    """False: a model does not count tokens, so their number is an upper bound."""
     strategies: tuple[StrategyPlan, ...]
     speeds: Mapping[str, Speed]
-    """By model; empty where none was measured."""
+    """By model; empty without measurements."""
     at_once: Mapping[str, int]
-    """By model: calls in flight that the times assume."""
+    """Assumed concurrent calls by model."""
 
 
 def extrapolate(rows: Sequence[Sequence[float]], questions: int) -> CostRange:
-    """Of rows (least, expected, most), one a planned question, the sum over `questions` of which they are a random
-    sample of two or more without replacement. Ends out of order are put in order."""
+    """Return the sum over all questions, from rows (least, expected, most) of a random sample of two or more.
+
+    The sample is drawn without replacement. Bounds in the wrong order are swapped.
+    """
     if not rows:
         return CostRange(0, 0, 0)
     factor = questions / len(rows)
-    least, expected, most = (
-        sum(min(row) for row in rows),
-        sum(row[1] for row in rows),
-        sum(max(row) for row in rows),
-    )
+    values = [row[1] for row in rows]
+    least, expected, most = sum(map(min, rows)), sum(values), sum(map(max, rows))
     if factor == 1:
         return CostRange(least, expected, most)
-    return CostRange(least * factor, expected * factor, most * factor, _margin([row[1] for row in rows], questions))
+    return CostRange(least * factor, expected * factor, most * factor, _margin(values, questions))
 
 
 def _margin(values: Sequence[float], questions: int) -> float:
-    """Half the 95 % interval of the sum, with the correction for a finite population (Cochran, 1977, section 2.6)."""
+    """Return half the 95 % interval of the sum, corrected for a finite population (Cochran, 1977, section 2.6)."""
     n = len(values)
     return Z * questions * statistics.stdev(values) / math.sqrt(n) * math.sqrt(1 - n / questions)
 
 
 def format_dollars(amount: float) -> str:
-    """`$12.30`; below a dollar with four digits."""
+    """Return an amount like `$12.30`, with four decimals below one dollar."""
     if 0 < amount < 0.0001:
         return "<$0.0001"
     return f"${amount:,.4f}" if 0 < amount < 1 else f"${amount:,.2f}"

@@ -1,7 +1,4 @@
-"""Chat models that send nothing: they count the prompt and make up a reply. And the two calls that measure a speed.
-
-Knows requests and schemas, no strategy; prices are handed in.
-"""
+"""Chat models for planning: they count the prompt and invent a reply without a call. Also measures a model's speed."""
 
 from __future__ import annotations
 
@@ -22,11 +19,11 @@ from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest,
 
 PROMPT_WORDS = 200
 REPLY_TOKENS = 50
-"""Of the two timed calls: about 500 tokens of prompt, and so many of reply."""
+"""Sizes of the two timed calls: about 500 prompt tokens, and 50 reply tokens."""
 
 
 class CountingModel(Layer):
-    """Counts each text once. What it cannot count ends the plan: a strategy would take a ChatError for its answer."""
+    """Counts each text once. Raises UserError for a ChatError, since strategies would treat that as an answer."""
 
     def __init__(self, inner: ChatModel) -> None:
         super().__init__(inner)
@@ -47,19 +44,19 @@ class CountingModel(Layer):
         except ChatError as error:
             raise UserError(error.message) from error
 
-    async def tokens_of(self, text: str) -> int:
-        """Tokens of a text without the chat template around it."""
-        whole, template = [(Message("user", content),) for content in (text, "")]
-        return await self.count_tokens(whole) - await self.count_tokens(template)
+    async def count_text(self, text: str) -> int:
+        """Return the tokens of a text without the chat template."""
+        template = await self.count_tokens((Message("user", ""),))
+        return await self.count_tokens((Message("user", text),)) - template
 
 
 class PlanningModel(Layer):
-    """Replies without a call: the shortest, the usual or the longest text that the request's schema allows.
+    """Replies without a call, with the shortest, the usual or the longest text the schema of the request allows.
 
-    Prompt tokens are counted by the model. Completion tokens are those of the text, but for the longest: there they are
-    all that the request has room for. Half of the room for thinking is used as a rule. A prompt over the window is
-    refused, as the endpoint would. `dates`: of each document's text in a prompt its date, which a finding about it
-    carries along; the longest reply quotes the document with the longest one.
+    The inner model counts prompt tokens. Completion tokens are those of the text, except that the longest reply uses
+    all tokens of the request. The usual reply uses half of the tokens for reasoning. A prompt beyond the window is
+    rejected, as by an endpoint. `dates` are the dates of documents by their text in a prompt. Findings include them, so
+    the longest reply quotes the document with the longest date.
     """
 
     def __init__(
@@ -88,50 +85,50 @@ class PlanningModel(Layer):
             )
         if request.options:
             even = OptionLogprobs(dict.fromkeys(request.options, -math.log(len(request.options))), 1.0)
-            return self._replied(request.options[0], prompt, 1, 0, even)
-        text = synthetic_reply(request.schema, self._size, await self._document(request))
+            return self._build_reply(request.options[0], prompt, 1, 0, even)
+        text = synthetic_reply(request.schema, self._size, await self._quoted_document(request))
         text = copy_passages(text, unfence(request.messages[-1].content))
-        thinking = {"least": 0, "expected": request.max_reasoning_tokens // 2, "most": request.max_reasoning_tokens}
-        answer = request.max_tokens if self._size == "most" else await self._counting.tokens_of(text)
-        return self._replied(text, prompt, min(answer, request.max_tokens), thinking[self._size])
+        reasoning = {"least": 0, "expected": request.max_reasoning_tokens // 2, "most": request.max_reasoning_tokens}
+        answer = request.max_tokens if self._size == "most" else await self._counting.count_text(text)
+        return self._build_reply(text, prompt, min(answer, request.max_tokens), reasoning[self._size])
 
-    def _replied(
-        self, text: str, prompt: int, answer: int, thinking: int, options: OptionLogprobs | None = None
+    def _build_reply(
+        self, text: str, prompt: int, answer: int, reasoning: int, options: OptionLogprobs | None = None
     ) -> ChatReply:
-        usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=answer + thinking, reasoning_tokens=thinking)
+        usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=answer + reasoning, reasoning_tokens=reasoning)
         seconds = 0.0 if self._speed is None else estimate_seconds(usage, self._speed)
         usage = replace(usage, seconds=seconds, cost=self._price(usage))
         return ChatReply(text, "stop", self.name, usage, option_logprobs=options)
 
-    async def _document(self, request: ChatRequest) -> int:
-        """Which document is quoted: with the longest reply the one that makes the next prompt longest."""
+    async def _quoted_document(self, request: ChatRequest) -> int:
+        """Return the number of the document to quote. In the longest reply it makes the next prompt longest."""
         if self._size != "most":
             return 0
         dates = [self._dates.get(item, "") for item in unfence(request.messages[-1].content)]
-        lengths = [await self._counting.tokens_of(date) for date in dates]
+        lengths = [await self._counting.count_text(date) for date in dates]
         return lengths.index(max(lengths)) if lengths else 0
 
 
 def estimate_seconds(usage: Usage, speed: Speed) -> float:
-    """How long such a call takes by itself; nothing of its prompt has been computed before."""
+    """Return the seconds of a call without concurrent calls and without a prefix cache."""
     return usage.prompt_tokens / speed.prompt + usage.completion_tokens / speed.completion
 
 
 async def measure_speed(model: ChatModel) -> Speed:
-    """Two short calls, which cost what they cost: a long prompt with a reply of one token, a short one with fifty.
+    """Return the speed of a model, measured with two short calls that are paid for.
 
-    Raises ChatError.
+    One has a long prompt and a reply of one token, the other a short prompt and a reply of fifty. Raises ChatError.
     """
-    # No cache has seen it before.
+    # Random words, so that no cache has the prompt.
     text = " ".join(secrets.token_hex(2) if i < 4 else f"word {i}," for i in range(PROMPT_WORDS // 2))
-    read, seconds = await _timed(model, f"{text}\nSay yes.", 1)
-    prompt = (read.prompt_tokens - read.cached_tokens) / seconds
-    wrote, seconds = await _timed(model, f"{secrets.token_hex(2)}: tell a long story of the sea.", REPLY_TOKENS)
-    writing = seconds - (wrote.prompt_tokens - wrote.cached_tokens) / prompt
-    return Speed(prompt, wrote.completion_tokens / max(writing, seconds / 2))
+    usage, seconds = await _time_call(model, f"{text}\nSay yes.", 1)
+    prompt = (usage.prompt_tokens - usage.cached_tokens) / seconds
+    usage, seconds = await _time_call(model, f"{secrets.token_hex(2)}: tell a long story of the sea.", REPLY_TOKENS)
+    completion_seconds = seconds - (usage.prompt_tokens - usage.cached_tokens) / prompt
+    return Speed(prompt, usage.completion_tokens / max(completion_seconds, seconds / 2))
 
 
-async def _timed(model: ChatModel, text: str, max_tokens: int) -> tuple[Usage, float]:
+async def _time_call(model: ChatModel, text: str, max_tokens: int) -> tuple[Usage, float]:
     started = time.monotonic()
-    answered = await model.complete(ChatRequest((Message("user", text),), max_tokens))
-    return answered.usage, max(time.monotonic() - started, 1e-6)
+    reply = await model.complete(ChatRequest((Message("user", text),), max_tokens))
+    return reply.usage, max(time.monotonic() - started, 1e-6)

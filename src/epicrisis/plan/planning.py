@@ -1,13 +1,13 @@
-"""What strategies would take, found out by running them: real retrieval, real preflight, real prompts, and chat models
-that send nothing (`plan.models`). So a plan cannot fall out of step with the strategies.
+"""Estimate the cost of strategies by running them with chat models that send nothing (`plan.counting_models`).
 
-Not planned for: retries, the second try after a reply that cannot be read, replies that are kept already, and what an
-endpoint saves by a prompt's beginning it has seen before.
+Retrieval, preflight check and prompts are real, so a plan cannot differ from the strategies. Not included are retries,
+second requests after an unreadable reply, cached replies, and savings by the prefix cache of an endpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,18 +28,16 @@ from epicrisis.plan.cost_plan import REPLY_SIZES, CostPlan, CostRange, ReplySize
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
-from epicrisis.settings import BudgetSettings, CacheSettings, ModelSettings, Settings
+from epicrisis.settings import BudgetSettings, CacheSettings, Settings
 from epicrisis.types import Question, Ranking, Scope, StrategyName
 
 DEFAULT_STRATEGIES: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
-"""Planned where nobody names others: those that need neither options nor solved questions."""
-
-SAMPLE_ABOVE = 200
-"""More questions than this are planned by a sample of so many, where nothing else is said."""
-QUESTIONS_AT_ONCE = 8
+"""The strategies without options or solved questions."""
+MAX_SAMPLE = 200
+"""The default limit for the number of planned questions. More are estimated from a sample of this size."""
+CONCURRENT_QUESTIONS = 8
 
 PlannedCase: TypeAlias = tuple[Question, RunOverrides]
-"""A question, and what of it is asked otherwise than the settings say."""
 
 T = TypeVar("T")
 Out = TypeVar("Out")
@@ -53,30 +51,29 @@ async def estimate_costs(
     *,
     sample: int | None = None,
     timed: bool = False,
-    advance: Callable[[int], None] = lambda planned: None,
+    advance: Callable[[int], None] = lambda total: None,
 ) -> CostPlan:
-    """The strategies side by side for all the questions. Only `timed` calls a model: twice, shortly.
+    """Return the estimates of all strategies for all questions. Only `timed` calls each model, in two short calls.
 
-    `sample` questions, drawn by the settings' seed, stand for all of them; where it is not said, 200 where there are
-    more. `advance` is told after each question how many are to be planned. Raises InputError without questions or for
-    an unknown strategy, UserError for whatever cannot be opened or counted.
+    `sample` questions, drawn by the seed of the settings, represent all of them; the default is at most 200. `advance`
+    is called after each question with the number of questions to plan. Raises InputError without questions or for an
+    unknown strategy, and UserError for components that cannot be opened or do not count tokens.
     """
     unknown = [name for name in strategies if name not in STRATEGIES]
     if unknown:
         raise InputError(f"no strategy is called {unknown[0]}: known are {', '.join(STRATEGIES)}")
-    # The one that needs the most of a library: it opens what any of them needs.
+    # The strategy with the greatest needs opens the components of all others.
     neediest = min(
         strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"), default=settings.strategy
     )
-    bare = settings.model_copy(
-        update={
-            "strategy": neediest,
-            "cache": CacheSettings(mode="off"),
-            "budget": BudgetSettings(),
-            "record": None,
-            "log": None,
-        }
-    )
+    changes = {
+        "strategy": neediest,
+        "cache": CacheSettings(mode="off"),
+        "budget": BudgetSettings(),
+        "record": None,
+        "log": None,
+    }
+    bare = settings.model_copy(update=changes)
     async with Pipeline.open(bare, library, strategies) as pipeline:
         return await plan_questions(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
 
@@ -89,328 +86,323 @@ async def plan_questions(
     *,
     sample: int | None = None,
     timed: bool = False,
-    advance: Callable[[int], None] = lambda planned: None,
+    advance: Callable[[int], None] = lambda total: None,
 ) -> CostPlan:
-    """As `estimate_costs`, with a pipeline of these settings that is open already."""
+    """Return the plan of `estimate_costs` for an open pipeline with these settings."""
     if not questions or not strategies:
         raise InputError("there is nothing to plan: give a question and a strategy")
     if sample is not None and sample < 2:
         raise InputError("a sample needs two questions or more: give --sample a larger number")
-    chosen = _sample(questions, sample or SAMPLE_ABOVE, settings.seed)
-    desk = await _open_desk(pipeline, settings, timed)
+    selection = _draw_sample(questions, sample or MAX_SAMPLE, settings.seed)
+    planner = await _open_planner(pipeline, settings, timed)
 
-    async def one(question: Question) -> dict[str, _Outcomes]:
-        outcomes = await _outcomes(desk, question, strategies)
-        advance(len(chosen))
+    async def plan_question(question: Question) -> dict[str, _Outcomes]:
+        outcomes = await _plan_outcomes(planner, question, strategies)
+        advance(len(selection))
         return outcomes
 
-    rows = await _each(chosen, one)
-    sums = [_summed(name, [row[name] for row in rows], len(questions), desk) for name in strategies]
-    return _plan(desk, len(questions), len(chosen), sums)
+    rows = await _run_all(selection, plan_question)
+    plans = [_sum_outcomes(name, [row[name] for row in rows], len(questions), planner) for name in strategies]
+    return _build_plan(planner, len(questions), len(selection), plans)
 
 
 async def plan_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[PlannedCase], *, sample: int) -> CostPlan:
-    """As `planned`, each case by its own strategy and under its own treatment. All of them are one `StrategyPlan`, of
-    the name of every strategy in it. `sample` cases, two or more, spread over the kinds of treatment, stand for all;
-    calls that cases share are counted for each of them.
+    """Return one estimate for all cases together, each with its overrides.
+
+    Its name lists all strategies of the cases. `sample` cases, two or more, spread over the kinds of overrides,
+    represent all. Calls shared by cases count for each of them.
     """
-    chosen = _spread(cases, sample, settings.strategy)
-    desk = await _open_desk(pipeline, settings, False)
+    selection = _spread_sample(cases, sample, settings.strategy)
+    planner = await _open_planner(pipeline, settings, False)
 
-    async def one(case: PlannedCase) -> _Outcomes:
-        question, treatment = case
-        strategy = treatment.strategy or settings.strategy
-        return (await _outcomes(desk, question, [strategy], treatment))[strategy]
+    async def plan_case(case: PlannedCase) -> _Outcomes:
+        question, overrides = case
+        strategy = overrides.strategy or settings.strategy
+        outcomes = await _plan_outcomes(planner, question, [strategy], overrides)
+        return outcomes[strategy]
 
-    names = dict.fromkeys(treatment.strategy or settings.strategy for _, treatment in cases)
-    summed = _summed(", ".join(names), await _each(chosen, one), len(cases), desk)
-    return _plan(desk, len(cases), len(chosen), [summed])
+    names = dict.fromkeys(overrides.strategy or settings.strategy for _, overrides in cases)
+    plan = _sum_outcomes(", ".join(names), await _run_all(selection, plan_case), len(cases), planner)
+    return _build_plan(planner, len(cases), len(selection), [plan])
 
 
-async def _each(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> list[Out]:
-    """The work on each of them, some at once, in their order."""
-    turns = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> list[Out]:
+    """Return the results for all items in order, a limited number at a time."""
+    slots = asyncio.Semaphore(CONCURRENT_QUESTIONS)
 
-    async def one(item: T) -> Out:
-        async with turns:
+    async def run(item: T) -> Out:
+        async with slots:
             return await work(item)
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(item)) for item in items]
+            tasks = [group.create_task(run(item)) for item in items]
     except ExceptionGroup as errors:
-        # What stopped the plan is one thing, though several questions may have met it.
+        # Several questions may fail for the same reason; one error is enough.
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
 
 
-def _plan(desk: _Desk, of: int, planned: int, strategies: Sequence[StrategyPlan]) -> CostPlan:
-    return CostPlan(of, planned, tuple(desk.at_once), desk.exact, tuple(strategies), desk.speeds, desk.at_once)
+def _build_plan(planner: _Planner, questions: int, planned: int, plans: Sequence[StrategyPlan]) -> CostPlan:
+    calls = planner.concurrent_calls
+    return CostPlan(questions, planned, tuple(calls), planner.exact_counts, tuple(plans), planner.speeds, calls)
 
 
-def _spread(cases: Sequence[PlannedCase], n: int, strategy: str) -> list[PlannedCase]:
-    """`n` of them at even steps through all, sorted by what they take: each kind has its share, whatever the order in
-    which the cases of a question follow each other."""
-    if len(cases) <= n:
-        return list(cases)
-    alike = sorted(cases, key=lambda case: _kind(case[1], strategy))
-    return [alike[(2 * i + 1) * len(alike) // (2 * n)] for i in range(n)]
-
-
-def _kind(treatment: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
-    """What decides most of what a case takes, beside its question."""
-    voting, refining = treatment.voting, treatment.refining
-    return treatment.strategy or strategy, (
-        voting.n if voting else 0,
-        max(refining.drafts, refining.rounds) if refining else 0,
-        len(treatment.examples.examples) if treatment.examples else 0,
-        len(treatment.ranking.hits) if treatment.ranking else 0,
-        treatment.preflight is not False,
-    )
-
-
-def _sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
+def _draw_sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
     if len(questions) <= n:
         return list(questions)
     return [questions[i] for i in sorted(random.Random(seed).sample(range(len(questions)), n))]
 
 
-# -- what every question needs --------------------------------------------------------------------------------------
+def _spread_sample(cases: Sequence[PlannedCase], n: int, strategy: str) -> list[PlannedCase]:
+    """Return `n` cases at even steps through all, sorted by their kind, so that each kind is represented."""
+    if len(cases) <= n:
+        return list(cases)
+    ordered = sorted(cases, key=lambda case: _case_kind(case[1], strategy))
+    return [ordered[(2 * i + 1) * len(ordered) // (2 * n)] for i in range(n)]
+
+
+def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
+    """Return the overrides with the greatest influence on the cost of a case."""
+    voting, refining = overrides.voting, overrides.refining
+    return overrides.strategy or strategy, (
+        voting.n if voting else 0,
+        max(refining.drafts, refining.rounds) if refining else 0,
+        len(overrides.examples.examples) if overrides.examples else 0,
+        len(overrides.ranking.hits) if overrides.ranking else 0,
+        overrides.preflight is not False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
-    """The pipeline to plan for, and by role the models that count and what they charge; by model the speeds."""
+class _Planner:
+    """The pipeline to plan for, with counting models and prices by role, and speeds by model."""
 
     pipeline: Pipeline
     settings: Settings
     counting: Mapping[str, CountingModel]
     prices: Mapping[str, Callable[[Usage], float | None]]
     speeds: Mapping[str, Speed]
-    at_once: Mapping[str, int]
-    exact: bool
+    concurrent_calls: Mapping[str, int]
+    exact_counts: bool
 
-    def models(self, size: ReplySize, dates: Mapping[str, str]) -> dict[str, ChatModel]:
-        """By role, for one question."""
-        return {
-            role: PlanningModel(model, size, dates, self.prices[role], self.speeds.get(model.name))
-            for role, model in self.counting.items()
-        }
+    def build_models(self, size: ReplySize, dates: Mapping[str, str]) -> dict[str, ChatModel]:
+        """Return the planning models by role, for one question."""
+        models: dict[str, ChatModel] = {}
+        for role, model in self.counting.items():
+            models[role] = PlanningModel(model, size, dates, self.prices[role], self.speeds.get(model.name))
+        return models
 
 
-async def _open_desk(pipeline: Pipeline, settings: Settings, timed: bool) -> _Desk:
-    models = pipeline.context(lambda event: None, Scope()).models
+async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> _Planner:
+    models = pipeline.build_context(lambda event: None, Scope()).models
     shared = {id(model): CountingModel(model) for model in models.values()}
     counting = {role: shared[id(models[role])] for role in settings.roles}
-    used = {model.name: model for model in counting.values()}
-    try:
-        speeds = {name: await measure_speed(model) for name, model in used.items()} if timed else {}
-    except ChatError as error:
-        raise UserError(error.message) from error
-    capabilities = [await model.capabilities() for model in used.values()]
-    return _Desk(
-        pipeline,
-        settings,
-        counting,
-        {role: build_cost_function(settings.model_for(role)) for role in settings.roles},
-        speeds,
-        {counting[role].name: _calls_at_once(settings.model_for(role)) for role in settings.roles},
-        all(each.exact_token_counts for each in capabilities),
-    )
-
-
-def _calls_at_once(model: ModelSettings) -> int:
-    """Calls it really works on side by side: the embedded model has one slot."""
-    return model.concurrency if model.is_endpoint else 1
-
-
-# -- one question ---------------------------------------------------------------------------------------------------
+    by_name = {model.name: model for model in counting.values()}
+    speeds: dict[str, Speed] = {}
+    if timed:
+        try:
+            for name, model in by_name.items():
+                speeds[name] = await measure_speed(model)
+        except ChatError as error:
+            raise UserError(error.message) from error
+    exact_counts = True
+    for model in by_name.values():
+        exact_counts &= (await model.capabilities()).exact_token_counts
+    prices, concurrent_calls = {}, {}
+    for role, model in counting.items():
+        role_settings = settings.model_for(role)
+        prices[role] = build_cost_function(role_settings)
+        # An embedded model has one slot.
+        concurrent_calls[model.name] = role_settings.concurrency if role_settings.is_endpoint else 1
+    return _Planner(pipeline, settings, counting, prices, speeds, concurrent_calls, exact_counts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What one strategy spent on one question, all replies being of one size."""
+    """The outcome of one strategy for one question, with all replies of one size."""
 
     answer: Answer
     events: tuple[Event, ...]
-    again: bool = False
-    """Whether it is asked once more where the notes of the time that it says do not answer."""
-    first: tuple[Event, ...] = ()
-    """Of two askings the events of the first; `events` are those of the second."""
+    narrowed: bool = False
+    """Whether notes are left out by time, so that the question may be asked again."""
+    first_events: tuple[Event, ...] = ()
+    """The events of the first attempt, if `events` are those of a second one."""
 
     @property
     def calls(self) -> list[ModelCalled]:
-        return [event for event in (*self.first, *self.events) if isinstance(event, ModelCalled)]
+        return [event for event in (*self.first_events, *self.events) if isinstance(event, ModelCalled)]
 
     @property
     def usage(self) -> Usage:
         return sum((call.usage for call in self.calls), Usage())
 
     @property
-    def path(self) -> float:
-        """Seconds from the first call to the last, where calls that wait for none of each other run side by side."""
-        return self._path(self.first) + self._path(self.events)
+    def seconds(self) -> float:
+        """Seconds from the first call to the last, with independent calls running concurrently."""
+        return self._elapsed(self.first_events) + self._elapsed(self.events)
 
-    def _path(self, events: Sequence[Event]) -> float:
-        calls = [event for event in events if isinstance(event, ModelCalled)]
-        beside = [call.usage.seconds for call in calls if self._runs_beside(call)]
-        others = [call.usage.seconds for call in calls if not self._runs_beside(call)]
-        return max(beside, default=0.0) + sum(others)
+    def _elapsed(self, events: Sequence[Event]) -> float:
+        longest, total = 0.0, 0.0
+        for event in events:
+            if isinstance(event, ModelCalled) and self._is_concurrent(event):
+                longest = max(longest, event.usage.seconds)
+            elif isinstance(event, ModelCalled):
+                total += event.usage.seconds
+        return longest + total
 
-    def _runs_beside(self, call: ModelCalled) -> bool:
+    def _is_concurrent(self, call: ModelCalled) -> bool:
         kinds = ("map", "vote") if self.answer.strategy == "self-reflection" else ("map", "vote", "draft")
         return call.stage.split()[0] in kinds
 
-    def fails_by(self, kind: str) -> bool:
-        """Whether it ended with a failure of that kind."""
+    def failed_with(self, kind: str) -> bool:
+        """Return whether the answer is a failure of this kind."""
         return self.answer.failure is not None and self.answer.failure.kind == kind
 
     @property
     def overflows(self) -> bool:
-        return self.fails_by(ContextOverflow.__name__)
+        return self.failed_with(ContextOverflow.__name__)
 
 
 _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
-"""In the order of SIZES."""
+"""In the order of REPLY_SIZES."""
 
 
-async def _outcomes(
-    desk: _Desk, question: Question, strategies: Sequence[str], treatment: RunOverrides = NO_OVERRIDES
+async def _plan_outcomes(
+    planner: _Planner, question: Question, strategies: Sequence[str], overrides: RunOverrides = NO_OVERRIDES
 ) -> dict[str, _Outcomes]:
-    """Each strategy three times over one search."""
+    """Return three outcomes of each strategy, from one search for all."""
+    pipeline, settings = planner.pipeline, planner.settings
     dates: dict[str, str] = {}
-    scope = await desk.pipeline.resolved(treatment.scope or build_scope(desk.settings.scope, question=question))
+    scope = await pipeline.resolve_scope(overrides.scope or build_scope(settings.scope, question=question))
 
-    def dated(search: Callable[[Question], Awaitable[Ranking]]) -> Callable[[Question], Awaitable[Ranking]]:
-        once = _once(search)
+    def collect_dates(search: Callable[[Question], Awaitable[Ranking]]) -> Callable[[Question], Awaitable[Ranking]]:
+        cached_search = _cache_search(search)
 
-        async def found(asked: Question) -> Ranking:
-            ranking = await once(asked)
-            dates.update({format_passage(p): p.date or "" for p in ranking.passages})
+        async def search_and_collect(question: Question) -> Ranking:
+            ranking = await cached_search(question)
+            for passage in ranking.passages:
+                dates[format_passage(passage)] = passage.date or ""
             return ranking
 
-        return found
+        return search_and_collect
 
-    def searched_once(asked: TimeRestriction, treatment: RunOverrides) -> Context:
-        context = apply_overrides(desk.pipeline.context(lambda event: None, scope, asked), treatment)
-        # A trained reward model is no chat model: it costs no call, and its scores a few tokens.
-        reward = Rewarder(_middling) if desk.settings.refine.reward_model is not None else context.reward
+    def build_context(restriction: TimeRestriction, overrides: RunOverrides) -> Context:
+        context = apply_overrides(pipeline.build_context(lambda event: None, scope, restriction), overrides)
+        # A trained reward model makes no call, and its scores take a few tokens.
+        trained = settings.refine.reward_model is not None
         return replace(
             context,
-            retrieve=dated(context.retrieve),
-            record=dated(context.record),
-            preflight=None if context.preflight is None else _once(context.preflight),
-            examples=None if context.examples is None else _once(context.examples),
-            reward=reward,
+            retrieve=collect_dates(context.retrieve),
+            record=collect_dates(context.record),
+            preflight=None if context.preflight is None else _cache_search(context.preflight),
+            examples=None if context.examples is None else _cache_search(context.examples),
+            reward=Rewarder(_average_reward) if trained else context.reward,
             deadline=None,
         )
 
     contexts: dict[tuple[TimeRestriction, bool], Context] = {}
 
-    def context_for(asked: TimeRestriction, whole: bool) -> Context:
-        """One for all strategies that ask alike, so that each search is made once."""
-        key = (asked.whole if whole else asked, whole)
+    def get_context(restriction: TimeRestriction, whole: bool) -> Context:
+        """Return the context shared by all strategies with this restriction, so that each search runs once."""
+        key = (restriction.without_hidden() if whole else restriction, whole)
         if key not in contexts:
-            contexts[key] = searched_once(key[0], without_narrowing(treatment) if whole else treatment)
+            contexts[key] = build_context(key[0], without_narrowing(overrides) if whole else overrides)
         return contexts[key]
 
-    async def outcome(name: str, size: ReplySize) -> _Outcome:
-        asked = times[name]
+    async def run(name: str, size: ReplySize, restriction: TimeRestriction, whole: bool) -> _Outcome:
+        events: list[Event] = []
+        models = planner.build_models(size, dates)
+        context = replace(get_context(restriction, whole), models=models, emit=events.append)
+        answer = await STRATEGIES[name](question, context)
+        return _Outcome(answer, tuple(events), is_narrowed(restriction, overrides))
 
-        async def run(whole: bool) -> _Outcome:
-            events: list[Event] = []
-            running = replace(context_for(asked, whole), models=desk.models(size, dates), emit=events.append)
-            answer = await STRATEGIES[name](question, running)
-            return _Outcome(answer, tuple(events), is_narrowed(asked, treatment))
-
-        once = await run(False)
-        # The notes that are left in may not answer: then the whole record is asked, which only the most counts.
-        return replace(await run(True), first=once.events) if once.again and size == "most" else once
-
-    times: dict[str, TimeRestriction] = {}
+    outcomes: dict[str, _Outcomes] = {}
     for name in strategies:
-        chosen = replace(treatment, strategy=cast(StrategyName, name))
-        times[name] = await desk.pipeline.time_asked(question, scope, chosen)
+        named = replace(overrides, strategy=cast(StrategyName, name))
+        restriction = await pipeline.find_time_restriction(question, scope, named)
+        least, expected, most = [await run(name, size, restriction, False) for size in REPLY_SIZES]
+        if most.narrowed:
+            # Only the highest estimate includes a second attempt with the whole record.
+            again = await run(name, REPLY_SIZES[-1], restriction, True)
+            most = replace(again, first_events=most.events)
+        outcomes[name] = (least, expected, most)
+    return outcomes
 
-    least, expected, most = REPLY_SIZES
-    return {
-        name: (await outcome(name, least), await outcome(name, expected), await outcome(name, most))
-        for name in strategies
-    }
 
-
-async def _middling(question: Question, text: str, context: Context) -> Mapping[str, float]:
+async def _average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
     return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
 
 
-def _once(search: Callable[[Question], Awaitable[T]]) -> Callable[[Question], Awaitable[T]]:
-    """The same search, made once for each text."""
-    found: dict[str, T] = {}
+def _cache_search(search: Callable[[Question], Awaitable[T]]) -> Callable[[Question], Awaitable[T]]:
+    """Return a search that runs once for each text."""
+    results: dict[str, T] = {}
 
-    async def remembered(question: Question) -> T:
-        if question.text not in found:
-            found[question.text] = await search(question)
-        return found[question.text]
+    async def cached_search(question: Question) -> T:
+        if question.text not in results:
+            results[question.text] = await search(question)
+        return results[question.text]
 
-    return remembered
-
-
-# -- all questions --------------------------------------------------------------------------------------------------
+    return cached_search
 
 
-def _summed(name: str, rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> StrategyPlan:
-    spent = [[outcome.usage for outcome in row] for row in rows]
-    costs = [[usage.cost for usage in row] for row in spent]
-    known = [[cost for cost in row if cost is not None] for row in costs]
-    prompts = extrapolate([[usage.prompt_tokens for usage in row] for row in spent], questions)
+def _sum_outcomes(name: str, rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> StrategyPlan:
+    usages = [[outcome.usage for outcome in row] for row in rows]
+
+    def sum_field(field: str) -> CostRange:
+        return extrapolate([[getattr(usage, field) for usage in row] for row in usages], questions)
+
+    has_price = all(usage.cost is not None for usage in itertools.chain.from_iterable(usages))
+    prompt_tokens = sum_field("prompt_tokens")
+    states: Counter[str] = Counter()
+    for row in rows:
+        states.update(_list_states(row))
     return StrategyPlan(
         strategy=name,
-        calls=extrapolate([[usage.calls for usage in row] for row in spent], questions),
-        prompt_tokens=prompts,
-        completion_tokens=extrapolate([[usage.completion_tokens for usage in row] for row in spent], questions),
-        usd=extrapolate(known, questions) if known == costs else None,
-        seconds=_seconds(rows, questions, desk) if desk.speeds else None,
-        exact=desk.exact and prompts.known,
-        states=dict(sum((_states(row) for row in rows), Counter())),
+        calls=sum_field("calls"),
+        prompt_tokens=prompt_tokens,
+        completion_tokens=sum_field("completion_tokens"),
+        usd=sum_field("cost") if has_price else None,
+        seconds=_estimate_time(rows, questions, planner) if planner.speeds else None,
+        exact=planner.exact_counts and prompt_tokens.is_exact,
+        states=dict(states),
     )
 
 
-def _states(row: _Outcomes) -> Counter[str]:
+def _list_states(row: _Outcomes) -> list[str]:
     least, _, most = row
+    repartitioned = [event for event in most.events if isinstance(event, Notice) and event.kind == "re-partitioned"]
     states = {
         "read in parts": any(isinstance(event, MapStarted) for event in least.events),
-        "re-partitioned to fit the window": any(
-            isinstance(event, Notice) and event.kind == "re-partitioned" for event in most.events
-        ),
-        "may be asked again with the whole record": least.again,
-        "nothing retrieved": least.fails_by("NothingRetrieved"),
-        "has no options": least.fails_by("NoOptions"),
+        "re-partitioned to fit the window": bool(repartitioned),
+        "may be asked again with the whole record": least.narrowed,
+        "nothing retrieved": least.failed_with("NothingRetrieved"),
+        "has no options": least.failed_with("NoOptions"),
         "does not fit the window": least.overflows,
         "may not fit the window": most.overflows and not least.overflows,
     }
-    return Counter({state: 1 for state, holds in states.items() if holds})
+    return [state for state, holds in states.items() if holds]
 
 
-def _seconds(rows: Sequence[_Outcomes], questions: int, desk: _Desk) -> CostRange:
-    """The wall clock: what keeps the busiest model busy, or the questions waiting for each other, whichever is more."""
-    least, expected, most = (_wall_clock([row[i] for row in rows], questions, desk) for i in range(3))
+def _estimate_time(rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> CostRange:
+    """Return the wall-clock seconds: those of the busiest model, or of the concurrent questions, if more."""
+    least, expected, most = [_wall_clock(outcomes, questions, planner) for outcomes in zip(*rows, strict=True)]
     work = extrapolate([[outcome.usage.seconds for outcome in row] for row in rows], questions)
     return CostRange(least, expected, most, expected * work.margin / work.expected if work.expected else 0.0)
 
 
-def _wall_clock(outcomes: Sequence[_Outcome], questions: int, desk: _Desk) -> float:
+def _wall_clock(outcomes: Sequence[_Outcome], questions: int, planner: _Planner) -> float:
     factor = questions / len(outcomes)
-    bounds = [max(outcome.path for outcome in outcomes)]
-    together = min(desk.pipeline.at_once, questions)
-    bounds.append(factor * sum(outcome.path for outcome in outcomes) / together)
-    for role, model in desk.counting.items():
-        wanted = desk.settings.model_for(role)
+    seconds = [outcome.seconds for outcome in outcomes]
+    bounds = [max(seconds), factor * sum(seconds) / min(planner.pipeline.concurrency, questions)]
+    for role, model in planner.counting.items():
+        limits = planner.settings.model_for(role)
         usages = [call.usage for outcome in outcomes for call in outcome.calls if call.model == model.name]
-        spent = sum(usages, Usage())
-        bounds.append(factor * spent.seconds / desk.at_once[model.name])
-        if wanted.requests_per_minute:
-            bounds.append(factor * spent.calls * 60 / wanted.requests_per_minute)
-        if wanted.tokens_per_minute:
-            tokens = spent.prompt_tokens + spent.completion_tokens
-            bounds.append(factor * tokens * 60 / wanted.tokens_per_minute)
+        usage = sum(usages, Usage())
+        bounds.append(factor * usage.seconds / planner.concurrent_calls[model.name])
+        if limits.requests_per_minute:
+            bounds.append(factor * usage.calls * 60 / limits.requests_per_minute)
+        if limits.tokens_per_minute:
+            tokens = usage.prompt_tokens + usage.completion_tokens
+            bounds.append(factor * tokens * 60 / limits.tokens_per_minute)
     return max(bounds)

@@ -1,10 +1,8 @@
-"""Replies as long as a JSON schema lets them be: the shortest, the longest, and one of a usual length.
+"""Build replies for a JSON schema: the shortest, the longest, and one of usual length.
 
-Understands the schemas that strategies ask for (`ReplyForm.schema`): objects, arrays, `anyOf`, `enum`, whole numbers,
-strings with a greatest length. Knows no model and no strategy.
-
-A usual length: the reply found something, its lists are full, and each string is half as long as it may be; how near
-that comes to what was measured stands in docs/design/plan.md.
+The schemas are those of strategies: objects, arrays, `anyOf`, `enum`, integers, and strings with a maximum length. A
+reply of usual length has full lists and strings of half the maximum length; docs/design/plan.md compares it with
+measured replies.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ of bleeding did not differ between both groups and few participants were lost.
 
 
 def synthetic_reply(schema: Mapping[str, Any] | None, size: ReplySize, document: int = 0) -> str:
-    """The text of a reply under the schema, compact JSON. `document` (from 0): which document its quotations are of.
+    """Return a reply for the schema as compact JSON, or the words of a short answer without a schema.
 
-    Without a schema: words, as many as a short answer has.
+    `document` is the number of the quoted document, from 0.
     """
     if schema is None:
         return _text(size, 500, 0)
@@ -33,18 +31,21 @@ def synthetic_reply(schema: Mapping[str, Any] | None, size: ReplySize, document:
 
 
 def copy_passages(text: str, documents: Sequence[str]) -> str:
-    """The reply, its `span`, where it has one, replaced by as many characters of its document: others would not be
-    found there, and asked for once more."""
+    """Return the reply with words of the quoted document in its `span`, if it has one.
+
+    A span of other words would not be found in the document, and cause a second request.
+    """
     result = json.loads(text).get("result", {}) if '"span"' in text else {}
     if "span" not in result or not documents:
         return text
-    begun = documents[result["doc"] - 1].split("\n", 1)[-1].split()
-    span = " ".join(begun)[: max(len(result["span"]), len(begun[0]) if begun else 0)].rsplit(" ", 1)[0]
+    words = documents[result["doc"] - 1].split("\n", 1)[-1].split()
+    length = max(len(result["span"]), len(words[0]) if words else 0)
+    span = " ".join(words)[:length].rsplit(" ", 1)[0]
     return json.dumps({"result": {**result, "span": span}}, separators=(",", ":"))
 
 
 def _fill(schema: Mapping[str, Any], size: ReplySize, document: int, item: int) -> Any:
-    """A value of the schema; `item` tells the items of a list apart, since the same one twice counts once."""
+    """Return a value for the schema. `item` makes the items of a list differ, as equal ones count once."""
     if "anyOf" in schema:
         branches = [_fill(branch, size, document, item) for branch in schema["anyOf"]]
         return (min if size == "least" else max)(branches, key=_length)
@@ -66,7 +67,7 @@ def _fill(schema: Mapping[str, Any], size: ReplySize, document: int, item: int) 
 
 
 def _text(size: ReplySize, longest: int, item: int) -> str:
-    """The longest has two characters a token, as `ReplyForm.max_tokens` counts."""
+    """Return a text of this size. The longest has two characters per token, as replies are limited."""
     if size == "least":
         return _LETTERS[item % len(_LETTERS)]
     source, length = (_LETTERS, longest) if size == "most" else (_PROSE.split(), longest // 2)

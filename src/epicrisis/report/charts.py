@@ -215,7 +215,7 @@ class _LineScale:
         places = sorted({mark.x for mark in figure.marks if mark.x is not None}) or [0.0]
         # Places and numbers of documents are ticks; rates are not.
         ticks = tuple(places) if len(places) <= _MOST_TICKS and all(map(float.is_integer, places)) else ()
-        title, log2 = figure.plot.axis or figure.plot.along[0], figure.plot.log2
+        title, log2 = figure.plot.axis_title or figure.plot.along[0], figure.plot.log2
         margin = 0.05 * (places[-1] - places[0]) or 1.0
         ends = (places[0] / 1.3, places[-1] * 1.3) if log2 else (places[0] - margin, places[-1] + margin)
         return cls(title, figure.series, ticks, *ends, log2)

@@ -10,11 +10,12 @@ from fnmatch import filter as match_names
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.analysis.published import Published, accuracies
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
+from epicrisis.evaluation.analysis.published import Published, derive_accuracies
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.analysis.table_text import label
-from epicrisis.report.plots import ENERGY_PLOTS, PLOTS, Plot
+from epicrisis.evaluation.analysis.table_text import label_row
+from epicrisis.report.plots import ENERGY_PLOTS, plots_of
 from epicrisis.report.table_cells import NONE, CellText, cell_text, column_unit
 
 AxisUnit: TypeAlias = Literal["%", "percentage points", ""]
@@ -47,7 +48,7 @@ class PlotMark:
 class PlotFigure:
     """A plot of a table with at least one mark."""
 
-    plot: Plot
+    plot: PlotSpec
     marks: tuple[PlotMark, ...]
     unit: AxisUnit
     value: str
@@ -61,7 +62,7 @@ class PlotFigure:
         if not self.many and any(mark.low is not None for mark in self.marks):
             parts.append("with 95 % intervals")
         if any(mark.hollow for mark in self.marks):
-            parts.append(f"hollow: {'predicted' if self.plot.measured else 'as printed'}")
+            parts.append(f"hollow: {'predicted' if self.plot.measured_prefix else 'as printed'}")
         return "; ".join(parts)
 
     @property
@@ -90,7 +91,7 @@ def plot_figures(
     A table without a declared plot has none. Plots without a figure, or with a single one without an interval, are left
     out. `printed` are the papers' tables to compare with; `sets` maps each model to its question set, if it has one.
     """
-    groups = (*PLOTS.get(experiment, ()), *ENERGY_PLOTS)
+    groups = (*plots_of(experiment), *ENERGY_PLOTS)
     plots = next((group for group in groups if all(_has_columns(plot, table) for plot in group)), ())
     figures = []
     for plot in plots:
@@ -101,12 +102,12 @@ def plot_figures(
     return tuple(figures)
 
 
-def plot_figure(plot: Plot, table: Table, *, printed: bool = False) -> PlotFigure:
+def plot_figure(plot: PlotSpec, table: Table, *, printed: bool = False) -> PlotFigure:
     """Return the figure of a plot whose columns the table has.
 
     `printed`: the figures come from a paper, so they are percentages already, and changes become accuracies.
     """
-    table = accuracies(table) if printed else table
+    table = derive_accuracies(table) if printed else table
     columns: list[str] = []
     cells: list[Cell] = []
     for pattern in plot.values:
@@ -132,8 +133,8 @@ def plot_figure(plot: Plot, table: Table, *, printed: bool = False) -> PlotFigur
     return PlotFigure(plot, tuple(marks), unit, columns[0].removesuffix(" (%)") if len(columns) == 1 else "")
 
 
-def _has_columns(plot: Plot, table: Table) -> bool:
-    required = plot.along if plot.some else (*plot.values, *plot.along)
+def _has_columns(plot: PlotSpec, table: Table) -> bool:
+    required = plot.along if plot.optional else (*plot.values, *plot.along)
     return all(match_names(table.columns, name) for name in required)
 
 
@@ -158,7 +159,7 @@ class _Row:
 
 
 def _mark(
-    plot: Plot, row: _Row, column: str, kind: type | None, shares: bool, printed: bool, many: bool
+    plot: PlotSpec, row: _Row, column: str, kind: type | None, shares: bool, printed: bool, many: bool
 ) -> PlotMark | None:
     """Return the mark of a cell, or None if it has no figure or the plot has no place for it."""
     cell = row[column]
@@ -173,7 +174,7 @@ def _mark(
             return None
         if isinstance(place, Mean) and x is not None:
             x *= 100
-    name = row.name(plot.along) if plot.along else label(row.table, row.cells, (*plot.series, *plot.panel))
+    name = row.name(plot.along) if plot.along else label_row(row.table, row.cells, (*plot.series, *plot.panel))
     scale = 100 if shares else 1
     text = CellText(f"{cell} %") if printed else cell_text(cell, "share" if shares else "number")
     interval = cell.interval if isinstance(cell, Mean | Difference) else None
@@ -188,24 +189,24 @@ def _mark(
         label=text.figure,
         detail=str(text),
         # Bars of published tables stay filled: their colours tell them apart.
-        hollow=(plot.kind != "bars" if printed else not name.startswith(plot.measured)),
+        hollow=(plot.kind != "bars" if printed else not name.startswith(plot.measured_prefix)),
     )
 
 
 def _published_marks(
-    plot: Plot, table: Table, printed: Sequence[Published], sets: Mapping[str, str]
+    plot: PlotSpec, table: Table, printed: Sequence[Published], sets: Mapping[str, str]
 ) -> Iterator[PlotMark]:
     """Yield the papers' figures for the same method and question set, one for each of their models."""
-    if not plot.beside:
+    if not plot.method_columns:
         return
     published_rows = []
     for publication in printed:
         if publication.table.columns[:2] == ("model", "method"):
-            final = accuracies(publication.table)
+            final = derive_accuracies(publication.table)
             published_rows += [_Row(final, cells) for cells in final.rows]
     for cells in table.rows:
         row = _Row(table, cells)
-        method = _plain_name(row.name(plot.beside))
+        method = _plain_name(row.name(plot.method_columns))
         dataset = _plain_name(row["set"] if "set" in table.columns else sets.get(str(row["model"]), ""))
         for published_row in published_rows:
             if _plain_name(published_row["method"]) != method:

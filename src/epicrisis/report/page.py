@@ -21,7 +21,7 @@ from urllib.parse import quote
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.published import Published
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.analysis.table_text import key_columns
+from epicrisis.evaluation.analysis.table_text import count_key_columns
 from epicrisis.printable import printable
 from epicrisis.report.charts import Panel, Style, assign_styles, chart_program, draw_panels
 from epicrisis.report.figure_errata import ERRATA
@@ -185,7 +185,7 @@ def _table_view(
         number=number,
         table=table,
         rows=printed_rows(table) if printed else table_rows(table),
-        keys=key_columns(table),
+        keys=count_key_columns(table),
         numeric=tuple(map(_is_numeric, map(table.column, table.columns))),
         notes=tuple(new_notes),
         repeated=tuple(repeated),

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.analysis.published import FIGURE, accuracies
+from epicrisis.evaluation.analysis.published import FIGURE, derive_accuracies
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.analysis.table_text import PERCENT, is_p
+from epicrisis.evaluation.analysis.table_text import PERCENT, is_p_column
 
 CellUnit: TypeAlias = Literal["share", "number", "p"]
 
@@ -66,7 +66,7 @@ class CellText:
 
 def column_unit(column: str, cells: Sequence[Cell]) -> CellUnit:
     """Return the unit of a column. Shares are 0 to 1."""
-    if is_p(column):
+    if is_p_column(column):
         return "p"
     if column in _SHARES or column.endswith(PERCENT):
         return "share"
@@ -96,7 +96,7 @@ def cell_text(cell: Cell, unit: CellUnit, *, own_p: bool = False) -> CellText:
 def table_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
     """Return the rows of a computed table as text."""
     units = [column_unit(name, table.column(name)) for name in table.columns]
-    own_p = not any(map(is_p, table.columns))
+    own_p = not any(map(is_p_column, table.columns))
     rows = []
     for row in table.rows:
         rows.append(tuple(cell_text(cell, unit, own_p=own_p) for cell, unit in zip(row, units, strict=True)))
@@ -108,7 +108,7 @@ def printed_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
     changes have signs."""
     places = 2 if FIGURE in table.columns else None
     rows = []
-    for row, final_row in zip(table.rows, accuracies(table).rows, strict=True):
+    for row, final_row in zip(table.rows, derive_accuracies(table).rows, strict=True):
         texts = []
         for cell, final in zip(row, final_row, strict=True):
             if not isinstance(cell, float):

@@ -1,9 +1,9 @@
-"""Find the dates and years of a question and put a mark in place of each.
+"""Marks in place of the dates and years of a question.
 
-    >>> with_marks("Creatinine in 2014 or 2016?")
+    >>> mark_dates("Creatinine in 2014 or 2016?")
     ('creatinine in ⟨0⟩ or ⟨1⟩?', (('2014', ('2014',)), ('2016', ('2016',))))
 
-A year is read behind a word such as `in`, or beside another date; any other number of four digits stays a number.
+A number of four digits is a year after a word such as `in`, or next to another date; otherwise it is a number.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _BEFORE_YEAR = re.compile(
     r"studies|study) of)[ -]$"
 )
 _BEFORE_NEXT_YEAR = re.compile(r"(?:\b(?:and|or|to|than|versus|vs\.?|with|nor|not)|,|-|–|—|/|&) ?$")
-_LONGEST_PREPOSITION = 40
+_MAX_PREPOSITION = 40
 _BORN = re.compile(r"(?:\bborn|\bdob|\bbirth\w*)\W*(?:\w+\W+){0,2}$")
 
-Dates: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""Each date as it is written, with what it can be; its place is the number in its mark."""
+MarkedDates: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""The text of each date with its possible readings. The index of a date is the number in its mark."""
 
 
-def _dates(question: str) -> list[tuple[int, int, tuple[str, ...]]]:
-    """Return each date of the question with its first and last character and what it can be."""
+def _find_dates_and_years(question: str) -> list[tuple[int, int, tuple[str, ...]]]:
+    """Return each date of the question with its start, its end and its readings."""
     spans = [(date.start, date.end, date.readings) for date in find_dates(question)]
     # `2010-12` is December, or three years.
     for number, (start, end, readings) in enumerate(spans):
@@ -46,32 +46,29 @@ def _dates(question: str) -> list[tuple[int, int, tuple[str, ...]]]:
     text = question.lower()
     for year in _YEAR.finditer(text):
         start, end = year.span("year")
-        if any(begins < end and start < ends for begins, ends, _ in spans):
+        if any(date_start < end and start < date_end for date_start, date_end, _ in spans):
             continue
-        behind = text[max(0, start - _LONGEST_PREPOSITION) : start]
-        if (
-            _BEFORE_YEAR.search(behind)
-            or _YEAR_RANGE.match(text, start)
-            or (spans and _BEFORE_NEXT_YEAR.search(behind))
-        ):
-            spans.append((start, end, (year["year"],)))
-            written = _YEAR_RANGE.match(text, start)
-            if written and written["end"] and len(written["end"]) == 2 and int(written["end"]) > int(year["year"][2:]):
-                spans.append((*written.span("end"), (year["year"][:2] + written["end"],)))
+        before = text[max(0, start - _MAX_PREPOSITION) : start]
+        year_range = _YEAR_RANGE.match(text, start)
+        if not (_BEFORE_YEAR.search(before) or year_range or (spans and _BEFORE_NEXT_YEAR.search(before))):
+            continue
+        spans.append((start, end, (year["year"],)))
+        short_end = year_range["end"] if year_range else None
+        if year_range and short_end and len(short_end) == 2 and int(short_end) > int(year["year"][2:]):
+            spans.append((*year_range.span("end"), (year["year"][:2] + short_end,)))
     return sorted(spans)
 
 
-def with_marks(question: str) -> tuple[str, Dates]:
-    """The question in small letters with `⟨n⟩` where its n-th date stood, and the dates. A birthday is none."""
-    spans = _dates(question)
-    text, done = "", 0
+def mark_dates(question: str) -> tuple[str, MarkedDates]:
+    """Return the question in small letters with `⟨n⟩` in place of its n-th date, and the dates without birthdays."""
+    text, end_of_last = "", 0
     dates: list[tuple[str, tuple[str, ...]]] = []
-    for start, end, readings in spans:
-        text += question[done:start].lower()
-        if _BORN.search(text[-2 * _LONGEST_PREPOSITION :]):
+    for start, end, readings in _find_dates_and_years(question):
+        text += question[end_of_last:start].lower()
+        if _BORN.search(text[-2 * _MAX_PREPOSITION :]):
             text += question[start:end].lower()
         else:
             text += f"⟨{len(dates)}⟩"
             dates.append((question[start:end], readings))
-        done = end
-    return text + question[done:].lower(), tuple(dates)
+        end_of_last = end
+    return text + question[end_of_last:].lower(), tuple(dates)

@@ -1,119 +1,131 @@
-"""Count a ranking of passages by document: the k best documents, each by its best passage. Pure; knows no store."""
+"""Rankings of passages counted by document: the k best documents, each in the place of its best passage."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.types import CountUnit, Hit, Ranking
 
-_DEEPEST = 16
-"""Times k passages are looked through for k documents, at most: a book can fill any number of places."""
+_MAX_DEPTH = 16
+"""At most this many times k passages are searched for k documents, because a book can fill any number of places."""
 
 
-def document_of(passage_id: str) -> str:
-    """Return the id of the passage's document. An id without an ordinal is a document's own."""
+def parse_document_id(passage_id: str) -> str:
+    """Return the document id in a passage id. An id without an ordinal is a document's own."""
     return passage_id.rpartition("#")[0] or passage_id
 
 
-def pool_size(documents: Sequence[str], k: int) -> int:
-    """Return how many of the best passages are looked through for `k` documents; `documents` are theirs, best first.
+def choose_pool_size(documents: Sequence[str], k: int) -> int:
+    """Return how many of the best passages to search for `k` documents.
 
-    It is PASSAGES_A_DOCUMENT times k, doubled until k documents are among them, and 16 times k at most.
+    `documents` are the document ids of the passages, best first. The size is PASSAGES_PER_DOCUMENT times k, doubled
+    until the passages are of k documents, and at most 16 times k.
     """
     size = k * PASSAGES_PER_DOCUMENT
-    while size < k * _DEEPEST and size < len(documents) and len(set(documents[:size])) < k:
+    while size < k * _MAX_DEPTH and size < len(documents) and len(set(documents[:size])) < k:
         size *= 2
-    return min(size, k * _DEEPEST)
+    return min(size, k * _MAX_DEPTH)
 
 
-def deep_enough(rank: Callable[[int], Ranking], k: int, first: int | None = None) -> Ranking:
-    """Return the best passages that `k` documents are chosen from, by `rank`, which gives the best so many.
+def rank_for_documents(rank: Callable[[int], Ranking], k: int, depth: int | None = None) -> Ranking:
+    """Return a ranking of passages from which to choose `k` documents.
 
-    `first`: how many to begin with; PASSAGES_A_DOCUMENT times k unless it is given.
+    `rank` returns the given number of best passages, and `depth` is the number to begin with, by default
+    PASSAGES_PER_DOCUMENT times k.
     """
-    depth = first or k * PASSAGES_PER_DOCUMENT
+    depth = depth or k * PASSAGES_PER_DOCUMENT
     while True:
         ranking = rank(depth)
         documents = {hit.passage.document_id for hit in ranking.hits}
-        if len(documents) >= k or len(ranking.hits) < depth or depth >= k * _DEEPEST:
+        if len(documents) >= k or len(ranking.hits) < depth or depth >= k * _MAX_DEPTH:
             return ranking
-        depth = min(2 * depth, k * _DEEPEST)
+        depth = min(2 * depth, k * _MAX_DEPTH)
 
 
-def reach(documents: Sequence[str], k: int) -> int:
-    """Return how many of the best passages have `k` documents among them; `documents` are theirs, best first.
+def find_document_depth(documents: Sequence[str], k: int) -> int:
+    """Return how many of the best passages include `k` documents, given the document ids of the passages.
 
-    Where fewer documents were found, it is as far as any search looks for them.
+    With fewer documents, return the depth to which any search looks for them.
     """
-    seen: set[str] = set()
+    distinct: set[str] = set()
     for place, document in enumerate(documents, 1):
-        seen.add(document)
-        if len(seen) == k:
+        distinct.add(document)
+        if len(distinct) == k:
             return place
-    return max(k * _DEEPEST, len(documents))
+    return max(k * _MAX_DEPTH, len(documents))
 
 
-def places_of(documents: Sequence[str], k: int) -> list[list[int]]:
-    """Return the places of the passages that are read, for each of the first `k` documents; `documents` are those of
-    the passages, best first.
+def select_places(documents: Sequence[str], k: int) -> list[list[int]]:
+    """Return the places of the passages to read for each of the first `k` documents.
 
-    Of one document the best PASSAGES_A_DOCUMENT are read. Where there are fewer documents than k, the best passages
-    beyond are read as well, until there are k passages: a single book is not read by four of them.
+    `documents` are the document ids of the passages, best first. The best PASSAGES_PER_DOCUMENT passages of each
+    document are read. With fewer than k documents, the next best passages are read too, up to k passages in total, so
+    that a single book gives more than four of them.
     """
-    by_document: dict[str, list[int]] = {}
+    by_document: dict[str, list[int]] = defaultdict(list)
     for place, document in enumerate(documents):
-        by_document.setdefault(document, []).append(place)
-    names = list(by_document)[:k]
-    chosen = {name: by_document[name][:PASSAGES_PER_DOCUMENT] for name in names}
-    missing = k - sum(map(len, chosen.values())) if len(names) < k else 0
-    beyond = sorted(place for name in names for place in by_document[name][PASSAGES_PER_DOCUMENT:])
-    for place in beyond[: max(0, missing)]:
-        chosen[documents[place]].append(place)
-    return list(chosen.values())
+        by_document[document].append(place)
+    selected: dict[str, list[int]] = {}
+    others: list[int] = []
+    for name in list(by_document)[:k]:
+        selected[name] = by_document[name][:PASSAGES_PER_DOCUMENT]
+        others += by_document[name][PASSAGES_PER_DOCUMENT:]
+    missing = k - sum(map(len, selected.values())) if len(selected) < k else 0
+    for place in sorted(others)[: max(0, missing)]:
+        selected[documents[place]].append(place)
+    return list(selected.values())
 
 
-def of_documents(ranking: Ranking, k: int) -> Ranking:
+def select_documents(ranking: Ranking, k: int) -> Ranking:
     """Return the first `k` documents of a ranking of passages, each in the place of its best passage.
 
-    The passages of one document stand together in the order of its text, each with its own score. How many there were
-    to choose from is among the parameters.
+    The passages of one document are together in the order of its text, each with its own score. The parameters record
+    the number of passages that were ranked.
     """
     hits = ranking.hits
-    groups = places_of([hit.passage.document_id for hit in hits], k)
-    chosen = [[hits[place] for place in places] for places in groups]
-    counted = {"k": k, "count": "documents", "documents": len(chosen), "passages_ranked": len(hits)}
-    return replace(ranking, hits=_joined(chosen), parameters={**ranking.parameters, **counted})
+    groups: list[list[Hit]] = []
+    for places in select_places([hit.passage.document_id for hit in hits], k):
+        groups.append(list(map(hits.__getitem__, places)))
+    counts = {"k": k, "count": "documents", "documents": len(groups), "passages_ranked": len(hits)}
+    return replace(ranking, hits=_join_groups(groups), parameters={**ranking.parameters, **counts})
 
 
-def regrouped(ranking: Ranking, count: CountUnit) -> Ranking:
-    """Return all hits, those of one document together in the place of its best one; as they are by passages."""
+def group_by_document(ranking: Ranking, count: CountUnit) -> Ranking:
+    """Return all hits with those of one document together in the place of its best one.
+
+    If passages are counted, return the ranking unchanged.
+    """
     if count == "passages":
         return ranking
-    by_document: dict[str, list[Hit]] = {}
+    by_document: dict[str, list[Hit]] = defaultdict(list)
     for hit in ranking.hits:
-        by_document.setdefault(hit.passage.document_id, []).append(hit)
-    return replace(ranking, hits=_joined(list(by_document.values())))
+        by_document[hit.passage.document_id].append(hit)
+    return replace(ranking, hits=_join_groups(list(by_document.values())))
 
 
-def _joined(groups: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
-    in_text = [hit for group in groups for hit in sorted(group, key=lambda hit: hit.passage.ordinal)]
-    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(in_text))
+def _join_groups(groups: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
+    hits: list[Hit] = []
+    for group in groups:
+        for hit in sorted(group, key=lambda hit: hit.passage.ordinal):
+            hits.append(replace(hit, rank=len(hits)))
+    return tuple(hits)
 
 
-def first(ranking: Ranking, k: int, count: CountUnit) -> Ranking:
-    """Return the first `k` documents or passages of a ranking in which the passages of a document stand together."""
+def take_first(ranking: Ranking, k: int, count: CountUnit) -> Ranking:
+    """Return the first `k` documents or passages of a ranking in which the passages of a document are together."""
     hits = ranking.hits
-    if count == "documents":
-        names = set(list(dict.fromkeys(hit.passage.document_id for hit in hits))[:k])
-        return replace(ranking, hits=tuple(hit for hit in hits if hit.passage.document_id in names))
-    return replace(ranking, hits=hits[:k])
+    if count == "passages":
+        return replace(ranking, hits=hits[:k])
+    documents = list(dict.fromkeys(hit.passage.document_id for hit in hits))[:k]
+    return replace(ranking, hits=tuple(hit for hit in hits if hit.passage.document_id in documents))
 
 
-def by_document(scored: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+def score_documents(scored: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     """Return document ids with the score of their best passage, from passage ids with scores, best first."""
     best: dict[str, float] = {}
     for passage_id, score in scored:
-        best.setdefault(document_of(passage_id), score)
+        best.setdefault(parse_document_id(passage_id), score)
     return list(best.items())

@@ -1,7 +1,7 @@
-"""What notes say of an event: whether they tell of it, and when they say that it was done.
+"""Mentions of an event in notes: whether a note speaks of it, and when the note says that it was done.
 
-Pure. Knows no question and no order of notes. A word alone says neither that a thing was done nor when (`no surgery was
-needed`, `Service: SURGERY`, `surgery is planned`): a time is taken only where words state both, close by each other.
+A word alone says neither that something was done nor when (`no surgery was needed`, `Service: SURGERY`, `surgery is
+planned`). A time counts only if words close together state both.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from epicrisis.dates import DateMention, TimeRange, find_dates, may_overlap, tim
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.types import Passage
 
+_MAX_YEARS = 150
+_SAME_EVENT = timedelta(days=4)
+"""Times within this span are of one event."""
+
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What one note has of an event."""
+class EventMentions:
+    """What one note says about an event."""
 
-    named: bool = False
-    """It is named there as something of now: not denied, planned or long past."""
-    done: tuple[TimeRange, ...] = ()
-    """When the note says that it was done. A date that can be several is all the time between them."""
-    undated: bool = False
-    """The note says that it was done, without a date."""
+    is_present: bool = False
+    """The note speaks of the event as a current one: not denied, planned or long past."""
+    dates: tuple[TimeRange, ...] = ()
+    """When the event was done, according to the note. A date with several readings covers all of them."""
+    is_undated: bool = False
+    """The note says, without a date, that the event was done."""
 
 
 _UNSPECIFIC = {"surgery": r"surg|operat|procedur|\w+(?:ectom|otom|ostom|plast)(?:y|ies)\b"}
@@ -45,60 +49,81 @@ _WORDS = r"(?:(?!(?:by|per|for|with|after|before)\b)[\w/,'-]{1,60}+ ){0,6}?"
 _CLOSE = r"(?: of (?:the |his |her )?[\w-]+)?\W{0,3}(?:(?:on|in)\W{1,3})?⟨(?P<date>\d+)⟩"
 
 
-def telling(event: str, notes: Iterable[Passage]) -> dict[str, Telling]:
-    """By document id, the notes that may tell of the event: that have one of its words (by its first letters), words of
-    an operation where it is one, or such as look back on any (`post-op`, `s/p`)."""
-    stems = [re.escape(word[:4]) for word in re.findall(r"\w+", event) if len(word) > 2 and word not in ("the", "her")]
-    loose = re.compile(rf"\b(?:{'|'.join([*stems, _LOOKING_BACK, _UNSPECIFIC.get(event, '(?!)')])})", re.IGNORECASE)
-    words = r"[\s-]+".join(re.escape(word) for word in re.split(r"[\s-]+", event) if word)
-    found: dict[str, Telling] = {}
+def find_event_mentions(event: str, notes: Iterable[Passage]) -> dict[str, EventMentions]:
+    """Return the mentions of an event by document id.
+
+    A note is included if it has one of the event's words (by its first letters), words of an operation if the event is
+    one, or words that look back on any event (`post-op`, `s/p`).
+    """
+    stems: list[str] = []
+    for word in re.findall(r"\w+", event):
+        if len(word) > 2 and word not in ("the", "her"):
+            stems.append(re.escape(word[:4]))
+    candidates = "|".join([*stems, _LOOKING_BACK, _UNSPECIFIC.get(event, "(?!)")])
+    loose = re.compile(rf"\b(?:{candidates})", re.IGNORECASE)
+    words = r"[\s-]+".join(map(re.escape, filter(None, re.split(r"[\s-]+", event))))
+    mentions: dict[str, EventMentions] = {}
     for note in notes:
-        if words and loose.search(note.text):
-            old, new = found.get(note.document_id, Telling()), _of(rf"\b{words}(?:e?s)?\b", note.text)
-            undated = old.undated or _done_undated(_UNSPECIFIC.get(event, words), note.text)
-            found[note.document_id] = Telling(old.named or new.named, (*old.done, *new.done), undated)
-    return found
+        if not words or not loose.search(note.text):
+            continue
+        earlier, new = (
+            mentions.get(note.document_id, EventMentions()),
+            _read_mentions(rf"\b{words}(?:e?s)?\b", note.text),
+        )
+        mentions[note.document_id] = EventMentions(
+            earlier.is_present or new.is_present,
+            (*earlier.dates, *new.dates),
+            earlier.is_undated or _is_done_undated(_UNSPECIFIC.get(event, words), note.text),
+        )
+    return mentions
 
 
-def _done_undated(words: str, text: str) -> bool:
-    """Whether a sentence without a date states an operation of these words as done."""
+def _is_done_undated(words: str, text: str) -> bool:
+    """Return whether a sentence without a date states an operation of these words as done."""
     done = re.compile(
         rf"\b(?:underwent|taken to the (?:or|operating room)|was performed)\b|\bhad (?:an? )?(?={words})", re.I
     )
-    named = re.compile(rf"\b(?:{words})", re.I)
-    return any(
-        done.search(sentence) and named.search(sentence) and not find_dates(sentence) and not _UNDONE.search(sentence)
-        for sentence in _SENTENCES.split(text)
-    )
+    event = re.compile(rf"\b(?:{words})", re.I)
+    for sentence in _SENTENCES.split(text):
+        is_statement = done.search(sentence) and event.search(sentence) and not _UNDONE.search(sentence)
+        if is_statement and not find_dates(sentence):
+            return True
+    return False
 
 
-def _of(words: str, text: str) -> Telling:
+def _read_mentions(words: str, text: str) -> EventMentions:
     event = re.compile(words, re.IGNORECASE)
-    named, done = False, list[TimeRange]()
-    for sentence in _SENTENCES.split(text) if event.search(text) else ():
+    is_present, times = False, list[TimeRange]()
+    if not event.search(text):
+        return EventMentions()
+    for sentence in _SENTENCES.split(text):
+        if not event.search(sentence):
+            continue
         for match in event.finditer(sentence):
             before = sentence[: match.start()]
-            named = named or not (_UNDONE.search(before) or _PAST.search(before))
-        if event.search(sentence) and (dates := find_dates(sentence)):
-            done += [_all_of(dates[number]) for number in _dates_done(words, _with_marks(sentence, dates))]
-    return Telling(named, tuple(done))
+            is_present = is_present or not (_UNDONE.search(before) or _PAST.search(before))
+        dates = find_dates(sentence)
+        if dates:
+            times += [_range_of(dates[number]) for number in _dates_done(words, _mark_dates(sentence, dates))]
+    return EventMentions(is_present, tuple(times))
 
 
-def _all_of(date: DateMention) -> TimeRange:
+def _range_of(date: DateMention) -> TimeRange:
+    """Return the range from the first to the last reading of a date."""
     return time_range(date.readings[0])[0], time_range(date.readings[-1])[1]
 
 
-def _with_marks(sentence: str, dates: Sequence[DateMention]) -> str:
-    """On one line, with `⟨n⟩` where the n-th date stood."""
-    marked, end = "", 0
+def _mark_dates(sentence: str, dates: Sequence[DateMention]) -> str:
+    """Return the sentence on one line with `⟨n⟩` in place of its n-th date."""
+    text, end = "", 0
     for number, date in enumerate(dates):
-        marked += f"{sentence[end : date.start]}⟨{number}⟩"
+        text += f"{sentence[end : date.start]}⟨{number}⟩"
         end = date.end
-    return " ".join((marked + sentence[end:]).split())
+    return " ".join((text + sentence[end:]).split())
 
 
 def _dates_done(words: str, sentence: str) -> Iterator[int]:
-    """The marks of the dates at which the sentence states the event as done."""
+    """Yield the numbers of the dates at which the sentence says that the event was done."""
     done = r"\b(?:s/p|status[ -]post|underwent|had undergone|had (?=an? |the |his |her |\w+ ⟨))"
     for pattern in (
         rf"{done} ?{_WORDS}{words}{_CLOSE}",
@@ -112,59 +137,61 @@ def _dates_done(words: str, sentence: str) -> Iterator[int]:
                 yield int(match["date"])
 
 
-def times_of(event: str, notes: Iterable[NoteTime], telling: Mapping[str, Telling]) -> list[TimeRange]:
-    """When the event may have been: the days of operative notes that name it, and what notes say that was done."""
+def find_event_times(event: str, notes: Iterable[NoteTime], mentions: Mapping[str, EventMentions]) -> list[TimeRange]:
+    """Return the possible times of an event: the days of operative notes about it, and the times that notes state."""
     times = list[TimeRange]()
     for note in notes:
-        told, written = telling.get(note.document_id, Telling()), note.written
-        named = told.named or (event in ("surgery", "operation") and note.of_an_operation(surely=True))
-        if written and named and note.of_an_operation():
-            times.append((time_range(f"{written[0].date()}")[0], time_range(f"{written[1].date()}")[1]))
-        # What lies ahead of its note was planned.
-        times += [time for time in told.done if not written or time[0] <= written[1]]
+        mention, note_time = mentions.get(note.document_id, EventMentions()), note.written
+        is_surgery = event in ("surgery", "operation") and note.is_operation(certainly=True)
+        if note_time and (mention.is_present or is_surgery) and note.is_operation():
+            times.append((time_range(f"{note_time[0].date()}")[0], time_range(f"{note_time[1].date()}")[1]))
+        for time in mention.dates:
+            # An event after its note was planned.
+            if not note_time or time[0] <= note_time[1]:
+                times.append(time)
     return times
 
 
-def stating(time: TimeRange, notes: Iterable[Passage], years: bool = True) -> frozenset[str]:
-    """Return the ids of the documents whose text has a date of that time, in any spelling; `years`: or a year alone."""
-    first = time[0].year if time[0].year > 1 else max(1, time[1].year - _MOST_YEARS)
-    wanted = {str(year) for year in range(first, min(time[1].year, first + _MOST_YEARS) + 1)}
-    # A year alone, or the end of a date with two digits.
-    year = re.compile(rf"(?<!\d)(?:{'|'.join(sorted(wanted))})(?!\d)")
-    short = re.compile(rf"\d/(?:{'|'.join(sorted({each[2:] for each in wanted}))})(?!\d)")
+def find_notes_with_date(time: TimeRange, notes: Iterable[Passage], years: bool = True) -> frozenset[str]:
+    """Return the ids of the documents whose text has a date within a time, in any spelling.
+
+    With `years`, a year alone counts too.
+    """
+    first = time[0].year if time[0].year > 1 else max(1, time[1].year - _MAX_YEARS)
+    numbers = sorted(map(str, range(first, min(time[1].year, first + _MAX_YEARS) + 1)))
+    year = re.compile(rf"(?<!\d)(?:{'|'.join(numbers)})(?!\d)")
+    # The end of a date with two digits.
+    short_years = sorted({number[2:] for number in numbers})
+    short = re.compile(rf"\d/(?:{'|'.join(short_years)})(?!\d)")
     documents = set[str]()
     for note in notes:
         if note.document_id in documents or not (year.search(note.text) or short.search(note.text)):
             continue
         dates = find_dates(note.text)
-        if any(may_overlap(_all_of(date), time) for date in dates) or (years and _has_year(note.text, year, dates)):
+        if any(may_overlap(_range_of(date), time) for date in dates) or (years and _has_year(note.text, year, dates)):
             documents.add(note.document_id)
     return frozenset(documents)
 
 
-_MOST_YEARS = 150
-
-
 def _has_year(text: str, year: re.Pattern[str], dates: Sequence[DateMention]) -> bool:
-    """Whether one of the years stands in the text outside its dates."""
-    return any(
-        all(match.end() <= date.start or date.end <= match.start() for date in dates) for match in year.finditer(text)
-    )
+    """Return whether one of the years is in the text outside its dates."""
+    for match in year.finditer(text):
+        if all(match.end() <= date.start or date.end <= match.start() for date in dates):
+            return True
+    return False
 
 
-_ALIKE = timedelta(days=4)
-"""Times that are all within so long are of one event."""
+def agree_on_time(times: Sequence[TimeRange]) -> TimeRange | None:
+    """Return the one time that agrees with all of these, the narrowest of them; None if they are of several events.
 
-
-def agreed(times: Sequence[TimeRange]) -> TimeRange | None:
-    """The one time that all of these can be, the narrowest; times a little apart are all between them. `None` where
-    they are of several, or there is none."""
+    Times a few days apart agree on the range between them. Without a time, return None.
+    """
     ordered = sorted(times, key=lambda time: (time[1] - time[0], time))
-    one = ordered[0] if ordered else None
+    agreed = ordered[0] if ordered else None
     for time in ordered[1:]:
-        if one is None or may_overlap(one, time):
+        if agreed is None or may_overlap(agreed, time):
             continue
-        one = min(one[0], time[0]), max(one[1], time[1])
-        if one[1] - one[0] > _ALIKE:
+        agreed = min(agreed[0], time[0]), max(agreed[1], time[1])
+        if agreed[1] - agreed[0] > _SAME_EVENT:
             return None
-    return one
+    return agreed

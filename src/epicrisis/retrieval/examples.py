@@ -1,7 +1,6 @@
-"""Solved questions out of what a search of their library found: the distinct ones, and never the question itself.
+"""Solved questions from a search of their library: distinct ones, and never the question itself.
 
-An example is a document whose text is the question; how it was solved stands in its metadata (`METADATA`). Pure; knows
-no store and no model.
+An example is a document whose text is a question and whose metadata (`METADATA`) has the solution.
 """
 
 from __future__ import annotations
@@ -14,66 +13,70 @@ from epicrisis.errors import InputError
 from epicrisis.types import Example, Examples, Passage, Question
 
 METADATA = ("question", "question_id", "options", "choice", "reasoning", "answer")
-_WORDS = 3
-"""Words of a shingle: two questions that share most of them are worded alike."""
+_SHINGLE_WORDS = 3
 
 
-def chosen(passages: Iterable[Passage], question: Question, k: int, leak_similarity: float) -> Examples:
-    """The first `k` distinct examples of these passages, in their order; left out is whatever `is_itself`.
+def choose_examples(passages: Iterable[Passage], question: Question, k: int, leak_similarity: float) -> Examples:
+    """Return the first `k` distinct examples of these passages without the question itself (`is_same_question`).
 
-    Raises InputError where a passage is of no solved question.
+    Raises InputError if a passage is not from a solved question.
     """
-    shown: dict[str, Example] = {}
+    examples: dict[str, Example] = {}
     left_out: dict[str, None] = {}
     for passage in passages:
-        if len(shown) == k:
+        if len(examples) == k:
             break
-        if passage.document_id in shown or passage.document_id in left_out:
+        if passage.document_id in examples or passage.document_id in left_out:
             continue
-        example = example_of(passage)
-        if is_itself(question, example.text, str(passage.metadata.get("question_id", "")), leak_similarity):
+        example = read_example(passage)
+        question_id = str(passage.metadata.get("question_id", ""))
+        if is_same_question(question, example.text, question_id, leak_similarity):
             left_out[passage.document_id] = None
         else:
-            shown[passage.document_id] = example
-    return Examples(tuple(shown.values()), tuple(left_out))
+            examples[passage.document_id] = example
+    return Examples(tuple(examples.values()), tuple(left_out))
 
 
-def example_of(passage: Passage) -> Example:
-    """The solved question that a passage is of. Raises InputError where it is of none."""
-    told: Mapping[str, Any] = passage.metadata
-    options, choice = told.get("options", {}), told.get("choice")
-    whole = all(isinstance(told.get(name), str) for name in ("question", "answer")) and isinstance(options, Mapping)
-    if not whole or (options and choice not in options):
+def read_example(passage: Passage) -> Example:
+    """Return the solved question of a passage. Raises InputError if the passage is not from one."""
+    metadata: Mapping[str, Any] = passage.metadata
+    text, answer = metadata.get("question"), metadata.get("answer")
+    options, choice = metadata.get("options", {}), metadata.get("choice")
+    is_complete = isinstance(text, str) and isinstance(answer, str) and isinstance(options, Mapping)
+    if not is_complete or (options and choice not in options):
         raise InputError(
             f"{passage.document_id} is no solved question: name a library that `epicrisis examples build` made"
         )
     return Example(
         passage.document_id,
-        told["question"],
-        told["answer"],
+        metadata["question"],
+        metadata["answer"],
         dict(options),
         choice,
-        str(told.get("reasoning", "")),
-        str(told.get("model", "")),
+        str(metadata.get("reasoning", "")),
+        str(metadata.get("model", "")),
     )
 
 
-def is_itself(question: Question, text: str, question_id: str, leak_similarity: float) -> bool:
-    """Whether the example is the question itself: by its id, or by a text as similar as that.
+def is_same_question(question: Question, text: str, question_id: str, leak_similarity: float) -> bool:
+    """Return whether an example is the question itself: by its id, or by a text with at least this similarity.
 
-    An id of figures alone is no evidence: many sets count from 0.
+    An id of digits only is no evidence, because many data sets count from 0.
     """
     if question_id and question_id == question.id and not question_id.isdigit():
         return True
-    return similarity(question.text, text) >= leak_similarity
+    return shingle_similarity(question.text, text) >= leak_similarity
 
 
-def similarity(one: str, other: str) -> float:
-    """Jaccard similarity of their shingles of three words, 0 to 1, whatever case and punctuation."""
-    mine, theirs = shingles(one), shingles(other)
-    return len(mine & theirs) / len(mine | theirs) if mine | theirs else 1.0
+def shingle_similarity(one: str, other: str) -> float:
+    """Return the Jaccard similarity of the shingles of two texts, 0 to 1, without regard to case and punctuation."""
+    left, right = split_shingles(one), split_shingles(other)
+    return len(left & right) / len(left | right) if left | right else 1.0
 
 
-def shingles(text: str) -> set[tuple[str, ...]]:
+def split_shingles(text: str) -> set[tuple[str, ...]]:
+    """Return the sequences of three words in a text; all its words if there are fewer."""
     words = re.findall(r"\w+", text.casefold())
-    return {tuple(words[i : i + _WORDS]) for i in range(max(1, len(words) - _WORDS + 1))} if words else set()
+    if not words:
+        return set()
+    return {tuple(words[i : i + _SHINGLE_WORDS]) for i in range(max(1, len(words) - _SHINGLE_WORDS + 1))}

@@ -1,11 +1,12 @@
-"""When a patient's notes were written and when their stays in hospital were, in the order of time.
+"""The times of a patient's notes and hospital stays.
 
-Pure. Times are compared by what they can mean (`dates.moment`), never as text. Knows no text of a note and no question.
+Times are compared by their possible values, never as text.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,12 +17,12 @@ from epicrisis.types import Passage
 
 SUMMARY = "discharge summary"
 LATE = timedelta(days=30)
-"""A note may be dated so long after what it tells of: the time within which hospitals complete a record."""
+"""How long after its subject a note may be dated: the time within which hospitals complete a record."""
 _LATE_REPORT, _LATE_BEDSIDE = timedelta(days=14), timedelta(days=3)
 EARLY = timedelta(days=1)
-"""Clocks and time zones of two systems differ by less."""
-LONGEST = timedelta(days=30)
-"""A stay of which no note gives the day of admission is taken to have begun at most so long before its first note."""
+"""Maximum difference between the clocks and time zones of two systems."""
+MAX_STAY = timedelta(days=30)
+"""A stay without a day of admission is assumed to begin at most this long before its first note."""
 _NEVER = (datetime.max, datetime.max)
 _OPERATION = re.compile(r"operati(?:ve|on)|surgical (?:note|report)|\bop (?:note|report)")
 _PROCEDURE = re.compile(r"procedur|cath(?:eteri[sz]ation)? (?:note|report)|endoscop")
@@ -39,7 +40,7 @@ _OTHER_KINDS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NoteTime:
-    """When a note was written, of what type it is, and of which hospital stay. Times are partial ISO dates."""
+    """The time, type and hospital stay of a note. Times are partial ISO dates."""
 
     document_id: str
     date: str | None = None
@@ -49,58 +50,68 @@ class NoteTime:
     discharged: str | None = None
 
     @staticmethod
-    def of(passages: Iterable[Passage]) -> tuple[NoteTime, ...]:
-        """One a document, by id, from the passages' dates and metadata (`note_type`, `encounter`, `admitted`,
-        `discharged`). A date that cannot be read counts as none."""
-        first = {passage.document_id: passage for passage in sorted(passages, key=lambda each: each.id)}
-        return tuple(
-            NoteTime(
-                each.document_id,
-                _readable(each.date),
-                str(each.metadata.get("note_type") or ""),
-                str(each.metadata["encounter"]) if each.metadata.get("encounter") else None,
-                _readable(each.metadata.get("admitted")),
-                _readable(each.metadata.get("discharged")),
+    def from_passages(passages: Iterable[Passage]) -> tuple[NoteTime, ...]:
+        """Return one note time for each document, by id.
+
+        The dates and the metadata `note_type`, `encounter`, `admitted` and `discharged` of the passages are used. An
+        unreadable date is ignored.
+        """
+        first = {passage.document_id: passage for passage in sorted(passages, key=lambda passage: passage.id)}
+        notes: list[NoteTime] = []
+        for document_id, passage in sorted(first.items()):
+            metadata = passage.metadata
+            encounter = metadata.get("encounter")
+            notes.append(
+                NoteTime(
+                    document_id,
+                    _readable_date(passage.date),
+                    str(metadata.get("note_type") or ""),
+                    str(encounter) if encounter else None,
+                    _readable_date(metadata.get("admitted")),
+                    _readable_date(metadata.get("discharged")),
+                )
             )
-            for _, each in sorted(first.items())
-        )
+        return tuple(notes)
 
     @property
     def written(self) -> TimeRange | None:
         return time_range(self.date) if self.date else None
 
+    @property
+    def _kind(self) -> str:
+        return self.note_type.strip().lower()
+
     def is_of(self, noun: str) -> bool:
-        """Whether the note is of this kind, one of `NOTE_KINDS`."""
-        return bool(re.search(NOTE_KINDS[noun][1], self.note_type.strip().lower()))
+        """Return whether the note is of this kind, one of `NOTE_KINDS`."""
+        return bool(re.search(NOTE_KINDS[noun][1], self._kind))
 
-    def of_an_operation(self, surely: bool = False) -> bool:
-        """Whether it was written of an operation or another procedure (`surely`: an operation) that was done."""
-        kind = self.note_type.strip().lower()
-        done = _OPERATION.search(kind) or (not surely and _PROCEDURE.search(kind))
-        return bool(done) and not _NO_OPERATION.search(kind)
+    def is_operation(self, certainly: bool = False) -> bool:
+        """Return whether the note describes an operation or another procedure that was done.
 
-    @property
-    def of_its_day_alone(self) -> bool:
-        """Whether its kind is one that does not tell a patient's story up to then. Of an unknown kind it may."""
-        kind = self.note_type.strip().lower()
-        return bool(_BEDSIDE.search(kind) or _REPORT.search(kind))
+        With `certainly`, only an operation counts.
+        """
+        done = _OPERATION.search(self._kind) or (not certainly and _PROCEDURE.search(self._kind))
+        return bool(done) and not _NO_OPERATION.search(self._kind)
 
     @property
-    def of_unknown_kind(self) -> bool:
-        """Whether its type does not say which kind of note it is."""
-        kind = self.note_type.strip().lower()
-        return not (_REPORT.search(kind) or _BEDSIDE.search(kind) or _OTHER_KINDS.search(kind)) and not any(
-            self.is_of(noun) for noun in NOTE_KINDS
-        )
+    def is_daily(self) -> bool:
+        """True for a kind of note that does not tell the patient's history. False for an unknown kind."""
+        return bool(_BEDSIDE.search(self._kind) or _REPORT.search(self._kind))
 
     @property
-    def late(self) -> timedelta:
-        """How long after what it tells of a note of this kind may be dated."""
-        kind = self.note_type.strip().lower()
-        return _LATE_REPORT if _REPORT.search(kind) else _LATE_BEDSIDE if _BEDSIDE.search(kind) else LATE
+    def has_unknown_kind(self) -> bool:
+        """True if the note's type does not say its kind."""
+        return not (self.is_daily or _OTHER_KINDS.search(self._kind) or any(map(self.is_of, NOTE_KINDS)))
+
+    @property
+    def max_delay(self) -> timedelta:
+        """How long after its subject a note of this kind may be dated."""
+        if _REPORT.search(self._kind):
+            return _LATE_REPORT
+        return _LATE_BEDSIDE if _BEDSIDE.search(self._kind) else LATE
 
 
-def _readable(date: object) -> str | None:
+def _readable_date(date: object) -> str | None:
     try:
         return date if isinstance(date, str) and time_range(date) else None
     except ValueError:
@@ -113,69 +124,69 @@ class HospitalStay:
 
     encounter: str
     start: TimeRange | None
-    """When it began; of a stay that is not `dated` when the first of its notes was written."""
+    """The beginning of the stay, or of its first note if the stay is not `dated`."""
     end: TimeRange | None
     dated: bool
-    """Whether a note gives the day of admission."""
+    """Whether a note has the day of admission."""
     notes: tuple[NoteTime, ...]
 
-    def is_beside(self, note: NoteTime) -> bool:
-        """Whether a note that names no stay, or another, may be of this one by when it was written."""
+    def may_include(self, note: NoteTime) -> bool:
+        """Return whether the time of a note of no stay, or of another, allows that it is of this one."""
         if not (note.written and self.start and self.end):
             return False
-        late = note.late if note.encounter is None else timedelta(0)
-        return may_overlap(note.written, widened((self.start[0], self.end[1]), EARLY, EARLY + late))
+        delay = note.max_delay if note.encounter is None else timedelta(0)
+        return may_overlap(note.written, widen((self.start[0], self.end[1]), EARLY, EARLY + delay))
 
     def covers(self, time: TimeRange) -> bool:
-        """Whether the stay may have lasted at some minute of this time."""
+        """Return whether the stay may include a minute of this time."""
         return bool(self.start and self.end and may_overlap((self.start[0], self.end[1]), time))
 
     @property
     def discharged(self) -> TimeRange | None:
-        """Its end, where a note gives it or a summary has a date, be it begun before or written days after."""
+        """The end of the stay according to a note, or the time of its discharge summaries."""
         if any(note.discharged for note in self.notes):
             return self.end
-        written = [note.written for note in self.notes if note.is_of(SUMMARY) and note.written]
-        return (min(first for first, _ in written), max(last for _, last in written)) if written else None
+        times = [note.written for note in self.notes if note.is_of(SUMMARY) and note.written]
+        return (min(time[0] for time in times), max(time[1] for time in times)) if times else None
 
     def __str__(self) -> str:
-        return f"{day(self.start)} to {day(self.end)}"
+        return f"{format_day(self.start)} to {format_day(self.end)}"
 
 
-def widened(time: TimeRange, before: timedelta, after: timedelta | None = None) -> TimeRange:
-    """Return the time with so much before it and (as much, or) `after` it, within the calendar."""
-    return _plus(time[0], -before), _plus(time[1], before if after is None else after)
+def widen(time: TimeRange, before: timedelta, after: timedelta | None = None) -> TimeRange:
+    """Return the time extended by `before` and `after`, within the calendar. By default both are equal."""
+    return _add(time[0], -before), _add(time[1], before if after is None else after)
 
 
-def _plus(when: datetime, span: timedelta) -> datetime:
+def _add(when: datetime, span: timedelta) -> datetime:
     try:
         return when + span
     except OverflowError:
         return datetime.max if span > timedelta(0) else datetime.min
 
 
-def day(time: TimeRange | None) -> str:
-    """For a reader: a day, or the first and the last one that are possible."""
+def format_day(time: TimeRange | None) -> str:
+    """Return the day of a time, or its first and last possible day, for a reader."""
     if time is None:
         return "an unknown day"
     first, last = time[0].date(), time[1].date()
     return f"{first}" if first == last else f"{first}/{last}"
 
 
-def encounters(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
-    """The stays in the order of time, those without a time last. A note without an encounter belongs to none."""
-    groups: dict[str, list[NoteTime]] = {}
+def group_stays(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
+    """Return the stays of these notes by time, those without a time last. A note without an encounter has no stay."""
+    groups: dict[str, list[NoteTime]] = defaultdict(list)
     for note in notes:
         if note.encounter is not None:
-            groups.setdefault(note.encounter, []).append(note)
-    stays = [_stay(encounter, sorted(group, key=_by_time)) for encounter, group in groups.items()]
+            groups[note.encounter].append(note)
+    stays = [_build_stay(encounter, sorted(group, key=_note_order)) for encounter, group in groups.items()]
     return tuple(sorted(stays, key=lambda stay: (stay.start or _NEVER, stay.encounter)))
 
 
-def transferred(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ...]]:
-    """Return the stays, those together of which the next begins within a day of the end of the one before.
+def join_transfers(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ...]]:
+    """Return the stays in groups. A stay that begins within a day of the end of the previous one is in its group.
 
-    Systems give a transfer between wards, or from the emergency department, a stay of its own; people count one.
+    Some systems record a transfer between wards, or from the emergency department, as a new stay. People count one.
     """
     groups = list[list[HospitalStay]]()
     for stay in stays:
@@ -184,19 +195,19 @@ def transferred(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ...]]
             groups[-1].append(stay)
         else:
             groups.append([stay])
-    return [tuple(group) for group in groups]
+    return list(map(tuple, groups))
 
 
-def _by_time(note: NoteTime) -> tuple[TimeRange, str]:
+def _note_order(note: NoteTime) -> tuple[TimeRange, str]:
     return note.written or _NEVER, note.document_id
 
 
-def _stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
-    written = [note.written for note in notes if note.written]
+def _build_stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
+    note_times = [note.written for note in notes if note.written]
     admitted = [time_range(note.admitted) for note in notes if note.admitted]
     discharged = [time_range(note.discharged) for note in notes if note.discharged]
-    start = _earliest(admitted or written)
-    end = _latest(discharged or written) or start
+    start = _earliest(admitted or note_times)
+    end = _latest(discharged or note_times) or start
     if start and end and end[1] < start[0]:
         end = start
     return HospitalStay(encounter, start, end, bool(admitted), tuple(notes))
@@ -210,55 +221,63 @@ def _latest(times: Sequence[TimeRange]) -> TimeRange | None:
     return (max(first for first, _ in times), max(last for _, last in times)) if times else None
 
 
-def may_stand_at(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
-    """The indices of those that may stand at place `which` in the order of time (1 is the first, -1 the last).
+def find_possible_places(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
+    """Return the indices of the times that may be at place `which` in chronological order.
 
-    None of them only where there are fewer. A time that is not known may be any. Of those at the indices of `optional`
-    it is not known whether they count.
+    1 is the first place and -1 the last. The list is empty only if there are fewer times. A time of None may be at any
+    place. The times at the indices of `optional` may not count.
     """
     place, n = abs(which), len(times)
     if not 1 <= place <= n:
         return []
-    counted = [time for index, time in enumerate(times) if time and index not in optional]
-    found = list[int]()
+    certain = [time for index, time in enumerate(times) if time and index not in optional]
+    places = list[int]()
     for index, time in enumerate(times):
         if time is None:
-            found.append(index)
+            places.append(index)
             continue
-        before = [other for other in counted if is_before(other, time)]
-        after = [other for other in counted if is_before(time, other)]
-        farther = [
-            other for other in times if other and (is_before(time, other) if which > 0 else is_before(other, time))
-        ]
-        if len(before if which > 0 else after) < place and n - len(farther) >= place:
-            found.append(index)
-    return found
+        if which > 0:
+            nearer = sum(is_before(other, time) for other in certain)
+            farther = sum(is_before(time, other) for other in times if other)
+        else:
+            nearer = sum(is_before(time, other) for other in certain)
+            farther = sum(is_before(other, time) for other in times if other)
+        if nearer < place <= n - farther:
+            places.append(index)
+    return places
 
 
-def stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:
-    """Stays that begin or (`edge`: end) end then, else those that last then; and why these, or why none."""
+def find_stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:
+    """Return the stays that begin or (`edge`: end) end at a time, else those that cover it, and the reason.
+
+    Without such a stay, the reason says why.
+    """
     began = [stay for stay in stays if stay.dated and stay.start and may_overlap(stay.start, time)]
     ended = [stay for stay in stays if stay.end and may_overlap(stay.end, time)]
     if edge == "end" and ended:
-        return ended, f"of {many(len(stays), 'stay')} what ends then"
+        return ended, f"of {format_count(len(stays), 'stay')} what ends then"
     if edge != "end" and began:
-        return began, f"of {many(len(stays), 'stay')} what begins then"
-    if lasting := [stay for stay in stays if stay.covers(time) and not (edge == "begin" and stay.dated)]:
-        return lasting, f"of {many(len(stays), 'stay')} what lasts then"
-    # A discharge summary alone gives no day of admission: the next one after the day is of the stay that began then.
-    later = [stay for stay in stays if stay.start and stay.start[0] > time[1]][:1]
-    if edge != "end" and later and not later[0].dated and later[0].start and later[0].start[0] - time[1] <= LONGEST:
-        return later, "no note gives its day of admission, and it is the first whose notes come after that day"
+        return began, f"of {format_count(len(stays), 'stay')} what begins then"
+    covering = [stay for stay in stays if stay.covers(time) and not (edge == "begin" and stay.dated)]
+    if covering:
+        return covering, f"of {format_count(len(stays), 'stay')} what lasts then"
+    # A discharge summary alone has no day of admission: the first stay after the day is the one that began then.
+    later = next((stay for stay in stays if stay.start and stay.start[0] > time[1]), None)
+    if edge != "end" and later and not later.dated and later.start and later.start[0] - time[1] <= MAX_STAY:
+        return [later], "no note gives its day of admission, and it is the first whose notes come after that day"
     return (), "no stay of the record is of that time"
 
 
-def many(n: int, noun: str) -> str:
-    """`1 stay`, `2 stays`, `3 discharge summaries`."""
-    return f"{n} {noun if n == 1 else noun[:-1] + 'ies' if noun.endswith('ry') else noun + 's'}"
+def format_count(n: int, noun: str) -> str:
+    """Return a number with its noun: `1 stay`, `2 stays`, `3 discharge summaries`."""
+    if n == 1:
+        return f"1 {noun}"
+    return f"{n} {noun[:-1]}ies" if noun.endswith("ry") else f"{n} {noun}s"
 
 
-def in_words(which: int) -> str:
-    """`2nd`, `last`, `2nd from the end` of 2, -1, -2."""
+def format_ordinal(which: int) -> str:
+    """Return a place in words: `2nd`, `last` or `2nd from the end` for 2, -1 and -2."""
     if which < 0:
-        return "last" if which == -1 else f"{in_words(-which)} from the end"
-    return f"{which}{'th' if 10 < which % 100 < 14 else {1: 'st', 2: 'nd', 3: 'rd'}.get(which % 10, 'th')}"
+        return "last" if which == -1 else f"{format_ordinal(-which)} from the end"
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(which % 10, "th")
+    return f"{which}{'th' if 10 < which % 100 < 14 else suffix}"

@@ -1,6 +1,6 @@
-"""Which notes of a record one expression of time admits: of a stay, a day, a range, an event, a kind of note.
+"""The notes of a record that one time expression admits: a stay, a day, a range, an event, or a kind of note.
 
-Pure. A note is admitted unless its own time, with room for late dictation and other clocks, lies elsewhere.
+A note is admitted unless its own time is elsewhere, with tolerance for late dictation and other clocks.
 """
 
 from __future__ import annotations
@@ -8,490 +8,449 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 from epicrisis.dates import TimeRange, may_overlap, time_range
-from epicrisis.retrieval.event_mentions import Telling, agreed, times_of
+from epicrisis.retrieval.event_mentions import EventMentions, agree_on_time, find_event_times
 from epicrisis.retrieval.hospital_stays import (
     EARLY,
     LATE,
     SUMMARY,
     HospitalStay,
     NoteTime,
-    day,
-    encounters,
-    in_words,
-    many,
-    may_stand_at,
-    stays_on,
-    transferred,
-    widened,
+    find_possible_places,
+    find_stays_on,
+    format_count,
+    format_day,
+    format_ordinal,
+    join_transfers,
+    widen,
 )
-from epicrisis.retrieval.time_expressions import Expression
-
-Mentions: TypeAlias = Callable[[str], Mapping[str, Telling]]
-"""By document id, the notes that may tell of an event, by its words: see `events.telling`."""
-Stating: TypeAlias = Callable[[TimeRange, bool], frozenset[str]]
-"""The ids of notes that state a date of a time, and whether a year alone counts: see `events.stating`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Which notes an expression, or a group of them, admits."""
-
-    notes: tuple[NoteTime, ...] | None = None
-    """`None`: every note."""
-    sure: frozenset[str] = frozenset()
-    """Ids of those that surely are meant; the others are kept for the doubt."""
-    told: tuple[str, ...] = ()
-    unresolved: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordTimeline:
-    notes: tuple[NoteTime, ...]
-    stays: tuple[HospitalStay, ...]
-    mentions: Mentions | None
-    stating: Stating | None
-    sure: frozenset[str]
-    """Ids of the notes that surely are of what is asked, so far."""
-
-    @staticmethod
-    def of(notes: Iterable[NoteTime], mentions: Mentions | None, stating: Stating | None) -> RecordTimeline:
-        each = tuple(sorted(set(notes), key=lambda note: note.document_id))
-        return RecordTimeline(each, encounters(each), mentions, stating, ids_of(each))
-
-    def within(self, pool: tuple[NoteTime, ...]) -> RecordTimeline:
-        """The record as if it had these notes alone."""
-        return RecordTimeline(pool, self.stays_of(pool), self.mentions, self.stating, self.sure)
-
-    def stays_of(self, pool: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
-        named = {note.encounter for note in pool}
-        return tuple(stay for stay in self.stays if stay.encounter in named)
-
-    def whole_stays_of(self, pool: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
-        """Return the stays of which every note is in the pool."""
-        known = ids_of(pool)
-        return tuple(stay for stay in self.stays if ids_of(stay.notes) <= known)
-
-    def told_of(self, note: NoteTime) -> TimeRange | None:
-        """Return the time that a note may tell of: from as long before it was written as its kind may be late, of a
-        discharge summary from the day of admission, to a day after."""
-        written = _written(note)
-        if written is None:
-            return None
-        first, last = widened(written, note.late, EARLY)
-        stay = next((stay for stay in self.stays if stay.encounter == note.encounter), None)
-        if stay and stay.dated and stay.start:
-            # What is late is of the note's own stay.
-            first = min(max(first, widened(stay.start, EARLY)[0]), written[0])
-        if note.is_of(SUMMARY) and stay and stay.start and stay.end:
-            lasted = widened((stay.start[0], stay.end[1]), EARLY)
-            first, last = min(first, lasted[0]), max(last, lasted[1])
-        return first, last
-
-    def states(self, time: TimeRange, years: bool = True) -> frozenset[str]:
-        """Return the ids of notes whose text has a date of that time."""
-        return self.stating(time, years) if self.stating else frozenset()
-
-
-def _written(note: NoteTime) -> TimeRange | None:
-    """A discharge summary without a date is of the day of discharge."""
-    return note.written or (time_range(note.discharged) if note.discharged and note.is_of(SUMMARY) else None)
-
-
-def those(pool: Iterable[NoteTime], documents: frozenset[str]) -> tuple[NoteTime, ...]:
-    return tuple(note for note in pool if note.document_id in documents)
-
-
-def ids_of(notes: Iterable[NoteTime]) -> frozenset[str]:
-    return frozenset(note.document_id for note in notes)
-
-
-def _kept(notes: Iterable[NoteTime], told: str, sure: Iterable[NoteTime] = ()) -> Kept:
-    return Kept(tuple(notes), ids_of(sure), (told,))
-
-
-def _not(expression: Expression, why: str) -> Kept:
-    return Kept(unresolved=(f"{expression.text}: {why}",))
-
-
-def _ambiguous(expression: Expression) -> Kept | None:
-    """For a date that can be several."""
-    readings = " or ".join(expression.readings)
-    return _not(expression, f"it can be {readings}") if len(expression.readings) > 1 else None
-
-
-# -- stays ----------------------------------------------------------------------------------------------------------
-
-
-def _stay(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    found = _stays_at(expression, record)
-    if isinstance(found, str):
-        return _not(expression, found)
-    stays, why = found
-    return _of_stays(expression, record, stays, f"of {why}")
-
-
-def _stays_at(expression: Expression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
-    """Return the stays at the expression's places, counted with transfers as stays and without, and `3 stays the last`;
-    or why there are none."""
-    if not record.stays:
-        return "no note says to which stay it belongs"
-    places, why = _at(expression, [stay.start for stay in record.stays], "stay")
-    if not places:
-        return why
-    stays = {record.stays[place].encounter for place in places}
-    groups = transferred(record.stays)
-    if len(groups) < len(record.stays):
-        others, other = _at(expression, [group[0].start for group in groups], "stay")
-        if not others:
-            return f"{other}, where a transfer begins none"
-        counted = {stay.encounter for place in others for stay in groups[place]}
-        why += f", or of {other}, where a transfer begins none" if counted != stays else ""
-        stays |= counted
-    return [stay for stay in record.stays if stay.encounter in stays], why
-
-
-def _at(
-    expression: Expression, times: Sequence[TimeRange | None], noun: str, optional: Collection[int] = ()
-) -> tuple[list[int], str]:
-    """Which of these are at the expression's places in time, and `3 stays the last`; or none, and why. Those at the
-    indices of `optional` may not count."""
-    n, which = len(times), expression.which
-    wanted = [which + step if which > 0 else which - step for step in range(expression.count)]
-    places = [may_stand_at(times, each, optional) for each in wanted]
-    if not all(places):
-        return [], f"there {'is' if n == 1 else 'are'} {many(n, noun)}"
-    found = sorted(set().union(*places))
-    words = " and ".join(in_words(each) for each in wanted)
-    if len(found) == n > len(wanted) and not optional:
-        return [], f"the times of {many(n, noun)} do not say which one it is"
-    unsure = f", which may be any of {len(found)}" if len(found) > len(wanted) else ""
-    return found, f"{many(n, noun)} the {words}{unsure}"
-
-
-def _of_stays(expression: Expression, record: RecordTimeline, stays: Sequence[HospitalStay], why: str) -> Kept:
-    """The stays' notes, notes written then or soon after, and those that state a date of theirs; also what has neither
-    a time nor a stay."""
-    own = [note for stay in stays for note in stay.notes]
-    known = ids_of(own)
-    states = frozenset[str]().union(
-        *(record.states((stay.start[0], stay.end[1]), years=False) for stay in stays if stay.start and stay.end)
-    )
-    loose = [
-        note
-        for note in record.notes
-        if note.document_id not in known
-        and (
-            any(stay.is_beside(note) for stay in stays)
-            or (note.encounter is None and note.written is None)
-            or note.document_id in states
-        )
-    ]
-    days = " and ".join(str(stay) for stay in stays)
-    beside = f", with {len(loose)} written about then, dated so in the text, or without a time" if loose else ""
-    return _kept([*own, *loose], f"{expression.text}: {why}, {days}{beside}", own)
-
-
-def _stay_on(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    found = _stays_on(expression, record)
-    if isinstance(found, str):
-        return _not(expression, found)
-    stays, why = found
-    return _of_stays(expression, record, stays, why)
-
-
-def _stays_on(expression: Expression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
-    """Return the stays of the expression's date, with those that a transfer begins or ends, and why; or why none."""
-    if len(expression.readings) > 1:
-        return f"it can be {' or '.join(expression.readings)}"
-    found, why = stays_on(time_range(expression.readings[0]), expression.noun, record.stays)
-    groups = [group for group in transferred(record.stays) if any(stay in group for stay in found)]
-    return ([stay for group in groups for stay in group], why) if groups else why
-
-
-# -- days and ranges ------------------------------------------------------------------------------------------------
-
-
-def _on_day(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    return _ambiguous(expression) or _on(time_range(expression.readings[0][:10]), expression, record, pool)
-
-
-def _on(time: TimeRange, expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    """The notes that may tell of a day, month or year; of a month or year also what tells a history later on."""
-    covering = [note for stay in record.stays_of(pool) if stay.covers(time) for note in stay.notes if note in pool]
-    of_then = any(note.written and may_overlap(note.written, time) for note in pool) or any(
-        note.is_of(SUMMARY) for note in covering
-    )
-    if not of_then and not covering:
-        return _not(expression, "no note tells of that time")
-    back = (
-        frozenset(ids_of(note for note in pool if not note.of_its_day_alone))
-        if time[1] - time[0] > _A_MONTH
-        else frozenset()
-    )
-    own = frozenset() if of_then else ids_of(covering)
-    why = f"notes that may tell of {day(time)}" if of_then else "no note is of that day, but its stay is known"
-    return _between(time, expression, record, pool, why, back, own)
-
+from epicrisis.retrieval.record_timeline import RecordTimeline, note_ids, note_time, select_notes
+from epicrisis.retrieval.time_expressions import TimeExpression
 
 _A_MONTH = timedelta(days=27)
-
-
-def _between(
-    time: TimeRange,
-    expression: Expression,
-    record: RecordTimeline,
-    pool: Iterable[NoteTime],
-    why: str,
-    back: frozenset[str] = frozenset(),
-    own: frozenset[str] = frozenset(),
-    certain: TimeRange | None = None,
-) -> Kept:
-    """The notes that may tell of this time, and those of `own`; those of `back` if they were written later.
-
-    `certain` is the part of the time that surely is meant, where that is not all of it.
-    """
-    states = record.states(time, years=_EVER[0] < time[0] and time[1] < _EVER[1])
-    certain = certain or time
-    inner = widened(certain, -2 * EARLY)
-    within = (certain[0] if certain[0] == _EVER[0] else inner[0], certain[1] if certain[1] == _EVER[1] else inner[1])
-    sure = [note for note in pool if note.written and within[0] <= note.written[0] and note.written[1] <= within[1]]
-    kept, undated, of_then = list[NoteTime](), 0, False
-    for note in pool:
-        told = record.told_of(note)
-        meets = told is not None and may_overlap(told, time)
-        undated += told is None
-        of_then = of_then or meets
-        if (
-            told is None
-            or meets
-            or note.document_id in own | states
-            or (note.document_id in back and told[0] > time[1])
-        ):
-            kept.append(note)
-    if not of_then and not own:
-        return _not(expression, "no note tells of that time")
-    return _kept(kept, f"{expression.text}: {why}{f', or {undated} without a time' if undated else ''}", sure)
-
-
 _EVER = (time_range("0001")[0], time_range("9999")[1])
 
 
-def _range(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    """The notes that may tell of the time up to, from, or between what is said, which always belongs to it.
+@dataclass(frozen=True, slots=True)
+class AdmittedNotes:
+    """The notes that an expression, or a group of them, admits."""
 
-    What was before stands in later histories, too. A note of what is said itself need not count: `the last summary
-    before 2018` is none of 2018.
+    notes: tuple[NoteTime, ...] | None = None
+    """None admits every note."""
+    certain: frozenset[str] = frozenset()
+    """Ids of the notes that certainly match. The others are admitted because they may match."""
+    explanations: tuple[str, ...] = ()
+    unresolved: tuple[str, ...] = ()
+
+
+def _admit(notes: Iterable[NoteTime], explanation: str, certain: Iterable[NoteTime] = ()) -> AdmittedNotes:
+    return AdmittedNotes(tuple(notes), note_ids(certain), (explanation,))
+
+
+def _fail(expression: TimeExpression, reason: str) -> AdmittedNotes:
+    return AdmittedNotes(unresolved=(f"{expression.text}: {reason}",))
+
+
+def _fail_if_ambiguous(expression: TimeExpression) -> AdmittedNotes | None:
+    """Return a failure for a date with several readings, else None."""
+    if len(expression.readings) <= 1:
+        return None
+    return _fail(expression, f"it can be {' or '.join(expression.readings)}")
+
+
+def _admit_stay(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
+    result = _find_stays_by_place(expression, record)
+    if isinstance(result, str):
+        return _fail(expression, result)
+    stays, reason = result
+    return _admit_stays(expression, record, stays, f"of {reason}")
+
+
+def _find_stays_by_place(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
+    """Return the stays at the expression's places and the words `3 stays the last`, or the reason if there are none.
+
+    The places are counted twice: with and without the stays that begin with a transfer.
+    """
+    if not record.stays:
+        return "no note says to which stay it belongs"
+    places, reason = _find_places(expression, [stay.start for stay in record.stays], "stay")
+    if not places:
+        return reason
+    encounters = {record.stays[place].encounter for place in places}
+    groups = join_transfers(record.stays)
+    if len(groups) < len(record.stays):
+        group_places, group_reason = _find_places(expression, [group[0].start for group in groups], "stay")
+        if not group_places:
+            return f"{group_reason}, where a transfer begins none"
+        group_encounters = {stay.encounter for place in group_places for stay in groups[place]}
+        if group_encounters != encounters:
+            reason += f", or of {group_reason}, where a transfer begins none"
+        encounters |= group_encounters
+    return [stay for stay in record.stays if stay.encounter in encounters], reason
+
+
+def _find_places(
+    expression: TimeExpression, times: Sequence[TimeRange | None], noun: str, optional: Collection[int] = ()
+) -> tuple[list[int], str]:
+    """Return the indices of the times that may be at the expression's places, and the words `3 stays the last`.
+
+    Without such an index, the words say why. The times at the indices of `optional` may not count.
+    """
+    n, which = len(times), expression.which
+    places = [which + step if which > 0 else which - step for step in range(expression.count)]
+    candidates = [find_possible_places(times, place, optional) for place in places]
+    if not all(candidates):
+        return [], f"there {'is' if n == 1 else 'are'} {format_count(n, noun)}"
+    indices = sorted(set().union(*candidates))
+    if len(indices) == n > len(places) and not optional:
+        return [], f"the times of {format_count(n, noun)} do not say which one it is"
+    words = " and ".join(map(format_ordinal, places))
+    uncertainty = f", which may be any of {len(indices)}" if len(indices) > len(places) else ""
+    return indices, f"{format_count(n, noun)} the {words}{uncertainty}"
+
+
+def _admit_stays(
+    expression: TimeExpression, record: RecordTimeline, stays: Sequence[HospitalStay], reason: str
+) -> AdmittedNotes:
+    """Select the notes of these stays and others that may be of them.
+
+    Other notes are those written during a stay or soon after, those with a date of the stay in the text, and those
+    with neither a time nor a stay.
+    """
+    notes = [note for stay in stays for note in stay.notes]
+    ids = note_ids(notes)
+    with_date: set[str] = set()
+    for stay in stays:
+        if stay.start and stay.end:
+            with_date |= record.notes_with_date((stay.start[0], stay.end[1]), years=False)
+    others: list[NoteTime] = []
+    for note in record.notes:
+        if note.document_id in ids:
+            continue
+        has_no_place = note.encounter is None and note.written is None
+        if has_no_place or note.document_id in with_date or any(stay.may_include(note) for stay in stays):
+            others.append(note)
+    days = " and ".join(map(str, stays))
+    addition = f", with {len(others)} written about then, dated so in the text, or without a time" if others else ""
+    return _admit([*notes, *others], f"{expression.text}: {reason}, {days}{addition}", notes)
+
+
+def _admit_dated_stay(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
+    result = _find_stays_by_date(expression, record)
+    if isinstance(result, str):
+        return _fail(expression, result)
+    stays, reason = result
+    return _admit_stays(expression, record, stays, reason)
+
+
+def _find_stays_by_date(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str] | str:
+    """Return the stays of the expression's date with their transfers, and the reason; or why there are none."""
+    if len(expression.readings) > 1:
+        return f"it can be {' or '.join(expression.readings)}"
+    dated, reason = find_stays_on(time_range(expression.readings[0]), expression.noun, record.stays)
+    stays: list[HospitalStay] = []
+    for group in join_transfers(record.stays):
+        if any(stay in group for stay in dated):
+            stays += group
+    return (stays, reason) if stays else reason
+
+
+def _admit_day(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
+    ambiguous = _fail_if_ambiguous(expression)
+    return ambiguous or _admit_time(time_range(expression.readings[0][:10]), expression, record, pool)
+
+
+def _admit_time(
+    time: TimeRange, expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
+) -> AdmittedNotes:
+    """Select the notes that may describe a day, month or year. Later histories may describe a month or year too."""
+    covering: list[NoteTime] = []
+    for stay in record.stays_of(pool):
+        if stay.covers(time):
+            covering += [note for note in stay.notes if note in pool]
+    has_note = any(note.written and may_overlap(note.written, time) for note in pool)
+    has_note = has_note or any(note.is_of(SUMMARY) for note in covering)
+    if not has_note and not covering:
+        return _fail(expression, "no note tells of that time")
+    histories = _history_ids(pool) if time[1] - time[0] > _A_MONTH else frozenset()
+    if has_note:
+        return _admit_range(time, expression, record, pool, f"notes that may tell of {format_day(time)}", histories)
+    reason = "no note is of that day, but its stay is known"
+    return _admit_range(time, expression, record, pool, reason, histories, note_ids(covering))
+
+
+def _history_ids(notes: Iterable[NoteTime]) -> frozenset[str]:
+    """Return the ids of notes that may tell the patient's history."""
+    return frozenset(note.document_id for note in notes if not note.is_daily)
+
+
+def _admit_range(
+    time: TimeRange,
+    expression: TimeExpression,
+    record: RecordTimeline,
+    pool: Iterable[NoteTime],
+    reason: str,
+    histories: frozenset[str] = frozenset(),
+    always: frozenset[str] = frozenset(),
+    certain_time: TimeRange | None = None,
+) -> AdmittedNotes:
+    """Select the notes that may describe this time.
+
+    Notes of `always` are admitted whatever their time, and notes of `histories` if they were written later.
+    `certain_time` is the part of the time that is certainly meant, by default all of it.
+    """
+    with_date = record.notes_with_date(time, years=_EVER[0] < time[0] and time[1] < _EVER[1])
+    begin, end = certain_time or time
+    inner = widen((begin, end), -2 * EARLY)
+    begin, end = begin if begin == _EVER[0] else inner[0], end if end == _EVER[1] else inner[1]
+    notes, certain, untimed, has_match = list[NoteTime](), list[NoteTime](), 0, False
+    for note in pool:
+        if note.written and begin <= note.written[0] and note.written[1] <= end:
+            certain.append(note)
+        described = record.described_time(note)
+        if described is None:
+            untimed += 1
+            notes.append(note)
+            continue
+        matches = may_overlap(described, time)
+        has_match = has_match or matches
+        is_later_history = note.document_id in histories and described[0] > time[1]
+        if matches or is_later_history or note.document_id in always | with_date:
+            notes.append(note)
+    if not has_match and not always:
+        return _fail(expression, "no note tells of that time")
+    addition = f", or {untimed} without a time" if untimed else ""
+    return _admit(notes, f"{expression.text}: {reason}{addition}", certain)
+
+
+def _admit_relation(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
+    """Select the notes that may describe the time before, after or between the expression's anchors.
+
+    The time of an anchor is always included. Later histories also describe what was before. A note of the anchor itself
+    need not count: `the last summary before 2018` is not of 2018.
     """
     edges = list[_Edge]()
     for anchor in expression.anchors:
-        edge = _edge(anchor, record, pool)
+        edge = _find_edge(anchor, record, pool)
         if isinstance(edge, str):
-            return _not(expression, edge)
+            return _fail(expression, edge)
         edges.append(edge)
     low, high = min(edges, key=lambda edge: edge.start), max(edges, key=lambda edge: edge.end)
-    back, own = frozenset[str](), frozenset[str]().union(*(edge.own for edge in edges))
+    histories = frozenset[str]()
+    always = frozenset[str]().union(*(edge.documents for edge in edges))
     match expression.relation:
         case "before" | "until":
-            time, certain = (_EVER[0], low.end), (_EVER[0], low.start)
-            back = low.back | ids_of(note for note in pool if not note.of_its_day_alone)
+            time, certain_time = (_EVER[0], low.end), (_EVER[0], low.start)
+            histories = low.histories | _history_ids(pool)
         case "after" | "since":
-            time, certain = (low.start, _EVER[1]), (high.end, _EVER[1])
+            time, certain_time = (low.start, _EVER[1]), (high.end, _EVER[1])
         case _:
-            time, certain, back = (low.start, high.end), (low.end, high.start), high.back
-    return _between(time, expression, record, pool, "; ".join(edge.told for edge in edges), back, own, certain)
+            time, certain_time, histories = (low.start, high.end), (low.end, high.start), high.histories
+    reason = "; ".join(edge.reason for edge in edges)
+    return _admit_range(time, expression, record, pool, reason, histories, always, certain_time)
 
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """What a range begins or ends at."""
+    """The beginning or end of a range."""
 
     start: datetime
     end: datetime
-    told: str
-    own: frozenset[str] = frozenset()
-    """The documents of the stay or the event that it is, read wherever the range lies."""
-    back: frozenset[str] = frozenset()
+    reason: str
+    documents: frozenset[str] = frozenset()
+    """Documents of the stay or event, admitted for every relation."""
+    histories: frozenset[str] = frozenset()
     """Notes that may look back on the time before it."""
 
 
-def _edge(anchor: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> _Edge | str:
-    """Of a range's stay, discharge, day or event; or why it is not known."""
+def _find_edge(anchor: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> _Edge | str:
+    """Return the time of a stay, discharge, day or event, or the reason why it is unknown."""
     if anchor.kind == "event":
-        known = _event(anchor, record.within(pool))
-        if isinstance(known, str):
-            return known
-        time, telling = known
-        done = frozenset(name for name, told in telling.items() if told.done)
-        return _Edge(*widened(time, EARLY), f"{anchor.text} was {day(time)}", done, frozenset(telling))
+        return _find_event_edge(anchor, record.restrict(pool))
     if anchor.kind == "day":
+        if len(anchor.readings) > 1:
+            return f"{anchor.text} can be {' or '.join(anchor.readings)}"
         time = time_range(anchor.readings[0])
-        ambiguous = len(anchor.readings) > 1
-        return f"{anchor.text} can be {' or '.join(anchor.readings)}" if ambiguous else _Edge(*time, day(time))
-    found = _stays_on(anchor, record) if anchor.readings else _stays_at(anchor, record)
-    if isinstance(found, str):
-        return found
-    stays, _ = found
-    if not any({*stays} <= {*group} for group in transferred(record.stays)):
+        return _Edge(*time, format_day(time))
+    result = _find_stays_by_date(anchor, record) if anchor.readings else _find_stays_by_place(anchor, record)
+    if isinstance(result, str):
+        return result
+    stays, _ = result
+    if not any(set(stays) <= set(group) for group in join_transfers(record.stays)):
         return f"{anchor.text} can be of any of {len(stays)} stays"
-    own = ids_of(note for stay in stays for note in stay.notes)
+    documents = note_ids(note for stay in stays for note in stay.notes)
     start, end = stays[0].start, stays[-1].end
     if anchor.kind == "discharge":
         discharged = stays[-1].discharged
         if discharged is None:
             return f"the day of {anchor.text} is not known"
-        own &= ids_of(note for note in record.notes if not note.of_its_day_alone)
-        return _Edge(*discharged, f"{anchor.text} was {day(discharged)}", own)
+        documents &= _history_ids(record.notes)
+        return _Edge(*discharged, f"{anchor.text} was {format_day(discharged)}", documents)
     if start is None or end is None:
         return f"{anchor.text} has no time"
-    return _Edge(start[0], max(start[1], end[1]), f"{anchor.text} was {day(start)} to {day(end)}", own)
+    reason = f"{anchor.text} was {format_day(start)} to {format_day(end)}"
+    return _Edge(start[0], max(start[1], end[1]), reason, documents)
 
 
-def _event(anchor: Expression, record: RecordTimeline) -> tuple[TimeRange, Mapping[str, Telling]] | str:
-    """When it was, and the notes that may tell of it; or why that is not known."""
+def _find_event_edge(anchor: TimeExpression, record: RecordTimeline) -> _Edge | str:
+    result = _find_event(anchor, record)
+    if isinstance(result, str):
+        return result
+    time, mentions = result
+    dated = frozenset(document_id for document_id, mention in mentions.items() if mention.dates)
+    return _Edge(*widen(time, EARLY), f"{anchor.text} was {format_day(time)}", dated, frozenset(mentions))
+
+
+def _find_event(anchor: TimeExpression, record: RecordTimeline) -> tuple[TimeRange, Mapping[str, EventMentions]] | str:
+    """Return the time of an event and the notes that may mention it, or the reason why the time is unknown."""
     if anchor.which:
         return f"which one is {anchor.text} cannot be told from words"
-    if record.mentions is None:
+    if record.find_mentions is None:
         return f"notes that tell of {anchor.text} were not looked up"
-    telling = record.mentions(anchor.noun)
-    times = times_of(anchor.noun, record.notes, telling)
+    mentions = record.find_mentions(anchor.noun)
+    times = find_event_times(anchor.noun, record.notes, mentions)
     if not times:
         return f"no note says when {anchor.text} was"
-    time = agreed(times)
+    time = agree_on_time(times)
     if time is None:
         return f"notes say several times of {anchor.text}"
     for note in record.notes:
-        # A note of another time that states it as done, and says no date, may mean another one.
-        told = record.told_of(note)
-        undated = note.document_id in telling and telling[note.document_id].undated
-        if undated and not (told and may_overlap(told, time)):
-            return f"there may have been another one than the {anchor.noun} of {day(time)}"
-    return time, telling
+        # A note of another time that states the event as done, without a date, may mean another event.
+        described = record.described_time(note)
+        mention = mentions.get(note.document_id)
+        if mention and mention.is_undated and not (described and may_overlap(described, time)):
+            return f"there may have been another one than the {anchor.noun} of {format_day(time)}"
+    return time, mentions
 
 
-def _hospital_day(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    stays = record.whole_stays_of(pool)
+def _admit_hospital_day(
+    expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
+) -> AdmittedNotes:
+    stays = record.complete_stays_of(pool)
     if len(stays) != 1:
-        return _not(expression, f"of which of {len(stays)} stays is not said")
+        return _fail(expression, f"of which of {len(stays)} stays is not said")
     start = stays[0].start
     if not stays[0].dated or start is None or start[0].date() != start[1].date():
-        return _not(expression, "the day of admission is not known")
-    return _on(_days_after(start, expression.which - 1), expression, record, pool)
+        return _fail(expression, "the day of admission is not known")
+    return _admit_time(_add_days(start, expression.which - 1), expression, record, pool)
 
 
-def _postoperative_day(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    known = _event(Expression("event", "the surgery", noun="surgery"), record.within(pool))
-    if isinstance(known, str):
-        return _not(expression, known)
-    time, _ = known
+def _admit_postoperative_day(
+    expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
+) -> AdmittedNotes:
+    result = _find_event(TimeExpression("event", "the surgery", noun="surgery"), record.restrict(pool))
+    if isinstance(result, str):
+        return _fail(expression, result)
+    time, _ = result
     if time[0].date() != time[1].date():
-        return _not(expression, "the day of the surgery is not known")
-    return _on(_days_after(time, expression.which), expression, record, pool)
+        return _fail(expression, "the day of the surgery is not known")
+    return _admit_time(_add_days(time, expression.which), expression, record, pool)
 
 
-def _days_after(time: TimeRange, days: int) -> TimeRange:
-    return time_range(widened(time, timedelta(days=-days))[0].date().isoformat())
+def _add_days(time: TimeRange, days: int) -> TimeRange:
+    return time_range(widen(time, timedelta(days=-days))[0].date().isoformat())
 
 
-# -- kinds of notes -------------------------------------------------------------------------------------------------
-
-
-def _note(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    """The notes of a kind, or of them what may stand at the place; with those whose type does not say their kind."""
+def _admit_note(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
+    """Select the notes of a kind, or those that may be at a place among them, and notes of unknown kind."""
     notes = [note for note in pool if note.is_of(expression.noun)]
-    unknown = [note for note in pool if note.of_unknown_kind]
-    if not expression.which:
-        told = f"any of {many(len(notes), expression.noun)}" if notes else "no note is of this kind"
-        if not notes:
-            return Kept(told=(f"{expression.text}: {told}",))
-        return _kept([*notes, *unknown], f"{expression.text}: {told}", notes)
+    unknown = [note for note in pool if note.has_unknown_kind]
     if not notes:
-        return _not(expression, f"there is no {expression.noun}")
-    optional = [place for place, note in enumerate(notes) if note.document_id not in record.sure]
-    places, why = _at(expression, [_written_about(note) for note in notes], expression.noun, optional)
+        if expression.which:
+            return _fail(expression, f"there is no {expression.noun}")
+        return AdmittedNotes(explanations=(f"{expression.text}: no note is of this kind",))
+    if not expression.which:
+        explanation = f"{expression.text}: any of {format_count(len(notes), expression.noun)}"
+        return _admit([*notes, *unknown], explanation, notes)
+    optional = [place for place, note in enumerate(notes) if note.document_id not in record.certain]
+    places, reason = _find_places(expression, list(map(_approximate_time, notes)), expression.noun, optional)
     if not places:
-        return _not(expression, why)
-    found = [notes[place] for place in places]
-    stays = {note.encounter for note in found} - {None}
-    # An addendum to a summary is of the same stay.
-    found += [note for note in notes if expression.noun == SUMMARY and note.encounter in stays and note not in found]
-    days = " and ".join(sorted({day(_written(note)) for note in found}))
-    beside = f", with {many(len(unknown), 'note')} of unknown kind" if unknown else ""
-    return _kept([*found, *unknown], f"{expression.text}: of {why}, {days}{beside}", found)
+        return _fail(expression, reason)
+    matches = list(map(notes.__getitem__, places))
+    if expression.noun == SUMMARY:
+        # An addendum to a summary is of the same stay.
+        encounters = {note.encounter for note in matches} - {None}
+        matches += [note for note in notes if note.encounter in encounters and note not in matches]
+    days = " and ".join(sorted({format_day(note_time(note)) for note in matches}))
+    addition = f", with {format_count(len(unknown), 'note')} of unknown kind" if unknown else ""
+    return _admit([*matches, *unknown], f"{expression.text}: of {reason}, {days}{addition}", matches)
 
 
-def _written_about(note: NoteTime) -> TimeRange | None:
-    """When a note was written, within a day; of a summary that names no stay, whose addendum may be it, two weeks."""
-    written, within = _written(note), LATE / 2 if note.is_of(SUMMARY) and note.encounter is None else EARLY
-    return widened(written, within) if written else None
+def _approximate_time(note: NoteTime) -> TimeRange | None:
+    """Return the time of a note within a day, or within two weeks for a summary without a stay and its addenda."""
+    time = note_time(note)
+    tolerance = LATE / 2 if note.is_of(SUMMARY) and note.encounter is None else EARLY
+    return widen(time, tolerance) if time else None
 
 
-def _note_on(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    if ambiguous := _ambiguous(expression):
+def _admit_dated_note(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
+    if ambiguous := _fail_if_ambiguous(expression):
         return ambiguous
     time = time_range(expression.readings[0][:10])
-    notes = tuple(note for note in pool if note.is_of(expression.noun) or note.of_unknown_kind)
-    return _between(time, expression, record, notes, f"what may tell of {day(time)}")
+    notes = tuple(note for note in pool if note.is_of(expression.noun) or note.has_unknown_kind)
+    return _admit_range(time, expression, record, notes, f"what may tell of {format_day(time)}")
 
 
-def _at_discharge(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    """What tells a stay's story, and what was written about the day of discharge."""
-    why = ""
+def _admit_at_discharge(
+    expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
+) -> AdmittedNotes:
+    """Select histories and the notes written about the day of discharge."""
+    prefix = ""
+    stays: Sequence[HospitalStay] = record.stays_of(pool)
     if expression.which:
-        found = _stays_at(expression, record)
-        if isinstance(found, str):
-            return _not(expression, found)
-        stays, why = found
+        result = _find_stays_by_place(expression, record)
+        if isinstance(result, str):
+            return _fail(expression, result)
+        stays, reason = result
         if expression.which < 0 and record.stays[-1].discharged is None:
-            return _not(expression, "the last stay has no day of discharge")
-        of_stays = _of_stays(expression, record, stays, "")
-        pool, why = those(pool, ids_of(of_stays.notes or ())), f"of {why}, "
-    else:
-        stays = list(record.stays_of(pool))
+            return _fail(expression, "the last stay has no day of discharge")
+        admitted = _admit_stays(expression, record, stays, "")
+        pool, prefix = select_notes(pool, note_ids(admitted.notes or ())), f"of {reason}, "
     days = [stay.discharged for stay in stays]
-    return _about(expression, record, pool, days, f"{why}told in notes about the day of discharge, and in histories")
+    reason = f"{prefix}told in notes about the day of discharge, and in histories"
+    return _admit_about_days(expression, record, pool, days, reason)
 
 
-def _at_admission(expression: Expression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> Kept:
-    """What tells a stay's story, and what was written about the day of admission."""
+def _admit_at_admission(
+    expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]
+) -> AdmittedNotes:
+    """Select histories and the notes written about the day of admission."""
     days = [stay.start if stay.dated else None for stay in record.stays_of(pool)]
-    return _about(expression, record, pool, days, "told in notes about the day of admission, and in histories")
+    reason = "told in notes about the day of admission, and in histories"
+    return _admit_about_days(expression, record, pool, days, reason)
 
 
-def _about(
-    expression: Expression,
+def _admit_about_days(
+    expression: TimeExpression,
     record: RecordTimeline,
     pool: tuple[NoteTime, ...],
     days: Sequence[TimeRange | None],
-    why: str,
-) -> Kept:
-    """The notes that may tell of one of these days, and all that are more than a report or a daily note."""
-    known = [widened(time, EARLY) for time in days if time]
-    if not known or len(known) < len(days):
-        return Kept(told=(f"{expression.text}: not every stay's day is known",))
-    kept = [
-        note
-        for note in pool
-        if not note.of_its_day_alone
-        or (told := record.told_of(note)) is None
-        or any(may_overlap(told, time) for time in known)
-    ]
-    if not kept:
-        return Kept(told=(f"{expression.text}: no note is of that day",))
-    return _kept(kept, f"{expression.text}: {why}", kept)
+    reason: str,
+) -> AdmittedNotes:
+    """Select the notes that may describe one of these days, and all that are not reports or daily notes."""
+    times = [widen(time, EARLY) for time in days if time]
+    if not times or len(times) < len(days):
+        return AdmittedNotes(explanations=(f"{expression.text}: not every stay's day is known",))
+    notes: list[NoteTime] = []
+    for note in pool:
+        described = record.described_time(note)
+        if not note.is_daily or described is None or any(may_overlap(described, time) for time in times):
+            notes.append(note)
+    if not notes:
+        return AdmittedNotes(explanations=(f"{expression.text}: no note is of that day",))
+    return _admit(notes, f"{expression.text}: {reason}", notes)
 
 
-RULES: dict[str, Callable[[Expression, RecordTimeline, tuple[NoteTime, ...]], Kept]] = {
-    "stay": _stay,
-    "stay-on": _stay_on,
-    "day": _on_day,
-    "hospital-day": _hospital_day,
-    "postoperative-day": _postoperative_day,
-    "range": _range,
-    "note": _note,
-    "note-on": _note_on,
-    "at-discharge": _at_discharge,
-    "at-admission": _at_admission,
+RULES: dict[str, Callable[[TimeExpression, RecordTimeline, tuple[NoteTime, ...]], AdmittedNotes]] = {
+    "stay": _admit_stay,
+    "stay-on": _admit_dated_stay,
+    "day": _admit_day,
+    "hospital-day": _admit_hospital_day,
+    "postoperative-day": _admit_postoperative_day,
+    "range": _admit_relation,
+    "note": _admit_note,
+    "note-on": _admit_dated_note,
+    "at-discharge": _admit_at_discharge,
+    "at-admission": _admit_at_admission,
 }

@@ -1,7 +1,8 @@
-"""Rankings put in another order without being scored anew. Pure; knows nothing of what made them."""
+"""New orders for rankings, without new scores."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,19 +11,18 @@ from epicrisis.partitioning import group_passages
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 
-def in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
-    """A ranking of these passages as they stand: its scores, 1 / (rank + 1), say no more than the order."""
+def rank_in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
+    """Return a ranking of passages in their given order. The scores, 1 / (rank + 1), only express the order."""
     hits = tuple(Hit(passage, 1.0 / (rank + 1), rank) for rank, passage in enumerate(passages))
     return Ranking(hits, retriever, parameters)
 
 
-def at_both_ends(ranking: Ranking, count: CountUnit = "passages") -> Ranking:
-    """The best document or passage first, the second best last, the third second, and so on: the worst stand in the
-    middle.
+def move_worst_to_middle(ranking: Ranking, count: CountUnit = "passages") -> Ranking:
+    """Return the ranking with the best document or passage first, the second best last, the third second, and so on.
 
-    The cheap remedy for a reader that loses the middle (Liu et al. 2023), as long as the ranking is right.
+    The worst ones are then in the middle, where a model is most likely to overlook them (Liu et al. 2023).
     """
-    counted = group_passages(ranking.passages, count)
-    moved = (*counted[::2], *counted[1::2][::-1])
-    made = in_order([passage for unit in moved for passage in unit], f"{ranking.retriever}+ends", ranking.parameters)
-    return replace(made, notes=ranking.notes)
+    units = group_passages(ranking.passages, count)
+    passages = list(itertools.chain.from_iterable((*units[::2], *units[1::2][::-1])))
+    moved = rank_in_order(passages, f"{ranking.retriever}+ends", ranking.parameters)
+    return replace(moved, notes=ranking.notes)

@@ -1,148 +1,144 @@
-"""A patient's record as notes: whole, in the order of time, within a budget (EHR study, 3.3 and 4.3).
-
-Pure. Knows no store and no tokenizer: it is handed the passages, and the function that counts.
-"""
+"""A patient's record as notes: complete, in chronological order, within a token budget (EHR study, 3.3 and 4.3)."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from epicrisis.dates import time_range
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
-IN_TIME = (
+TIME_ORDER_STATEMENT = (
     "The notes of the patient's record stand in the order in which they were written, the oldest first; literature, "
     "where there is any, comes after them."
 )
-"""What a prompt says of documents in the order of time."""
-PASSAGES_A_NOTE = 5
-"""Passages that are ranked for each whole note wanted; more where so many stand in fewer notes."""
-_OF_A_PASSAGE = ("section", "page")
-"""Metadata that hold for a passage alone."""
+"""The statement of a prompt about documents in chronological order."""
+PASSAGES_PER_NOTE = 5
+"""Passages to rank for each complete note; more are ranked if they are of fewer notes."""
+_PASSAGE_METADATA = ("section", "page")
 
 
-def whole_notes(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Each document of these passages as one passage `<document id>#whole`, in the order of their first passages.
+def restore_notes(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    """Return each document of these passages as one passage `<document id>#whole`, in the order of first passages.
 
-    All passages of a document make its text again from the first one's `start` on, so that offsets into the document
-    hold: what passages share stands there once, and the white space that no passage has is filled with as much.
+    All passages of a document together give its text from the first one's `start`, so that offsets into the document
+    remain valid. Overlaps appear once, and missing white space is filled with the same number of characters.
     """
-    by_document: dict[str, list[Passage]] = {}
+    by_document: dict[str, list[Passage]] = defaultdict(list)
     for passage in passages:
-        by_document.setdefault(passage.document_id, []).append(passage)
-    return tuple(_whole(sorted(parts, key=lambda part: (part.start, part.end))) for parts in by_document.values())
+        by_document[passage.document_id].append(passage)
+    return tuple(map(_join_parts, by_document.values()))
 
 
-def _whole(parts: Sequence[Passage]) -> Passage:
-    """Of the parts of one document, by their starts."""
-    first, end, texts = parts[0], parts[0].start, []
+def _join_parts(passages: Sequence[Passage]) -> Passage:
+    parts = sorted(passages, key=lambda part: (part.start, part.end))
+    first, end, texts = parts[0], parts[0].start, list[str]()
     for part in parts:
         gap = part.start - end
         texts.append(" " if gap == 1 else "\n" * gap)
         texts.append(part.text[max(0, -gap) :])
         end = max(end, part.end)
-    return replace(
-        first,
-        id=f"{first.document_id}#whole",
-        ordinal=0,
-        end=end,
-        text="".join(texts),
-        metadata={name: value for name, value in first.metadata.items() if name not in _OF_A_PASSAGE},
-    )
+    metadata = {name: value for name, value in first.metadata.items() if name not in _PASSAGE_METADATA}
+    return replace(first, id=f"{first.document_id}#whole", ordinal=0, end=end, text="".join(texts), metadata=metadata)
 
 
-def chronological(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """As they were written, oldest first: by date and time, equal times by document; those without a time come last.
+def sort_by_time(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    """Return the passages oldest first, equal times by document, and those without a time last.
 
-    A date that leaves the day or the time of day open stands where it may be at the latest.
+    A date without a day or a time of day counts as its latest possible time.
     """
-    return tuple(sorted(passages, key=_place))
+    return tuple(sorted(passages, key=_time_order))
 
 
-def _place(passage: Passage) -> tuple[bool, datetime, str, int]:
-    latest = datetime.max if passage.date is None else _latest(passage.date)
+def _time_order(passage: Passage) -> tuple[bool, datetime, str, int]:
+    latest = datetime.max if passage.date is None else _latest_time(passage.date)
     return passage.date is None, latest, passage.document_id, passage.start
 
 
-def _latest(date: str) -> datetime:
+def _latest_time(date: str) -> datetime:
     try:
         return time_range(date)[1]
     except ValueError:
-        # What a library took as a date has a day; what stands behind it need not be a time.
+        # A library's date has a day, but the rest of the text need not be a time.
         return time_range(date[:10])[1]
 
 
-def in_time(ranking: Ranking) -> Ranking:
-    """The same hits in the order of time (the study's order-preserving retrieval, Yu et al. 2024).
+def order_by_time(ranking: Ranking) -> Ranking:
+    """Return the same hits in chronological order (the study's order-preserving retrieval, Yu et al. 2024).
 
-    The notes of a record come first, by time; literature follows in the order of the ranking. Without a note all are
-    put by time. Scores then say no more than the order; the ids as they were ranked are among the parameters.
+    The notes of a record come first, and literature follows in the order of the ranking. Without a note, all passages
+    are ordered by time. The scores only express the order; the parameters record the ids as they were ranked.
     """
     notes = [passage for passage in ranking.passages if passage.patient is not None]
     literature = [passage for passage in ranking.passages if passage.patient is None] if notes else []
-    timed = notes or ranking.passages
-    ordered = (*chronological(timed), *literature)
-    told = {**ranking.parameters, "order": "time", "ranked": list(ranking.ids)}
-    return replace(in_order(ordered, f"{ranking.retriever}+time", told), notes=(*ranking.notes, *untimed(timed)))
+    dated = notes or ranking.passages
+    parameters = {**ranking.parameters, "order": "time", "ranked": list(ranking.ids)}
+    ordered = rank_in_order((*sort_by_time(dated), *literature), f"{ranking.retriever}+time", parameters)
+    return replace(ordered, notes=(*ranking.notes, *_describe_undated(dated)))
 
 
-def of_record(passages: Sequence[Passage]) -> Ranking:
-    """Every note of a record, given as its passages, whole and in the order of time."""
-    notes = chronological(whole_notes(passages))
-    told = {"order": "time", "unit": "note", "without_time": [note.document_id for note in notes if note.date is None]}
+def rank_record(passages: Sequence[Passage]) -> Ranking:
+    """Return every note of a record, from its passages, complete and in chronological order."""
+    notes = sort_by_time(restore_notes(passages))
+    undated = [note.document_id for note in notes if note.date is None]
+    ranking = rank_in_order(notes, "record", {"order": "time", "unit": "note", "without_time": undated})
     count = f"the record has {len(notes)} {'note' if len(notes) == 1 else 'notes'}"
-    return replace(in_order(notes, "record", told), notes=(count, *untimed(notes)))
+    return replace(ranking, notes=(count, *_describe_undated(notes)))
 
 
-def untimed(passages: Sequence[Passage]) -> tuple[str, ...]:
-    """For `Ranking.notes`: one line where some have no time."""
+def _describe_undated(passages: Sequence[Passage]) -> tuple[str, ...]:
+    """Return one line for `Ranking.notes` if some documents have no time."""
     documents = {passage.document_id for passage in passages}
-    without = {passage.document_id for passage in passages if passage.date is None}
-    return (f"{len(without)} of {len(documents)} notes have no time: they stand last",) if without else ()
+    undated = {passage.document_id for passage in passages if passage.date is None}
+    return (f"{len(undated)} of {len(documents)} notes have no time: they stand last",) if undated else ()
 
 
-def best_notes(rank: Callable[[int], Ranking], whole: Mapping[str, Passage], n: int) -> Ranking:
-    """The `n` whole notes with the best passages (the study's HIR), as `as_notes`; fewer where the record has no more.
+def rank_notes(rank: Callable[[int], Ranking], notes: Mapping[str, Passage], n: int) -> Ranking:
+    """Return the `n` complete notes with the best passages (the study's HIR), or fewer if the record has fewer.
 
-    `rank`: the best so many passages. They are ranked deeper until they stand in `n` notes.
+    `rank` returns the given number of best passages and is called until they are of `n` notes. `notes` and the result
+    are as in `replace_by_notes`.
     """
-    k = n * PASSAGES_A_NOTE
+    k = n * PASSAGES_PER_NOTE
     while True:
         passages = rank(k)
-        notes = as_notes(passages, whole, n)
-        if len(notes.hits) == n or len(passages.hits) < k:
-            return notes
+        ranking = replace_by_notes(passages, notes, n)
+        if len(ranking.hits) == n or len(passages.hits) < k:
+            return ranking
         k *= 2
 
 
-def as_notes(ranking: Ranking, whole: Mapping[str, Passage], n: int, count: CountUnit = "passages") -> Ranking:
-    """The first `n` notes of a ranking of passages, each whole and in the place and with the score of its best one.
+def replace_by_notes(ranking: Ranking, notes: Mapping[str, Passage], n: int, count: CountUnit = "passages") -> Ranking:
+    """Return the first `n` notes of a ranking of passages, each in the place and with the score of its best passage.
 
-    `whole`: the record's notes by document id. Literature stands as the passages that were found, each counted as a
-    note; a ranking of `n` documents is counted already.
+    `notes` are the record's complete notes by document id. Passages of literature remain as they are, and each counts
+    as a note. A ranking of `n` documents (`count`) is not cut again.
     """
     best: dict[str, Hit] = {}
     for hit in ranking.hits:
-        passage = hit.passage if hit.passage.patient is None else whole.get(hit.passage.document_id)
-        # A note that is not there any more was deleted since the search.
+        passage = hit.passage if hit.passage.patient is None else notes.get(hit.passage.document_id)
+        # A missing note was deleted after the search.
         if passage is not None and passage.id not in best:
             best[passage.id] = Hit(passage, hit.score, len(best))
-    told = {**ranking.parameters, "k": n, "unit": "note", "passages_ranked": len(ranking.hits)}
+    parameters = {**ranking.parameters, "k": n, "unit": "note", "passages_ranked": len(ranking.hits)}
     hits = tuple(best.values())
-    return replace(ranking, hits=hits if count == "documents" else hits[:n], parameters=told)
+    return replace(ranking, hits=hits if count == "documents" else hits[:n], parameters=parameters)
 
 
-def within_budget(
+def fit_budget(
     notes: Sequence[Passage], tokens: int, count: Callable[[Passage], int]
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """Those that are kept and those left out: whole notes in their order as long as they fit; the first that does not
-    fit is left out with all behind it, never cut. `count`: a note's tokens."""
-    left = tokens
-    for kept, note in enumerate(notes):
-        left -= count(note)
-        if left < 0:
-            return tuple(notes[:kept]), tuple(notes[kept:])
+    """Return the notes that fit a token budget and the others.
+
+    Notes are never cut: the first note that does not fit is left out together with all notes after it. `count` returns
+    the tokens of a note.
+    """
+    remaining = tokens
+    for place, note in enumerate(notes):
+        remaining -= count(note)
+        if remaining < 0:
+            return tuple(notes[:place]), tuple(notes[place:])
     return tuple(notes), ()

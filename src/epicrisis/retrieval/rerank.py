@@ -1,4 +1,4 @@
-"""A ranking put in a new order by a reranker. Knows no store: the passages are those of the ranking."""
+"""Reranking of the passages of a ranking."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from epicrisis.protocols import Reranker
 from epicrisis.types import Hit, Passage, Ranking
 
 
-def reranked(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
-    """The best `k` of the ranking's passages by their scores against `query`; how many there were is recorded.
+def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
+    """Return the best `k` passages of a ranking by their scores against the query.
 
-    `name` is the reranker's. Raises what the reranker raises: a ranking is never passed off as reranked.
+    `name` is the reranker's name. The parameters record how many passages were scored. An error of the reranker is
+    raised, never replaced by the original order.
     """
     passages = ranking.passages
-    texts = [as_read(passage) for passage in passages]
+    texts = list(map(format_for_reranker, passages))
     scores = reranker.score(query, texts)
     ordered = sorted(zip(passages, scores.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0].id))
     return Ranking(
@@ -23,8 +24,8 @@ def reranked(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int
     )
 
 
-def as_read(passage: Passage) -> str:
-    """Title and text as two sentences, the form of the articles in the card of MedCPT's cross-encoder."""
+def format_for_reranker(passage: Passage) -> str:
+    """Return title and text as two sentences, the form of articles in the model card of MedCPT's cross-encoder."""
     if not passage.title:
         return passage.text
     end = "" if passage.title.endswith((".", "?", "!")) else "."

@@ -1,7 +1,6 @@
-"""Question to ranking: the one place that strings encoders, stores, fusion and reranking together.
+"""Search: from a question to a ranking, with encoders, stores, fusion and reranking.
 
-Synchronous; knows no chat model and no event. What a reader must know of a ranking (a question longer than the
-encoder's window, a passage longer than the reranker's) is in the ranking's notes.
+The ranking's notes hold what a reader must know of it, such as a question longer than the encoder's window.
 """
 
 from __future__ import annotations
@@ -11,13 +10,18 @@ from dataclasses import dataclass, replace
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Encoder, PassageStore, Reranker, Vectors
-from epicrisis.retrieval.document_ranking import by_document, deep_enough, of_documents, reach
+from epicrisis.retrieval.document_ranking import (
+    find_document_depth,
+    rank_for_documents,
+    score_documents,
+    select_documents,
+)
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.long_questions import Sentences, prepare
-from epicrisis.retrieval.preflight import rankings_agree, rule_for
-from epicrisis.retrieval.ranking_signals import BY_WORDS, Scored
-from epicrisis.retrieval.record_context import as_notes, best_notes, of_record, whole_notes
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
+from epicrisis.retrieval.preflight import choose_rule, compare_rankings
+from epicrisis.retrieval.ranking_signals import BM25_SIGNALS, ScoredIds
+from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.types import (
     CountUnit,
     Hit,
@@ -32,88 +36,91 @@ from epicrisis.types import (
 )
 
 FUSION_DEPTH = 100
-"""Hits of each ranking that enter a fusion, or k where that is more."""
+"""Hits of each ranking in a fusion, or k if that is more."""
 QUESTION_CUT = "question_cut"
-"""Stands among a ranking's parameters where the question was longer than an encoder's window."""
-
-
+"""Parameter of a ranking whose question was longer than an encoder's window."""
 WITHHELD = "withheld"
-"""Stands among a ranking's parameters where retracted documents were left out: their ids."""
-_NAMED = 5
+"""Parameter of a ranking with the ids of retracted documents that were left out."""
+_MAX_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SearchableStore:
+    """A store and the encoder of its vectors. Without an encoder, only words are searched."""
+
+    store: PassageStore
+    encoder: Encoder | None
+    name: str = ""
+    """If given, the source of hits without a source."""
+
+    def search_words(self, text: str, k: int, scope: Scope) -> Ranking:
+        """Return the best `k` passages by BM25."""
+        hits, withheld = self._search_admitted(lambda scope: self.store.search_words(text, k, scope), scope)
+        return Ranking(hits, "bm25", {"k": k, **withheld})
+
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope, parameters: Mapping[str, object]) -> Ranking:
+        """Return the `k` nearest passages in a ranking with these parameters."""
+        hits, withheld = self._search_admitted(lambda scope: self.store.search_vectors(vector, k, scope), scope)
+        return Ranking(hits, "dense", {**parameters, **withheld})
+
+    def _search_admitted(
+        self, search: Callable[[Scope], tuple[Hit, ...]], scope: Scope
+    ) -> tuple[tuple[Hit, ...], dict[str, object]]:
+        """Return the hits that the scope admits, and the retracted documents that it withholds, with their ranks.
+
+        The first search includes retracted documents. If it finds none, its hits are the result.
+        """
+        if not scope.without_retracted:
+            return self._add_source(search(scope)), {}
+        hits = search(replace(scope, without_retracted=False))
+        withheld: dict[str, int] = {}
+        for hit in hits:
+            if hit.passage.is_retracted:
+                withheld.setdefault(hit.passage.document_id, hit.rank)
+        if not withheld:
+            return self._add_source(hits), {}
+        return self._add_source(search(scope)), {WITHHELD: withheld}
+
+    def _add_source(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        if not self.name:
+            return hits
+        named: list[Hit] = []
+        for hit in hits:
+            passage = replace(hit.passage, source=hit.passage.source or self.name)
+            named.append(replace(hit, passage=passage))
+        return tuple(named)
 
 
 def _one_sentence(text: str) -> Iterable[tuple[int, int]]:
     return [(0, len(text))]
 
 
-def _telling_withheld(ranking: Ranking, k: int) -> Ranking:
-    """The ranking with a note of the retracted documents that one of its searches met among its first `k`."""
-    met: Mapping[str, int] = ranking.parameters.get(WITHHELD, {})
+def _report_withheld(ranking: Ranking, k: int) -> Ranking:
+    """Return the ranking with a note of the retracted documents that a search found among its first `k` hits."""
+    ranks: Mapping[str, int] = ranking.parameters.get(WITHHELD, {})
     parameters = {name: value for name, value in ranking.parameters.items() if name != WITHHELD}
-    left_out = sorted(document_id for document_id, rank in met.items() if rank < k)
+    left_out = sorted(document_id for document_id, rank in ranks.items() if rank < k)
     if not left_out:
         return replace(ranking, parameters=parameters)
-    what = "document is" if len(left_out) == 1 else "documents are"
-    names = ", ".join(left_out[:_NAMED]) + (", ..." if len(left_out) > _NAMED else "")
-    note = f"{len(left_out)} retracted {what} left out: {names} (--with retracted reads them, marked)"
+    documents = "document is" if len(left_out) == 1 else "documents are"
+    names = ", ".join(left_out[:_MAX_NAMES]) + (", ..." if len(left_out) > _MAX_NAMES else "")
+    note = f"{len(left_out)} retracted {documents} left out: {names} (--with retracted reads them, marked)"
     return replace(ranking, parameters={**parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
 
 
-def _scored(hits: Sequence[Hit]) -> Scored:
+def _scored(hits: Sequence[Hit]) -> ScoredIds:
     return [(hit.passage.id, hit.score) for hit in hits]
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """A store and the encoder its vectors were made with; `None` where only words are searched."""
-
-    store: PassageStore
-    encoder: Encoder | None
-    name: str = ""
-    """Stands as the source of hits that have none, where there is a name."""
-
-    def by_words(self, text: str, k: int, scope: Scope) -> Ranking:
-        """The best `k` by BM25."""
-        hits, told = self._admitted(lambda seen: self.store.search_words(text, k, seen), scope)
-        return Ranking(hits, "bm25", {"k": k, **told})
-
-    def by_vector(self, vector: Vectors, k: int, scope: Scope, told: Mapping[str, object]) -> Ranking:
-        """The `k` nearest; `told` are parameters of the ranking."""
-        hits, withheld = self._admitted(lambda seen: self.store.search_vectors(vector, k, seen), scope)
-        return Ranking(hits, "dense", {**told, **withheld})
-
-    def _admitted(
-        self, search: Callable[[Scope], tuple[Hit, ...]], scope: Scope
-    ) -> tuple[tuple[Hit, ...], dict[str, object]]:
-        """The hits that the scope admits, and the documents that it withholds as retracted, with their ranks.
-
-        The first search looks at them too. Where it meets none, it is what the scope admits already.
-        """
-        if not scope.without_retracted:
-            return self._named(search(scope)), {}
-        hits = search(replace(scope, without_retracted=False))
-        withheld: dict[str, int] = {}
-        for hit in hits:
-            if hit.passage.is_retracted:
-                withheld.setdefault(hit.passage.document_id, hit.rank)
-        return self._named(search(scope) if withheld else hits), {WITHHELD: withheld} if withheld else {}
-
-    def _named(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-        if not self.name:
-            return hits
-        passages = (replace(hit.passage, source=hit.passage.source or self.name) for hit in hits)
-        return tuple(replace(hit, passage=passage) for hit, passage in zip(hits, passages, strict=True))
-
-
 class Retriever:
-    """Searches one store, or several of the same passages with an encoder each, whose dense rankings are fused.
+    """Searches a library, or several libraries at once, and fuses the rankings.
 
-    Words are those of the first store. A question longer than an encoder's window is treated by `remedy`; `sentences`
-    gives its sentences. With a reranker the best `rerank_depth` hits are scored anew. `fusion_times` k hits of each
-    ranking enter a fusion (EHR study, 4.3: 2), FUSION_DEPTH where it is None.
+    `also` are the same passages with other encoders. Words are those of the first store. `beside` are stores of
+    literature; no passage of a patient is taken from them, because the same id could be another person's there.
 
-    Stores `beside` the first hold other documents, literature: all their rankings enter the one fusion. No
-    passage of a patient is taken from them, since the same id could be another person's there.
+    A question longer than an encoder's window is treated by `remedy`, with `sentences` as the sentence splitter. With a
+    reranker, the best `rerank_depth` hits are reranked. `fusion_times` k hits of each ranking are fused (2 in the EHR
+    study, 4.3), or FUSION_DEPTH if it is None.
     """
 
     def __init__(
@@ -122,15 +129,15 @@ class Retriever:
         encoder: Encoder | None,
         rrf_k: int = 60,
         *,
-        also: Sequence[Searched] = (),
-        beside: Sequence[Searched] = (),
+        also: Sequence[SearchableStore] = (),
+        beside: Sequence[SearchableStore] = (),
         remedy: LongQuestionPolicy = "cut",
-        sentences: Sentences = _one_sentence,
+        sentences: SentenceSplitter = _one_sentence,
         reranker: tuple[str, Reranker] | None = None,
         rerank_depth: int = 64,
         fusion_times: int | None = None,
     ) -> None:
-        self._searched = (Searched(store, encoder), *also)
+        self._stores = (SearchableStore(store, encoder), *also)
         self._beside = tuple(beside)
         self._rrf_k = rrf_k
         self._remedy = remedy
@@ -140,54 +147,57 @@ class Retriever:
         self._fusion_times = fusion_times
 
     def record(self, scope: Scope) -> Ranking:
-        """Every note of the patient's record that the scope admits, whole, in the order of time."""
-        return of_record(self._searched[0].store.record(scope))
+        """Return every note of the patient's record in the scope, complete and in chronological order."""
+        return rank_record(self._stores[0].store.fetch_record(scope))
 
     def notes(self, text: str, n: int, by: SearchMode, scope: Scope, count: CountUnit = "passages") -> Ranking:
-        """The `n` whole notes with the best passages (the study's parent notes); literature stands as its passages,
-        each counted as a note, or its documents where documents are counted."""
-        record = whole_notes(self._searched[0].store.record(scope))
-        whole = {note.document_id: note for note in record}
-        if count == "documents":
-            documents = self.documents(text, n, by, scope)
-            return as_notes(documents, whole, n, count)
-        return best_notes(lambda k: self.rank(text, k, by, scope), whole, n)
+        """Return the `n` complete notes with the best passages (the study's parent notes).
 
-    def found(self, text: str, k: int, by: SearchMode, scope: Scope, count: CountUnit) -> Ranking:
+        Each passage of literature counts as a note; if documents are counted, each document.
+        """
+        record = restore_notes(self._stores[0].store.fetch_record(scope))
+        notes = {note.document_id: note for note in record}
+        if count == "documents":
+            return replace_by_notes(self.documents(text, n, by, scope), notes, n, count)
+        return rank_notes(lambda k: self.rank(text, k, by, scope), notes, n)
+
+    def search(self, text: str, k: int, by: SearchMode, scope: Scope, count: CountUnit) -> Ranking:
         """Return the best `k` documents or passages, as `documents` or `rank` does."""
         return self.documents(text, k, by, scope) if count == "documents" else self.rank(text, k, by, scope)
 
     def documents(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
-        """Return the best `k` documents, each by its best passage and with up to PASSAGES_A_DOCUMENT of those found.
+        """Return the best `k` documents, each with up to PASSAGES_PER_DOCUMENT of its passages.
 
-        Fewer where the best 16 k passages are of fewer documents; see `documents.places_of`. A reranker orders the
-        best `rerank_depth` passages, more where these are of fewer documents than k.
+        There are fewer if the best 16 k passages are of fewer documents; see `document_ranking.select_places`. A
+        reranker orders the best `rerank_depth` passages, or more if these are of fewer than k documents.
         """
-        return of_documents(self.pool(text, k, by, scope), k)
+        return select_documents(self.pool(text, k, by, scope), k)
 
     def pool(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
-        """Return the ranking of passages that `documents` chooses `k` documents from."""
+        """Return the ranking of passages from which `documents` selects `k` documents."""
         start = k * PASSAGES_PER_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
-        ranking = deep_enough(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
+        ranking = rank_for_documents(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
         if self._reranker is None:
-            names = [hit.passage.document_id for hit in ranking.hits]
-            return _telling_withheld(ranking, reach(names, k))
+            documents = [hit.passage.document_id for hit in ranking.hits]
+            return _report_withheld(ranking, find_document_depth(documents, k))
         name, reranker = self._reranker
-        ranking = _telling_withheld(ranking, max(start, len(ranking.hits)))
-        return reranked(ranking, text, reranker, name, len(ranking.hits))
+        ranking = _report_withheld(ranking, max(start, len(ranking.hits)))
+        return rerank(ranking, text, reranker, name, len(ranking.hits))
 
     def rank(
         self, text: str, k: int, by: SearchMode, scope: Scope, words: Callable[[int], Ranking] | None = None
     ) -> Ranking:
-        """The best `k` passages for the text under the scope. `words`: what gives so many in BM25's place, such as a
-        sparse encoder (the EHR study's Table 8)."""
+        """Return the best `k` passages for the text in the scope.
+
+        `words` replaces BM25 by another ranking, such as a sparse encoder's (the EHR study's Table 8).
+        """
         if self._reranker is None:
-            return _telling_withheld(self._rank(text, k, by, scope, self._depth(k), words), k)
+            return _report_withheld(self._rank(text, k, by, scope, self._depth(k), words), k)
         name, reranker = self._reranker
         pool = max(k, self._rerank_depth)
         depth = self._depth(pool if self._fusion_times is None else k)
-        ranking = _telling_withheld(self._rank(text, pool, by, scope, depth, words), pool)
-        return reranked(ranking, text, reranker, name, k)
+        ranking = _report_withheld(self._rank(text, pool, by, scope, depth, words), pool)
+        return rerank(ranking, text, reranker, name, k)
 
     def preflight(
         self,
@@ -201,31 +211,31 @@ class Retriever:
         depth: int = 16,
         count: CountUnit = "documents",
     ) -> Preflight:
-        """Rank the first `depth` dense documents or passages anew, by BM25 (IDF of the whole library, errata C6) or by
-        the reranker, as the signal asks, and compare. Which rule judges: `preflight.rule_for`.
+        """Return whether the first `depth` dense documents or passages agree with another ranking of them.
 
-        The dense hits of several stores, and of a question in segments, are the fused ones, their scores those of the
-        fusion: so small that no dense gap fitted on other scores is reached. Raises ValueError where the signal needs a
-        reranker and there is none.
+        The other ranking is by BM25 (IDF of the entire library, errata C6) or by the reranker, as the rule of
+        `preflight.choose_rule` requires. The dense hits of several stores, or of a question in segments, have the
+        scores of the fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the
+        signal needs a reranker and there is none.
         """
         dense = self._preflight_pool(text, scope, depth, count)
-        judge = rule_for(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
+        judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
         bm25: Sequence[Hit] = ()
         size = len(dense.hits)
-        if size and judge.signal in BY_WORDS:
-            words = [
-                Ranking(each.store.search_words(text, size, seen, within=dense.ids), "bm25")
-                for each, seen in self._by_words(scope)
-            ]
-            bm25 = self._fused(words, "bm25", size, size).hits
-        again = None
+        if size and judge.signal in BM25_SIGNALS:
+            rankings: list[Ranking] = []
+            for searchable, store_scope in self._word_searches(scope):
+                hits = searchable.store.search_words(text, size, store_scope, within=dense.ids)
+                rankings.append(Ranking(hits, "bm25"))
+            bm25 = self._fuse(rankings, "bm25", size, size).hits
+        reranked = None
         if self._reranker is not None and judge.signal == "reranker-overlap":
             name, reranker = self._reranker
-            again = _scored(reranked(dense, text, reranker, name, size).hits)
-        return rankings_agree(
+            reranked = _scored(rerank(dense, text, reranker, name, size).hits)
+        return compare_rankings(
             _scored(dense.hits),
             _scored(bm25),
-            again,
+            reranked,
             signal=judge.signal,
             n=judge.n,
             threshold=judge.threshold,
@@ -235,12 +245,12 @@ class Retriever:
         )
 
     def _preflight_pool(self, text: str, scope: Scope, depth: int, count: CountUnit) -> Ranking:
-        """Return the dense hits that are ranked anew: so many passages, or all those found of so many documents."""
+        """Return the first `depth` dense passages, or all ranked passages of the first `depth` documents."""
         if count == "passages":
             return self._rank(text, depth, "dense", scope, self._depth(depth))
-        dense = deep_enough(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
-        names = {name for name, _ in by_document(_scored(dense.hits))[:depth]}
-        return replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in names))
+        dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
+        documents = {document_id for document_id, _ in score_documents(_scored(dense.hits))[:depth]}
+        return replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in documents))
 
     def _rank(
         self,
@@ -249,69 +259,82 @@ class Retriever:
         by: SearchMode,
         scope: Scope,
         depth: int,
-        sparse: Callable[[int], Ranking] | None = None,
+        words: Callable[[int], Ranking] | None = None,
     ) -> Ranking:
-        """`depth` hits of each ranking that enters the fusion; a ranking that is the only one has `k`."""
-        by_words = [] if by == "dense" else self._by_words(scope)
-        by_vector = [] if by == "bm25" else [*((each, scope) for each in self._searched), *self._literature(scope)]
-        each = k if len(by_words) + len(by_vector) == 1 else depth
-        words = [searched.by_words(text, each, seen) for searched, seen in by_words]
-        words = words if sparse is None else [sparse(each)]
-        dense = [self._dense(text, each, searched, seen) for searched, seen in by_vector]
-        return self._fused([*dense, *words], by, k, depth)
+        """Return `k` passages by fusing rankings of `depth` hits. A single ranking has `k` hits."""
+        word_searches = [] if by == "dense" else self._word_searches(scope)
+        vector_searches: list[tuple[SearchableStore, Scope]] = []
+        if by != "bm25":
+            vector_searches = [(searchable, scope) for searchable in self._stores] + self._literature(scope)
+        size = k if len(word_searches) + len(vector_searches) == 1 else depth
+        rankings: list[Ranking] = []
+        for searchable, store_scope in vector_searches:
+            rankings.append(self._rank_dense(text, size, searchable, store_scope))
+        if words is not None:
+            rankings.append(words(size))
+        else:
+            for searchable, store_scope in word_searches:
+                rankings.append(searchable.search_words(text, size, store_scope))
+        return self._fuse(rankings, by, k, depth)
 
     def _depth(self, k: int) -> int:
         return max(k, FUSION_DEPTH) if self._fusion_times is None else self._fusion_times * k
 
-    def _by_words(self, scope: Scope) -> list[tuple[Searched, Scope]]:
-        return [(self._searched[0], scope), *self._literature(scope)]
+    def _word_searches(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
+        return [(self._stores[0], scope), *self._literature(scope)]
 
-    def _literature(self, scope: Scope) -> list[tuple[Searched, Scope]]:
-        return [(searched, replace(scope, patient=None)) for searched in self._beside]
+    def _literature(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
+        return [(searchable, replace(scope, patient=None)) for searchable in self._beside]
 
-    def _dense(self, text: str, k: int, searched: Searched, scope: Scope) -> Ranking:
-        """The best `k`; of a question in segments, the rankings of the segments fused."""
-        encoder = searched.encoder
+    def _rank_dense(self, text: str, k: int, searchable: SearchableStore, scope: Scope) -> Ranking:
+        """Return the best `k` passages. For a question in segments, fuse the rankings of the segments."""
+        encoder = searchable.encoder
         if encoder is None:
             raise ValueError("dense and hybrid search need an encoder")
-        texts, fit = prepare(text, encoder, self._sentences, self._remedy)
+        texts, fit = fit_question(text, encoder, self._sentences, self._remedy)
         depth = k if len(texts) == 1 or self._fusion_times is not None else max(k, FUSION_DEPTH)
-        found = [
-            searched.by_vector(vector, depth, scope, {"encoder": encoder.fingerprint})
-            for vector in encoder.encode_queries(texts)
-        ]
-        ranking = self._fused(found, "dense", k, depth)
+        rankings: list[Ranking] = []
+        for vector in encoder.encode_queries(texts):
+            rankings.append(searchable.search_vectors(vector, depth, scope, {"encoder": encoder.fingerprint}))
+        ranking = self._fuse(rankings, "dense", k, depth)
         cut = {QUESTION_CUT: True} if fit.cut else {}
         return replace(ranking, parameters={**ranking.parameters, **cut}, notes=fit.notes())
 
-    def _fused(self, rankings: Sequence[Ranking], name: SearchMode, k: int, depth: int) -> Ranking:
-        """One ranking of the best `k`; a single one keeps its scores."""
-        withheld: dict[str, int] = {}
-        for document_id, rank in (
-            pair for ranking in rankings for pair in ranking.parameters.get(WITHHELD, {}).items()
-        ):
-            withheld[document_id] = min(rank, withheld.get(document_id, rank))
+    def _fuse(self, rankings: Sequence[Ranking], name: SearchMode, k: int, depth: int) -> Ranking:
+        """Return one ranking of the best `k`. A single ranking keeps its scores."""
         if len(rankings) == 1:
-            (only,) = rankings
-            return replace(only, hits=only.hits[:k], retriever=name, parameters={**only.parameters, "k": k})
+            (ranking,) = rankings
+            parameters = {**ranking.parameters, "k": k}
+            return replace(ranking, hits=ranking.hits[:k], retriever=name, parameters=parameters)
+        withheld: dict[str, int] = {}
         passages: dict[str, Passage] = {}
-        for hit in (hit for ranking in rankings for hit in ranking.hits):
-            # Of one id in two libraries it is the first library's passage.
-            passages.setdefault(hit.passage.id, hit.passage)
+        encoders: dict[str, None] = {}
+        notes: dict[str, None] = {}
+        question_cut = False
+        for ranking in rankings:
+            for document_id, rank in ranking.parameters.get(WITHHELD, {}).items():
+                withheld[document_id] = min(rank, withheld.get(document_id, rank))
+            for hit in ranking.hits:
+                # If two libraries have a passage with this id, the first library's is used.
+                passages.setdefault(hit.passage.id, hit.passage)
+            if "encoder" in ranking.parameters:
+                encoders[str(ranking.parameters["encoder"])] = None
+            question_cut = question_cut or QUESTION_CUT in ranking.parameters
+            notes |= dict.fromkeys(ranking.notes)
         fused = reciprocal_rank_fusion([ranking.ids for ranking in rankings], self._rrf_k)[:k]
-        encoders = list(dict.fromkeys(str(r.parameters["encoder"]) for r in rankings if "encoder" in r.parameters))
-        return Ranking(
-            hits=tuple(Hit(passages[id_], score, rank) for rank, (id_, score) in enumerate(fused)),
-            retriever=name,
-            parameters={
-                "k": k,
-                "encoder": encoders[0] if len(encoders) == 1 else encoders,
-                "rrf_k": self._rrf_k,
-                "fusion_depth": depth,
-                "fused": len(rankings),
-                **({"beside": [searched.name for searched in self._beside]} if self._beside else {}),
-                **({QUESTION_CUT: True} if any(QUESTION_CUT in r.parameters for r in rankings) else {}),
-                **({WITHHELD: withheld} if withheld else {}),
-            },
-            notes=tuple(dict.fromkeys(note for ranking in rankings for note in ranking.notes)),
-        )
+        names = list(encoders)
+        fused_parameters: dict[str, object] = {
+            "k": k,
+            "encoder": names[0] if len(names) == 1 else names,
+            "rrf_k": self._rrf_k,
+            "fusion_depth": depth,
+            "fused": len(rankings),
+        }
+        if self._beside:
+            fused_parameters["beside"] = [searchable.name for searchable in self._beside]
+        if question_cut:
+            fused_parameters[QUESTION_CUT] = True
+        if withheld:
+            fused_parameters[WITHHELD] = withheld
+        hits = tuple(Hit(passages[id_], score, rank) for rank, (id_, score) in enumerate(fused))
+        return Ranking(hits=hits, retriever=name, parameters=fused_parameters, notes=tuple(notes))

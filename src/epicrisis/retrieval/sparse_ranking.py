@@ -1,6 +1,6 @@
-"""Passages of one record ranked by a sparse encoder (SPLADE), the EHR study's ablation beside BM25 (its Table 8).
+"""Ranking by a sparse encoder (SPLADE), the EHR study's alternative to BM25 (its Table 8).
 
-In memory, with no index: a record is small. Knows no store; an encoder may keep what it has encoded.
+The passages of one record are ranked in memory without an index, because a record is small.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from epicrisis.protocols import SparseEncoder
 from epicrisis.types import Hit, Passage, Ranking
 
 
-def sparse_ranking(query: str, passages: Sequence[Passage], encoder: SparseEncoder, k: int) -> Ranking:
-    """The best `k` of the passages by the inner product of their weights with the query's; those that share no word
-    with it are no hits. Raises ContextOverflow where a passage is longer than the encoder's window."""
-    (asked,) = encoder.encode_queries([query])
-    scored = [
-        (passage, sum(weight * words.get(word, 0.0) for word, weight in asked.items()))
-        for passage, words in zip(passages, encoder.encode_passages([each.text for each in passages]), strict=True)
-    ]
-    best = sorted(((passage, score) for passage, score in scored if score > 0), key=lambda pair: (-pair[1], pair[0].id))
-    hits = tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(best[:k]))
+def rank_by_sparse_vectors(query: str, passages: Sequence[Passage], encoder: SparseEncoder, k: int) -> Ranking:
+    """Return the best `k` passages by the inner product of their weights with the query's.
+
+    Passages without a word of the query are no hits. Raises ContextOverflow if a passage exceeds the encoder's window.
+    """
+    (query_weights,) = encoder.encode_queries([query])
+    vectors = encoder.encode_passages([passage.text for passage in passages])
+    scored: list[tuple[Passage, float]] = []
+    for passage, weights in zip(passages, vectors, strict=True):
+        score = sum(weight * weights.get(word, 0.0) for word, weight in query_weights.items())
+        if score > 0:
+            scored.append((passage, score))
+    scored.sort(key=lambda pair: (-pair[1], pair[0].id))
+    hits = tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(scored[:k]))
     return Ranking(hits, "splade", {"k": k, "encoder": encoder.name})

@@ -1,7 +1,7 @@
-"""What a question about a record says of time, found by its words: `the second admission`, `final diagnoses`, `on
-2150-03-04`, `before the surgery` (EHR study, appendix F and Table 13; errata E7).
+"""Time expressions of a question about a record: `the second admission`, `final diagnoses`, `on 2150-03-04`, `before
+the surgery` (EHR study, appendix F and Table 13; errata E7).
 
-Pure. Knows no record: what an expression comes to is `timeline`'s matter. English only.
+Expressions are found by English words alone, without the record; `timeline` applies them to it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from epicrisis.retrieval.date_marks import Dates, with_marks
-from epicrisis.retrieval.unresolved_time_words import BLANK, GAP, leftover
+from epicrisis.retrieval.date_marks import MarkedDates, mark_dates
+from epicrisis.retrieval.unresolved_time_words import BLANK, GAP, find_unresolved_word
 
 TimeExpressionKind: TypeAlias = Literal[
     "stay",
@@ -42,25 +42,25 @@ Relation: TypeAlias = Literal["", "before", "until", "after", "since", "between"
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
-    """One expression of time, `text` as the question has it."""
+class TimeExpression:
+    """A time expression. `text` is its wording in the question."""
 
     kind: TimeExpressionKind
     text: str
     which: int = 0
-    """The place in time, from 1; from the end -1 is the last; 0: none is said. Of a day in hospital its number."""
+    """The place in time, from 1, or from the end with -1 as the last; 0 for none. For a day in hospital its number."""
     count: int = 1
-    """How many from that place on: `the last two admissions` are -1 and 2."""
+    """The number of items from that place on: `the last two admissions` are -1 and 2."""
     noun: str = ""
     """A key of `NOTE_KINDS`, the words of an event, or `start`, `begin` (strictly) or `end` of a stay."""
     readings: tuple[str, ...] = ()
-    """The partial ISO dates that its date can be."""
+    """The possible readings of its date, as partial ISO dates."""
     relation: Relation = ""
-    anchors: tuple[Expression, ...] = field(default=())
-    """What a range lies before, after or between: stays, discharges, days or events."""
+    anchors: tuple[TimeExpression, ...] = field(default=())
+    """The stays, discharges, days or events that limit a range."""
     attached: bool = False
-    """Whether nothing but prepositions stands between it and the expression before, which it narrows then: `the last
-    radiology report of the first admission`."""
+    """Whether only prepositions separate it from the previous expression, which it then narrows: `the last radiology
+    report of the first admission`."""
 
 
 NOTE_KINDS = {
@@ -79,23 +79,15 @@ NOTE_KINDS = {
     "echocardiogram": (r"echo(?:cardiogra(?:m|phy))?(?: reports?)?", r"echo"),
     "electrocardiogram": (r"(?:ecg|ekg|electrocardiogram)(?: reports?)?", r"ecg|ekg|electrocard"),
 }
-"""Kinds of notes: how questions call one, and what the types of such notes have in them, both in small letters."""
+"""Kinds of notes: a pattern of their names in questions and one of their note types, both in small letters."""
 
-NARROWING = frozenset(
-    {
-        "stay",
-        "stay-on",
-        "note",
-        "note-on",
-        "at-discharge",
-        "at-admission",
-        "day",
-        "range",
-        "hospital-day",
-        "postoperative-day",
-    }
+FAMILIES = (
+    ("stay", "stay-on"),
+    ("day", "hospital-day", "postoperative-day"),
+    ("note", "note-on", "at-discharge", "at-admission"),
 )
-"""Kinds of expressions that leave notes out."""
+NARROWING = frozenset({"range"}).union(*FAMILIES)
+"""Kinds of expressions that exclude notes."""
 
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -133,18 +125,18 @@ _DISCHARGE = (
     rf"{_HOSPITAL}discharged?(?: home| from (?:the )?hospital)? (?:on|in|of) {_DATE})"
 )
 _PART = r"(?:(?:the )?(?:(?:very )?(?:beginning|start|end|middle|course) of |early |late |mid[ -]?)(?:in )?)?"
-"""A part of a year or month is read as all of it."""
+"""A part of a year or month counts as all of it."""
 _ANCHOR = rf"(?:{_DISCHARGE}|{_STAY_ORD}|{_STAY_DATE}|{_PART}{_DATE}|{_EVENT})"
 _OFFSET = (
     rf"(?:(?:(?:about |some )?(?:an?|the|{_COUNT}|\d+|several|many|a few|few|a couple of|a couple) )?"
     r"(?:immediate(?:ly)? |first |very )?(?:(?:minute|hour|day|night|morning|evening|week|month|year|decade)s? )|"
     r"immediately |shortly |soon |right |just |directly |long )?"
 )
-"""How long before or after: all that is before or after is read."""
+"""A length of time before or after, which is ignored: everything before or after counts."""
 _BEFORE = r"(?:before|prior to|preceding)"
-# `Which of the following procedures` is no time.
+# `Which of the following procedures` is not a time.
 _AFTER = r"(?:after|(?<!the )following|subsequent to)"
-_NOTE = rf"(?P<note>{'|'.join(asked for asked, _ in NOTE_KINDS.values())})"
+_NOTE = rf"(?P<note>{'|'.join(name for name, _ in NOTE_KINDS.values())})"
 _AT = r"(?:at|on|upon) (?:the )?(?:time of |day of |date of )?(?:the |his |her |their |hospital |patient's )*"
 _UNITS = r"(?:minute|hour|day|night|week|month|year|decade)s?"
 
@@ -159,13 +151,13 @@ _ALL = (
     r"(?:each|every|all|both|any|across|how many)\b(?: (?:of|the|his|her|their|patient's|hospital|two|three|four|"
     r"\d+))* (?:admissions?|hospitali[sz]ations?|stays?|encounters?)"
 )
-# Within a day of admission is within the stay, whichever that is.
+# Within a day of admission is within the stay.
 _WITHIN = (
     rf"within (?:the )?(?:(?:first|next) )?(?:an?|{_COUNT}|\d+|[a-z]+ty) {_UNITS} (?:of|from)\b"
     rf"(?! (?:hospital )?(?:admission|arrival|presentation)\b(?! {_ON}{_DATE}))"
 )
 _READMISSION = rf"re-?admi(?:t\w*|ssions?)(?!(?: [\w-]+){{0,4}}? (?:on|in|of|from|dated) {_DATE})"
-# `How did it change from the first to the last day of the second stay` compares nothing outside that stay.
+# `How did it change from the first to the last day of the second stay` compares only within that stay.
 _COMPARED = (
     r"(?:higher|lower|greater|larger|smaller|fewer|more|less|better|worse|longer|shorter|heavier|lighter)\b"
     r"(?=[^?.;]{0,200}\bthan\b)|"
@@ -177,14 +169,14 @@ _AND = (
     r"(?:(?:not|only|also|in|during|at|on|from|of|for|with|that|those) ){0,2})"
 )
 _AND_ORD = rf"(?={_AND}(?:{_WHOSE}(?>{_ORD}){_AND}){{0,4}}"
-"""Behind an ordinal of a list whose last has the noun; open: the last one follows."""
+"""After an ordinal in a list with the noun at its end. The parenthesis is closed by its users."""
 _BARE = (
     rf"(?:(?<!on )|(?!\w+ \d))(?:the|this|that|his|her|their|patient's) (?>{_ORD})(?: ones?)?"
     r"(?= ?[?.,;:!)]| ?$| (?:than|versus|vs|was|were|did|is|not)\b|"
     rf" (?:and|or|but) (?!(?:the )?{_ORD} [\w-]))"
 )
 _OTHER = rf"(?:previous|prior|next|subsequent|earlier|later|past) {_STAY}"
-# What these words say beside an order of notes: a name, a kind, a span of days, a part of the body.
+# Words that make an ordinal something else than an order of notes: a name, a kind, a span of days, a body part.
 _NO_ORDER = (
     r"(?:names?|lines?|degree|aid|hand|person|trimester|generation|menstrual|night|week|month|year|few|couple|several|"
     rf"and|or|but|if|for|with|{_COUNT}|{_UNITS}|smok\w+|toe|finger|digit|rib|molar|metatarsal|"
@@ -198,22 +190,22 @@ _OPEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """An expression and the characters it was read from."""
+    """An expression and its place in the question."""
 
     start: int
     end: int
-    expression: Expression
+    expression: TimeExpression
 
 
-def read(question: str) -> tuple[Expression, ...]:
-    """Return the expressions of time in a question, in the order of its words; no words belong to two of them.
+def find_time_expressions(question: str) -> tuple[TimeExpression, ...]:
+    """Return the time expressions of a question in the order of its words. They do not share words.
 
-    The last one has the kind `leftover` where other words of the question may speak of a time as well, and some
-    expression would leave notes out.
+    If an expression would exclude notes and other words of the question may mention a time too, the last expression has
+    the kind `leftover`.
     """
-    text, dates = with_marks(" ".join(question.split()))
+    text, dates = mark_dates(" ".join(question.split()))
     spans = list[_Span]()
-    marked = text
+    question_text = text
     for pattern, make in _RULES:
         for match in pattern.finditer(text):
             expression = make(match, dates)
@@ -221,31 +213,31 @@ def read(question: str) -> tuple[Expression, ...]:
                 spans.append(_Span(match.start(), match.end(), expression))
                 text = text[: match.start()] + BLANK * (match.end() - match.start()) + text[match.end() :]
     spans.sort(key=lambda span: span.start)
-    attached = _attached(marked, spans)
+    attached = _attach(question_text, spans)
     expressions = [expression for expression in attached if expression.kind != "neutral"]
     if any(expression.kind in NARROWING for expression in expressions):
-        word = _leftover(text, spans)
+        word = _find_leftover(text, spans)
         if word is not None:
-            expressions.append(Expression("leftover", _said(word, dates)))
+            expressions.append(TimeExpression("leftover", _restore_dates(word, dates)))
     return tuple(expressions)
 
 
-def _attached(text: str, spans: Sequence[_Span]) -> list[Expression]:
-    """Return the expressions of these spans, `attached` where they narrow the one before."""
-    expressions, linked = list[Expression](), False
+def _attach(text: str, spans: Sequence[_Span]) -> list[TimeExpression]:
+    """Return the expressions of these spans, marked as `attached` if they narrow the previous one."""
+    expressions, attached = list[TimeExpression](), False
     for number, span in enumerate(spans):
         expression = span.expression
-        last = spans[number - 1].expression if number else None
-        before = text[spans[number - 1].end : span.start] if number else ""
-        after = text[span.end : spans[number + 1].start] if number + 1 < len(spans) else ""
-        follows = last is not None and last.kind in _ATTACHABLE and bool(_ATTACHES.fullmatch(before))
-        # What is of no time by itself passes on whether it stands at the expression before.
-        linked = (
-            follows and expression.kind in _ATTACHABLE and (linked or (last is not None and last.kind != "neutral"))
-        )
-        followed = number + 1 < len(spans) and _narrows(spans[number + 1])
-        of_next = expression.kind == "item" and followed and bool(_ITEM_OF.fullmatch(after))
-        expressions.append(replace(expression, attached=linked or of_next))
+        previous = spans[number - 1] if number else None
+        following = spans[number + 1] if number + 1 < len(spans) else None
+        before = text[previous.end : span.start] if previous else ""
+        after = text[span.end : following.start] if following else ""
+        last_kind = previous.expression.kind if previous else None
+        follows = last_kind in _ATTACHABLE and bool(_ATTACHES.fullmatch(before))
+        # A neutral expression passes on whether it is attached.
+        attached = follows and expression.kind in _ATTACHABLE and (attached or last_kind != "neutral")
+        is_narrowed = following is not None and _narrows(following)
+        is_item_of_next = expression.kind == "item" and is_narrowed and bool(_ITEM_OF.fullmatch(after))
+        expressions.append(replace(expression, attached=attached or is_item_of_next))
     return expressions
 
 
@@ -253,56 +245,24 @@ def _narrows(span: _Span) -> bool:
     return span.expression.kind in NARROWING or span.expression.kind == "neutral"
 
 
-def _leftover(text: str, spans: Sequence[_Span]) -> str | None:
-    """Return a word of time that no span has, of a text with blanked spans."""
-    narrowing = [span for span in spans if _narrows(span)]
-    compared = any(span.expression.kind == "compared" for span in spans)
-    for span, after in pairwise(narrowing):
-        between = text[span.end : after.start]
-        if _JOINS.fullmatch(between) and (compared or not _SPANS.search(between)):
-            text = text[: span.end] + GAP * len(between) + text[after.start :]
+def _find_leftover(text: str, spans: Sequence[_Span]) -> str | None:
+    """Return a time word outside the spans, or None. The spans are blanked in `text`."""
+    narrowing = list(filter(_narrows, spans))
+    compares = any(span.expression.kind == "compared" for span in spans)
+    for span, following in pairwise(narrowing):
+        between = text[span.end : following.start]
+        if _JOINS.fullmatch(between) and (compares or not _SPANS.search(between)):
+            text = text[: span.end] + GAP * len(between) + text[following.start :]
     text = _PREPOSITION.sub(lambda match: GAP * len(match[0]), text)
-    word = leftover(text)
+    word = find_unresolved_word(text)
     kinds = {span.expression.kind for span in narrowing}
     if word is None and not kinds <= _OF_STAYS and (discharge := _DISCHARGED.search(text)):
         word = discharge[0]
     return word
 
 
-def rounds(expressions: Sequence[Expression]) -> list[list[Expression]]:
-    """Expressions whose notes are taken together, in the order in which they narrow what is left."""
-    stays, days, notes = (
-        [each for each in expressions if each.kind in kinds]
-        for kinds in (
-            ("stay", "stay-on"),
-            ("day", "hospital-day", "postoperative-day"),
-            ("note", "note-on", "at-discharge", "at-admission"),
-        )
-    )
-    ranges = [[each] for each in expressions if each.kind == "range"]
-    return [stays, days, *ranges, notes]
-
-
-def of_everything(expressions: Sequence[Expression]) -> Expression | None:
-    """What asks for an order, a span or every stay; or for a comparison or a readmission of which one side alone is
-    said, so that the other may stand in any note."""
-    said = [round_ for round_ in rounds(expressions) if round_]
-    settled = {
-        "all": False,
-        "compared": all(_sides(round_) > 1 for round_ in said),
-        "readmission": all(each.relation in ("after", "since", "between") for round_ in said for each in round_),
-    }
-    return next((each for each in expressions if not settled.get(each.kind, True)), None)
-
-
-def _sides(expressions: Sequence[Expression]) -> int:
-    """How many stays, days or notes these are; a span from one to another has both."""
-    places = {(each.kind, each.which, each.noun, each.readings): each.count for each in expressions}
-    return sum(places.values()) + sum(each.relation == "between" for each in expressions)
-
-
 _OF_STAYS = frozenset({"stay", "stay-on", "note", "at-discharge", "at-admission", "range", "neutral"})
-"""Kinds of expressions beside which `discharged` says no other time."""
+"""Kinds of expressions with which `discharged` does not mean another time."""
 _DISCHARGED = re.compile(
     r"\bdischarged?\b(?! (?:diagnos|medic|meds|weight|labs?|instruct|dispo|condition|plan|summar))"
 )
@@ -316,7 +276,7 @@ _JOINS = re.compile(
     r"(?:\s|,|(?:and|or|to|through|but|than|with|versus|vs\.?|not|only|also|in|during|at|on|from|of|for|that|those|the|both|"
     r"compared (?:to|with)|relative to|as opposed to|it|was|were|is|had|been|then)\b)*"
 )
-"""Between two expressions that are both read."""
+"""The words between two expressions that both count."""
 _SPANS = re.compile(r"\b(?:to|through)\b")
 _PREPOSITION = re.compile(
     r"\b(?:in|on|at|of|from|during|for|over|throughout|within|dated)"
@@ -324,112 +284,117 @@ _PREPOSITION = re.compile(
 )
 
 
-# -- the rules, in the order in which they take their words ---------------------------------------------------------
+_Maker: TypeAlias = Callable[[re.Match[str], MarkedDates], TimeExpression | None]
+"""Build the expression of a match, or return None for a match that is none."""
 
-_Maker: TypeAlias = Callable[[re.Match[str], Dates], Expression | None]
 
-
-def _said(text: str, dates: Dates) -> str:
-    """The words of a match with its dates as they were written."""
+def _restore_dates(text: str, dates: MarkedDates) -> str:
+    """Return the words of a match with the original dates in place of their marks."""
     return re.sub(r"⟨(\d+)⟩", lambda mark: dates[int(mark[1])][0], text).strip()
 
 
-def _readings(text: str, dates: Dates) -> tuple[str, ...]:
+def _readings(text: str, dates: MarkedDates) -> tuple[str, ...]:
     mark = re.search(r"⟨(\d+)⟩", text)
     return dates[int(mark[1])][1] if mark else ()
 
 
-def _place(word: str) -> int:
+def _read_place(word: str) -> int:
     return _PLACES[word] if word in _PLACES else int(re.sub(r"\D", "", word))
 
 
 def _plain(kind: TimeExpressionKind, which: int = 0, noun: str = "") -> _Maker:
-    return lambda match, dates: Expression(kind, _said(match[0], dates), which, noun=noun)
+    return lambda match, dates: TimeExpression(kind, _restore_dates(match[0], dates), which, noun=noun)
 
 
 def _numbered(kind: TimeExpressionKind) -> _Maker:
-    return lambda match, dates: Expression(kind, _said(match[0], dates), int(match["number"]))
+    return lambda match, dates: TimeExpression(kind, _restore_dates(match[0], dates), int(match["number"]))
 
 
-def _ordinal_stay(match: re.Match[str], dates: Dates) -> Expression | None:
+def _ordinal_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     word = re.search(_ORD, match[0])
-    return Expression("stay", _said(match[0], dates), _place(word[0])) if word else None
+    return TimeExpression("stay", _restore_dates(match[0], dates), _read_place(word[0])) if word else None
 
 
-def _several_stays(match: re.Match[str], dates: Dates) -> Expression | None:
+def _several_stays(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     number = match["count"]
     count = _NUMBERS.index(number) + 1 if number in _NUMBERS else int(number)
-    return Expression("stay", _said(match[0], dates), _place(match["ord"]), count)
+    return TimeExpression("stay", _restore_dates(match[0], dates), _read_place(match["ord"]), count)
 
 
-def _dated_stay(match: re.Match[str], dates: Dates) -> Expression | None:
-    edge = "end" if "discharge" in match[0] else "begin" if re.search("start|beg|admitted", match[0]) else "start"
-    return Expression("stay-on", _said(match[0], dates), noun=edge, readings=_readings(match[0], dates))
+def _dated_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    edge = "begin" if re.search("start|beg|admitted", match[0]) else "start"
+    if "discharge" in match[0]:
+        edge = "end"
+    text, readings = _restore_dates(match[0], dates), _readings(match[0], dates)
+    return TimeExpression("stay-on", text, noun=edge, readings=readings)
 
 
 _IS_A_NOTE = re.compile(r"summar|note|report|letter|h&p|history and physical")
 
 
-def _note(match: re.Match[str], dates: Dates) -> Expression | None:
-    word, noun = match["ord"], _kind_of_note(match)
+def _note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    text, word, noun = _restore_dates(match[0], dates), match["ord"], _kind_of_note(match)
     if not _IS_A_NOTE.search(match["note"]):
-        # What an examination showed stands in other notes, too.
-        return Expression("item", _said(match[0], dates), noun="any note may tell of it")
-    # A final report is one that was signed off, whichever it is; a final summary is the last.
-    which = 0 if word == "final" and noun != "discharge summary" else _place(word)
-    return Expression("note", _said(match[0], dates), which, noun=noun)
+        # Other notes mention the result of an examination too.
+        return TimeExpression("item", text, noun="any note may tell of it")
+    # Any report can be final, that is signed off. A final summary is the last one.
+    which = 0 if word == "final" and noun != "discharge summary" else _read_place(word)
+    return TimeExpression("note", text, which, noun=noun)
 
 
 def _kind_of_note(match: re.Match[str]) -> str:
-    return next(noun for noun, (asked, _) in NOTE_KINDS.items() if re.fullmatch(asked, match["note"]))
+    return next(noun for noun, (name, _) in NOTE_KINDS.items() if re.fullmatch(name, match["note"]))
 
 
-def _dated_note(match: re.Match[str], dates: Dates) -> Expression | None:
-    return Expression("note-on", _said(match[0], dates), noun=_kind_of_note(match), readings=_readings(match[0], dates))
+def _dated_note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    text, readings = _restore_dates(match[0], dates), _readings(match[0], dates)
+    return TimeExpression("note-on", text, noun=_kind_of_note(match), readings=readings)
 
 
-def _named_note(match: re.Match[str], dates: Dates) -> Expression | None:
+def _named_note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     if not _IS_A_NOTE.search(match["note"]):
         return None
-    return Expression("named-note", _said(match[0], dates), noun=_kind_of_note(match))
+    return TimeExpression("named-note", _restore_dates(match[0], dates), noun=_kind_of_note(match))
 
 
-def _discharge(match: re.Match[str], dates: Dates) -> Expression | None:
-    return Expression("at-discharge", _said(match[0], dates), _place(match["ord"]))
+def _discharge(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    return TimeExpression("at-discharge", _restore_dates(match[0], dates), _read_place(match["ord"]))
 
 
 def _range(relation: Relation) -> _Maker:
-    def made(match: re.Match[str], dates: Dates) -> Expression | None:
+    def make(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
         anchors = tuple(_anchor(match[name], dates) for name in ("a", "b") if name in match.re.groupindex)
-        return Expression("range", _said(match[0], dates), relation=relation, anchors=anchors)
+        return TimeExpression("range", _restore_dates(match[0], dates), relation=relation, anchors=anchors)
 
-    return made
+    return make
 
 
-def _from_stay_to_stay(match: re.Match[str], dates: Dates) -> Expression | None:
-    """From the first to the third admission: those between them as well."""
+def _from_stay_to_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    """Return a range that includes the stays between, as in `from the first to the third admission`."""
     anchors = _anchor(f"{match['a']} admission", dates), _anchor(match["b"], dates)
-    return Expression("range", _said(match[0], dates), relation="between", anchors=anchors)
+    return TimeExpression("range", _restore_dates(match[0], dates), relation="between", anchors=anchors)
 
 
-def _anchor(text: str, dates: Dates) -> Expression:
+def _anchor(text: str, dates: MarkedDates) -> TimeExpression:
+    """Return the stay, discharge, day or event that limits a range."""
+    original, readings = _restore_dates(text, dates), _readings(text, dates)
     if re.fullmatch(rf"{_DISCHARGE}|{_WHOSE}{_ORD}", text):
         place = re.search(_ORD, text)
-        which = _place(place[0]) if place else 0
-        return Expression("discharge", _said(text, dates), which, noun="end", readings=_readings(text, dates))
+        which = _read_place(place[0]) if place else 0
+        return TimeExpression("discharge", original, which, noun="end", readings=readings)
     if re.fullmatch(_STAY_ORD, text):
-        return Expression("stay", _said(text, dates), _place(re.findall(_ORD, text)[0]))
+        return TimeExpression("stay", original, _read_place(re.findall(_ORD, text)[0]))
     if re.fullmatch(_STAY_DATE, text):
-        return Expression("stay-on", _said(text, dates), noun="start", readings=_readings(text, dates))
+        return TimeExpression("stay-on", original, noun="start", readings=readings)
     if re.fullmatch(rf"{_PART}{_DATE}", text):
-        return Expression("day", _said(text, dates), readings=_readings(text, dates))
+        return TimeExpression("day", original, readings=readings)
     words = re.fullmatch(rf"{_WHOSE}(?:(?P<ord>{_ORD}) )?(?P<event>.*)", text)
     event, order = (words["event"], words["ord"]) if words else (text, None)
-    return Expression("event", _said(text, dates), _place(order) if order else 0, noun=event)
+    return TimeExpression("event", original, _read_place(order) if order else 0, noun=event)
 
 
-def _day(match: re.Match[str], dates: Dates) -> Expression | None:
-    return Expression("day", _said(match[0], dates), readings=_readings(match[0], dates))
+def _day(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+    return TimeExpression("day", _restore_dates(match[0], dates), readings=_readings(match[0], dates))
 
 
 _FINAL = r"final (?:(?:hospital|discharge|principal|primary|clinical|main) )?(?:diagnos[ie]s|disposition|condition)"
@@ -442,7 +407,7 @@ _WITHIN_STAY = (
     rf"(?:(?:very|entire|whole|{_ORD}|{_COUNT}) ){{0,2}}(?:few |couple of )?(?:hospital )?"
     rf"(?:days?|nights?|weeks?|hours?|morning|evening|part|half|course|beginning|start|end|middle|rest){_OF_A_STAY}"
 )
-"""A part of a stay is read as all of it."""
+"""A part of a stay counts as all of it."""
 _SINCE_ADMISSION = (
     rf"(?:(?:since|after|from) (?:the |his |her |their )?admission|"
     rf"within (?:the )?(?:(?:first|next) )?(?:an?|{_COUNT}|\d+|[a-z]+ty) {_UNITS} (?:of|from|after) (?:hospital )?"
@@ -451,9 +416,10 @@ _SINCE_ADMISSION = (
     rf"(?:{_ORD} day|discharge|{_ORD})){_OF_A_STAY}"
 )
 _NO_START = _plain("open", noun="which time that is is not looked for")
+# The rules in the order of their precedence: a rule takes its words from the later ones.
 _RULES: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
-    (re.compile(pattern), made)
-    for pattern, made in (
+    (re.compile(pattern), make)
+    for pattern, make in (
         (rf"\b(?:{_ALL})\b", _plain("all")),
         # `Not until 2016` is from then on.
         (

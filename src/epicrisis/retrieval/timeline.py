@@ -1,9 +1,8 @@
-"""Which notes of a record a question is about, by what it says of time (EHR study, appendix F and Table 13; errata E7).
+"""Selection of a question's notes by its time expressions (EHR study, appendix F and Table 13; errata E7).
 
-Pure. Knows no store, no model and no text of a note: which notes tell of an event, or state a date, is looked up by
-functions handed in. A note is left out only where every word of time in the question is understood and the note's own
-time, with room for late dictation, lies elsewhere: of what may be the last all is kept, and a note without a time may
-be of any. Otherwise nothing is left out, and that is said.
+A note is left out only if every time word of the question is understood and the note's own time is elsewhere, with
+tolerance for late dictation. All notes that may be the last are kept, and so is a note without a time. Otherwise no
+note is left out, and the result says why.
 """
 
 from __future__ import annotations
@@ -11,58 +10,69 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, encounters
-from epicrisis.retrieval.note_filtering import RULES, Kept, Mentions, RecordTimeline, Stating, ids_of, those
-from epicrisis.retrieval.time_expressions import NARROWING, Expression, of_everything, read, rounds
-
-__all__ = ["HospitalStay", "Mentions", "NoteTime", "Resolution", "Stating", "encounters", "resolve"]
+from epicrisis.retrieval.expression_groups import find_unrestricted, group_by_family
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.note_filtering import RULES, AdmittedNotes
+from epicrisis.retrieval.record_timeline import DatedNoteFinder, MentionFinder, RecordTimeline, note_ids, select_notes
+from epicrisis.retrieval.time_expressions import NARROWING, TimeExpression, find_time_expressions
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Which notes a question is about."""
+    """The notes that a question is about."""
 
     documents: frozenset[str] | None = None
-    """Their ids, at least one; `None`: nothing is left out."""
-    told: tuple[str, ...] = ()
-    """What was resolved to what and why, a sentence each; true too where all notes are read."""
+    """Their ids, at least one. None if no note is left out."""
+    explanations: tuple[str, ...] = ()
+    """How each expression was resolved and why, one sentence each. Also present if no note is left out."""
     unresolved: tuple[str, ...] = ()
-    """Expressions that were recognised and could not be resolved, and why; then nothing is left out."""
+    """Expressions that were recognised and not resolved, and why. Then no note is left out."""
 
 
 def resolve(
-    question: str, notes: Iterable[NoteTime], mentions: Mentions | None = None, stating: Stating | None = None
+    question: str,
+    notes: Iterable[NoteTime],
+    find_mentions: MentionFinder | None = None,
+    find_dated: DatedNoteFinder | None = None,
 ) -> Resolution:
     """Return the notes of the record that the question is about.
 
-    Expressions that narrow each other (`the last radiology report of the first admission`) leave what all of them
-    admit; the others are taken together. A question leaves no note out where it says nothing of time, asks for an order
-    of things, compares with what it does not say, or has a word of time that is not understood. `mentions` is needed
-    for events (`before the surgery`); the notes of `stating` are kept whenever they were written.
+    Expressions that narrow each other (`the last radiology report of the first admission`) leave the notes that all of
+    them admit; the notes of other expressions are added. No note is left out if the question mentions no time, asks for
+    an order of events, compares with something it does not mention, or has a time word that is not understood.
+
+    `find_mentions` is needed for events (`before the surgery`). Notes from `find_dated` are kept whatever their time.
     """
-    expressions = read(question)
-    told = [f"{each.text}: no note is left out, {each.noun}" for each in expressions if each.kind in ("open", "item")]
-    if whole := of_everything(expressions):
-        asks = "an order, a span or every stay" if whole.kind == "all" else "more than the time that is said"
-        return Resolution(told=(f"{whole.text}: asks for {asks}, so no note is left out", *told))
-    if not any(each.kind in NARROWING for each in expressions):
-        return Resolution(told=tuple(told))
-    unresolved = [f"{each.text}: {why}" for each in expressions if (why := _not_understood(each))]
-    record = RecordTimeline.of(notes, mentions, stating)
-    kept, restricted = frozenset[str](), True
-    for group in _groups(expressions):
-        result = _narrowed(group, record)
-        told += result.told
-        unresolved += result.unresolved
-        restricted = restricted and result.notes is not None
-        kept |= ids_of(result.notes or ())
+    expressions = find_time_expressions(question)
+    explanations: list[str] = []
+    for expression in expressions:
+        if expression.kind in ("open", "item"):
+            explanations.append(f"{expression.text}: no note is left out, {expression.noun}")
+    if unrestricted := find_unrestricted(expressions):
+        scope = "an order, a span or every stay" if unrestricted.kind == "all" else "more than the time that is said"
+        explanation = f"{unrestricted.text}: asks for {scope}, so no note is left out"
+        return Resolution(explanations=(explanation, *explanations))
+    if not any(expression.kind in NARROWING for expression in expressions):
+        return Resolution(explanations=tuple(explanations))
+    unresolved: list[str] = []
+    for expression in expressions:
+        if reason := _reason_not_understood(expression):
+            unresolved.append(f"{expression.text}: {reason}")
+    record = RecordTimeline.build(notes, find_mentions, find_dated)
+    documents, restricted = frozenset[str](), True
+    for group in _group_attached(expressions):
+        admitted = _apply_group(group, record)
+        explanations += admitted.explanations
+        unresolved += admitted.unresolved
+        restricted = restricted and admitted.notes is not None
+        documents |= note_ids(admitted.notes or ())
     if unresolved or not restricted:
-        return Resolution(None, tuple(told), tuple(unresolved))
-    return Resolution(kept, tuple(told))
+        return Resolution(None, tuple(explanations), tuple(unresolved))
+    return Resolution(documents, tuple(explanations))
 
 
-def _not_understood(expression: Expression) -> str:
-    """Return why the expression leaves open what the question is about, beside one that narrows it; else ``."""
+def _reason_not_understood(expression: TimeExpression) -> str:
+    """Return why an expression leaves open what the question is about; empty if it does not."""
     match expression.kind:
         case "leftover":
             return "it may speak of another time"
@@ -75,9 +85,9 @@ def _not_understood(expression: Expression) -> str:
     return ""
 
 
-def _groups(expressions: Sequence[Expression]) -> list[list[Expression]]:
-    """Return the expressions that leave notes out, those together that narrow each other."""
-    groups = list[list[Expression]]()
+def _group_attached(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
+    """Return the expressions that leave notes out, in groups that narrow each other."""
+    groups = list[list[TimeExpression]]()
     for expression in expressions:
         if expression.kind not in (*NARROWING, "named-note"):
             continue
@@ -85,35 +95,41 @@ def _groups(expressions: Sequence[Expression]) -> list[list[Expression]]:
             groups[-1].append(expression)
         else:
             groups.append([expression])
-    return [group for group in groups if any(each.kind in NARROWING for each in group)]
+    return [group for group in groups if any(expression.kind in NARROWING for expression in group)]
 
 
-def _narrowed(group: Sequence[Expression], record: RecordTimeline) -> Kept:
+def _apply_group(group: Sequence[TimeExpression], record: RecordTimeline) -> AdmittedNotes:
     """Return the notes that all families of expressions in the group admit."""
-    told, unresolved = list[str](), [f"{text}: {why}" for text, why in _unclear(group)]
+    explanations, unresolved = list[str](), list(_find_unclear_ordinals(group))
     pool, restricted = record.notes, False
-    for round_ in rounds(group):
-        results = [RULES[expression.kind](expression, record, pool) for expression in round_]
-        told += [line for result in results for line in result.told]
-        unresolved += [line for result in results for line in result.unresolved]
-        admitted = [result.notes for result in results]
-        # One of several that leaves nothing out admits every note.
-        if admitted and all(notes is not None for notes in admitted):
-            ids = frozenset[str]().union(*(ids_of(notes or ()) for notes in admitted))
-            sure = frozenset[str]().union(*(result.sure for result in results))
-            pool, restricted = those(pool, ids), True
-            record = replace(record, sure=record.sure & sure)
+    for family in group_by_family(group):
+        ids, certain, admits_all = set[str](), set[str](), not family
+        for expression in family:
+            admitted = RULES[expression.kind](expression, record, pool)
+            explanations += admitted.explanations
+            unresolved += admitted.unresolved
+            # One expression that leaves no note out admits every note.
+            admits_all = admits_all or admitted.notes is None
+            ids |= note_ids(admitted.notes or ())
+            certain |= admitted.certain
+        if not admits_all:
+            pool, restricted = select_notes(pool, frozenset(ids)), True
+            record = replace(record, certain=record.certain & certain)
     kinds = [expression.noun for expression in group if expression.kind == "named-note"]
-    named = [note for note in pool if any(note.is_of(kind) for kind in kinds)]
-    if named:
-        pool = tuple(note for note in pool if note in named or note.of_unknown_kind)
-    return Kept(pool if restricted and pool else None, record.sure, tuple(told), tuple(unresolved))
+    matches = {note for note in pool if any(map(note.is_of, kinds))}
+    if matches:
+        pool = tuple(note for note in pool if note in matches or note.has_unknown_kind)
+    notes = pool if restricted and pool else None
+    return AdmittedNotes(notes, record.certain, tuple(explanations), tuple(unresolved))
 
 
-def _unclear(group: Sequence[Expression]) -> Iterator[tuple[str, str]]:
-    """Yield the ordinals of stays that may be counted within another expression of the group: `the first admission in
-    2016` need not be the patient's first."""
+def _find_unclear_ordinals(group: Sequence[TimeExpression]) -> Iterator[str]:
+    """Yield the ordinals of stays that may be counted within another expression of the group.
+
+    `The first admission in 2016` need not be the patient's first.
+    """
     for number, expression in enumerate(group):
-        counted = expression.which and expression.kind in ("stay", "at-discharge")
-        if counted and any(later.kind in ("day", "range", "stay", "stay-on") for later in group[number + 1 :]):
-            yield expression.text, "it may be counted from any time"
+        if not expression.which or expression.kind not in ("stay", "at-discharge"):
+            continue
+        if any(later.kind in ("day", "range", "stay", "stay-on") for later in group[number + 1 :]):
+            yield f"{expression.text}: it may be counted from any time"

@@ -1,13 +1,11 @@
-"""Find words of time in a question that its expressions of time do not account for.
+"""Words of time in a question that its time expressions do not account for.
 
-A question is narrowed to some of a record's notes only where all of its words of time are understood. `leftover` is
-given the question with its understood expressions blanked out, and returns the first word that could still point at
-another time. It would rather name a harmless word than miss one: then the whole record is read.
+Only the notes that a question is about are read, and only if all of its words of time are understood.
+`find_unresolved_word` receives the question with blanks for its understood expressions and returns the first word that
+may mean another time. It prefers to return a harmless word than to miss one, because then the entire record is read.
 
     >>> leftover("was creatinine higher in ¶¶¶¶ than at baseline?")
     'than'
-
-Pure. English only.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from __future__ import annotations
 import re
 
 BLANK = "¶"
-"""Stands for a character of an expression that was understood."""
+"""Replaces a character of an understood expression."""
 GAP = "§"
-"""Stands for a character that belongs to such an expression and is of no time by itself."""
+"""Replaces a character that belongs to such an expression and mentions no time by itself."""
 
 _ORDINAL = (
     r"first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|last|initial|earliest|latest|"
@@ -48,7 +46,7 @@ _HARMLESS = re.compile(
             r"(?:day|week|month|hour)\b",
             r"\b(?:once|twice) (?:daily|weekly|monthly)\b|\bper (?:minute|hour|day|night|week|month)\b",
             r"\bevery (?:\w+ )?(?:hours?|days?|other day)\b",
-            # What is asked for, not what it is asked of.
+            # The time that the question asks for.
             r"^when (?=(?:was|were|is|are|did|does|do|has|had)\b)",
             r"^(?:on (?:what|which) (?:days?|dates?)|at (?:what|which) (?:time|hour))\b",
             r"\band (?:when|on (?:what|which) (?:days?|dates?)) (?=(?:was|were|is|did)\b)",
@@ -96,7 +94,7 @@ _POINTS_ELSEWHERE = re.compile(
             r"more (?:often|severe|frequent\w*|\w+ed))\b",
             r"\b(?:except\w*|exclud\w*|outside|besides|apart|aside|other than|instead|elsewhere|without|"
             r"not (?:in|on|at|during|from|of|for)|only|alone|other|another|others|remaining|rest of|additional)\b",
-            # What goes on beyond a time.
+            # Events that continue beyond a time.
             r"\b(?:continu\w*|resum\w*|remain\w*|persist\w*|recur\w*|return\w*|resolv\w*|ongoing|"
             r"follow(?:ed|s|ing)|follow(?:[ -]?ups?\b(?! (?:was |were )?arranged)|\b(?![ -]?up))|"
             r"gone|healed|disappear\w*|grown?|grew|"
@@ -104,7 +102,7 @@ _POINTS_ELSEWHERE = re.compile(
             r"appointments?|"
             r"long[ -]term|new(?:ly)?|no longer)\b",
             r"^(?:is|are) (?!there\b)",
-            # Stays that no expression has.
+            # Stays outside the expressions.
             r"\b(?:admissions|hospitali[sz]ations|stays|encounters|discharges|admission|hospitali[sz]ation|encounter|"
             r"stay|transfer(?:red)?)\b",
         )
@@ -122,20 +120,19 @@ _JOINED = re.compile(
 _GOES_ON = re.compile(
     rf"[¶§],? (?:and|or|but|nor|plus|&|to|through|not|as well as|along with|together with|also|then) (?!{_ASKS}\b|§|¶)"
 )
-# `Was the drain placed in 2016 removed?`: what stands behind the time is of any other.
+# `Was the drain placed in 2016 removed?`: the words after the expression are of another time.
 _PREDICATE = re.compile(
     r"[¶§](?P<behind>[^?.;¶§]{0,120}?\b(?!attribut|ascrib|caus|document|record|measur|report|describ|not|call|nam|need)"
     r"(?:\w{2,}ed|done|given|taken|found|seen|made|put|begun|drawn)\b)"
 )
 _DONE = r"(?:\w{3,}ed|done|given|taken|found|seen|made|begun|drawn|put)"
-# `What was done about the nodule found in 2016`: the time is of the finding, not of what was done.
+# `What was done about the nodule found in 2016`: the time is that of the finding, not of the treatment.
 _FINDING = re.compile(rf"\b(?!describ|document|record|report|noted|stat|mention|list|dat){_DONE} ?(?=[¶§])")
 _MAIN = re.compile(
     rf"\b(?:was|were|is|are|been|be|ha[ds](?! the\b)|have(?! the\b)|being|get|got)"
     rf"(?: (?!(?:{_DONE}|had)\b)[\w'-]+){{0,5}} {_DONE} ?$|^(?:what|who|which(?: [\w-]+){{1,3}}) {_DONE} ?$"
 )
-# `Who took out the stitches of the second admission`, `Was the nodule from 2014 benign`: what became of it is of any
-# time.
+# `Who took out the stitches of the second admission`, `Was the nodule from 2014 benign`: the outcome is of any time.
 _TELLS = (
     r"show|say|said|state|report|describe|mention|reveal|read|list|name|contain|tell|find|note|conclude|give|measure|"
     r"look|suggest|demonstrate|confirm|document|record|include|recommend|indicate|come back"
@@ -148,10 +145,10 @@ _BECAME = re.compile(
 _EDGE = re.compile(r"[¶§](?:[-–—/&+]|'\d)|(?:[/&+–—]|\w-)[¶§]|[¶§](?:, ?(?:and |or |& ?)?| and | or | ?& ?)\d\d\b")
 
 
-def leftover(text: str) -> str | None:
-    """Return the first word of this text that may point at a time, or None.
+def find_unresolved_word(text: str) -> str | None:
+    """Return the first word of this text that may mean a time, or None.
 
-    `text` is in small letters, with `BLANK` and `GAP` in place of what was understood.
+    `text` is in small letters, with `BLANK` and `GAP` in place of the understood expressions.
     """
     rest = " ".join(_STAY_COMPOUND.sub(" ", _HARMLESS.sub(" ", text)).split())
     words = _POINTS_ELSEWHERE.search(rest)

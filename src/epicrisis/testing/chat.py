@@ -1,4 +1,4 @@
-"""A scripted chat model, and the contract check of the `ChatModel` seam."""
+"""A scripted chat model, and the contract check of `ChatModel`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ Probabilities = Callable[[ChatRequest], Mapping[str, float]]
 
 
 def count_words(text: str) -> int:
-    """The token count of the fakes: one for each word."""
+    """Return the token count of the fakes: one per word."""
     return len(text.split())
 
 
 class ScriptedModel:
-    """Replies what `script` says of each request; every request is kept in `requests`, in order of arrival.
+    """Replies with the result of `script` for each request, and collects all requests in `requests`.
 
-    A script may raise a ChatError, to play a failing endpoint. One word is one token; a prompt over
-    `context_tokens` is refused as an endpoint would. `probabilities` of the next token, by option, are told where a
-    request asks for them; those that it does not name are missing.
+    A script may raise a ChatError like a failing endpoint. One word is one token; a prompt over `context_tokens` raises
+    ContextOverflow. `probabilities` returns the probability of each option as the next token.
     """
 
     def __init__(
@@ -64,15 +63,18 @@ class ScriptedModel:
             for piece in re.findall(r"\s*\S+|\s+$", text):
                 on_delta(piece)
         usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=count_words(text))
-        return ChatReply(text, "stop", self._name, usage, option_logprobs=self._told(request))
+        return ChatReply(text, "stop", self._name, usage, option_logprobs=self._option_logprobs(request))
 
-    def _told(self, request: ChatRequest) -> OptionLogprobs | None:
+    def _option_logprobs(self, request: ChatRequest) -> OptionLogprobs | None:
         if not request.options or self._probabilities is None:
             return None
-        told = self._probabilities(request)
-        mass = sum(told.values())
-        values = {option: math.log(told[option] / mass) for option in request.options if option in told}
-        return OptionLogprobs(values, mass, tuple(option for option in request.options if option not in told))
+        probabilities = self._probabilities(request)
+        mass = sum(probabilities.values())
+        values = {
+            option: math.log(probabilities[option] / mass) for option in request.options if option in probabilities
+        }
+        missing = [option for option in request.options if option not in probabilities]
+        return OptionLogprobs(values, mass, tuple(missing))
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
         return sum(count_words(message.content) for message in messages)
@@ -84,14 +86,11 @@ class ScriptedModel:
         return self._name
 
     async def aclose(self) -> None:
-        """Nothing to free."""
+        """Do nothing, as there is nothing to free."""
 
 
 async def check_chat_model(model: ChatModel) -> None:
-    """The contract every ChatModel keeps; raises AssertionError with what it breaks.
-
-    Asks the model a few short things, so it costs a few calls.
-    """
+    """Check the contract of `ChatModel` with a few short calls. Raises AssertionError with the violated clause."""
     request = ChatRequest((Message("user", "Say one word."),), max_tokens=64)
     reply = await model.complete(request)
     require(bool(reply.text), "a reply has text")

@@ -1,7 +1,4 @@
-"""Deterministic encoders that need no download, and the contract checks of their seams.
-
-They know nothing of meaning: two texts are near when they share words.
-"""
+"""Deterministic encoders without a download, and contract checks of encoders. Texts are similar if they share words."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ import numpy as np
 
 from epicrisis.errors import ContextOverflow
 from epicrisis.protocols import Encoder, TokenEncoder, TokenVectors, Vectors
+from epicrisis.types import CharacterSpan
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -40,7 +38,7 @@ class HashingEncoder:
     def max_query_tokens(self) -> int:
         return self._max_tokens
 
-    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+    def token_spans(self, text: str) -> Sequence[CharacterSpan]:
         return [match.span() for match in _TOKEN.finditer(text)]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
@@ -62,7 +60,7 @@ class HashingEncoder:
 
 
 class HashingTokenEncoder:
-    """Each word token has the vector that HashingEncoder gives it alone; two special tokens stand around a text."""
+    """Encodes each word token by HashingEncoder, with two special tokens around each text."""
 
     def __init__(self, dimensions: int = 64, max_tokens: int = 128) -> None:
         self._words = HashingEncoder(dimensions)
@@ -73,41 +71,41 @@ class HashingTokenEncoder:
         return "hashing"
 
     def encode_tokens(self, texts: Sequence[str]) -> tuple[TokenVectors, ...]:
-        found = []
+        results = []
         for text in texts:
             words = ["bos", *_TOKEN.findall(text), "eos"]
             if len(words) > self._max_tokens:
                 raise ContextOverflow(f"{len(words)} tokens are more than {self._max_tokens}: compare shorter texts")
             content = np.array([0 < place < len(words) - 1 for place in range(len(words))])
-            found.append(TokenVectors(self._words.encode_queries(words), content))
-        return tuple(found)
+            results.append(TokenVectors(self._words.encode_queries(words), content))
+        return tuple(results)
 
 
 def check_token_encoder(encoder: TokenEncoder) -> None:
-    """The contract of `TokenEncoder`. Raises AssertionError naming the clause that does not hold."""
+    """Check the contract of `TokenEncoder`. Raises AssertionError with the violated clause."""
     texts = ["Aspirin lowers the risk of stroke.", "", "Warfarin.", "Aspirin lowers the risk of stroke."]
-    found = encoder.encode_tokens(texts)
-    require(len(found) == len(texts), "one result for each text")
-    for tokens in found:
+    results = encoder.encode_tokens(texts)
+    require(len(results) == len(texts), "one result for each text")
+    for tokens in results:
         require(tokens.vectors.dtype == np.float32, f"the type is float32, got {tokens.vectors.dtype}")
         require(tokens.content.shape == tokens.vectors.shape[:1], "there is one mark for each vector")
         require(bool(np.isfinite(tokens.vectors).all()), "every number is finite")
-    require(not found[1].content.any(), "an empty text has no content")
-    require(int(found[0].content.sum()) > int(found[2].content.sum()) > 0, "longer texts have more tokens")
-    require(np.allclose(found[0].vectors, found[3].vectors, atol=1e-4), "the same text has the same vectors")
+    require(not results[1].content.any(), "an empty text has no content")
+    require(int(results[0].content.sum()) > int(results[2].content.sum()) > 0, "longer texts have more tokens")
+    require(np.allclose(results[0].vectors, results[3].vectors, atol=1e-4), "the same text has the same vectors")
     alone = encoder.encode_tokens(texts[2:3])[0].vectors
-    require(np.allclose(found[2].vectors, alone, atol=1e-4), "vectors do not depend on their batch")
+    require(np.allclose(results[2].vectors, alone, atol=1e-4), "vectors do not depend on their batch")
     require(len(encoder.encode_tokens([])) == 0, "no texts give nothing")
     try:
         encoder.encode_tokens([texts[0], "warfarin " * 100_000])
     except ContextOverflow as error:
         require("warfarin" not in str(error), "an error holds none of the text")
     else:
-        raise AssertionError("a text that does not fit is refused, not cut")
+        raise AssertionError("a text that does not fit is rejected, not cut")
 
 
 def check_encoder(encoder: Encoder) -> None:
-    """The contract of `Encoder`. Raises AssertionError naming the clause that does not hold."""
+    """Check the contract of `Encoder`. Raises AssertionError with the violated clause."""
     texts = ["Aspirin lowers the risk of stroke.", "Warfarin.", "Statins, in adults > 40 y: LDL −38%.\nNaïve β-cells."]
     _check_vectors(encoder, texts)
     _check_order(encoder, texts)
@@ -159,6 +157,6 @@ def _check_spans(encoder: Encoder, texts: list[str]) -> None:
 
 
 def require(condition: bool, clause: str) -> None:
-    """Raises AssertionError with the clause of the contract that does not hold (kept under `python -O`)."""
+    """Raise AssertionError with the clause unless the condition holds, also under `python -O`."""
     if not condition:
         raise AssertionError(clause)

@@ -1,7 +1,6 @@
-"""What can go wrong with a chat call, and what it looks like on the wire.
+"""Faults of chat calls, and the responses they produce.
 
-The forms are those of OpenAI, Azure, vLLM, llama.cpp and the gateways in front of them. Knows no socket: `hostile`
-puts a `Response` on the wire.
+The formats are those of OpenAI, Azure, vLLM, llama.cpp and gateways. `hostile` sends the responses.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _POLICY = (
 
 
 class Fault(Enum):
-    """What can go wrong with a chat call. `slow` is the server's parameter; 429 and 503 tell its `retry_after`."""
+    """A fault of a chat call. `slow` and `retry_after` (429 and 503) are parameters of the server."""
 
     SLOW = "healthy, but `slow` seconds late"
     BUSY_SECONDS = "429, Retry-After in whole seconds"
@@ -80,7 +79,7 @@ class Fault(Enum):
 
 
 def respond(reply: WireReply, fault: Fault | None, seconds: float, slow: float) -> WireResponse:
-    """The reply as that fault makes it. `seconds`: when to come back, says a busy server; `slow`: how late is SLOW."""
+    """Return the response for a fault. `seconds`: retry time of a busy server. `slow`: delay of SLOW in seconds."""
     if fault is None:
         return build_success(reply)
     if fault is Fault.SLOW:
@@ -97,7 +96,7 @@ _OVERFLOWS: Mapping[Fault, OverflowFormat] = {
 
 
 def _refusal(reply: WireReply, fault: Fault, seconds: float) -> WireResponse | None:
-    """What comes with an error's status, nothing being wrong with the wire."""
+    """Return a well-formed response with an error status, or None for other faults."""
     match fault:
         case Fault.SERVER_ERROR:
             return build_error(500, f"no reply to: {reply.prompt[:400]}", "server_error")
@@ -136,7 +135,7 @@ def _busy(fault: Fault, seconds: float) -> WireResponse:
 
 
 def _odd_reply(reply: WireReply, fault: Fault) -> WireResponse | None:
-    """What comes whole and with status 200, and yet is no good reply, or tells its usage wrongly."""
+    """Return a complete response with status 200 and unusable text or wrong usage, or None for other faults."""
     prompt, completion = reply.tokens
     usages: dict[Fault, dict[str, Any]] = {
         Fault.USAGE_MISSING: {},
@@ -162,12 +161,12 @@ def _odd_reply(reply: WireReply, fault: Fault) -> WireResponse | None:
 
 
 def _broken(reply: WireReply, fault: Fault) -> WireResponse:
-    """What a broken wire, or a broken program at its other end, makes of a good reply: its tokens are never told."""
+    """Return a response damaged by the connection or the server, without usage."""
     good = build_success(reply)
-    stream, lost, body = reply.streams, replace(good, tokens=None, told=False), good.pieces[0]
+    stream, damaged, body = reply.streams, replace(good, tokens=None, usage_is_right=False), good.pieces[0]
     # A stream's first event brings no text, those after it a word each.
     at = 1 + len(split_words(reply.text or "")) // 2
-    begun = good.pieces[:at] if stream else (body[: len(body) // 2],)
+    beginning = good.pieces[:at] if stream else (body[: len(body) // 2],)
     middle = good.pieces[at] if stream else body
     promised = None if stream else len(body)
     failed = {"error": {"message": "the engine has died", "type": "server_error", "code": 500}}
@@ -175,20 +174,28 @@ def _broken(reply: WireReply, fault: Fault) -> WireResponse:
         case Fault.HTML:
             return WireResponse(200, (_HTML,), "text/html")
         case Fault.RESET_AT_ONCE:
-            return replace(lost, status=0, pieces=(), ending="reset")
+            return replace(damaged, status=0, pieces=(), ending="reset")
         case Fault.RESET_MIDWAY:
-            return replace(lost, pieces=begun, promised=promised, ending="reset")
+            return replace(damaged, pieces=beginning, promised=promised, ending="reset")
         case Fault.CUT:
-            return replace(lost, pieces=begun, promised=promised, ending="whole" if stream else "closed")
+            return replace(damaged, pieces=beginning, promised=promised, ending="whole" if stream else "closed")
         case Fault.ENDLESS_TEXT:
             text = body.index(_TEXT) + len(_TEXT) if not stream else 0
-            return replace(lost, pieces=begun if stream else (body[:text],), repeated=middle if stream else b"and ")
+            return replace(
+                damaged, pieces=beginning if stream else (body[:text],), repeated=middle if stream else b"and "
+            )
         case Fault.ENDLESS_COMMENTS:
-            return replace(lost, pieces=(), repeated=b": keep-alive\n\n" if stream else b"\n")
+            return replace(damaged, pieces=(), repeated=b": keep-alive\n\n" if stream else b"\n")
         case Fault.MALFORMED_JSON:
-            wrong = middle.replace(b'"', b"'")
-            return replace(lost, pieces=(*begun, wrong, *good.pieces[at + 1 :]) if stream else (wrong,))
+            malformed = middle.replace(b'"', b"'")
+            return replace(damaged, pieces=(*beginning, malformed, *good.pieces[at + 1 :]) if stream else (malformed,))
         case Fault.TRUNCATED_JSON:
-            return replace(lost, pieces=(*begun, middle[: len(middle) // 2] + b"\n\n", DONE) if stream else begun)
+            return replace(
+                damaged, pieces=(*beginning, middle[: len(middle) // 2] + b"\n\n", DONE) if stream else beginning
+            )
         case _:
-            return replace(lost, pieces=(*begun, build_event(failed), DONE)) if stream else build_json_response(failed)
+            return (
+                replace(damaged, pieces=(*beginning, build_event(failed), DONE))
+                if stream
+                else build_json_response(failed)
+            )

@@ -1,7 +1,7 @@
-"""A chat endpoint on loopback that is healthy, or fails as it is told: a real HTTP server, for tests of clients.
+"""A chat endpoint on loopback with configurable faults: a real HTTP server for tests of clients.
 
-It stands on sockets and nothing else, so that resets, cut bodies and endless streams are what they are in the wild,
-and keeps a ledger of what it did, to hold a client's own account against. Knows no client.
+It uses plain sockets, so resets, cut bodies and endless streams are real. A ledger counts its replies and faults for
+comparison with the client.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from epicrisis.testing.replies import schema_reply
 from epicrisis.testing.wire import WireResponse
 
 _MOMENT = 0.01
-"""Seconds: between the pieces of an endless reply, and before a reset, so that what went before it is read."""
+"""Seconds between the pieces of an endless reply, and before a reset, so that the client reads earlier data."""
 
 _UNREAD = 65536
-"""Bytes a client may leave unread before an endless reply waits for it."""
+"""Unread bytes of a client before an endless reply waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLog:
-    """What the server did. A call is a request for a chat completion; it is one of `healthy`, `faults` or `refused`,
-    or healthy but given up by the client, or still in flight."""
+    """Counts of requests and replies. A call is a request for a chat completion. It counts as `healthy`, as one of
+    `faults`, as `refused`, as given up by the client, or as in flight."""
 
     connections: int = 0
     requests: int = 0
-    """Of all paths."""
+    """Requests of all paths."""
     calls: int = 0
     in_flight: int = 0
     most_in_flight: int = 0
     healthy: int = 0
-    """Replies that went out whole and without a fault."""
+    """Complete replies without a fault."""
     refused: int = 0
-    """Rightly: a wrong key, a parameter that is not taken, a prompt over the window."""
+    """Rejected calls: a wrong key, an unsupported parameter, a prompt beyond the window."""
     faults: Mapping[Fault, int] = field(default_factory=dict)
     hung_up: int = 0
-    """Calls, healthy and faulty, that the client gave up before the reply was out."""
+    """Calls the client gave up before the end of the reply."""
     told_calls: int = 0
-    """Replies that went out whole and told their tokens truly."""
+    """Complete replies with right usage."""
     told_prompt_tokens: int = 0
     told_completion_tokens: int = 0
     prompt_tokens: int = 0
-    """Of all replies that went out whole, told or not."""
+    """Tokens of all complete replies, with or without usage."""
     completion_tokens: int = 0
 
     @property
@@ -65,13 +65,13 @@ class ServerLog:
 
     @property
     def untold_calls(self) -> int:
-        """Calls whose tokens were never told."""
+        """Calls without right usage."""
         return self.calls - self.told_calls
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request as it came; header names in lower case, `at` is a time of `time.monotonic()`."""
+    """A request, with header names in lower case. `at` is a time of `time.monotonic()`."""
 
     path: str
     headers: Mapping[str, str]
@@ -80,20 +80,20 @@ class ReceivedRequest:
 
 
 class HostileServer:
-    """Serves chat completions (any path that ends so, Azure's too), /v1/models and vLLM's /tokenize at `url`.
+    """Serves chat completions (also under Azure's paths), /v1/models and vLLM's /tokenize at `url`.
 
-    `reply` gives the assistant's text for a request's body; one word is one token. Of the chat calls the share `rate`
-    fails, each with one of `faults`, drawn by `seed` in the order of arrival; `script` decides the first calls instead
-    (None: healthy).
+    `reply` returns the text for the body of a request; one word is one token. The share `rate` of the chat calls fails
+    with one of `faults`, drawn by `seed` in order of arrival. `script` has the faults of the first calls instead (None:
+    healthy).
 
-    Seconds: `delay` before each reply, `pace` between the events of a stream, `slow` before the reply of `Fault.SLOW`,
-    `retry_after` where a fault says when to come back (whole seconds are rounded up).
+    In seconds: `delay` before each reply, `pace` between the events of a stream, `slow` before the reply of
+    `Fault.SLOW`, `retry_after` in faults with a retry time (rounded up to whole seconds).
 
-    `api_key` is required where it is given. `refuses` names parameters of a request that are not taken:
-    `{"max_tokens", "temperature"}` is a reasoning model of OpenAI's, `{"response_format"}` an old server.
-    `context_tokens` is the window, for the prompt and the reply asked for. `keep_bodies` fills `received`.
+    `api_key`, if given, is required. `refuses` has unsupported parameters: `{"max_tokens", "temperature"}` for a
+    reasoning model of OpenAI, `{"response_format"}` for an old server. `context_tokens` is the window for prompt and
+    reply. `keep_bodies` fills `received`.
 
-    An error that `reply` raises is raised again when the block ends.
+    An error raised by `reply` is raised again at the end of the `with` block.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class HostileServer:
         self._keep_bodies = keep_bodies
         self._kept: list[ReceivedRequest] = []
         self._broken: list[BaseException] = []
-        # Replaced whole, by the server's thread alone: whoever reads it reads one moment's figures.
+        # Only the server's thread replaces it, so that readers see consistent counts.
         self.ledger = ServerLog()
         self.url = ""
 
     @property
     def received(self) -> tuple[ReceivedRequest, ...]:
-        """The requests so far, where bodies are kept."""
+        """The requests so far, with `keep_bodies`."""
         return tuple(self._kept)
 
     def __enter__(self) -> Self:
@@ -156,16 +156,14 @@ class HostileServer:
 
     async def _close(self) -> None:
         self._server.close()
-        await _turns()  # Clients that have hung up by now have hung up on us, not we on them.
+        await _turns()  # Clients that closed their connection by now count as hung up.
         self._closing = True
         for connection in self._connections:
             connection.transport.abort()
         await _turns()
 
-    # -- what is answered -------------------------------------------------------------------------------------------
-
     def _begin(self, received: ReceivedRequest) -> tuple[WireResponse, Fault | None]:
-        """The response to a chat call, booked as begun."""
+        """Return the response to a chat call, and count it as started."""
         body = dict(received.body)
         response, fault = self._unauthorized(received) or self._refusal(body), None
         if response is None:
@@ -175,31 +173,31 @@ class HostileServer:
             if fault is not None:
                 faults = self.ledger.faults
                 self.ledger = replace(self.ledger, faults={**faults, fault: faults.get(fault, 0) + 1})
-            self._book(calls=1, in_flight=1)
+            self._count(calls=1, in_flight=1)
         else:
-            self._book(calls=1, in_flight=1, refused=1)
+            self._count(calls=1, in_flight=1, refused=1)
         self.ledger = replace(self.ledger, most_in_flight=max(self.ledger.most_in_flight, self.ledger.in_flight))
         return response, fault
 
     def _finish(self, response: WireResponse, fault: Fault | None) -> None:
-        """Booked before the last bytes leave: what a client has seen stands in the ledger."""
+        """Count the call as finished before its last bytes are sent, so the ledger is up to date."""
         if response.tokens is None:
-            self._book(in_flight=-1)
+            self._count(in_flight=-1)
             return
         prompt, completion = response.tokens
-        told = int(response.told)
-        self._book(
+        right = int(response.usage_is_right)
+        self._count(
             in_flight=-1,
             healthy=int(fault is None),
-            told_calls=told,
-            told_prompt_tokens=told * prompt,
-            told_completion_tokens=told * completion,
+            told_calls=right,
+            told_prompt_tokens=right * prompt,
+            told_completion_tokens=right * completion,
             prompt_tokens=prompt,
             completion_tokens=completion,
         )
 
     def _other(self, received: ReceivedRequest) -> WireResponse:
-        """The response to whatever is no chat call."""
+        """Return the response to any other request."""
         if refusal := self._unauthorized(received):
             return refusal
         match received.path.rpartition("/")[2]:
@@ -216,12 +214,10 @@ class HostileServer:
         return wire.build_json_response({"detail": "Not Found"}, 404)
 
     def _unauthorized(self, received: ReceivedRequest) -> WireResponse | None:
-        given = received.headers.get("authorization", "").removeprefix("Bearer ") or received.headers.get("api-key")
-        if self._api_key is None or given == self._api_key:
+        key = received.headers.get("authorization", "").removeprefix("Bearer ") or received.headers.get("api-key")
+        if self._api_key is None or key == self._api_key:
             return None
-        return wire.build_error(
-            401, f"Incorrect API key provided: {given}.", "invalid_request_error", "invalid_api_key"
-        )
+        return wire.build_error(401, f"Incorrect API key provided: {key}.", "invalid_request_error", "invalid_api_key")
 
     def _refusal(self, body: Mapping[str, Any]) -> WireResponse | None:
         if not body.get("messages"):
@@ -238,12 +234,12 @@ class HostileServer:
             return self._script.popleft()
         return self._random.choice(self._faults) if self._random.random() < self._rate else None
 
-    def _book(self, **more: int) -> None:
-        self.ledger = replace(self.ledger, **{name: getattr(self.ledger, name) + n for name, n in more.items()})
+    def _count(self, **counts: int) -> None:
+        self.ledger = replace(self.ledger, **{name: getattr(self.ledger, name) + n for name, n in counts.items()})
 
 
 class _Connection(asyncio.Protocol):
-    """One client's connection: a request at a time, each on the tail of the last."""
+    """The connection of a client. It answers one request after the other."""
 
     transport: asyncio.Transport
 
@@ -256,7 +252,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self._server._connections.add(self)
-        self._server._book(connections=1)
+        self._server._count(connections=1)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server._connections.discard(self)
@@ -268,14 +264,14 @@ class _Connection(asyncio.Protocol):
         self._next()
 
     def _next(self) -> None:
-        if self._task is None and (received := self._take()) is not None:
+        if self._task is None and (received := self._parse_request()) is not None:
             self._task = asyncio.get_running_loop().create_task(self._answer(received))
             self._task.add_done_callback(self._answered)
 
-    def _take(self) -> ReceivedRequest | None:
-        """The next request, once it is there whole."""
-        head, found, rest = self._buffer.partition(b"\r\n\r\n")
-        if not found:
+    def _parse_request(self) -> ReceivedRequest | None:
+        """Return the next complete request, or None."""
+        head, separator, rest = self._buffer.partition(b"\r\n\r\n")
+        if not separator:
             return None
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -292,7 +288,7 @@ class _Connection(asyncio.Protocol):
 
     async def _answer(self, received: ReceivedRequest) -> None:
         server = self._server
-        server._book(requests=1)
+        server._count(requests=1)
         if server._keep_bodies:
             server._kept.append(received)
         if received.path.endswith("/chat/completions"):
@@ -300,7 +296,7 @@ class _Connection(asyncio.Protocol):
             try:
                 last = await self._all_but_last(response)
             except asyncio.CancelledError:
-                server._book(in_flight=-1, hung_up=int(not server._closing))
+                server._count(in_flight=-1, hung_up=int(not server._closing))
                 raise
             server._finish(response, fault)
         else:
@@ -310,7 +306,7 @@ class _Connection(asyncio.Protocol):
         await self._end(response, close=received.headers.get("connection", "").lower() == "close")
 
     async def _all_but_last(self, response: WireResponse) -> bytes:
-        """Waits and writes as the response says, and returns the bytes that end it."""
+        """Wait and write as the response requires, and return its last bytes."""
         server = self._server
         await asyncio.sleep(server._delay + response.late)
         parts = [_head(response), *(_framed(response, piece) for piece in response.pieces)]
@@ -332,7 +328,7 @@ class _Connection(asyncio.Protocol):
         if response.ending != "whole":
             await asyncio.sleep(_MOMENT)
         if response.ending == "reset":
-            # Lingering for no time is how a program resets a connection.
+            # A linger time of zero resets the connection.
             linger = struct.pack("ii", 1, 0)
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.transport.abort()

@@ -1,4 +1,4 @@
-"""Fakes that need no download of the seams that judge answers, and the contract checks of both."""
+"""A reward model and an NLI model without a download, and the contract checks of both protocols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _words(text: str) -> set[str]:
 
 
 class TermOverlapRewardModel:
-    """Each attribute is the share of the answer's distinct words that the question does not have, 0 to 1."""
+    """Scores each attribute as the share of new words in the answer, 0 to 1."""
 
     def __init__(self, attributes: Sequence[str] = ("truthfulness", "helpfulness"), max_words: int = 1000) -> None:
         self._attributes = tuple(attributes)
@@ -33,13 +33,12 @@ class TermOverlapRewardModel:
         length = len(question.split()) + len(answer.split())
         if length > self._max_words:
             raise ContextOverflow(f"{length} words are more than {self._max_words}: score shorter answers")
-        said = _words(answer)
-        return dict.fromkeys(self._attributes, len(said - _words(question)) / max(1, len(said)))
+        words = _words(answer)
+        return dict.fromkeys(self._attributes, len(words - _words(question)) / max(1, len(words)))
 
 
 class TermOverlapNli:
-    """Entailed to the share of the hypothesis' words that the premise has; contradicted where exactly one of both says
-    `not`; the rest is neutral."""
+    """Scores entailment as the share of the hypothesis in the premise, or contradiction if only one has `not`."""
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Vectors:
         rows = [self._row(_words(premise), _words(hypothesis)) for premise, hypothesis in pairs]
@@ -47,12 +46,12 @@ class TermOverlapNli:
 
     def _row(self, premise: set[str], hypothesis: set[str]) -> tuple[float, float, float]:
         shared = len(premise & hypothesis) / max(1, len(hypothesis))
-        against = ("not" in premise) != ("not" in hypothesis)
-        return (0.0, 1 - shared, shared) if against else (shared, 1 - shared, 0.0)
+        contradicts = ("not" in premise) != ("not" in hypothesis)
+        return (0.0, 1 - shared, shared) if contradicts else (shared, 1 - shared, 0.0)
 
 
 def check_reward_model(model: RewardModel) -> None:
-    """The contract of `RewardModel`. Raises AssertionError naming the clause that does not hold."""
+    """Check the contract of `RewardModel`. Raises AssertionError with the violated clause."""
     question, answer = "Does aspirin prevent stroke?", "It lowers the risk in adults."
     rewards = model.score(question, answer)
     require(tuple(rewards) == model.attributes != (), "one reward for each attribute, in order")
@@ -65,15 +64,18 @@ def check_reward_model(model: RewardModel) -> None:
     except ContextOverflow as error:
         require("warfarin" not in str(error), "an error holds none of the text")
     else:
-        raise AssertionError("an answer that does not fit is refused, not cut")
+        raise AssertionError("an answer that does not fit is rejected, not cut")
 
 
 def check_nli(model: NliModel) -> None:
-    """The contract of `NliModel`. Raises AssertionError naming the clause that does not hold."""
+    """Check the contract of `NliModel`. Raises AssertionError with the violated clause."""
     pairs = [("Aspirin lowers the risk.", "The risk is lower."), ("It rains.", "It does not rain."), ("", "")]
-    found = model.probabilities(pairs)
-    require(found.shape == (3, 3), f"the shape is (3, 3), got {found.shape}")
-    require(found.dtype == np.float32, f"the type is float32, got {found.dtype}")
-    require(bool((found >= 0).all()) and np.allclose(found.sum(axis=1), 1, atol=1e-4), "rows are probabilities")
-    require(np.allclose(found[::-1], model.probabilities(pairs[::-1]), atol=1e-4), "rows follow their pairs")
+    probabilities = model.probabilities(pairs)
+    require(probabilities.shape == (3, 3), f"the shape is (3, 3), got {probabilities.shape}")
+    require(probabilities.dtype == np.float32, f"the type is float32, got {probabilities.dtype}")
+    require(
+        bool((probabilities >= 0).all()) and np.allclose(probabilities.sum(axis=1), 1, atol=1e-4),
+        "rows are probabilities",
+    )
+    require(np.allclose(probabilities[::-1], model.probabilities(pairs[::-1]), atol=1e-4), "rows follow their pairs")
     require(model.probabilities([]).shape == (0, 3), "no pairs give (0, 3)")

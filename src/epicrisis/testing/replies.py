@@ -1,7 +1,4 @@
-"""Replies that satisfy a JSON schema: what the fakes say, as they understand nothing.
-
-Knows schemas and the form of our prompts (a question, then documents in a fence), no HTTP and no strategy.
-"""
+"""Replies of the fakes: values that satisfy the JSON schema of a request."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ _LETTER = re.compile(r"(?m)^([A-Z])\. ")
 
 
 def schema_reply(body: Mapping[str, Any]) -> str:
-    """The assistant's text for the JSON body of a chat request: whatever its schema asks for.
+    """Return a reply to the JSON body of a chat request that satisfies its schema, or a sentence without a schema.
 
-    The choice depends on the question and its options alone, so it is the same in every stage of a strategy, for
-    every partition, seed and sample; quotations are words of a document. Without a schema it is a sentence that names
-    the choice.
+    The choice depends only on the question and its options, so it is the same for every stage, partition, seed and
+    sample. Quotations are words of a document.
     """
     prompt = content_text(body["messages"][-1]["content"])
-    asked = prompt.partition(OPEN)[0]
-    question = found[1] if (found := _QUESTION.search(asked)) else asked
+    text_before_documents = prompt.partition(OPEN)[0]
+    match = _QUESTION.search(text_before_documents)
+    question = match[1] if match else text_before_documents
     number = int.from_bytes(hashlib.sha256(question.encode()).digest()[:8], "big")
 
     def pick(choices: Sequence[Any]) -> Any:
@@ -49,15 +46,15 @@ def schema_reply(body: Mapping[str, Any]) -> str:
 
 
 def fill(schema: Schema, values: Mapping[str, Any], text: str, pick: Pick = lambda choices: choices[0]) -> Any:
-    """A value that satisfies the schema. A property named in `values` has that value, wherever it stands; any other
-    string is `text`, of an `enum` one is picked, and of an `anyOf` the first branch that admits the values.
+    """Return a value that satisfies the schema.
 
-    Understands references within the schema, but no `allOf`, `pattern` or `format`.
+    Properties named in `values` get that value at any depth. Other strings are `text`; `pick` chooses from an `enum`;
+    an `anyOf` uses the first branch that admits the values. `allOf`, `pattern` and `format` are not supported.
     """
 
     def build(part: Schema) -> Any:
         if "$ref" in part:
-            return build(_referred(schema, part["$ref"]))
+            return build(_resolve_reference(schema, part["$ref"]))
         branches = part.get("anyOf") or part.get("oneOf")
         if branches:
             return build(next((branch for branch in branches if _admits(branch, values)), branches[0]))
@@ -88,25 +85,25 @@ def _scalar(schema: Schema, kind: str, text: str) -> Any:
 
 
 def quotation(passage: str) -> str:
-    """Words of the passage, free of quotation marks, cut at a blank."""
+    """Return words of the passage without quotation marks, cut at a blank."""
     start = max(passage.split('"'), key=len)[:160].strip()
     return start.rsplit(" ", 1)[0] if " " in start else start
 
 
 def content_text(content: Any) -> str:
-    """The text of a message's content, which is a string, a list of parts, or null."""
+    """Return the text of a message content: a string, a list of parts, or null."""
     if isinstance(content, list):
         return "\n".join(part.get("text", "") for part in content)
     return content or ""
 
 
-def _referred(schema: Schema, pointer: str) -> Schema:
+def _resolve_reference(schema: Schema, pointer: str) -> Schema:
     for name in pointer.removeprefix("#/").split("/"):
         schema = schema[name]
     return schema
 
 
 def _admits(branch: Schema, values: Mapping[str, Any]) -> bool:
-    """False where an `enum` of the branch excludes one of the values."""
+    """Return False if an `enum` of the branch excludes one of the values."""
     inner = branch.get("properties", {})
     return all(value in inner[name]["enum"] for name, value in values.items() if "enum" in inner.get(name, {}))

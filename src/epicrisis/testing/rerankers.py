@@ -1,4 +1,4 @@
-"""A deterministic reranker that needs no download, and the contract check of the Reranker seam."""
+"""A deterministic reranker without a download, and the contract check of `Reranker`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _WORD = re.compile(r"\w+")
 
 
 class TermOverlapReranker:
-    """The share of the query's distinct words that stand in the passage, 0 to 1."""
+    """Scores a passage by the share of distinct query words in it, 0 to 1."""
 
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
-        wanted = set(_WORD.findall(query.lower()))
-        found = (len(wanted & set(_WORD.findall(passage.lower()))) for passage in passages)
-        return np.array([count / max(len(wanted), 1) for count in found], dtype=np.float32)
+        query_words = set(_WORD.findall(query.lower()))
+        shared = (len(query_words & set(_WORD.findall(passage.lower()))) for passage in passages)
+        return np.array([count / max(len(query_words), 1) for count in shared], dtype=np.float32)
 
     def notes(self, query: str, passages: Sequence[str]) -> tuple[str, ...]:
         return ()
 
 
 def check_reranker(reranker: Reranker) -> None:
-    """The contract of `Reranker`. Raises AssertionError naming the clause that does not hold."""
+    """Check the contract of `Reranker`. Raises AssertionError with the violated clause."""
     query = "Does aspirin prevent stroke?"
     passages = ["The weather in Lisbon is mild.", "Aspirin does prevent stroke in adults.", "Zebras graze."]
     scores = reranker.score(query, passages)

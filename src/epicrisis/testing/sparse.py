@@ -1,4 +1,4 @@
-"""A sparse encoder that needs no download, and the contract check of the SparseEncoder seam."""
+"""A sparse encoder without a download, and the contract check of `SparseEncoder`."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ WINDOW = 512
 
 
 class WordCountEncoder:
-    """Each word by its hash, weighed by how often it stands in the text."""
+    """Weighs each word, identified by its hash, by its number in the text."""
 
     name = "word-count"
 
     def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        return tuple(_counted(text) for text in texts)
+        return tuple(_count_words(text) for text in texts)
 
     def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         return self.encode_queries(texts)
 
 
 def check_sparse_encoder(encoder: SparseEncoder) -> None:
-    """The contract of `SparseEncoder`. Raises AssertionError naming the clause that does not hold."""
+    """Check the contract of `SparseEncoder`. Raises AssertionError with the violated clause."""
     texts = ["Aspirin reduces the risk of stroke.", "", "warfarin"]
     require(bool(encoder.name), "it has a name")
     for encode in (encoder.encode_queries, encoder.encode_passages):
-        found = encode(texts)
-        require(len(found) == 3, "one mapping a text")
-        require(all(weight > 0 for words in found for weight in words.values()), "weights are greater than 0")
-        require(_near(found[0], encode(texts[:1])[0]), "a text's weights do not depend on its neighbours")
-        require(_near(found[2], encode(texts[::-1])[0]), "weights follow their texts")
+        results = encode(texts)
+        require(len(results) == 3, "one mapping a text")
+        require(all(weight > 0 for words in results for weight in words.values()), "weights are greater than 0")
+        require(_is_close(results[0], encode(texts[:1])[0]), "a text's weights do not depend on its neighbours")
+        require(_is_close(results[2], encode(texts[::-1])[0]), "weights follow their texts")
         require(len(encode([])) == 0, "no texts give nothing")
         try:
             encode(["warfarin " * 100_000])
@@ -46,12 +46,12 @@ def check_sparse_encoder(encoder: SparseEncoder) -> None:
             require(condition=False, clause="a text longer than the window is an error, not a cut")
 
 
-def _counted(text: str) -> Mapping[int, float]:
+def _count_words(text: str) -> Mapping[int, float]:
     words = _WORD.findall(text.lower())
     if len(words) > WINDOW:
         raise ContextOverflow(f"a text has {len(words)} tokens, word-count reads {WINDOW}: give shorter ones")
     return {zlib.crc32(word.encode()): float(count) for word, count in Counter(words).items()}
 
 
-def _near(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
+def _is_close(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
     return all(abs(one.get(word, 0.0) - other.get(word, 0.0)) < 1e-4 for word in {*one, *other})

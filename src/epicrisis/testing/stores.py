@@ -1,7 +1,4 @@
-"""A store in memory, and the contract check of the PassageStore seam.
-
-The store keeps nothing on disk and is exact and slow; the check knows only the seam.
-"""
+"""An exact passage store in memory, and the contract check of `PassageStore`."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ from epicrisis.types import Hit, Metadata, Passage, Scope
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.75
 DIMENSIONS = 4
-"""Of the vectors that `check_store` adds."""
+"""The dimensions of the vectors in `check_store`."""
 _METADATA: Metadata = {"note": "naïve", "types": ["Review"], "depth": {"n": 1}}
 
 
 class MemoryStore:
-    """A PassageStore in a dictionary: exact inner products, BM25 (k1 1.2, b 0.75) over lowercase word tokens."""
+    """A PassageStore in a dictionary, with exact inner products and BM25 (k1 1.2, b 0.75) over lowercase words."""
 
     def __init__(self) -> None:
         self._documents: dict[str, StoredDocument] = {}
@@ -77,14 +74,20 @@ class MemoryStore:
                 raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
         return tuple(known[passage_id] for passage_id in passage_ids)
 
-    def record(self, scope: Scope) -> tuple[Passage, ...]:
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         _check(scope)
-        own = (each for each in self._passages() if scope.patient is not None and each.patient == scope.patient)
-        seen = (passage for passage in own if scope.admits(passage))
-        return tuple(sorted(seen, key=lambda passage: (passage.document_id, passage.ordinal)))
+        if scope.patient is None:
+            return ()
+        visible = [passage for passage in self._passages() if scope.admits(passage)]
+        record = [passage for passage in visible if passage.patient == scope.patient]
+        return tuple(sorted(record, key=lambda passage: (passage.document_id, passage.ordinal)))
 
     def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        return {each: self._documents[each].content_hash for each in document_ids if each in self._documents}
+        return {
+            document_id: self._documents[document_id].content_hash
+            for document_id in document_ids
+            if document_id in self._documents
+        }
 
     def count(self) -> tuple[int, int]:
         return len(self._documents), sum(len(document.passages) for document in self._documents.values())
@@ -115,9 +118,6 @@ def _best(scored: Iterable[tuple[Passage, float]], k: int) -> tuple[Hit, ...]:
     return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(ranked))
 
 
-# -- the contract ---------------------------------------------------------------------------------------------------
-
-
 def build_stored_document(
     document_id: str,
     *texts: str,
@@ -128,7 +128,7 @@ def build_stored_document(
     version: str = "1",
     metadata: Metadata = _METADATA,
 ) -> StoredDocument:
-    """A document of one passage a text. Without vectors, passage i points along axis i."""
+    """Return a document with one passage per text. Without `vectors`, passage i points along axis i."""
     rows = np.eye(DIMENSIONS)[[i % DIMENSIONS for i in range(len(texts))]] if vectors is None else np.asarray(vectors)
     passages, start = [], 0
     for ordinal, text in enumerate(texts):
@@ -152,16 +152,16 @@ def build_stored_document(
 
 
 def hash_content(document_id: str, version: str) -> str:
-    """That of `build_stored_document(document_id, version=version)`."""
+    """Return the content hash of `build_stored_document(document_id, version=version)`."""
     return hashlib.sha256(f"{document_id}@{version}".encode()).hexdigest()[:32]
 
 
 def check_store(make: Callable[[], PassageStore]) -> None:
-    """The contract of `PassageStore`. `make` gives an empty store for vectors of DIMENSIONS, a new one each time.
+    """Check the contract of `PassageStore`. Raises AssertionError with the violated clause.
 
-    Raises AssertionError naming the clause that does not hold.
+    `make` returns a new empty store for vectors of DIMENSIONS at each call.
     """
-    for clause in (_empty, _kept, _replaced, _deleted, _dense, _words, _within, _ties, _scoped, _filtered, _strange):
+    for clause in (_empty, _stored, _replaced, _deleted, _dense, _words, _within, _ties, _scoped, _filtered, _strange):
         clause(make())
 
 
@@ -194,7 +194,7 @@ def _empty(store: PassageStore) -> None:
     require(store.count() == (0, 0), "adding nothing and deleting the unknown change nothing")
 
 
-def _kept(store: PassageStore) -> None:
+def _stored(store: PassageStore) -> None:
     document = build_stored_document(
         "doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06"
     )
@@ -284,10 +284,10 @@ def _ties(store: PassageStore) -> None:
                 for name in names[first : first + 50]
             ]
         )
-    wanted = [f"tie{i:03d}#0" for i in range(5)]
-    require(_ids(store.search_words("aspirin", 5, Scope())) == wanted, "equal BM25 scores go by passage id")
+    expected = [f"tie{i:03d}#0" for i in range(5)]
+    require(_ids(store.search_words("aspirin", 5, Scope())) == expected, "equal BM25 scores go by passage id")
     vector = np.asarray([0.3, 0.1, 0.7, 0.2], dtype=np.float32)
-    require(_ids(store.search_vectors(vector, 5, Scope())) == wanted, "equal inner products go by passage id")
+    require(_ids(store.search_vectors(vector, 5, Scope())) == expected, "equal inner products go by passage id")
 
 
 def _scoped(store: PassageStore) -> None:
@@ -302,14 +302,16 @@ def _scoped(store: PassageStore) -> None:
         ]
     )
     literature = {"paper", "undated", "later"}
-    _sees(store, Scope(), literature, "without a patient only literature is seen")
-    _sees(store, Scope(patient="anna"), literature | {"anna"}, "with a patient, that record too")
-    _sees(store, Scope(patient="none"), literature | {"none"}, "whatever the patient is called")
-    _sees(store, Scope(patient="p:anna' OR 1=1 --"), literature, "and whatever is asked")
-    _sees(store, Scope(as_of="2015"), {"paper"}, "as of a year: its last day, nothing undated")
-    _sees(store, Scope(patient="anna", as_of="2015-12-30"), set(), "a partial date may be its last day")
-    _sees(store, Scope(patient="annabel", as_of="2015-06"), {"annabel"}, "a month lasts to its end")
-    _sees(store, Scope(hidden=frozenset({"paper", "later", "nobody"})), {"undated"}, "hidden documents are not seen")
+    _check_visible(store, Scope(), literature, "without a patient only literature is seen")
+    _check_visible(store, Scope(patient="anna"), literature | {"anna"}, "with a patient, that record too")
+    _check_visible(store, Scope(patient="none"), literature | {"none"}, "whatever the patient is called")
+    _check_visible(store, Scope(patient="p:anna' OR 1=1 --"), literature, "and whatever is asked")
+    _check_visible(store, Scope(as_of="2015"), {"paper"}, "as of a year: its last day, nothing undated")
+    _check_visible(store, Scope(patient="anna", as_of="2015-12-30"), set(), "a partial date may be its last day")
+    _check_visible(store, Scope(patient="annabel", as_of="2015-06"), {"annabel"}, "a month lasts to its end")
+    _check_visible(
+        store, Scope(hidden=frozenset({"paper", "later", "nobody"})), {"undated"}, "hidden documents are not seen"
+    )
     for search, scope in itertools.product(
         (
             lambda scope: store.search_vectors(_axis(0), 9, scope),
@@ -344,7 +346,7 @@ def _filtered(store: PassageStore) -> None:
     everything = ["bare#0", "gone#0", "review#0", "trial#0"]
 
     def sees(scope: Scope, *documents: str) -> None:
-        _sees(store, scope, set(documents), f"filtered by {scope}", everything)
+        _check_visible(store, scope, set(documents), f"filtered by {scope}", everything)
 
     sees(Scope(since="2015"), "trial", "review", "gone")
     sees(Scope(since="2015-06-30"), "trial", "review", "gone")
@@ -363,16 +365,19 @@ def _filtered(store: PassageStore) -> None:
 _SCOPED = ("anna#0", "annabel#0", "later#0", "none#0", "paper#0", "undated#0")
 
 
-def _sees(
+def _check_visible(
     store: PassageStore, scope: Scope, documents: set[str], clause: str, everything: Sequence[str] = _SCOPED
 ) -> None:
-    wanted = sorted(f"{name}#0" for name in documents)
-    require(sorted(_ids(store.search_vectors(_axis(0), 9, scope))) == wanted, f"{clause} (vectors)")
-    require(sorted(_ids(store.search_words("aspirin", 9, scope))) == wanted, f"{clause} (words)")
-    require(sorted(_ids(store.search_words("aspirin", 9, scope, everything))) == wanted, f"{clause} (words within)")
-    require([each for each in everything if not _refused(store, [each], scope)] == wanted, f"{clause} (fetch)")
-    own = [name for name in wanted if scope.patient is not None and name.startswith(f"{scope.patient}#")]
-    require([passage.id for passage in store.record(scope)] == own, f"{clause} (record)")
+    expected = sorted(f"{name}#0" for name in documents)
+    require(sorted(_ids(store.search_vectors(_axis(0), 9, scope))) == expected, f"{clause} (vectors)")
+    require(sorted(_ids(store.search_words("aspirin", 9, scope))) == expected, f"{clause} (words)")
+    require(sorted(_ids(store.search_words("aspirin", 9, scope, everything))) == expected, f"{clause} (words within)")
+    require(
+        [document_id for document_id in everything if not _refused(store, [document_id], scope)] == expected,
+        f"{clause} (fetch)",
+    )
+    record = [name for name in expected if scope.patient is not None and name.startswith(f"{scope.patient}#")]
+    require([passage.id for passage in store.fetch_record(scope)] == record, f"{clause} (record)")
 
 
 def _strange(store: PassageStore) -> None:
@@ -390,11 +395,11 @@ def _strange(store: PassageStore) -> None:
     ]
     store.add([build_stored_document(name, "aspirin", "warfarin") for name in names])
     store.add([build_stored_document(name, "warfarin", version="2") for name in names[::2]])
-    wanted = sorted([f"{name}#0" for name in names] + [f"{name}#1" for name in names[1::2]])
+    expected = sorted([f"{name}#0" for name in names] + [f"{name}#1" for name in names[1::2]])
     require(
-        sorted(_ids(store.search_words("warfarin", 99, Scope()))) == [w for w in wanted if _has(w, names)], "odd ids"
+        sorted(_ids(store.search_words("warfarin", 99, Scope()))) == [w for w in expected if _has(w, names)], "odd ids"
     )
-    require([passage.id for passage in store.fetch(wanted, Scope())] == wanted, "odd ids are fetched")
+    require([passage.id for passage in store.fetch(expected, Scope())] == expected, "odd ids are fetched")
     hidden = Scope(hidden=frozenset(names[:9]))
     require(_ids(store.search_vectors(_axis(0), 99, hidden)) == ["🙂#0", "🙂#1"], "odd ids are hidden")
     store.delete(names)
@@ -402,6 +407,6 @@ def _strange(store: PassageStore) -> None:
 
 
 def _has(passage_id: str, names: Sequence[str]) -> bool:
-    """True for the passage of an odd name that holds `warfarin`: the only one, or the second."""
+    """Return whether the passage with an odd name contains `warfarin`: the only one, or the second."""
     name, ordinal = passage_id.rsplit("#", 1)
     return ordinal == "1" or names.index(name) % 2 == 0

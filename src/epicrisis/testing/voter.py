@@ -1,7 +1,6 @@
-"""The voter: a chat model whose votes follow a known distribution over the options, with a known bias to what stands
-first. So what self-consistency and choice shuffling make of it can be worked out beforehand.
+"""A chat model with a known distribution of votes over the options, and a known bias to the first option.
 
-It knows options by their texts, so that shuffling changes nothing but where they stand.
+So the effects of self-consistency and of shuffling can be calculated. Options are recognised by text in any order.
 """
 
 from __future__ import annotations
@@ -20,38 +19,38 @@ _OPTION = re.compile(r"(?m)^([A-Z])\. (.*)$")
 
 
 def build_voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.0, seed: int = 0) -> ScriptedModel:
-    """Of each question (by its text) the probability of each option's text; they add up to 1.
+    """Return a model that votes for each option with the probability in `beliefs[question text][option text]`.
 
-    With probability `first` it takes whatever option stands first instead. Deterministic in the seed, the request's own
-    seed and sample, and the question: temperature changes nothing.
+    With probability `first` it votes for the first option instead. Its votes depend on the seed, the seed and sample of
+    the request, and the question, but not on temperature.
     """
 
-    def asked(request: ChatRequest) -> tuple[str, dict[str, str]]:
-        """The question, and each option's letter by its text."""
+    def read_question(request: ChatRequest) -> tuple[str, dict[str, str]]:
+        """Return the question, and the letters of the options by text."""
         prompt = unescape(request.messages[-1].content)
         question = max((text for text in beliefs if text in prompt), key=len)
         return question, {text: letter for letter, text in _OPTION.findall(prompt.partition(question)[2])}
 
     def script(request: ChatRequest) -> str:
-        question, letters = asked(request)
+        question, letters = read_question(request)
         place = (seed, request.seed, request.sample, question)
         if hash_to_unit_interval("first", *place) < first:
             letter = min(letters.values())
         else:
-            letter = letters[_of(beliefs[question], hash_to_unit_interval("belief", *place))]
+            letter = letters[_choose(beliefs[question], hash_to_unit_interval("belief", *place))]
         return json.dumps(fill(request.schema or {"type": "object"}, {"found": True, "choice": letter}, "It is so."))
 
     def probabilities(request: ChatRequest) -> dict[str, float]:
-        question, letters = asked(request)
-        told = {letters[text]: (1 - first) * share for text, share in beliefs[question].items()}
-        standing_first = min(letters.values())
-        return {letter: p for letter, p in (told | {standing_first: told[standing_first] + first}).items() if p > 0}
+        question, letters = read_question(request)
+        shares = {letters[text]: (1 - first) * share for text, share in beliefs[question].items()}
+        first_letter = min(letters.values())
+        return {letter: p for letter, p in (shares | {first_letter: shares[first_letter] + first}).items() if p > 0}
 
     return ScriptedModel(script, name="voter", probabilities=probabilities)
 
 
-def _of(belief: Mapping[str, float], at: float) -> str:
-    """The option in whose part of [0, 1) the number lies."""
+def _choose(belief: Mapping[str, float], at: float) -> str:
+    """Return the option for a number in [0, 1)."""
     for text, share in belief.items():
         at -= share
         if at < 0:

@@ -1,6 +1,6 @@
-"""What a chat endpoint sends, as bytes: replies whole and streamed, and refusals that a correct endpoint gives.
+"""Responses of a correct chat endpoint as bytes: complete and streamed replies, and errors.
 
-The forms are those of OpenAI, vLLM and llama.cpp. One word is one token. Knows no socket and no fault.
+The formats are those of OpenAI, vLLM and llama.cpp. One word is one token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from epicrisis.testing.chat import count_words
 from epicrisis.testing.replies import content_text
 
 OverflowFormat: TypeAlias = Literal["openai", "vllm", "vllm-0.16", "llama.cpp"]
-"""Who words the refusal of a prompt that is too long; vLLM changed its words with version 0.16."""
+"""The wording of the error for a prompt beyond the window. vLLM changed it in version 0.16."""
 
 DONE = b"data: [DONE]\n\n"
 _MAX_TOKENS = (
@@ -25,43 +25,43 @@ _MAX_TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class WireReply:
-    """What a healthy endpoint would answer to this request. One word is one token."""
+    """The reply of a healthy endpoint to a request."""
 
     text: str | None
     finish: str
     prompt: str
     model: str
     streams: bool
-    tells_usage: bool
-    """A stream tells its usage only where it is asked to."""
+    has_usage: bool
+    """Whether the reply includes its usage. A stream does so only on request."""
     choices: bool = True
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Prompt and completion tokens."""
+        """The prompt and completion tokens."""
         return count_words(self.prompt), count_words(self.text or "")
 
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """What goes out. A stream is one piece an event, chunked; anything else one piece behind its Content-Length."""
+    """A response. A stream has one chunk per event; others are one piece with a Content-Length."""
 
     status: int
-    """0: not even a head."""
+    """0: without a status line."""
     pieces: tuple[bytes, ...]
     kind: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     promised: int | None = None
-    """Content-Length where it is not the length of what is sent."""
+    """A Content-Length different from the actual length."""
     repeated: bytes = b""
-    """Sent for ever after the pieces, chunked."""
+    """Sent endlessly after the pieces, in chunks."""
     ending: Literal["whole", "closed", "reset"] = "whole"
     late: float = 0.0
     """Seconds before the first byte."""
     tokens: tuple[int, int] | None = None
-    """Prompt and completion tokens of a reply that goes out whole."""
-    told: bool = False
-    """Whether it tells these tokens truly."""
+    """Prompt and completion tokens of a reply sent completely."""
+    usage_is_right: bool = False
+    """Whether the reported usage has these tokens."""
 
     @property
     def chunked(self) -> bool:
@@ -69,7 +69,7 @@ class WireResponse:
 
 
 def build_reply(body: Mapping[str, Any], text: str, model: str) -> WireReply:
-    """The reply of this text; it ends by length where it has more words than the request allows."""
+    """Return a reply with this text, cut by length if it has more words than the request allows."""
     pieces = split_words(text)
     limit = read_token_limit(body) or len(pieces)
     streams = bool(body.get("stream"))
@@ -79,38 +79,38 @@ def build_reply(body: Mapping[str, Any], text: str, model: str) -> WireReply:
         prompt=read_prompt(body),
         model=model,
         streams=streams,
-        tells_usage=not streams or bool((body.get("stream_options") or {}).get("include_usage")),
+        has_usage=not streams or bool((body.get("stream_options") or {}).get("include_usage")),
     )
 
 
 def read_token_limit(body: Mapping[str, Any]) -> int | None:
-    """The tokens that the reply may have, under the old name or the new."""
+    """Return the token limit of the reply, by its old or new name."""
     return body.get("max_tokens") or body.get("max_completion_tokens")
 
 
 def read_prompt(body: Mapping[str, Any]) -> str:
-    """The texts of all messages."""
+    """Return the texts of all messages."""
     return "\n".join(content_text(message.get("content")) for message in body.get("messages", ()))
 
 
 def build_success(reply: WireReply, usage: dict[str, Any] | None = None) -> WireResponse:
-    """The reply whole, or as a stream of a word an event. `usage`: what stands there instead of the true usage."""
+    """Return the complete reply, or a stream with one word per event. `usage` replaces the right usage."""
     prompt, completion = reply.tokens
     if usage is None:
         usage = {"usage": build_usage(prompt, completion)}
     stated = usage.get("usage") or {}
-    told = reply.tells_usage and (stated.get("prompt_tokens"), stated.get("completion_tokens")) == reply.tokens
+    usage_is_right = reply.has_usage and (stated.get("prompt_tokens"), stated.get("completion_tokens")) == reply.tokens
     if not reply.streams:
         message = {"role": "assistant", "content": reply.text}
         choice = {"index": 0, "message": message, "finish_reason": reply.finish}
         body = _head(reply, "chat.completion") | {"choices": [choice] if reply.choices else []} | usage
-        return WireResponse(200, (json.dumps(body).encode(),), tokens=reply.tokens, told=told)
+        return WireResponse(200, (json.dumps(body).encode(),), tokens=reply.tokens, usage_is_right=usage_is_right)
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if reply.text is None else ""}]
     deltas += [{"content": piece} for piece in split_words(reply.text or "")]
     events = [_delta(reply, delta) for delta in deltas] + [_delta(reply, {}, reply.finish)] if reply.choices else []
-    if reply.tells_usage and usage:
+    if reply.has_usage and usage:
         events.append(build_event(_head(reply, "chat.completion.chunk") | {"choices": []} | usage))
-    return WireResponse(200, (*events, DONE), "text/event-stream", tokens=reply.tokens, told=told)
+    return WireResponse(200, (*events, DONE), "text/event-stream", tokens=reply.tokens, usage_is_right=usage_is_right)
 
 
 def build_error(
@@ -120,23 +120,23 @@ def build_error(
     code: object = None,
     headers: Mapping[str, str] | None = None,
     /,
-    **more: Any,
+    **fields: Any,
 ) -> WireResponse:
-    """An error in OpenAI's form; `more`: further fields of it."""
+    """Return an error in OpenAI's format, with further fields."""
     return build_json_response(
-        {"error": {"message": message, "type": kind, "param": None, "code": code} | more}, status, headers
+        {"error": {"message": message, "type": kind, "param": None, "code": code} | fields}, status, headers
     )
 
 
 def build_json_response(
     data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> WireResponse:
-    """JSON data, behind its length."""
+    """Return a response with JSON data."""
     return WireResponse(status, (json.dumps(data).encode(),), headers=headers or {})
 
 
 def refuse_unsupported(body: Mapping[str, Any], refuses: Set[str]) -> WireResponse | None:
-    """The refusal of a parameter, as OpenAI's reasoning models and old servers refuse it; None where all are taken."""
+    """Return the error for an unsupported parameter of OpenAI's reasoning models and old servers, or None."""
     for name in sorted(refuses & body.keys()):
         value, code = body[name], None
         if name == "max_tokens":
@@ -156,23 +156,24 @@ def refuse_unsupported(body: Mapping[str, Any], refuses: Set[str]) -> WireRespon
 
 
 def build_overflow_error(form: OverflowFormat, prompt_tokens: int, window: int, reply_tokens: int = 0) -> WireResponse:
-    """The refusal of a prompt (with room for its reply) that exceeds the window, in one of four forms."""
-    asked = prompt_tokens + reply_tokens
+    """Return the error for a prompt and reply beyond the window, in one of four formats."""
+    total_tokens = prompt_tokens + reply_tokens
     longest = f"This model's maximum context length is {window} tokens. However, "
     match form:
         case "openai":
-            message = f"{longest}your messages resulted in {asked} tokens. Please reduce the length of the messages."
+            message = (
+                f"{longest}your messages resulted in {total_tokens} tokens. Please reduce the length of the messages."
+            )
             return build_error(400, message, "invalid_request_error", "context_length_exceeded", param="messages")
         case "llama.cpp":
-            message = (
-                f"request ({asked} tokens) exceeds the available context size ({window} tokens), try increasing it"
-            )
+            message = f"request ({total_tokens} tokens) exceeds the available context size ({window} tokens), "
+            message += "try increasing it"
             inner = {"code": 400, "message": message, "type": "exceed_context_size_error"}
-            inner |= {"n_prompt_tokens": asked, "n_ctx": window}
+            inner |= {"n_prompt_tokens": total_tokens, "n_ctx": window}
             return build_json_response({"error": inner}, 400)
         case "vllm":
             message = (
-                f"{longest}you requested {asked} tokens ({prompt_tokens} in the messages, {reply_tokens} in the "
+                f"{longest}you requested {total_tokens} tokens ({prompt_tokens} in the messages, {reply_tokens} in the "
                 "completion). Please reduce the length of the messages or completion."
             )
             flat = {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
@@ -187,12 +188,12 @@ def build_overflow_error(form: OverflowFormat, prompt_tokens: int, window: int, 
 
 
 def split_words(text: str) -> list[str]:
-    """The words, each with the blanks before it."""
+    """Return the words, each with the blanks before it."""
     return re.findall(r"\s*\S+|\s+$", text)
 
 
 def build_usage(prompt: int, completion: int) -> dict[str, Any]:
-    """The usage of so many tokens."""
+    """Return the usage for these numbers of tokens."""
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
@@ -206,5 +207,5 @@ def _delta(reply: WireReply, delta: Mapping[str, Any], finish: str | None = None
 
 
 def build_event(data: Mapping[str, Any]) -> bytes:
-    """One event of a stream."""
+    """Return one event of a stream."""
     return b"data: " + json.dumps(data).encode() + b"\n\n"

@@ -9,17 +9,17 @@ import pytest
 
 from epicrisis.evaluation.analysis.grouping import (
     FIGURES,
-    SHARE,
+    P_COLUMN,
+    SHARE_COLUMN,
     Group,
-    P,
-    by_pair,
-    corrected_p,
-    counts,
-    difference,
-    mean,
-    score,
-    spread,
-    table,
+    compare_to_baseline,
+    correct_p_values,
+    count_endings,
+    make_accuracy_table,
+    mean_by_pair,
+    mean_score,
+    score_outcome,
+    spread_over,
 )
 from epicrisis.evaluation.analysis.statistics import paired_difference, wilson
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -40,10 +40,10 @@ MIXED = [
 
 
 def test_each_state_is_its_own() -> None:
-    assert counts(MIXED) == (1, 1, 1, 1, 1)
-    assert [score(each, "right") for each in MIXED] == [1.0, 0.0, 0.0, 0.0, None]
-    assert [score(each, "right-of-answered") for each in MIXED] == [1.0, 0.0, None, None, None]
-    of_all, of_answered = mean(MIXED, "right"), mean(MIXED, "right-of-answered")
+    assert count_endings(MIXED) == (1, 1, 1, 1, 1)
+    assert [score_outcome(each, "right") for each in MIXED] == [1.0, 0.0, 0.0, 0.0, None]
+    assert [score_outcome(each, "right-of-answered") for each in MIXED] == [1.0, 0.0, None, None, None]
+    of_all, of_answered = mean_score(MIXED, "right"), mean_score(MIXED, "right-of-answered")
     assert (of_all.value, of_all.n, of_all.unscored) == (0.25, 4, 1)
     assert (of_answered.value, of_answered.n, of_answered.unscored) == (0.5, 2, 3)
     assert of_all.interval == wilson(1, 4)
@@ -52,7 +52,9 @@ def test_each_state_is_its_own() -> None:
 def test_a_question_that_stands_there_often_is_one_cluster() -> None:
     once = [outcome(i, i % 2 == 0) for i in range(40)]
     five = [outcome(i, i % 2 == 0, place=place) for i in range(40) for place in range(5)]
-    width = [found.interval.high - found.interval.low for found in (mean(once, "right"), mean(five, "right"))]
+    width = [
+        found.interval.high - found.interval.low for found in (mean_score(once, "right"), mean_score(five, "right"))
+    ]
     assert width[1] == pytest.approx(width[0], rel=0.1)
 
 
@@ -62,28 +64,28 @@ def test_pairs_are_alike_in_what_is_named() -> None:
         outcome(1, False, place=100, k=8),
         outcome(1, state="failed", place=50, k=8),
     ]
-    assert by_pair(scores, ("place",), "right") == {("1", 0): 1.0, ("1", 100): 0.0}
-    assert by_pair(scores, (), "right") == {("1",): 0.5}
-    assert by_pair(scores, ("nothing",), "right") == {("1", None): 0.5}
+    assert mean_by_pair(scores, ("place",), "right") == {("1", 0): 1.0, ("1", 100): 0.0}
+    assert mean_by_pair(scores, (), "right") == {("1",): 0.5}
+    assert mean_by_pair(scores, ("nothing",), "right") == {("1", None): 0.5}
 
 
 def test_a_difference_needs_pairs() -> None:
     first = [outcome(i, True, place=0) for i in range(6)]
     second = [outcome(i, i < 3, place=0) for i in range(6)]
-    found = difference(Group((), first, second, ("place",)), "right")
+    found = compare_to_baseline(Group((), first, second, ("place",)), "right")
     assert found is not None
     assert (found.value, found.n, found.clusters) == (0.5, 6, 6)
-    assert difference(Group((), first, (), ("place",)), "right") is None
+    assert compare_to_baseline(Group((), first, (), ("place",)), "right") is None
     elsewhere = [outcome(i, True, place=1) for i in range(6)]
-    assert difference(Group((), first, elsewhere, ("place",)), "right") is None
+    assert compare_to_baseline(Group((), first, elsewhere, ("place",)), "right") is None
     failed = [outcome(i, state="failed", place=0) for i in range(6)]
-    assert difference(Group((), first, failed, ("place",)), "right") is None
+    assert compare_to_baseline(Group((), first, failed, ("place",)), "right") is None
 
 
 def test_one_that_was_asked_once_against_one_at_five_places() -> None:
     oracle = [outcome(i, True) for i in range(10)]
     placed = [outcome(i, place < 2, place=place) for i in range(10) for place in range(5)]
-    found = difference(Group((), oracle, placed, ()), "right")
+    found = compare_to_baseline(Group((), oracle, placed, ()), "right")
     assert found is not None
     assert found.value == pytest.approx(0.6)
     assert found.n == 10
@@ -95,38 +97,38 @@ def test_p_values_are_corrected_for_those_there_are() -> None:
         paired_difference({i: float(v) for i, v in enumerate(dice.normal(m, 1, 30))}, dict.fromkeys(range(30), 0.0))
         for m in (0.0, 0.5, 1.0)
     ]
-    corrected = corrected_p([some[0], None, some[1], some[2], None])
+    corrected = correct_p_values([some[0], None, some[1], some[2], None])
     assert corrected[1] is None
     assert corrected[4] is None
     by_hand = sorted(each.p for each in some)
     assert corrected[3] == pytest.approx(3 * by_hand[0])
     assert corrected[2] == pytest.approx(max(3 * by_hand[0], 2 * by_hand[1]))
-    assert corrected_p([None, None]) == [None, None]
+    assert correct_p_values([None, None]) == [None, None]
 
 
 def test_spreads_by_hand() -> None:
     found = [outcome(i, i < right, repeat=repeat) for repeat, right in enumerate((2, 4, 6)) for i in range(10)]
-    assert spread(found, "repeat", "right") == pytest.approx(0.2)
-    assert spread(found, "place", "right") is None
-    assert spread([], "repeat", "right") is None
+    assert spread_over(found, "repeat", "right") == pytest.approx(0.2)
+    assert spread_over(found, "place", "right") is None
+    assert spread_over([], "repeat", "right") is None
 
 
 def test_a_table_holds_its_rows_and_says_what_they_are() -> None:
     rag = [outcome(i, i % 3 == 0) for i in range(30)]
-    made = table(
+    made = make_accuracy_table(
         "Title",
         ("arm",),
         [Group(("rag",), rag), Group(("other",), MIXED, rag, (), ())],
         baseline="rag",
         measure="right",
     )
-    assert made.columns == ("arm", *FIGURES, "difference to rag", P)
+    assert made.columns == ("arm", *FIGURES, "difference to rag", P_COLUMN)
     assert made.column("arm") == ("rag", "other")
     assert made.column("failed") == (0, 1)
-    shares = made.column(SHARE)
+    shares = made.column(SHARE_COLUMN)
     assert [getattr(share, "n", None) for share in shares] == [30, 4]
-    assert made.column(P)[0] is None
-    assert "over the pairs that both have scored" in made.notes[2]
+    assert made.column(P_COLUMN)[0] is None
+    assert "over the pairs with two scores" in made.notes[2]
     assert "Holm" not in made.notes[2], "one comparison"
     assert "50.0 % of the 30 questions" in made.notes[3]
 
@@ -134,11 +136,11 @@ def test_a_table_holds_its_rows_and_says_what_they_are() -> None:
 def test_what_was_corrected_for_is_said() -> None:
     rag = [outcome(i, i % 3 == 0) for i in range(30)]
     others = [Group((name,), [outcome(i, i % 2 == 0) for i in range(30)], rag) for name in "ab"]
-    told = table("T", ("arm",), others, baseline="rag", measure="right").notes
+    told = make_accuracy_table("T", ("arm",), others, baseline="rag", measure="right").notes
     assert told[2].endswith("corrected by Holm for this table's 2 comparisons.")
-    alone = table("T", ("arm",), [Group(("rag",), rag)], baseline="rag", measure="right").notes
+    alone = make_accuracy_table("T", ("arm",), [Group(("rag",), rag)], baseline="rag", measure="right").notes
     assert not any("Differences" in note for note in alone), "nothing is compared"
-    nothing = table("T", ("arm",), [], baseline="rag", measure="right").notes
+    nothing = make_accuracy_table("T", ("arm",), [], baseline="rag", measure="right").notes
     assert not any("nan" in note for note in nothing)
 
 
@@ -150,14 +152,16 @@ def test_the_order_in_which_cases_ended_changes_no_figure() -> None:
         for share in (0.6, 0.4)
     )
     made = [
-        table("T", ("arm",), [Group(("a",), a, b, ("place",))], baseline="b", measure="right")
+        make_accuracy_table("T", ("arm",), [Group(("a",), a, b, ("place",))], baseline="b", measure="right")
         for a, b in ((first, second), (first[::-1], second), ([*first[40:], *first[:40]], second[::-1]))
     ]
     assert made[0] == made[1] == made[2]
 
 
 def test_nothing_scored_is_no_zero() -> None:
-    made = table("T", ("arm",), [Group(("rag",), [outcome(1, state="failed")])], baseline="rag", measure="right")
-    (share,) = made.column(SHARE)
+    made = make_accuracy_table(
+        "T", ("arm",), [Group(("rag",), [outcome(1, state="failed")])], baseline="rag", measure="right"
+    )
+    (share,) = made.column(SHARE_COLUMN)
     assert np.isnan(share.value)  # type: ignore[union-attr]
     assert (share.n, share.unscored) == (0, 1)  # type: ignore[union-attr]

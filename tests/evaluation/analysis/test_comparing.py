@@ -11,17 +11,17 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.conclusions import TO
+from epicrisis.evaluation.analysis.conclusions import DIFFERENCE_TO
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.grouping import SHARE, P
-from epicrisis.evaluation.analysis.run_comparison import findings
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
+from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.types import Question
 from tests.support.run_folders import QUESTIONS, Outcome, answers, folder, recipe
 
-DIFFERENCE = f"{TO}the other"
+DIFFERENCE = f"{DIFFERENCE_TO}the other"
 
 
 def table_of(found: Findings, title: str) -> Table:
@@ -33,7 +33,7 @@ def rows_of(table: Table) -> list[Mapping[str, Cell]]:
 
 
 def differences(*paths: Path, **more: Any) -> list[Mapping[str, Cell]]:
-    return rows_of(table_of(findings(paths, **more), "Differences"))
+    return rows_of(table_of(compare_run_files(paths, **more), "Differences"))
 
 
 def found_in(row: Mapping[str, Cell]) -> Difference:
@@ -52,19 +52,19 @@ def test_a_pair_of_runs_by_hand(tmp_path: Path) -> None:
     found = found_in(row)
     assert found.value == pytest.approx(8 / 40)
     assert found.p == pytest.approx(mcnemar([[20, 12], [4, 4]], exact=True).pvalue)
-    assert row[P] == found.p, "one comparison"
+    assert row[P_COLUMN] == found.p, "one comparison"
     assert found.interval.low < 0.2 < found.interval.high
 
 
 def test_the_table_of_runs_keeps_every_state_apart(tmp_path: Path) -> None:
     states: dict[int, Outcome] = {0: "failed", 1: "abstained", 2: "unparsed"}
     first = folder(tmp_path / "a", lambda i, _: states.get(i, i % 2 == 0))
-    (row,) = rows_of(table_of(findings([first]), "The runs"))
+    (row,) = rows_of(table_of(compare_run_files([first]), "The runs"))
     assert [row[name] for name in ("right", "wrong", "abstained", "unparsed", "failed")] == [18, 19, 1, 1, 1]
-    share = row[SHARE]
+    share = row[SHARE_COLUMN]
     assert isinstance(share, Mean)
     assert (share.n, share.unscored) == (39, 1)
-    assert "33.3 % of the 40 questions" in " ".join(findings([first]).tables[0].notes)
+    assert "33.3 % of the 40 questions" in " ".join(compare_run_files([first]).tables[0].notes)
 
 
 def test_nothing_is_dropped_unsaid(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_all_pairs_are_corrected_together(tmp_path: Path) -> None:
     rows = differences(*runs)
     assert [(row["run"], row["against"]) for row in rows] == [("b", "a"), ("c", "a"), ("c", "b")]
     expected = multipletests([found_in(row).p for row in rows], method="holm")[1]
-    assert [row[P] for row in rows] == pytest.approx(list(expected))
+    assert [row[P_COLUMN] for row in rows] == pytest.approx(list(expected))
 
 
 ARMS: list[Condition] = [
@@ -120,7 +120,7 @@ def test_arms_are_compared_one_by_one_and_places_are_no_questions(tmp_path: Path
     assert found_in(rows[0]).value == pytest.approx(8 / 36)
     assert found_in(rows[0]).p == pytest.approx(2 / 2**8), "eight questions, not as many cases"
     assert found_in(rows[2]).value == 0
-    assert len(rows_of(table_of(findings([first, second]), "The runs"))) == 6
+    assert len(rows_of(table_of(compare_run_files([first, second]), "The runs"))) == 6
 
 
 def test_a_run_with_one_condition_against_one_with_arms(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_one_arm_against_the_same_arm_among_several(tmp_path: Path) -> None:
 
 
 def told(*paths: Path) -> tuple[str, ...]:
-    return findings(paths).conclusions
+    return compare_run_files(paths).conclusions
 
 
 def test_one_difference_is_said_and_more_are_warned_of(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_one_difference_is_said_and_more_are_warned_of(tmp_path: Path) -> None:
     assert warning.startswith(
         "Warning: other and brief differ in 3 things: k, model, library. They are compared all at"
     )
-    made = table_of(findings([brief, other]), "What the runs were not made with alike")
+    made = table_of(compare_run_files([brief, other]), "Settings in which the runs differ")
     assert made.columns == ("what", "brief", "other")
     assert made.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
 
@@ -170,8 +170,8 @@ def test_one_difference_is_said_and_more_are_warned_of(tmp_path: Path) -> None:
 def test_runs_made_alike_differ_by_chance(tmp_path: Path) -> None:
     first, second = (folder(tmp_path / name, lambda i, _: i < 20) for name in "ab")
     sentences = told(first, second)
-    assert sentences[0].startswith("b and a were made alike as far as is recorded")
-    assert not any(table.title.startswith("What the runs") for table in findings([first, second]).tables)
+    assert sentences[0].startswith("b and a have the same recorded settings")
+    assert not any(table.title.startswith("What the runs") for table in compare_run_files([first, second]).tables)
 
 
 def test_closed_book_has_no_library_by_its_strategy(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_settings_that_a_condition_overrules_are_no_difference(tmp_path: Path) -
     made = recipe(strategy="brief-context", k=4)
     first = folder(tmp_path / "a", lambda i, _: True, conditions=ARMS, questions=FEW[:3])
     second = folder(tmp_path / "b", lambda i, _: True, conditions=ARMS, questions=FEW[:3], made_with=made)
-    assert "b and a were made alike as far as is recorded" in told(first, second)[0]
+    assert "b and a have the same recorded settings" in told(first, second)[0]
 
 
 def test_models_of_single_roles_are_named_by_role(tmp_path: Path) -> None:
@@ -215,9 +215,9 @@ def test_other_question_sets_are_said(tmp_path: Path) -> None:
 def test_runs_without_a_common_question(tmp_path: Path) -> None:
     first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:9])
     second = answers(tmp_path / "b.jsonl", lambda i: True, questions=QUESTIONS[9:])
-    assert told(first, second) == ("Warning: b and a have no question in common, so nothing of them was compared.",)
+    assert told(first, second) == ("Warning: b and a have no question in common, so they were not compared.",)
     (row,) = differences(first, second)
-    assert (row["pairs"], row[DIFFERENCE], row[P], row["test"]) == (0, None, None, None)
+    assert (row["pairs"], row[DIFFERENCE], row[P_COLUMN], row["test"]) == (0, None, None, None)
 
 
 def test_what_is_missing_of_a_run_is_said(tmp_path: Path) -> None:
@@ -228,17 +228,17 @@ def test_what_is_missing_of_a_run_is_said(tmp_path: Path) -> None:
 def test_open_questions_are_in_no_table_and_said(tmp_path: Path) -> None:
     asked = (*QUESTIONS[:10], Question("What helps?", id="open"), Question("Why?", id="why", gold="It does."))
     first = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i > 9 else True, questions=asked)
-    (row,) = rows_of(table_of(findings([first]), "The runs"))
+    (row,) = rows_of(table_of(compare_run_files([first]), "The runs"))
     assert (row["right"], row["abstained"]) == (10, 0)
     assert told(first)[0].startswith("a: 2 cases are of questions without options or gold letter")
 
 
 def test_names_tell_runs_apart(tmp_path: Path) -> None:
     first, second = (folder(tmp_path / where / "run", lambda i, _: True) for where in ("x", "y"))
-    names = [source.name for source in findings([first, second]).sources]
+    names = [source.name for source in compare_run_files([first, second]).sources]
     assert names == [str(first), str(second)]
     with pytest.raises(InputError, match="named twice"):
-        findings([first, first / ".." / "run"])
+        compare_run_files([first, first / ".." / "run"])
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ def test_what_is_no_run(tmp_path: Path) -> None:
     for path, why in (
         (tmp_path / "empty.jsonl", "holds no record yet"),
         (begun, "holds no record yet"),
-        (tmp_path, "is no run"),
+        (tmp_path, "is not a run"),
         (tmp_path / "nowhere", "does not exist"),
     ):
         with pytest.raises(InputError, match=why):
-            findings([path])
+            compare_run_files([path])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.conclusions import MEASURE, PATIENTS, conclusions, smallest
-from epicrisis.evaluation.analysis.grouping import Group, table
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN, draw_conclusions, smallest_shown
+from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.sample_size import smallest_difference
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -29,7 +29,9 @@ def arms(*rows: tuple[Cell, ...]) -> Table:
 
 def test_what_was_shown() -> None:
     untested = ("qwen", "ends", 25, BOUND, None)
-    told = conclusions(arms(("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), untested))
+    told = draw_conclusions(
+        arms(("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), untested)
+    )
     assert told[:2] == (
         "place 25: brief-context was right 6.2 points more often than rag (95 % interval 1.1 to 11.3; p = 0.02, "
         "corrected for 2 comparisons, 40 questions).",
@@ -44,8 +46,8 @@ def test_what_was_shown() -> None:
 
 
 def test_what_was_not_shown_is_no_proof() -> None:
-    (told,) = conclusions(arms(("qwen", "brief-context", 25, SAME, 1.0)))
-    least = smallest(SAME)
+    (told,) = draw_conclusions(arms(("qwen", "brief-context", 25, SAME, 1.0)))
+    least = smallest_shown(SAME)
     assert least is not None
     assert told == (
         "No difference between brief-context and rag was shown: +1.5 points (95 % interval -4.0 to 7.0; p = 1); this "
@@ -55,70 +57,73 @@ def test_what_was_not_shown_is_no_proof() -> None:
 
 
 def test_bounds_are_no_findings() -> None:
-    table = arms(("qwen", "brief-context", 25, SAME, 0.4), ("qwen", "oracle", None, BOUND, None))
-    told = conclusions(table)
+    make_accuracy_table = arms(("qwen", "brief-context", 25, SAME, 0.4), ("qwen", "oracle", None, BOUND, None))
+    told = draw_conclusions(make_accuracy_table)
     assert len(told) == 1
     assert "oracle" not in told[0]
     assert "corrected for" not in told[0], "one comparison, for the bound is none"
-    assert conclusions(arms(("qwen", "oracle", None, BOUND, None))) == ()
+    assert draw_conclusions(arms(("qwen", "oracle", None, BOUND, None))) == ()
 
 
 def test_many_without_a_finding_are_one_sentence() -> None:
     rows = [("qwen", "ends", place, SAME, 0.9) for place in range(5)]
-    told = conclusions(arms(*rows, ("qwen", "brief-context", 0, BETTER, 0.02)))
+    told = draw_conclusions(arms(*rows, ("qwen", "brief-context", 0, BETTER, 0.02)))
     assert len(told) == 2
     assert told[1].startswith("In 5 of 6 comparisons (difference to rag; p above 0.05 in the table) no difference was")
 
 
 def test_other_differences_are_called_as_the_table_calls_them() -> None:
-    table = Table(
+    make_accuracy_table = Table(
         "T",
         ("arm", "lost in the middle", "p (Holm)", "lost less than rag", "p (Holm) of that"),
         (("rag", BETTER, 0.02, None, None), ("brief-context", SAME, 0.8, WORSE, 0.03)),
     )
-    told = conclusions(table)
+    told = draw_conclusions(make_accuracy_table)
     assert told[0].startswith(
         "rag: lost in the middle +6.2 points (95 % interval 1.1 to 11.3; p = 0.02, corrected for 3 "
     )
     assert told[1].startswith("brief-context: lost in the middle was not shown to differ from 0: +1.5 points (95 %")
     assert told[2].startswith("brief-context: lost less than rag -10 points (95 % interval -19.0 to -1.0; p = 0.03")
     rules = Table("T", ("rule", "difference to the rule", "p (Holm)"), (("majority", BETTER, 0.02),))
-    assert conclusions(rules)[0].startswith("majority: difference to the rule +6.2 points (")
+    assert draw_conclusions(rules)[0].startswith("majority: difference to the rule +6.2 points (")
 
 
 def test_runs_are_told_with_what_they_were_held_against() -> None:
     columns = ("run", "against", "arm", "difference to the other", "p (Holm)")
     pairs = Table("T", columns, (("b", "a", "rag", BETTER, 0.02), ("b", "a", "ends", SAME, 0.5)))
-    shown, rest = conclusions(pairs)
+    shown, rest = draw_conclusions(pairs)
     assert shown.startswith("arm rag: b was right 6.2 points more often than a (")
     assert rest.startswith("arm ends: no difference between b and a was shown: +1.5 points (")
 
 
 def test_patients_are_told_beside_their_questions() -> None:
-    columns = ("arm", PATIENTS, MEASURE, "difference to full-context", "p (Holm)")
+    columns = ("arm", PATIENTS_COLUMN, MEASURE_COLUMN, "difference to full-context", "p (Holm)")
     fewer = Difference(0.01, Interval(-0.05, 0.07), 0.7, 150, 30)
     rows = (
         ("rag-5", 40, "token-f1", BETTER, 0.02),
         ("rag-10", 40, "token-f1", SAME, 0.8),
         ("rag-15", 30, "token-f1", fewer, 0.9),
     )
-    shown, *rest = conclusions(Table("T", columns, rows))
+    shown, *rest = draw_conclusions(Table("T", columns, rows))
     assert shown.endswith("corrected for 3 comparisons, 200 questions of 40 patients).")
     assert "with 200 questions of 40 patients a difference" in rest[0]
-    many = conclusions(Table("T", columns, (*rows[1:], *rows[1:])))
+    many = draw_conclusions(Table("T", columns, (*rows[1:], *rows[1:])))
     assert len(many) == 1
     assert "with 30 to 40 patients a difference" in many[0]
 
 
 def test_tables_without_a_test_show_nothing() -> None:
-    assert conclusions(Table("T", ("arm", "difference"), (("a", BETTER),))) == ()
-    assert conclusions(Table("T", ("rule", "p (Holm)"), (("a", 0.01),))) == ()
-    assert [each for name in published() for each in conclusions(published()[name].table)] == []
+    assert draw_conclusions(Table("T", ("arm", "difference"), (("a", BETTER),))) == ()
+    assert draw_conclusions(Table("T", ("rule", "p (Holm)"), (("a", 0.01),))) == ()
+    assert [each for name in load_published() for each in draw_conclusions(load_published()[name].table)] == []
 
 
 def test_few_questions_find_nothing() -> None:
     few = Difference(0.2, Interval(-0.2, 0.6), 1.0, 5, 5)
-    assert "with 5 questions no difference whatever would be found" in conclusions(arms(("m", "ends", 0, few, 1.0)))[0]
+    assert (
+        "with 5 questions no difference whatever would be found"
+        in draw_conclusions(arms(("m", "ends", 0, few, 1.0)))[0]
+    )
 
 
 @pytest.mark.parametrize("places", [1, 5])
@@ -128,7 +133,7 @@ def test_the_smallest_difference_is_that_of_the_discordant_questions(places: int
     second = {(i, place): float(30 <= i < 70) for i in range(200) for place in range(places)}
     found = paired_difference(first, second, {key: key[0] for key in first})
     expected = smallest_difference(200, 40 / 200, alpha=0.05 / 3)
-    assert smallest(found, comparisons=3) == pytest.approx(expected, rel=0.05)
+    assert smallest_shown(found, comparisons=3) == pytest.approx(expected, rel=0.05)
 
 
 def test_the_smallest_difference_of_a_mean_over_places_is_found_about_as_often_as_it_says(
@@ -147,7 +152,7 @@ def test_the_smallest_difference_of_a_mean_over_places_is_found_about_as_often_a
         )
         return paired_difference(first, second, {key: key[0] for key in first})
 
-    least = float(np.median([smallest(study(0.0)) or 1.0 for _ in range(15)]))
+    least = float(np.median([smallest_shown(study(0.0)) or 1.0 for _ in range(15)]))
     assert least < 0.8 * (smallest_difference(40, 0.0) or 0.0), "less than of forty that are right or wrong"
     assert 0.65 < np.mean([study(least).p <= 0.05 for _ in range(120)]) < 0.9
 
@@ -164,7 +169,9 @@ def test_it_claims_no_more_than_the_test_says() -> None:
             for outcomes in [[Outcome(str(i), {}, "answered", dice.random() < 0.5, 0.5) for i in range(30)]]
         ]
         against = [Group(g.labels, g.outcomes, groups[i - 2].outcomes if i > 1 else ()) for i, g in enumerate(groups)]
-        told = conclusions(table("T", ("model", "arm", "k"), against, baseline="rag at that k", measure="right"))
+        told = draw_conclusions(
+            make_accuracy_table("T", ("model", "arm", "k"), against, baseline="rag at that k", measure="right")
+        )
         assert told
         assert not re.search(r"(?i)signific|because|due to|caus|prove[sd]|effect|improv", " ".join(told))
         alarms += any("more often" in each or "less often" in each for each in told)

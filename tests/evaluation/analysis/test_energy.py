@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answers import Usage
-from epicrisis.evaluation.analysis.energy_tables import tables
+from epicrisis.evaluation.analysis.energy_tables import make_energy_tables
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.run_findings import findings_of
+from epicrisis.evaluation.experiments.run_findings import graded_right, read_findings
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.record import read_records
@@ -41,7 +41,7 @@ def of_sessions(path: Path, sessions: Sequence[SessionEnergy | None], ended: Seq
 
 
 def first(*paths: Path) -> Table:
-    return tables(open_runs(paths))[0]
+    return make_energy_tables(open_runs(paths), graded_right)[0]
 
 
 def row(*paths: Path) -> Mapping[str, Cell]:
@@ -122,8 +122,8 @@ def test_runs_of_older_programs_are_read_and_show_nothing(tmp_path: Path) -> Non
     for session in manifest["sessions"]:
         del session["taken"]
     (path / MANIFEST).write_text(json.dumps(manifest), "utf-8")
-    assert tables(open_runs([path])) == ()
-    assert [table.title for table in findings_of([path])[0].tables] == ["The runs"]
+    assert make_energy_tables(open_runs([path])) == ()
+    assert [table.title for table in read_findings([path])[0].tables] == ["The runs"]
     new = of_sessions(tmp_path / "new", [taken(MEASURED)])
     assert first(path, new).column("run") == ("new",)
 
@@ -142,7 +142,7 @@ def test_how_it_is_known_and_the_rate_stand_below_once(tmp_path: Path) -> None:
 
 def test_it_joins_what_is_said_of_plain_runs(tmp_path: Path) -> None:
     paths = [of_sessions(tmp_path / name, [taken(MEASURED)]) for name in ("a", "b")]
-    (found,) = findings_of(paths)
+    (found,) = read_findings(paths)
     assert found.tables[-1].title == "Time, energy and CO2"
     assert found.tables[-1].column("run") == ("a", "b")
 
@@ -151,7 +151,7 @@ def test_a_run_writes_down_what_it_took(tmp_path: Path) -> None:
     path = of_sessions(tmp_path / "run", [taken(MEASURED, UNKNOWN)])
     with Run.open(path, read_manifest(path).plan, [Case(question) for question in QUESTIONS]) as run:
         assert read_manifest(path).sessions[1].taken is None, "while it works, and where it is killed"
-        run.took(taken(ESTIMATED))
+        run.record_energy(taken(ESTIMATED))
     assert [session.taken for session in read_manifest(path).sessions] == [taken(MEASURED, UNKNOWN), taken(ESTIMATED)]
 
 
@@ -180,7 +180,7 @@ def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float])
 
 def test_arms_share_a_runs_energy_by_the_seconds_of_their_calls(tmp_path: Path) -> None:
     path = with_arms(tmp_path / "run", MEASURED, seconds={"rag": 1.0, "brief-context": 4.0})
-    (found,) = findings_of([path])
+    (found,) = read_findings([path])
     assert [table.title for table in found.tables[-2:]] == ["Time, energy and CO2", "Energy by arm"]
     assert [row[:5] for row in found.tables[-1].rows] == [
         ("qwen", "rag", 10, 10.0, 0.1),
@@ -201,7 +201,7 @@ def test_arms_share_a_runs_energy_by_the_seconds_of_their_calls(tmp_path: Path) 
 def test_nothing_is_shared_out_that_is_unknown_or_by_nothing(
     tmp_path: Path, parts: Sequence[EquipmentEnergy], seconds: Mapping[str, float]
 ) -> None:
-    (found,) = findings_of([with_arms(tmp_path / "run", *parts, seconds=seconds)])
+    (found,) = read_findings([with_arms(tmp_path / "run", *parts, seconds=seconds)])
     assert found.tables[-1].title == "Time, energy and CO2"
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.analysis.conclusions import PATIENTS, conclusions
+from epicrisis.evaluation.analysis.conclusions import PATIENTS_COLUMN, draw_conclusions
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending
 from epicrisis.evaluation.grading.measure_tables import (
     MeasuredRow,
     case_score,
@@ -21,7 +20,8 @@ from epicrisis.evaluation.grading.measure_tables import (
     pooled_table,
     select_measures,
 )
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
+from epicrisis.evaluation.grading.measurements import MeasuredCase
+from epicrisis.evaluation.grading.scored_answers import ENDINGS, Ending
 from epicrisis.types import QuestionForm
 
 JUDGE, FAITHFUL = "judge-correctness[m]", "judge-faithfulness[m]"
@@ -136,16 +136,16 @@ def test_the_questions_of_a_patient_are_one_cluster() -> None:
     )
     made = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
     found = told(made)["difference to full"]
-    assert (found.n, found.clusters, told(made)[PATIENTS]) == (20, 4, 4)
+    assert (found.n, found.clusters, told(made)[PATIENTS_COLUMN]) == (20, 4, 4)
     assert found.p == pytest.approx(2 / 2**4)
     assert "of 20 questions" not in str(made.notes)
-    assert "with 20 questions of 4 patients" in conclusions(made)[0]
+    assert "with 20 questions of 4 patients" in draw_conclusions(made)[0]
     alone = metrics_table(
         "T", ("arm",), [MeasuredRow(("rag-5",), [case(str(i), faithful=i / 20) for i in range(20)])], baseline="full"
     )
     by_patient, by_question = (told(each)[FAITHFUL].interval for each in (made, alone))
     assert by_patient.high - by_patient.low < by_question.high - by_question.low, "patients are alike in their means"
-    assert PATIENTS not in alone.columns
+    assert PATIENTS_COLUMN not in alone.columns
     assert any("whole patients" in note for note in made.notes)
 
 
@@ -173,7 +173,7 @@ def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
         "score",
         "abstained rightly",
         "evidence recall",
-        PATIENTS,
+        PATIENTS_COLUMN,
         "measured by",
         "difference to full",
         "p (Holm)",
@@ -182,7 +182,7 @@ def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
     assert row["score"].value == pytest.approx(1.75 / 3)
     assert row["difference to full"].value == pytest.approx(1.25 / 3)
     assert (row["score"].n, row["difference to full"].n) == (3, 3)
-    assert (row["measured by"], row[PATIENTS], row["evidence recall"].value) == (f"accuracy and {JUDGE}", 2, 1.0)
+    assert (row["measured by"], row[PATIENTS_COLUMN], row["evidence recall"].value) == (f"accuracy and {JUDGE}", 2, 1.0)
     assert made.notes[-1] == "R"
 
 

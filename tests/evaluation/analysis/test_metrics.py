@@ -10,6 +10,7 @@ import pytest
 
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.metric_tables import (
     _apart,
     agreement_tables,
@@ -23,7 +24,6 @@ from epicrisis.evaluation.grading.metric_tables import (
     overview_table,
     with_notes,
 )
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
 from epicrisis.types import QuestionForm
 
 ONE, TWO = "judge-correctness[one]", "judge-correctness[two]"

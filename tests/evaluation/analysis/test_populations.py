@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epicrisis.evaluation.analysis.population_tables import population_table
+from epicrisis.evaluation.analysis.population_tables import make_population_table
 
 
 def told(population: str, questions: int, patients: int, unanswerable: int = 0) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def told(population: str, questions: int, patients: int, unanswerable: int = 0) 
 
 
 def test_sizes_stand_beside_those_of_the_same_population_alone() -> None:
-    table = population_table(
+    table = make_population_table(
         {
             "m": {"radqa": told("all", 3, 2, 1), "ehr-ds-qa": told("table-3", 3, 2, 1)},
             "n": {"radqa": told("table-1", 1, 1), "covid-qa": told("all", 0, 0)},
@@ -29,6 +29,6 @@ def test_sizes_stand_beside_those_of_the_same_population_alone() -> None:
 
 def test_the_studys_own_sizes() -> None:
     sets = ("cliniqg4qa", "radqa", "ehr-ds-qa", "ehrnoteqa", "ehrnoteqa-open")
-    table = population_table({"m": {name: told("table-2", 3, 2) for name in sets}})
+    table = make_population_table({"m": {name: told("table-2", 3, 2) for name in sets}})
     printed = list(zip(table.column("questions printed"), table.column("patients printed"), strict=True))
     assert printed == [(1287, 36), (3509, 80), (478, 70), (962, 962), (962, 962)]

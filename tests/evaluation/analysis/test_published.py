@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.analysis.published import Published, parse, published
+from epicrisis.evaluation.analysis.published import Published, load_published, parse_published
 from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.report.figure_errata import ERRATA
 
@@ -18,15 +18,17 @@ PLACES = [0, 25, 50, 75, 100]
 
 
 def rows(name: str) -> list[Any]:
-    return [dict(zip(published()[name].table.columns, row, strict=True)) for row in published()[name].table.rows]
+    return [
+        dict(zip(load_published()[name].table.columns, row, strict=True)) for row in load_published()[name].table.rows
+    ]
 
 
 def errata(name: str) -> tuple[str, ...]:
-    return published()[name].errata
+    return load_published()[name].errata
 
 
 def told(name: str) -> str:
-    return " ".join(published()[name].table.notes)
+    return " ".join(load_published()[name].table.notes)
 
 
 def can_arise(percent: float, n: int) -> bool:
@@ -42,13 +44,13 @@ def count_of(percent: float, n: int) -> int:
 
 
 def test_every_table_has_its_source() -> None:
-    assert len(published()) == 35
-    for name, each in published().items():
+    assert len(load_published()) == 35
+    for name, each in load_published().items():
         assert each.name == name
         assert each.table.source.startswith(f"{each.paper.name}, ")
         assert "Supplementary" not in each.table.source or each.paper.name == "BriefContext, preprint"
         assert each.table.rows
-    papers = Counter(each.paper.name for each in published().values())
+    papers = Counter(each.paper.name for each in load_published().values())
     assert papers == {
         "BriefContext, printed": 7,
         "BriefContext, preprint": 6,
@@ -58,7 +60,7 @@ def test_every_table_has_its_source() -> None:
 
 
 def test_every_row_of_the_errata_stands_beside_some_figure() -> None:
-    named = {name for each in published().values() for name in each.errata}
+    named = {name for each in load_published().values() for name in each.errata}
     # The study prints no figure of PubMedQA, on which P9 bears; E7 bears on what a question means.
     last = {"B": 16, "P": 13, "E": 10}
     assert named == {f"{paper}{i}" for paper in last for i in range(1, last[paper] + 1)} - {"P9", "E7"}
@@ -66,7 +68,7 @@ def test_every_row_of_the_errata_stands_beside_some_figure() -> None:
 
 
 def test_a_figure_by_its_row() -> None:
-    each = published()["positions"]
+    each = load_published()["positions"]
     assert each.figure("BriefContext", "GPT-3.5-turbo-0125", 8, 50) == 60.95
     with pytest.raises(KeyError, match="positions has no row"):
         each.figure("RAG", "GPT-4", 8, 50)
@@ -90,11 +92,11 @@ def test_a_slip_in_the_file_is_told(change: tuple[str, str]) -> None:
     columns = ["x"]
     rows = [[1]]
     """
-    only: Published = parse(text)["a"]
+    only: Published = parse_published(text)["a"]
     assert only.table.rows == ((1,),)
     assert only.table.source == "N, Table 1"
     with pytest.raises((TypeError, KeyError)):
-        parse(text.replace(*change))
+        parse_published(text.replace(*change))
 
 
 def test_each_grid_is_whole() -> None:

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.analysis.published import ACCURACY, CHANGE, FIGURE, accuracies, published
+from epicrisis.evaluation.analysis.published import ACCURACY, CHANGE, FIGURE, derive_accuracies, load_published
 from epicrisis.evaluation.analysis.table import Table
 
 SIZES = {"CareQA": 5621, "MedMCQA": 4183, "MedQA": 1273, "MMLU": 1089}
 SETS = tuple(SIZES)
-STUDY = {name: each for name, each in published().items() if each.paper.name == "Context retrieval study"}
+STUDY = {name: each for name, each in load_published().items() if each.paper.name == "Context retrieval study"}
 
 
 def rows(name: str, *, followed: bool = False) -> list[dict[str, Any]]:
     """`followed`: the changes as the accuracies that follow."""
-    table = accuracies(STUDY[name].table) if followed else STUDY[name].table
+    table = derive_accuracies(STUDY[name].table) if followed else STUDY[name].table
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
@@ -80,7 +80,7 @@ def test_a_change_is_added_to_the_row_of_accuracies_above() -> None:
         ("votes", FIGURE, "MedQA", "kg"),
         ((1, CHANGE, 1.0, 0.5), (2, ACCURACY, 60.1, 0.6), (3, CHANGE, -0.3, 0.7), (4, "other", 9.0, 0.8)),
     )
-    again = accuracies(table)
+    again = derive_accuracies(table)
     assert again.rows == (
         (1, ACCURACY, None, 0.5),
         (2, ACCURACY, 60.1, 0.6),
@@ -88,7 +88,7 @@ def test_a_change_is_added_to_the_row_of_accuracies_above() -> None:
         (4, "other", 9.0, 0.8),
     )
     assert again.columns == table.columns
-    assert accuracies(STUDY["medprompt-encoders"].table) is STUDY["medprompt-encoders"].table
+    assert derive_accuracies(STUDY["medprompt-encoders"].table) is STUDY["medprompt-encoders"].table
 
 
 def test_no_accuracy_follows_where_the_row_above_is_misplaced_or_not_printed() -> None:

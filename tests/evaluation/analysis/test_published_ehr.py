@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 
-STUDY = {name: each for name, each in published().items() if each.paper.name == "EHR study"}
+STUDY = {name: each for name, each in load_published().items() if each.paper.name == "EHR study"}
 ARMS = ("RAG 5", "RAG 10", "RAG 15", "RAG HIR 3", "RAG HIR 5", "RAG HIR 7")
 
 

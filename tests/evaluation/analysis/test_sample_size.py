@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.sample_size import need, often, points, smallest_difference
+from epicrisis.evaluation.analysis.sample_size import (
+    compute_sample_size,
+    format_points,
+    format_power,
+    smallest_difference,
+)
 from epicrisis.evaluation.analysis.statistics import questions_needed
 
 
@@ -33,7 +38,7 @@ def test_so_many_questions_have_about_the_power_of_the_exact_test(
     difference: float, discordant: float, comparisons: int
 ) -> None:
     """Exact tests are a little weaker than their approximation (the p values are steps)."""
-    n = need(difference, discordant, comparisons=comparisons).questions
+    n = compute_sample_size(difference, discordant, comparisons=comparisons).questions
     assert 0.76 < exact_power(n, difference, discordant, 0.05 / comparisons) < 0.81
     assert exact_power(n // 2, difference, discordant, 0.05 / comparisons) < 0.6
 
@@ -73,14 +78,14 @@ def test_more_questions_show_less() -> None:
 
 
 def test_two_sentences_say_it() -> None:
-    told = need(0.05, 0.2, comparisons=5, at_hand=105)
+    told = compute_sample_size(0.05, 0.2, comparisons=5, at_hand=105)
     assert told.questions == questions_needed(0.05, 0.2, 0.8, 0.01) == 932
     first, second = told.sentences
     assert "difference of 5 points in 8 of 10 such studies, 932 questions" in first
     assert "20 % of them (McNemar's test, two-sided, 5 %, corrected for 5 comparisons)" in first
-    assert "With the 105 questions at hand the smallest difference found as often is 14.7 points." in second
-    assert "cannot show any difference" in need(0.05, 0.2, at_hand=5).sentences[1]
-    assert "corrected" not in need(0.05, 0.2).sentences[0]
+    assert "With the 105 questions at hand the smallest difference found at this power is 14.7 points." in second
+    assert "cannot show any difference" in compute_sample_size(0.05, 0.2, at_hand=5).sentences[1]
+    assert "corrected" not in compute_sample_size(0.05, 0.2).sentences[0]
 
 
 @pytest.mark.parametrize(
@@ -92,23 +97,23 @@ def test_two_sentences_say_it() -> None:
         (0.1, 0.2, {"power": 1.0}, "power of 1"),
         (0.1, 0.2, {"comparisons": 0}, "counted from 1"),
         (0.1, 0.2, {"at_hand": 0}, "counted from 1"),
-        (math.nan, 0.2, {}, "cannot be"),
+        (math.nan, 0.2, {}, "not possible"),
     ],
 )
 def test_figures_that_cannot_be(difference: float, discordant: float, more: dict[str, float], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        need(difference, discordant, **more)  # type: ignore[arg-type]
+        compute_sample_size(difference, discordant, **more)  # type: ignore[arg-type]
 
 
 def test_words() -> None:
-    assert [points(each) for each in (0.05, 0.01, 0.062, -0.01, 0.123)] == [
+    assert [format_points(each) for each in (0.05, 0.01, 0.062, -0.01, 0.123)] == [
         "5 points",
         "1 point",
         "6.2 points",
         "-1 point",
         "12.3 points",
     ]
-    assert [often(each) for each in (0.8, 0.95, 0.9, 0.5, 0.3)] == [
+    assert [format_power(each) for each in (0.8, 0.95, 0.9, 0.5, 0.3)] == [
         "8 of 10",
         "95 of 100",
         "9 of 10",

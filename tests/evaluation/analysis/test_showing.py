@@ -9,7 +9,15 @@ import pytest
 
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.analysis.table_text import cell, cells, forest, key_columns, label, p_value, text
+from epicrisis.evaluation.analysis.table_text import (
+    count_key_columns,
+    draw_forest_plot,
+    format_cell,
+    format_cells,
+    format_p,
+    format_table,
+    label_row,
+)
 
 SHARE = Mean(0.625, Interval(0.55, 0.694), 40)
 BETTER = Difference(0.0625, Interval(0.0112, 0.1131), 0.0123, 40, 40)
@@ -56,22 +64,22 @@ def made() -> Table:
     ],
 )
 def test_cells(value: Cell, heading: str, shown: str) -> None:
-    assert cell(value, heading) == shown
+    assert format_cell(value, heading) == shown
 
 
 def test_a_p_value_is_never_zero() -> None:
-    assert [p_value(each) for each in (1e-12, 0.00021, 0.049, 1.0)] == ["<0.0001", "0.00021", "0.049", "1"]
+    assert [format_p(each) for each in (1e-12, 0.00021, 0.049, 1.0)] == ["<0.0001", "0.00021", "0.049", "1"]
 
 
 def test_uncorrected_p_values_are_shown_where_there_are_no_corrected_ones() -> None:
-    assert cells(made())[1][6] == "+0.062 [+0.011, +0.113]"
+    assert format_cells(made())[1][6] == "+0.062 [+0.011, +0.113]"
     alone = Table("T", ("arm", "difference"), (("a", BETTER),))
-    assert cells(alone) == [["a", "+0.062 [+0.011, +0.113] p = 0.012"]]
+    assert format_cells(alone) == [["a", "+0.062 [+0.011, +0.113] p = 0.012"]]
 
 
 @pytest.mark.parametrize("width", [50, 66, 80, 120, 200])
 def test_nothing_is_lost_at_any_width(width: int) -> None:
-    shown = text(made(), width)
+    shown = format_table(made(), width)
     assert max(map(len, shown.splitlines())) <= width
     for figure in ("1,250", "0.625 [0.550, 0.694]", "0.012", "-0.100 [-0.200, -0.010]", "0.025"):
         assert figure in shown
@@ -80,7 +88,7 @@ def test_nothing_is_lost_at_any_width(width: int) -> None:
 
 
 def test_columns_that_do_not_fit_stand_below_with_the_names_of_their_rows() -> None:
-    first, *below = re.split(r"\n\n", text(made(), 60))[1:-1]
+    first, *below = re.split(r"\n\n", format_table(made(), 60))[1:-1]
     assert "qwen" in first
     for band in below:
         head, *rows = band.splitlines()
@@ -96,7 +104,7 @@ def test_columns_that_do_not_fit_stand_below_with_the_names_of_their_rows() -> N
 
 
 def test_without_a_width_a_row_is_a_line() -> None:
-    lines = text(made()).splitlines()
+    lines = format_table(made()).splitlines()
     assert lines[:2] == ["Accuracy", "the run"]
     assert len(lines) == 2 + 1 + 2 + 3 + 1 + 1
     assert lines[3].split() == " ".join(made().columns).split()
@@ -105,32 +113,32 @@ def test_without_a_width_a_row_is_a_line() -> None:
 
 def test_long_words_are_wrapped_and_not_cut() -> None:
     name = "a-model-with-a-name-that-goes-on-for-longer-than-any-terminal-is-wide"
-    shown = text(Table("T", ("model", "right"), ((name, 3), ("b", 4))), 40)
+    shown = format_table(Table("T", ("model", "right"), ((name, 3), ("b", 4))), 40)
     assert max(map(len, shown.splitlines())) <= 40
     assert name in re.sub(r"[\s]+|3", "", shown)
 
 
 def test_wide_characters_keep_the_columns_straight() -> None:
-    lines = text(Table("T", ("model", "right"), (("模型", 3), ("abcd", 4)))).splitlines()
+    lines = format_table(Table("T", ("model", "right"), (("模型", 3), ("abcd", 4)))).splitlines()
     assert lines[-2:] == ["模型       3", "abcd       4"]
 
 
 def test_an_empty_table_is_shown() -> None:
-    assert "model  right" in text(Table("T", ("model", "right"), ()), 80)
+    assert "model  right" in format_table(Table("T", ("model", "right"), ()), 80)
 
 
 def test_what_a_row_is_called() -> None:
     table = made()
-    assert key_columns(table) == 3
-    assert [label(table, row) for row in table.rows] == ["rag, k 8", "brief-context, k 8", "brief-context, k 16"]
-    assert label(table, table.rows[2], ("arm",)) == "k 16"
+    assert count_key_columns(table) == 3
+    assert [label_row(table, row) for row in table.rows] == ["rag, k 8", "brief-context, k 8", "brief-context, k 16"]
+    assert label_row(table, table.rows[2], ("arm",)) == "k 16"
     pairs = Table("T", ("run", "against", "arm", "k", "n"), (("b", "a", "rag", 8, 1),))
-    assert key_columns(pairs) == 3
-    assert label(pairs, pairs.rows[0]) == "b, against a, arm rag"
+    assert count_key_columns(pairs) == 3
+    assert label_row(pairs, pairs.rows[0]) == "b, against a, arm rag"
 
 
 def test_a_forest_plot_to_scale() -> None:
-    drawn = forest(made(), 60).splitlines()
+    drawn = draw_forest_plot(made(), 60).splitlines()
     assert drawn[0] == "difference to rag, with its 95 % interval"
     better = next(line for line in drawn if line.startswith("brief-context, k 8"))
     zero = drawn[2].index("│")
@@ -145,12 +153,12 @@ def test_a_forest_plot_to_scale() -> None:
 
 
 def test_a_forest_plot_in_ascii() -> None:
-    drawn = forest(made(), 60, ascii_only=True)
+    drawn = draw_forest_plot(made(), 60, ascii_only=True)
     assert drawn.isascii()
     assert "|---" in drawn
-    assert forest(Table("T", ("arm", "n"), (("a", 1),))) == ""
+    assert draw_forest_plot(Table("T", ("arm", "n"), (("a", 1),))) == ""
 
 
 def test_no_difference_at_all_is_a_point_on_zero() -> None:
     none = Difference(0.0, Interval(0.0, 0.0), 1.0, 10, 10)
-    assert "●" in forest(Table("T", ("arm", "difference"), (("a", none),)), 40)
+    assert "●" in draw_forest_plot(Table("T", ("arm", "difference"), (("a", none),)), 40)

@@ -16,8 +16,8 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from epicrisis.evaluation.analysis.statistics import (
+    estimate_mean,
     holm,
-    mean_of,
     paired_difference,
     questions_needed,
     sign_test,
@@ -66,10 +66,10 @@ def test_holm_of_nothing() -> None:
 
 
 def test_unscored_is_no_part_of_a_mean() -> None:
-    mean = mean_of([1, 0, None, 1, None])
+    mean = estimate_mean([1, 0, None, 1, None])
     assert mean.value == pytest.approx(2 / 3)
     assert (mean.n, mean.unscored) == (3, 2)
-    nothing = mean_of([None])
+    nothing = estimate_mean([None])
     assert math.isnan(nothing.value)
     assert (nothing.n, nothing.unscored) == (0, 1)
 
@@ -78,7 +78,7 @@ def test_the_bootstrap_covers_as_often_as_it_says() -> None:
     dice = np.random.default_rng(0)
     covered = sum(
         interval.low <= 0.5 <= interval.high
-        for interval in (mean_of(dice.beta(2, 2, 60).tolist(), range(60)).interval for _ in range(60))
+        for interval in (estimate_mean(dice.beta(2, 2, 60).tolist(), range(60)).interval for _ in range(60))
     )
     assert 51 <= covered <= 60
 
@@ -87,8 +87,8 @@ def test_questions_asked_five_times_are_no_five_questions() -> None:
     """Errata B9: the interval is that of 40 questions, not of 200 answers."""
     dice = np.random.default_rng(1)
     once = dice.integers(2, size=40)
-    five = mean_of(np.repeat(once, 5).tolist(), np.repeat(np.arange(40), 5).tolist())
-    naive = mean_of(np.repeat(once, 5).tolist())
+    five = estimate_mean(np.repeat(once, 5).tolist(), np.repeat(np.arange(40), 5).tolist())
+    naive = estimate_mean(np.repeat(once, 5).tolist())
     width, naive_width = five.interval.high - five.interval.low, naive.interval.high - naive.interval.low
     assert width == pytest.approx(math.sqrt(5) * naive_width, rel=0.15)
     error = stats.sem(once) * 2 * 1.96
@@ -128,7 +128,7 @@ def test_with_zeros_and_ones_it_is_the_sign_test() -> None:
 @given(st.integers(1, 400), st.sampled_from([0.0, 1.0]))
 def test_where_all_questions_are_alike_the_interval_is_wilsons(n: int, score: float) -> None:
     """Resampled they would be certain."""
-    five = mean_of([score] * (5 * n), [i // 5 for i in range(5 * n)])
+    five = estimate_mean([score] * (5 * n), [i // 5 for i in range(5 * n)])
     expected = wilson(int(score) * n, n)
     assert (five.interval.low, five.interval.high) == pytest.approx((expected.low, expected.high))
 
@@ -151,12 +151,12 @@ def test_one_question_shows_nothing() -> None:
     assert found.value == pytest.approx(0.6)
     assert (found.p, found.clusters) == (1.0, 1)
     assert found.interval.low < 0 < found.interval.high
-    mean = mean_of(list(second.values()), ["q"] * 5)
+    mean = estimate_mean(list(second.values()), ["q"] * 5)
     assert mean.interval.high - mean.interval.low > 0.7
 
 
 def test_tokens_that_are_all_alike_are_what_they_are() -> None:
-    found = mean_of([1.0] * 6, range(6), shares=False)
+    found = estimate_mean([1.0] * 6, range(6), shares=False)
     assert (found.interval.low, found.interval.high) == (1.0, 1.0)
 
 
@@ -167,7 +167,7 @@ def test_the_order_of_the_cases_changes_no_figure() -> None:
     turned = dict(reversed(scores.items()))
     clusters = {key: key[0] for key in scores}
     assert paired_difference(scores, other, clusters) == paired_difference(turned, other, clusters)
-    assert mean_of(list(scores.values()), [key[0] for key in scores]) == mean_of(
+    assert estimate_mean(list(scores.values()), [key[0] for key in scores]) == estimate_mean(
         list(turned.values()), [key[0] for key in turned]
     )
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.catalogue import catalogue
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.catalogue import load_catalogue
+from epicrisis.evaluation.datasets.load import load_dataset
 
 PAGE = (Path(__file__).parents[3] / "docs" / "questions.md").read_text(encoding="utf-8")
 
@@ -23,7 +23,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_the_documented_example(tmp_path: Path) -> None:
-    dataset = load(str(example(tmp_path)), tmp_path)
+    dataset = load_dataset(str(example(tmp_path)), tmp_path)
     yes_no, letters, of_patient, bare = dataset.questions
     assert (yes_no.options["C"], yes_no.gold, yes_no.gold_documents) == ("maybe", "A", ("pubmed:29466159",))
     assert (letters.options, letters.gold) == ({"A": "glucagon", "B": "insulin", "C": "cortisol"}, "B")
@@ -37,19 +37,19 @@ def test_a_line_that_is_no_question_ends_it_and_is_named(tmp_path: Path) -> None
     path = example(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") + '{"text": "Which?", "options": ["a", "b"], "gold": "C"}\n')
     with pytest.raises(InputError, match=r"own\.jsonl, line 5: .*gold: not a letter of the options"):
-        load(str(path), tmp_path)
+        load_dataset(str(path), tmp_path)
 
 
 def test_lines_that_nobody_accepted_are_no_questions(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     path.write_text('{"text": "One?", "state": "accepted"}\n{"text": "Two?", "state": "rejected"}\n')
-    assert [question.text for question in load(str(path), tmp_path).questions] == ["One?"]
+    assert [question.text for question in load_dataset(str(path), tmp_path).questions] == ["One?"]
     path.write_text('{"text": "Two?", "state": "proposed"}\n')
     with pytest.raises(InputError, match=r"made\.jsonl: none of its 1 lines is accepted"):
-        load(str(path), tmp_path)
+        load_dataset(str(path), tmp_path)
 
 
 def test_the_page_tells_every_set_and_every_count() -> None:
-    for each in catalogue().values():
+    for each in load_catalogue().values():
         (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{each.name}`" in line]
         assert f"{each.count:,}" in row

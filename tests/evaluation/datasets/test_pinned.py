@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import pytest
 
-from epicrisis.evaluation.datasets.catalogue import catalogue
+from epicrisis.evaluation.datasets.catalogue import load_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.datasets.sampling import per_class
+from epicrisis.evaluation.datasets.load import load_dataset
+from epicrisis.evaluation.datasets.sampling import sample_per_class
 from epicrisis.types import Question
 
 pytestmark = pytest.mark.data
@@ -150,8 +150,10 @@ def row(question: Question) -> Row:
 def sets(data_folder: Path) -> dict[str, Dataset]:
     studied = {"medqa", "medmcqa"}
     return {
-        name: load(name, Path("nowhere"), data_folder / "medprompt" if name.split("/")[0] in studied else data_folder)
-        for name in catalogue()
+        name: load_dataset(
+            name, Path("nowhere"), data_folder / "medprompt" if name.split("/")[0] in studied else data_folder
+        )
+        for name in load_catalogue()
         if name != "careqa"
     }
 
@@ -165,7 +167,7 @@ def test_counts_and_rows(sets: dict[str, Dataset]) -> None:
 def test_every_question_can_be_told_from_every_other_and_scored(sets: dict[str, Dataset]) -> None:
     for name, dataset in sets.items():
         assert len({q.id for q in dataset.questions}) == len({q.key for q in dataset.questions})
-        assert len({q.id for q in dataset.questions}) == catalogue()[name].count
+        assert len({q.id for q in dataset.questions}) == load_catalogue()[name].count
         for question in dataset.questions:
             assert list(question.options) == sorted(question.options)
             assert question.form == ("choice" if question.options else "open")
@@ -196,7 +198,7 @@ def test_mirages_pubmedqa_is_the_test_split_without_its_contexts(sets: dict[str,
 
 def test_the_files_are_the_pinned_ones(data_folder: Path) -> None:
     seen = set()
-    for file in {file.path: file for each in catalogue().values() for file in each.files if file.sha256}.values():
+    for file in {file.path: file for each in load_catalogue().values() for file in each.files if file.sha256}.values():
         folder = data_folder / file.path.split("/")[0].replace("prompt_engine", "medprompt")
         path = folder / Path(file.path).name
         if path.name == "careqa_test.json" and not path.exists():
@@ -217,7 +219,7 @@ def test_a_validation_split_that_holds_training_rows_is_named_as_such(sets: dict
     """Errata P13: the study's `medmcqa_val.json`."""
     asked, examples = sets["mirage/medmcqa"], sets["medmcqa/train-10k"]
     assert {q.id.rpartition("_")[0] for q in examples.questions} == {"medmcqa_train"}
-    assert [catalogue()[dataset.name].split for dataset in (asked, examples)] == ["validation", "train"]
+    assert [load_catalogue()[dataset.name].split for dataset in (asked, examples)] == ["validation", "train"]
 
 
 def test_an_example_of_the_training_split_is_in_the_validation_split(sets: dict[str, Dataset]) -> None:
@@ -245,7 +247,7 @@ def plain(text: str) -> str:
 
 
 def test_the_papers_sample_is_35_a_class(sets: dict[str, Dataset]) -> None:
-    drawn = per_class(sets["pubmedqa/test"], 35, seed=0)
+    drawn = sample_per_class(sets["pubmedqa/test"], 35, seed=0)
     assert Counter(drawn.classes[q.id] for q in drawn.questions) == {"yes": 35, "no": 35, "maybe": 35}
-    assert drawn.questions == per_class(sets["mirage/pubmedqa"], 35, seed=0).questions
+    assert drawn.questions == sample_per_class(sets["mirage/pubmedqa"], 35, seed=0).questions
     assert [q.id for q in drawn.questions[:3]] == ["12377809", "9427037", "26370095"]

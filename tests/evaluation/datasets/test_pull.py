@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError, NetworkRefused, StorageError
-from epicrisis.evaluation.datasets.download import BLOCK, is_here, pull
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.download import BLOCK, download_dataset, is_downloaded
+from epicrisis.evaluation.datasets.load import load_dataset
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
 from tests.support.loopback import Endpoint, Scripted, serving
 
@@ -30,22 +30,22 @@ def held(home: Path) -> list[str]:
 def test_a_set_is_fetched_once(server: Endpoint, tmp_path: Path, sha256: str | None) -> None:
     sets, home = hosted(server.url, tmp_path, sha256), tmp_path / "home"
     seen: list[tuple[str, int, int | None]] = []
-    assert not is_here(NAME, home, sets=sets)
-    dataset = pull(NAME, home, lambda *told: seen.append(told), sets=sets)
+    assert not is_downloaded(NAME, home, sets=sets)
+    dataset = download_dataset(NAME, home, lambda *told: seen.append(told), sets=sets)
     assert seen == [("benchmark.json", len(BODY), len(BODY))]
-    assert is_here(NAME, home, sets=sets)
+    assert is_downloaded(NAME, home, sets=sets)
     assert [question.id for question in dataset.questions] == ["5c"]
     assert dataset.licence == "MIT"
     assert held(home) == ["benchmark.json"]
-    assert pull(NAME, home, sets=sets, local_only=True) == dataset == load(NAME, home, sets=sets)
+    assert download_dataset(NAME, home, sets=sets, local_only=True) == dataset == load_dataset(NAME, home, sets=sets)
     assert len(server.asked) == 1
 
 
 def test_what_lies_there_damaged_is_fetched_anew(server: Endpoint, tmp_path: Path) -> None:
     sets, home = hosted(server.url, tmp_path), tmp_path / "home"
-    pull(NAME, home, sets=sets)
+    download_dataset(NAME, home, sets=sets)
     (home / "datasets" / "mirage" / "benchmark.json").write_text(BODY[:40])
-    assert len(pull(NAME, home, sets=sets).questions) == 1
+    assert len(download_dataset(NAME, home, sets=sets).questions) == 1
     assert len(server.asked) == 2
 
 
@@ -67,7 +67,7 @@ def test_another_file_is_not_kept(
 ) -> None:
     server.script["/benchmark.json"] = [reply]
     with pytest.raises(InputError, match=said):
-        pull(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path, sha256))
+        download_dataset(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path, sha256))
     assert held(tmp_path / "home") == []
 
 
@@ -75,7 +75,9 @@ def test_a_file_of_many_blocks_is_told_as_it_comes(server: Endpoint, tmp_path: P
     long = BODY + " " * (2 * BLOCK)
     server.script["/benchmark.json"] = [Scripted(long)]
     seen: list[int] = []
-    pull(NAME, tmp_path / "home", lambda file, done, total: seen.append(done), sets=hosted(server.url, tmp_path))
+    download_dataset(
+        NAME, tmp_path / "home", lambda file, done, total: seen.append(done), sets=hosted(server.url, tmp_path)
+    )
     assert len(seen) >= 3
     assert seen == sorted(set(seen))
     assert seen[-1] == len(long)
@@ -83,7 +85,7 @@ def test_a_file_of_many_blocks_is_told_as_it_comes(server: Endpoint, tmp_path: P
 
 def test_nothing_is_fetched_under_local_only(server: Endpoint, tmp_path: Path) -> None:
     with pytest.raises(NetworkRefused, match="pull it once without that option"):
-        pull(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path), local_only=True)
+        download_dataset(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path), local_only=True)
     assert server.asked == []
 
 
@@ -91,13 +93,13 @@ def test_a_source_that_does_not_answer(tmp_path: Path) -> None:
     with serving() as gone:
         sets = hosted(gone.url, tmp_path)
     with pytest.raises(InputError, match=r"cannot be fetched .*check the network"):
-        pull(NAME, tmp_path / "home", sets=sets)
+        download_dataset(NAME, tmp_path / "home", sets=sets)
     with pytest.raises(InputError, match=r"no question set is called 'mirage'; known are mirage/bioasq"):
-        pull("mirage", tmp_path / "home", sets=sets)
+        download_dataset("mirage", tmp_path / "home", sets=sets)
 
 
 def test_a_place_that_cannot_be_written(server: Endpoint, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "datasets").write_text("in the way")
     with pytest.raises(StorageError, match="cannot be written"):
-        pull(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path))
+        download_dataset(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path))

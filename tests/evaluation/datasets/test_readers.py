@@ -13,8 +13,8 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
-from epicrisis.evaluation.datasets.catalogue import catalogue, parse_catalogue
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.catalogue import load_catalogue, parse_catalogue
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.types import Question
 
 ENTRY: dict[str, Any] = {"question": "Does it help?", "options": {"A": "yes", "B": "no"}, "answer": "B"}
@@ -52,7 +52,7 @@ def test_a_mirage_question(tmp_path: Path) -> None:
         ([], "not MIRAGE's benchmark.json"),
         ({"bioasq": {"1": {**ENTRY, "options": {"yes": "x", "no": "y"}}}}, r"at bioasq\.1\.options"),
         ({"bioasq": {"1": {**ENTRY, "question": ""}}}, r"at bioasq\.1\.question"),
-        ({"bioasq": {"1": {**ENTRY, "PMID": [1], "answer": "C"}}}, r"bioasq\.1: the answer is no letter"),
+        ({"bioasq": {"1": {**ENTRY, "PMID": [1], "answer": "C"}}}, r"bioasq\.1: the answer is not a letter"),
         ({"bioasq": {"1": ENTRY}}, r"bioasq\.1 names no PMID, as in MIRAGE's first version"),
         ({"mmlu": {"1": ENTRY}}, "holds no set bioasq"),
         ("", "the file is empty"),
@@ -142,7 +142,7 @@ def test_a_medq_question(tmp_path: Path) -> None:
         ([medq.COLUMNS, ["1", "Why?", "", "Skin"]], "row 2: a cell is empty"),
         (
             [medq.COLUMNS, ["1", "Why?", "So.", "Skin"], ["1", "How?", "So.", "Skin"]],
-            "row 3: .*its ID was there before",
+            "row 3: .*its ID occurs twice",
         ),
     ],
 )
@@ -172,7 +172,7 @@ def test_solved_questions_of_the_studys_files(tmp_path: Path) -> None:
     assert opened == Question(text="Why?", id="q_1", gold="Because.")
     assert (without_id.id, without_id.gold) == ("u2", "B")
     # The other files of that repository are questions of one's own.
-    assert load(str(path), tmp_path).questions == (choice, opened, without_id)
+    assert load_dataset(str(path), tmp_path).questions == (choice, opened, without_id)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_solved_questions_of_the_studys_files(tmp_path: Path) -> None:
         ("{", r"not a question file of HPAI-BSC/prompt_engine \(at the start\); pull it again"),
         ({"u0": {**SOLVED, "question": ""}}, r"prompt_engine \(at u0\.question\)"),
         ({"u0": {**SOLVED, "options": {"first": "x", "second": "y"}}}, r"at u0\.options"),
-        ({"u0": {**SOLVED, "correct_answer": "C"}}, "u0: the answer is no letter of the options; pull"),
+        ({"u0": {**SOLVED, "correct_answer": "C"}}, "u0: the answer is not a letter of the options; pull"),
         ({"u0": SOLVED, "u1": SOLVED}, "two of its questions have the same id"),
         ({"u0": {**SOLVED, "context": ["We asked."]}}, "come with abstracts; ask pubmedqa/test"),
         ({}, "holds no question"),
@@ -193,7 +193,7 @@ def test_another_file_is_not_the_studys(tmp_path: Path, content: object, said: s
 
 
 def test_careqa_is_pinned_by_its_bytes_and_its_count() -> None:
-    pinned = catalogue()["careqa"]
+    pinned = load_catalogue()["careqa"]
     (file,) = pinned.files
     assert (file.bytes, pinned.count) == (3_596_003, 5_621)
     assert file.sha256 == "5105f92f9ba10d816543d0922a5948371e1d8c7c6f75889c8504f4b056ae55b8"
@@ -202,31 +202,31 @@ def test_careqa_is_pinned_by_its_bytes_and_its_count() -> None:
 def test_careqa_of_other_bytes_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
     with pytest.raises(InputError, match=r"is not the pinned file of careqa \(3,596,003 bytes, sha256 5105f92f"):
-        load("careqa", tmp_path, path)
-    assert len(load(str(path), tmp_path).questions) == 5621, "as a file of one's own it is read"
+        load_dataset("careqa", tmp_path, path)
+    assert len(load_dataset(str(path), tmp_path).questions) == 5621, "as a file of one's own it is read"
 
 
 def test_a_set_whose_file_alone_is_pinned_is_checked_by_bytes_and_number(tmp_path: Path) -> None:
     """With the pin of a file of CareQA's form in the place of CareQA's own."""
     path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
-    real = catalogue()["careqa"]
+    real = load_catalogue()["careqa"]
     content = path.read_bytes()
     file = replace(real.files[0], bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
     sets = {"careqa": replace(real, files=(file,))}
-    dataset = load("careqa", tmp_path, path, sets=sets)
+    dataset = load_dataset("careqa", tmp_path, path, sets=sets)
     assert [dataset.questions[place].id for place in (0, 9, -1)] == ["u0", "u9", "u5620"]
     assert {question.category for question in dataset.questions} == {"Medicine"}
     assert (dataset.classes["u0"], dataset.licence) == ("B", "Apache-2.0")
     fewer = {"careqa": replace(sets["careqa"], count=5622)}
     with pytest.raises(InputError, match=r"holds 5621 questions that are not the 5622 pinned ones: run .* pull careqa"):
-        load("careqa", tmp_path, path, sets=fewer)
+        load_dataset("careqa", tmp_path, path, sets=fewer)
 
 
 def test_options_of_one_text_are_read_with_both_letters(tmp_path: Path) -> None:
     twice = {**CAREQA, "options": {"A": "x", "B": "x ", "C": "y"}}
     (question,) = prompt_engine.read(put(tmp_path, "careqa_test.json", {"u0": twice}))
     assert (question.options, question.gold) == (twice["options"], "B")
-    dataset = load(str(put(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
+    dataset = load_dataset(str(put(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
     assert dataset.questions[0].options == {"A": "x", "B": "x", "C": "y", "D": "z"}
     assert dataset.questions[0].category == "Medicine"
 
@@ -277,7 +277,7 @@ def golds(questions: tuple[Question, ...] | None) -> dict[str, str | None]:
 
 def test_medqas_lines(tmp_path: Path) -> None:
     path = put(tmp_path, "phrases_no_exclude_train.jsonl", lines(MEDQA, {**MEDQA, "answer_idx": "C"}))
-    dataset = load(str(path), tmp_path)
+    dataset = load_dataset(str(path), tmp_path)
     assert dataset.questions[0] == Question(text="Which?", options=MEDQA["options"], form="choice", id="1", gold="B")
     assert dataset.classes == {"1": "B", "2": "C"}
 
@@ -305,7 +305,7 @@ def test_medmcqas_lines_count_from_one_or_from_zero(
 
 def test_careqas_list(tmp_path: Path) -> None:
     path = put(tmp_path, "CareQA_en.json", [CARE_ROW, {**CARE_ROW, "unique_id": "c-2", "cop": 4}])
-    dataset = load(str(path), tmp_path)
+    dataset = load_dataset(str(path), tmp_path)
     assert dataset.classes == {"c-1": "B", "c-2": "D"}
     assert dataset.questions[1].options == {"A": "w", "B": "x", "C": "y", "D": "z"}
 
@@ -316,20 +316,20 @@ def test_careqas_list(tmp_path: Path) -> None:
         (lines(MEDMCQA), r"\(cop\) from 0 to 3 and from 1 to 4 cannot be told apart .*give the whole file, or write"),
         (lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be told apart"),
         (lines({**MEDMCQA, "cop": 4}, {**MEDMCQA, "id": "a-2", "cop": 5}), "line 2: gold: not a letter of the options"),
-        (lines({**MEDMCQA, "cop": 4}, MEDMCQA), "line 2: its id was there before; give each question its own"),
+        (lines({**MEDMCQA, "cop": 4}, MEDMCQA), "line 2: its id occurs twice; give each question its own"),
         (lines({**MEDMCQA, "opc": " "}, {**MEDMCQA, "cop": 4}), r"line 1: options\.C: .*correct or remove it"),
         (lines(MEDQA, {**MEDQA, "answer_idx": "E"}), "line 2: gold: not a letter of the options; correct or remove it"),
         (lines(MEDQA, {**MEDQA, "options": {}}), "line 2: .*correct or remove it"),
         (lines(MEDQA, {"question": "Why?"}), "line 2: .*correct or remove it"),
         (lines(MEDQA) + "\n{", "line 2: not JSON"),
-        ([CARE_ROW, {**CARE_ROW, "cop": 4}], "entry 2: its id was there before"),
+        ([CARE_ROW, {**CARE_ROW, "cop": 4}], "entry 2: its id occurs twice"),
         ([CARE_ROW, "and", {**CARE_ROW, "cop": 4}], "entry 2: .*correct or remove it"),
         ([{**CARE_ROW, "question": "half \ud800", "cop": 4}], "entry 1: .*surrogate.*correct or remove it"),
     ],
 )
 def test_a_broken_row_ends_it_and_is_named(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
-        load(str(put(tmp_path, "q.json", content)), tmp_path)
+        load_dataset(str(put(tmp_path, "q.json", content)), tmp_path)
     assert "Which" not in str(caught.value)
 
 
@@ -338,9 +338,9 @@ def test_a_file_of_another_form_is_left_to_the_other_readers(tmp_path: Path) -> 
     own = put(tmp_path, "own.jsonl", lines(line))
     pubmed = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
     assert published.read(own) is published.read(pubmed) is None
-    assert [golds(load(str(path), tmp_path).questions) for path in (own, pubmed)] == [{"1": "B"}, {"1": "A"}]
+    assert [golds(load_dataset(str(path), tmp_path).questions) for path in (own, pubmed)] == [{"1": "B"}, {"1": "A"}]
     with pytest.raises(InputError, match="not PubMedQA's file"):
-        load(str(put(tmp_path, "list.json", [])), tmp_path)
+        load_dataset(str(put(tmp_path, "list.json", [])), tmp_path)
 
 
 # -- the door -------------------------------------------------------------------------------------------------------
@@ -350,51 +350,51 @@ def test_a_file_of_another_form_is_left_to_the_other_readers(tmp_path: Path) -> 
 def test_a_set_is_found_by_file_by_folder_and_above_it(tmp_path: Path, data_folder: Path) -> None:
     for name, file in (("medq", "medq/medq-30.xlsx"), ("pubmedqa/test", "pubmedqa/test_ground_truth.json")):
         places = (data_folder / file, (data_folder / file).parent, data_folder)
-        assert {load(name, tmp_path, place).sha256 for place in places} == {catalogue()[name].sha256}
+        assert {load_dataset(name, tmp_path, place).sha256 for place in places} == {load_catalogue()[name].sha256}
     renamed = tmp_path / "mine.xlsx"
     renamed.write_bytes((data_folder / "medq" / "medq-30.xlsx").read_bytes())
-    assert len(load("medq", tmp_path, renamed).questions) == 48
+    assert len(load_dataset("medq", tmp_path, renamed).questions) == 48
 
 
 def test_what_is_not_there_is_said_with_its_cure(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"benchmark.json of mirage/mmlu is not in .*run `epicrisis questions pull mirage"
     ):
-        load("mirage/mmlu", tmp_path)
+        load_dataset("mirage/mmlu", tmp_path)
     with pytest.raises(InputError, match=r"mirage/mmlv is neither a question set \(mirage/medqa, .*\) nor a file"):
-        load("mirage/mmlv", tmp_path)
+        load_dataset("mirage/mmlv", tmp_path)
 
 
 def test_another_set_is_not_the_pinned_one(tmp_path: Path) -> None:
     path = put(tmp_path, "benchmark.json", {"mmlu": {"anatomy-000": ENTRY}})
     with pytest.raises(InputError, match="holds 1 questions that are not the 1089 pinned ones"):
-        load("mirage/mmlu", tmp_path, path)
+        load_dataset("mirage/mmlu", tmp_path, path)
 
 
 def test_questions_of_ones_own(tmp_path: Path) -> None:
     lines = [{"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}, {"id": "q2", "text": "Why?"}]
     path = put(tmp_path, "own.jsonl", "\n".join(map(json.dumps, lines)))
-    dataset = load(str(path), tmp_path)
+    dataset = load_dataset(str(path), tmp_path)
     assert dataset.name == "own.jsonl"
     assert [question.id for question in dataset.questions] == ["q1", "q2"]
     assert dataset.classes == {"q1": "B"}
     put(tmp_path, "own.jsonl", "\n".join([json.dumps(lines[0]), "{"]))
     with pytest.raises(InputError, match=r"own.jsonl, line 2: not JSON"):
-        load(str(path), tmp_path)
+        load_dataset(str(path), tmp_path)
 
 
 def test_the_digest_is_of_the_questions_not_of_the_file(tmp_path: Path) -> None:
     line = {"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}
-    first = load(str(put(tmp_path, "a.jsonl", json.dumps(line))), tmp_path)
-    second = load(str(put(tmp_path, "b.jsonl", json.dumps(line, indent=None, separators=(",", ":")))), tmp_path)
+    first = load_dataset(str(put(tmp_path, "a.jsonl", json.dumps(line))), tmp_path)
+    second = load_dataset(str(put(tmp_path, "b.jsonl", json.dumps(line, indent=None, separators=(",", ":")))), tmp_path)
     assert first.sha256 == second.sha256
     for change in ({"text": "What?"}, {"gold": "A"}, {"options": ["y", "x"]}, {"gold_documents": ["d"]}, {"id": "q2"}):
-        other = load(str(put(tmp_path, "c.jsonl", json.dumps(line | change))), tmp_path)
+        other = load_dataset(str(put(tmp_path, "c.jsonl", json.dumps(line | change))), tmp_path)
         assert other.sha256 != first.sha256
 
 
 def test_the_catalogue_is_whole() -> None:
-    sets = catalogue()
+    sets = load_catalogue()
     assert len(sets) == 18
     assert [name for name, pinned in sets.items() if pinned.sha256 is None] == ["careqa"]
     for pinned in sets.values():

@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records.lengths import BINS, bin_of, notes_by_patient, record_tokens
-from epicrisis.evaluation.datasets.patient_records.populations import long_enough, pairs_and_patients
+from epicrisis.evaluation.datasets.patient_records.lengths import (
+    BINS,
+    count_record_tokens,
+    find_length_bin,
+    group_notes_by_patient,
+)
+from epicrisis.evaluation.datasets.patient_records.populations import count_questions_and_patients, select_by_length
 from epicrisis.evaluation.datasets.patient_records.recordset import NAMES, RecordSet, load_records
 from epicrisis.types import Document, EvidenceSpan, Question
 
@@ -193,7 +198,7 @@ def test_ehr_ds_qa_keeps_what_a_physician_marked_correct(tmp_path: Path, form: s
     assert records.questions == (
         Question(text="Which drug?", id="20-DS-1:1", gold="aspirin", gold_documents=("note:20-DS-1",), patient="20"),
     )
-    assert records.notices[0] == "1 of 2 pairs that were looked at are marked correct; the rest is left out"
+    assert records.notices[0] == "1 of 2 reviewed pairs are marked correct; the rest is left out"
     assert "the notes asked about are the record" in records.notices[1]
     (only,) = documents(records).values()
     assert (only.text, only.patient, only.metadata["encounter"]) == ("Discharged on aspirin.", "20", "5")
@@ -214,10 +219,10 @@ def test_an_ehr_ds_qa_file_that_is_broken(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"note 1: wrong at qa_pairs; fetch it again"):
         load_records(path)
     put(path, {"notes": []})
-    with pytest.raises(InputError, match="it is no list of notes"):
+    with pytest.raises(InputError, match="it is not a list of notes"):
         load_records(path)
     put(path, [NOTE, NOTE])
-    with pytest.raises(InputError, match="note 2: its note_id was there before"):
+    with pytest.raises(InputError, match="note 2: its note_id occurs twice"):
         load_records(path)
 
 
@@ -335,7 +340,7 @@ def test_cliniqg4qa_without_and_with_the_notes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "it is no JSON in UTF-8"),
+        ("{", "it is not JSON in UTF-8"),
         ({"version": 1}, "not CliniQG4QA's test set: wrong at data"),
         (article("t", {"context": "x", "qas": [{"id": 1, "answers": []}]}), r"wrong at data\.0\.paragraphs\.0\.qas\.0"),
     ],
@@ -383,16 +388,16 @@ def test_an_answer_is_taken_from_where_it_stands(tmp_path: Path) -> None:
         "5": ("in June", (EvidenceSpan(note, 39, 46),)),
     }
     assert records.notices == (
-        "1 of 5 answers do not stand at their offsets: the nearest place was taken",
-        "1 of 5 answers stand nowhere in their text: their places are unknown",
+        "1 of 5 answers are not at their offsets: the nearest place was used",
+        "1 of 5 answers are not in their text: their places are unknown",
     )
 
 
 @pytest.mark.data
 def test_the_real_covid_qa(data_folder: Path) -> None:
     records = load_records(data_folder / "covid_qa")
-    assert pairs_and_patients(records.questions) == (1380, 98)
-    assert records.notices == ("38 of 1380 answers do not stand at their offsets: the nearest place was taken",)
+    assert count_questions_and_patients(records.questions) == (1380, 98)
+    assert records.notices == ("38 of 1380 answers are not at their offsets: the nearest place was used",)
     found = evident(records)
     assert all(found.values())
     assert {q.id: q.gold for q in records.questions} == found
@@ -444,7 +449,7 @@ def test_a_generated_folder_that_lacks_something(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 1: text: empty"):
         load_records(generated(tmp_path, text=" "))
     (generated(tmp_path) / "notes.csv").unlink()
-    with pytest.raises(InputError, match=r"no notes\.csv beside it"):
+    with pytest.raises(InputError, match=r"no notes\.csv in its folder"):
         load_records(tmp_path)
 
 
@@ -456,11 +461,11 @@ def test_populations_by_length(tmp_path: Path, population: str) -> None:
     """A record of just 8K tokens is long enough, one of 7,999 is not, and one without notes is not either."""
     records = load_records(ehrnoteqa(tmp_path), population=population)
     assert (len(records.questions), records.population) == (1, population)
-    assert long_enough(records.questions, population, {"10": 8000}) == records.questions
-    assert long_enough(records.questions, population, {"10": 7999}) == ()
-    assert long_enough(records.questions, population, {}) == ()
-    assert long_enough(records.questions, "4k-and-longer", {"10": 4000}) == records.questions
-    assert long_enough(records.questions, "all", {}) == records.questions
+    assert select_by_length(records.questions, population, {"10": 8000}) == records.questions
+    assert select_by_length(records.questions, population, {"10": 7999}) == ()
+    assert select_by_length(records.questions, population, {}) == ()
+    assert select_by_length(records.questions, "4k-and-longer", {"10": 4000}) == records.questions
+    assert select_by_length(records.questions, "all", {}) == records.questions
 
 
 def test_a_population_that_the_set_does_not_have_is_told_by_the_names_that_were_asked(tmp_path: Path) -> None:
@@ -486,10 +491,10 @@ def test_a_population_that_the_set_does_not_have_is_told_by_the_names_that_were_
 
 
 def test_the_tokens_of_records_and_their_bins(tmp_path: Path) -> None:
-    notes = notes_by_patient(load_records(ehrnoteqa(tmp_path)).notes())
-    assert record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
+    notes = group_notes_by_patient(load_records(ehrnoteqa(tmp_path)).notes())
+    assert count_record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
     tokens = (0, 7999, 8000, 15999, 16000, 31999, 32000, 128000, 128001)
-    assert [bin_of(each) for each in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
+    assert [find_length_bin(each) for each in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
 
 
 # -- the door ---------------------------------------------------------------------------------------------------------
@@ -511,5 +516,5 @@ def test_a_set_is_told_by_its_name_or_by_its_files(tmp_path: Path) -> None:
 
 def test_ids_that_are_not_unique_are_refused(tmp_path: Path) -> None:
     twice = radqa()["data"] * 2
-    with pytest.raises(InputError, match="3 question ids were there before"):
+    with pytest.raises(InputError, match="3 question ids occur twice"):
         load_records(put(tmp_path / "train.json", {"data": twice}))

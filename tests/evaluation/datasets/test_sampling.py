@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
-from epicrisis.evaluation.datasets.sampling import at_random, per_class
+from epicrisis.evaluation.datasets.sampling import sample_at_random, sample_per_class
 from epicrisis.types import Question
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
@@ -30,8 +30,8 @@ MADE = dataset_of("AAABBC" * 20)
 
 def test_a_seed_names_a_sample() -> None:
     """A file of results names its seed: these very questions must come out of it for ever."""
-    assert ids(at_random(MADE, 5, seed=1)) == ["30", "71", "72", "90", "100"]
-    assert ids(per_class(MADE, 2, seed=1)) == ["30", "71", "72", "100", "113", "118"]
+    assert ids(sample_at_random(MADE, 5, seed=1)) == ["30", "71", "72", "90", "100"]
+    assert ids(sample_per_class(MADE, 2, seed=1)) == ["30", "71", "72", "100", "113", "118"]
 
 
 def ids(dataset: Dataset) -> list[str]:
@@ -40,24 +40,24 @@ def ids(dataset: Dataset) -> list[str]:
 
 @given(st.integers(1, 120), st.integers(0, 2**32))
 def test_a_random_sample(n: int, seed: int) -> None:
-    drawn = ids(at_random(MADE, n, seed))
+    drawn = ids(sample_at_random(MADE, n, seed))
     assert len(set(drawn)) == n
     assert drawn == sorted(drawn, key=int)
-    assert drawn == ids(at_random(replace(MADE, questions=MADE.questions[::-1]), n, seed))[::-1]
+    assert drawn == ids(sample_at_random(replace(MADE, questions=MADE.questions[::-1]), n, seed))[::-1]
     if n > 1:
-        assert set(ids(at_random(MADE, n - 1, seed))) < set(drawn)
+        assert set(ids(sample_at_random(MADE, n - 1, seed))) < set(drawn)
 
 
 @given(st.integers(1, 20), st.integers(0, 2**32))
 def test_a_sample_by_class(n: int, seed: int) -> None:
-    drawn = per_class(MADE, n, seed)
+    drawn = sample_per_class(MADE, n, seed)
     assert Counter(MADE.classes[q.id] for q in drawn.questions) == {"yes": n, "no": n, "maybe": n}
     assert ids(drawn) == sorted(ids(drawn), key=int)
     assert drawn.sha256 != MADE.sha256
 
 
 def test_every_question_is_as_likely() -> None:
-    times = Counter(key for seed in range(600) for key in ids(at_random(MADE, 12, seed)))
+    times = Counter(key for seed in range(600) for key in ids(sample_at_random(MADE, 12, seed)))
     # 600 draws at 0.1: a standard deviation of 7.3.
     assert len(times) == 120
     assert 30 < min(times.values()) < max(times.values()) < 90
@@ -73,11 +73,11 @@ def test_the_class_is_the_verdict_or_the_letter() -> None:
 def test_what_cannot_be_drawn_is_said() -> None:
     for n in (0, 121):
         with pytest.raises(InputError, match="made has 120 questions: draw between 1 and that many \\(-n\\), not"):
-            at_random(MADE, n, seed=0)
+            sample_at_random(MADE, n, seed=0)
     with pytest.raises(
         InputError, match="made has 20 maybe, 40 no, 60 yes: draw between 1 and 20 a class \\(-n\\), not 21"
     ):
-        per_class(MADE, 21, seed=0)
+        sample_per_class(MADE, 21, seed=0)
     unlabelled = replace(MADE, classes={})
     with pytest.raises(InputError, match="120 questions of made have no class"):
-        per_class(unlabelled, 1, seed=0)
+        sample_per_class(unlabelled, 1, seed=0)

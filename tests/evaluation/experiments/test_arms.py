@@ -11,8 +11,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
-from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS, Protocol
+from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, StudyProtocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.settings import Settings
 from epicrisis.testing.rerankers import TermOverlapReranker
@@ -28,8 +28,8 @@ def test_the_three_protocols_differ_where_the_errata_say() -> None:
     assert [each.name for each in PROTOCOLS.values()] == ["published", "as-coded", "corrected"]
     assert [each.sample for each in PROTOCOLS.values()] == ["at-random", "per-class", "at-random"]
     assert (published.temperature, coded.temperature, corrected.temperature) == (None, 0.2, 0.0)
-    assert [coded.partition_of(k) for k in (1, 2, 8, 16)] == [1, 1, 4, 8]
-    assert [published.partition_of(k) for k in (1, 8, 16)] == [4, 4, 4]
+    assert [coded.partition_size(k) for k in (1, 2, 8, 16)] == [1, 1, 4, 8]
+    assert [published.partition_size(k) for k in (1, 8, 16)] == [4, 4, 4]
     assert [each.map_reads for each in PROTOCOLS.values()] == ["placed", "retrieved", "placed"]
     for each in PROTOCOLS.values():
         assert f"Protocol {each.name}" in each.notes[0]
@@ -39,15 +39,15 @@ def test_the_three_protocols_differ_where_the_errata_say() -> None:
 def test_the_sample_is_the_protocols() -> None:
     asked = tuple(questions(400))
     dataset = Dataset("made-up", asked, classes_by_gold(asked))
-    random = PROTOCOLS["published"].drawn(dataset, seed=3)
-    balanced = PROTOCOLS["as-coded"].drawn(dataset, seed=3)
+    random = PROTOCOLS["published"].draw_sample(dataset, seed=3)
+    balanced = PROTOCOLS["as-coded"].draw_sample(dataset, seed=3)
     assert len(random.questions) == len(balanced.questions) == 105
     assert [sum(q.gold == letter for q in balanced.questions) for letter in "ABC"] == [35, 35, 35]
     assert [sum(q.gold == letter for q in random.questions) for letter in "ABC"] != [35, 35, 35]
-    assert len(PROTOCOLS["corrected"].drawn(dataset, 3, n=12).questions) == 12
-    assert PROTOCOLS["as-coded"].sample_told(3, 12) == {"how": "per-class", "n": 12, "seed": 3}
+    assert len(PROTOCOLS["corrected"].draw_sample(dataset, 3, n=12).questions) == 12
+    assert PROTOCOLS["as-coded"].describe_sample(3, 12) == {"how": "per-class", "n": 12, "seed": 3}
     with pytest.raises(InputError, match="400 questions: draw between"):
-        PROTOCOLS["corrected"].drawn(dataset, 3, n=401)
+        PROTOCOLS["corrected"].draw_sample(dataset, 3, n=401)
 
 
 # -- several gold documents (errata C8) -------------------------------------------------------------------------------
@@ -59,8 +59,8 @@ def two(question: Question) -> dict[str, tuple[object, ...]]:
     return {"gold:0": (key_of(question),), "doc:0:1": (passage("doc:0:1", "One."), passage("doc:0:1", "Two.", 1))}
 
 
-def of_two(protocol: Protocol, seed: int = 0) -> tuple[Case, ...]:
-    found = evidence(passages_of=two)
+def of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
+    found = evidence(gold_passages=two)
     return positions.cases([TWO], Study(found, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
 
 
@@ -109,9 +109,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     return opened_library(path, documents)
 
 
-def material(opened: LibrarySearch, **settings: object) -> Evidence:
+def material(opened: LibrarySearch, **settings: object) -> PassageSource:
     made = Settings.model_validate(settings)
-    return of_library(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
+    return library_source(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
 def test_every_arm_of_every_experiment_from_a_real_library(opened: LibrarySearch) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import SHARE, P
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.experiments import attention_bias
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
@@ -64,7 +64,7 @@ def test_the_same_questions_with_the_key_in_the_middle_of_both() -> None:
 def test_gold_documents_are_never_distractors() -> None:
     asked = [replace(each, gold_documents=(*each.gold_documents, "pool:3")) for each in questions(1)]
     found = evidence(
-        passages_of=lambda question: {
+        gold_passages=lambda question: {
             question.gold_documents[0]: (key_of(question),),
             "pool:3": (passage("pool:3", "Also gold."),),
         }
@@ -88,12 +88,12 @@ def test_a_reader_that_is_lost_among_the_retrieved_alone(tmp_path: Path) -> None
     found = run(attention_bias.cases(asked, STUDY), model, tmp_path / "run")
     (table,) = attention_bias.tables({"m": found}, remarks=PROTOCOLS["corrected"].notes)
     random, retrieved = (row(table, "m", "rag", 16, each) for each in ("random", "retrieved"))
-    assert near(random[SHARE].value, 0.9, 60)
-    assert near(retrieved[SHARE].value, 0.5, 60)
+    assert near(random[SHARE_COLUMN].value, 0.9, 60)
+    assert near(retrieved[SHARE_COLUMN].value, 0.5, 60)
     assert random[DIFFERENCE].interval.low <= 0.4 <= random[DIFFERENCE].interval.high
-    assert random[P] < 0.001
+    assert random[P_COLUMN] < 0.001
     assert retrieved[DIFFERENCE] is None
-    assert row(table, "m", "oracle", None, None)[SHARE].value == 1.0
+    assert row(table, "m", "oracle", None, None)[SHARE_COLUMN].value == 1.0
     assert row(table, "m", "chain-of-thought", None, None)["abstained"] == 60
 
 
@@ -101,7 +101,7 @@ def test_a_reader_of_places_alone_sees_no_difference(tmp_path: Path) -> None:
     asked = questions(60)
     found = run(attention_bias.cases(asked, STUDY), reader(asked, lambda place, n: 0.6), tmp_path / "run")
     (table,) = attention_bias.tables({"m": found})
-    assert row(table, "m", "rag", 16, "random")[P] > 0.05
+    assert row(table, "m", "rag", 16, "random")[P_COLUMN] > 0.05
 
 
 def test_rows_stand_in_one_order_whatever_ended_first() -> None:
@@ -141,5 +141,5 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
             for model in ("one", "other")
         }
         (table,) = attention_bias.tables(runs, seed=seed)
-        alarms += min(p for p in table.column(P) if isinstance(p, float)) < 0.05
+        alarms += min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05
     assert 1 <= alarms <= 16

@@ -10,17 +10,6 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, holm, sign_test
-from epicrisis.evaluation.experiments.preflight import (
-    BEYOND_3,
-    PUBLISHED,
-    Confusion,
-    Label,
-    Rule,
-    confusion,
-    curve,
-    judge,
-    labelled,
-)
 from epicrisis.evaluation.experiments.preflight_calibration import (
     SIGNALS,
     HeldOutResult,
@@ -28,19 +17,30 @@ from epicrisis.evaluation.experiments.preflight_calibration import (
     calibrate,
     calibration_table,
     calls_saved,
-    fit,
+    fit_rule,
     fold_of,
-    settings_of,
+    rule_settings,
     settings_text,
     signals_table,
 )
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.evaluation.experiments.preflight_rules import (
+    BEYOND_3,
+    PUBLISHED,
+    Confusion,
+    Label,
+    Rule,
+    confusion,
+    evaluate_rule,
+    label_rankings,
+    threshold_curve,
+)
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.retrieval.ranking_signals import Signal
 
 K = 16
 
 
-def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[Recorded]:
+def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRankings]:
     """Questions whose dense gap tells the issue as well as `strength` makes it (0: not at all); BM25 is of no use."""
     dice, made = random.Random(seed), []
     for number in range(n):
@@ -51,7 +51,7 @@ def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[Recorded]:
         shuffled = dice.sample(names, K)
         key = dice.randrange(4, K) if issue else dice.randrange(3)
         made.append(
-            Recorded(
+            QuestionRankings(
                 f"{number}:x",
                 "set",
                 tuple(zip(names, scores, strict=True)),
@@ -69,9 +69,9 @@ def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[Recorded]:
 
 
 def test_the_planted_signal_is_found() -> None:
-    rule = fit(planted(1, strength=4), recall=0.9)
+    rule = fit_rule(planted(1, strength=4), recall=0.9)
     assert rule.signal.kind == "dense-gap"
-    of = judge(planted(1, strength=4), rule, BEYOND_3)
+    of = evaluate_rule(planted(1, strength=4), rule, BEYOND_3)
     assert of.recall.value >= 0.9
     assert of.specificity.value > 0.95
 
@@ -79,7 +79,7 @@ def test_the_planted_signal_is_found() -> None:
 def test_a_rule_that_foresees_nothing_is_nothing_to_fit_to() -> None:
     """Its recall is 0, and what has that recall and the best specificity is no check at all."""
     never = [
-        Recorded(
+        QuestionRankings(
             f"{number}:x",
             "set",
             tuple((f"d{i}#0", 1.0) for i in range(K)),
@@ -92,25 +92,25 @@ def test_a_rule_that_foresees_nothing_is_nothing_to_fit_to() -> None:
         for number, place in enumerate([0, 9] * 6)
     ]
     with pytest.raises(InputError, match=r"the papers' rule foresees none of 6 questions .* name one with --recall"):
-        fit(never)
-    assert 0 <= fit(never, recall=0.5).threshold < float("inf")
+        fit_rule(never)
+    assert 0 <= fit_rule(never, recall=0.5).threshold < float("inf")
 
 
 def test_no_signal_and_threshold_does_better_on_the_questions_fitted_on() -> None:
     recorded = planted(2, 120)
-    rule = fit(recorded, recall=0.8)
-    mine = judge(recorded, rule, BEYOND_3)
+    rule = fit_rule(recorded, recall=0.8)
+    mine = evaluate_rule(recorded, rule, BEYOND_3)
     assert mine.recall.value >= 0.8
     for signal in SIGNALS[:-3]:
-        for point in curve(*labelled(recorded, signal, BEYOND_3)):
+        for point in threshold_curve(*label_rankings(recorded, signal, BEYOND_3)):
             if point.confusion.recall.value >= 0.8:
                 assert point.confusion.specificity.value <= mine.specificity.value
 
 
 def test_the_recall_asked_for_is_that_of_the_papers_rule() -> None:
     recorded = planted(3)
-    papers = confusion((each.label, each.papers) for each in calibrate(recorded).judged)
-    assert judge(recorded, fit(recorded), BEYOND_3).recall.value >= papers.recall.value
+    papers = confusion((each.label, each.papers) for each in calibrate(recorded).results)
+    assert evaluate_rule(recorded, fit_rule(recorded), BEYOND_3).recall.value >= papers.recall.value
 
 
 def test_signals_of_a_reranker_are_tried_where_every_question_has_one() -> None:
@@ -118,16 +118,16 @@ def test_signals_of_a_reranker_are_tried_where_every_question_has_one() -> None:
     helped = [
         replace(each, reranked=each.dense if BEYOND_3.label(each) == "no-issue" else each.dense[::-1]) for each in bare
     ]
-    assert fit(helped, recall=0.9).signal.kind == "reranker-overlap"
-    assert fit([*helped[1:], bare[0]], recall=0.9).signal.kind != "reranker-overlap"
+    assert fit_rule(helped, recall=0.9).signal.kind == "reranker-overlap"
+    assert fit_rule([*helped[1:], bare[0]], recall=0.9).signal.kind != "reranker-overlap"
     with pytest.raises(InputError, match="none of the signals was recorded"):
-        fit(bare, signals=[Signal("reranker-overlap", 3)])
+        fit_rule(bare, signals=[Signal("reranker-overlap", 3)])
 
 
 def test_one_kind_of_question_alone_fits_no_rule() -> None:
     fine = [each for each in planted(5, 40) if BEYOND_3.label(each) == "no-issue"]
     with pytest.raises(InputError, match=r"^0 questions with the issue and \d+ without"):
-        fit(fine)
+        fit_rule(fine)
     with pytest.raises(InputError, match="give more questions"):
         calibrate([replace(each, held=()) for each in planted(5, 40)])
 
@@ -139,13 +139,13 @@ def test_each_question_is_judged_by_a_rule_that_never_saw_it() -> None:
     recorded = planted(6, 60)
     done = calibrate(recorded, recall=0.9, folds=4, seed=3)
     assert len(done.folds) == 4
-    assert [each.key for each in done.judged] == [each.key for each in recorded]
-    for each, judged in zip(recorded, done.judged, strict=True):
+    assert [each.key for each in done.results] == [each.key for each in recorded]
+    for each, judged in zip(recorded, done.results, strict=True):
         part = fold_of(each.key, 4, 3)
         others = [other for other in recorded if fold_of(other.key, 4, 3) != part]
-        assert done.folds[part] == fit(others, recall=0.9)
+        assert done.folds[part] == fit_rule(others, recall=0.9)
         assert judged.fitted == done.folds[part].agree(each)
-    assert done.rule == fit(recorded, recall=0.9)
+    assert done.rule == fit_rule(recorded, recall=0.9)
 
 
 def test_held_out_chance_stays_chance() -> None:
@@ -168,16 +168,16 @@ def test_folds_are_even_and_depend_on_key_and_seed_alone() -> None:
 def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -> None:
     recorded = planted(8, strength=2)
     done = calibrate(recorded, recall=0.5)
-    for each, judged in zip(recorded, done.judged, strict=True):
+    for each, judged in zip(recorded, done.results, strict=True):
         part = fold_of(each.key, 5, 0)
         others = [other for other in recorded if fold_of(other.key, 5, 0) != part]
-        values = labelled(others, done.folds[part].signal, BEYOND_3)[1]
-        (value,) = labelled([each], done.folds[part].signal, BEYOND_3)[1]
+        values = label_rankings(others, done.folds[part].signal, BEYOND_3)[1]
+        (value,) = label_rankings([each], done.folds[part].signal, BEYOND_3)[1]
         assert judged.percentile == sum(other < value for other in values) / len(values)
     for recall in (0.5, 0.8, 1.0):
         of = done.at_recall(recall)
         assert of.recall.value >= recall
-        moved = [confusion((j.label, j.percentile > at.percentile) for j in done.judged) for at in done.judged]
+        moved = [confusion((j.label, j.percentile > at.percentile) for j in done.results) for at in done.results]
         assert of.specificity.value == max(m.specificity.value for m in moved if m.recall.value >= recall)
 
 
@@ -216,7 +216,7 @@ def test_calls_saved() -> None:
 def test_the_settings_of_a_rule_are_toml() -> None:
     rule = Rule(Signal("rank-biased-overlap", 10), 1 / 3, 16)
     told = {"signal": "rank-biased-overlap", "n": 10, "threshold": 1 / 3, "depth": 16}
-    assert settings_of(rule) == told
+    assert rule_settings(rule) == told
     judged = (
         HeldOutResult("1", "issue", True, False),
         HeldOutResult("2", "no-issue", True, False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.cloze import GAP, LETTERS, drawn
+from epicrisis.evaluation.experiments.cloze import GAP, LETTERS, draw_questions
 from epicrisis.types import Passage
 
 
@@ -21,7 +21,7 @@ MANY = [passage(f"d{i}", f"Short one. {sentence(str(10 + i), f'drug {chr(97 + i)
 
 
 def test_the_number_that_was_left_out_is_the_right_option() -> None:
-    dataset, keys = drawn(MANY, 10)
+    dataset, keys = draw_questions(MANY, 10)
     assert len(dataset.questions) == 10
     for question in dataset.questions:
         key = keys[question.id]
@@ -35,7 +35,7 @@ def test_the_number_that_was_left_out_is_the_right_option() -> None:
 
 
 def test_the_options_are_neighbours_by_size() -> None:
-    for question in drawn(MANY, 12)[0].questions:
+    for question in draw_questions(MANY, 12)[0].questions:
         numbers = sorted(map(int, question.options.values()))
         assert numbers == list(range(numbers[0], numbers[0] + 4))
 
@@ -45,14 +45,14 @@ def test_size_does_not_tell_the_answer() -> None:
     many = [passage(f"d{i}", sentence(str(100 + i), f"drug {i}x")) for i in range(400)]
     ranks = [
         sorted(question.options.values(), key=int).index(question.options[question.gold or ""])
-        for question in drawn(many, 400)[0].questions
+        for question in draw_questions(many, 400)[0].questions
     ]
     assert all(75 <= ranks.count(rank) <= 125 for rank in range(4))
 
 
 def test_a_number_keeps_its_form_among_the_options() -> None:
     decimals = [passage(f"e{i}", sentence(f"{i}.5", f"pill {chr(97 + i)}")) for i in range(1, 6)]
-    dataset, _ = drawn([*MANY, *decimals], 16)
+    dataset, _ = draw_questions([*MANY, *decimals], 16)
     for question in dataset.questions:
         assert len({"." in option for option in question.options.values()}) == 1
 
@@ -73,17 +73,17 @@ def test_a_number_keeps_its_form_among_the_options() -> None:
 )
 def test_what_makes_no_question(text: str) -> None:
     with pytest.raises(InputError, match="yield 0 questions"):
-        drawn([passage("only", text), *[passage(f"o{i}", "No number.") for i in range(5)]], 1)
+        draw_questions([passage("only", text), *[passage(f"o{i}", "No number.") for i in range(5)]], 1)
 
 
 def test_one_question_a_document_and_none_in_secret_where_there_are_too_few() -> None:
     twice = [passage("d", sentence(str(10 + i), f"drug {i}x"), i) for i in range(8)]
     with pytest.raises(InputError, match="yield 0 questions of their own, not 1: ask for fewer with -n"):
-        drawn(twice, 1)
+        draw_questions(twice, 1)
     with pytest.raises(InputError, match="yield 12 questions of their own, not 13"):
-        drawn(MANY, 13)
+        draw_questions(MANY, 13)
 
 
 def test_the_same_passages_give_the_same_set() -> None:
-    assert drawn(MANY, 8)[0].sha256 == drawn(MANY, 8)[0].sha256
-    assert drawn(MANY, 8)[0].sha256 != drawn(MANY[::-1], 8)[0].sha256
+    assert draw_questions(MANY, 8)[0].sha256 == draw_questions(MANY, 8)[0].sha256
+    assert draw_questions(MANY, 8)[0].sha256 != draw_questions(MANY[::-1], 8)[0].sha256

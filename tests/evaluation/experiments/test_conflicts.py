@@ -20,22 +20,22 @@ from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.conflicts import (
     RULES,
-    Parted,
     PartialChoice,
+    PartitionedCase,
     conflicts_table,
-    parted,
+    partitioned_cases,
     parts_table,
     rules_table,
-    split,
+    split_arms,
 )
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.overrides import RunOverrides
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from epicrisis.types import AnswerState, Passage, Question, Ranking
@@ -72,7 +72,7 @@ def abstracts() -> Ranking:
         Passage(f"pubmed:{pmid}#0", f"pubmed:{pmid}", 0, 0, len(text), text, date=date)
         for pmid, (date, text) in texts.items()
     ]
-    return in_order(made, "dense", {"k": 8})
+    return rank_in_order(made, "dense", {"k": 8})
 
 
 def reading(request: ChatRequest) -> str:
@@ -102,7 +102,7 @@ def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
 
 
 def test_the_papers_example_loses_to_plain_rag(tmp_path: Path) -> None:
-    cases, rag = split(specialty(tmp_path))
+    cases, rag = split_arms(specialty(tmp_path))
     (case,) = cases
     assert case.stated == (PartialChoice("A", 1, 20081231, True), PartialChoice("C", 1, 20171231, False))
     assert case.conflict
@@ -118,7 +118,7 @@ def test_the_papers_example_loses_to_plain_rag(tmp_path: Path) -> None:
 
 
 def test_the_example_followed_the_newest_and_the_last_and_not_the_first(tmp_path: Path) -> None:
-    cases, _ = split(specialty(tmp_path))
+    cases, _ = split_arms(specialty(tmp_path))
     table = rules_table(cases)
     followed = {name: (row(table, name)["speaks"], row(table, name)["followed"]) for name in RULES}
     assert {name: mean.value for name, (speaks, mean) in followed.items() if speaks} == {
@@ -144,11 +144,11 @@ def test_a_part_that_failed_or_found_nothing_is_no_conflict(tmp_path: Path) -> N
             return finding(1, "Worth it, or not.", None)
         raise EndpointRejected("the endpoint refused the request: check the key")
 
-    cases, _ = split(specialty(tmp_path / "silent", map=silent))
+    cases, _ = split_arms(specialty(tmp_path / "silent", map=silent))
     (case,) = cases
     assert (len(case.stated), case.undecided, case.nothing, case.failed) == (1, 0, 1, 0)
     assert not case.conflict
-    cases, _ = split(specialty(tmp_path / "failing", map=failing))
+    cases, _ = split_arms(specialty(tmp_path / "failing", map=failing))
     (case,) = cases
     assert (case.stated, case.undecided, case.nothing, case.failed) == ((), 1, 0, 1)
     assert not case.conflict
@@ -166,10 +166,10 @@ def case(
     state: AnswerState = "answered",
     place: int = 0,
     **more: Any,
-) -> Parted:
+) -> PartitionedCase:
     right = final == gold if state == "answered" else None
     outcome = Outcome(f"q{number}", {"arm": "brief-context", "place": place}, state, right, 1 / 3)
-    return Parted(
+    return PartitionedCase(
         outcome,
         final,
         gold,
@@ -327,12 +327,12 @@ def test_what_the_parts_said() -> None:
 def test_an_arm_that_is_missing_is_no_loss_and_no_error(tmp_path: Path) -> None:
     """As in a run that was broken off: nothing is compared, and what there is is told."""
     records = specialty(tmp_path)
-    ours, rival = split([record for record in records if record.arm == "brief-context"])
+    ours, rival = split_arms([record for record in records if record.arm == "brief-context"])
     told = row(conflicts_table(ours, rival))
     assert (told["conflicts"], told["not compared"]) == (1, 1)
     assert told["win"] == told["tie"] == told["lose"] == 0
     assert told["difference to RAG"] is None
-    table = conflicts_table(*split([record for record in records if record.arm == "rag"]))
+    table = conflicts_table(*split_arms([record for record in records if record.arm == "rag"]))
     assert row(table)["read in parts"] == 0
     assert not any("nan" in note for note in table.notes)
 
@@ -341,13 +341,13 @@ def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> Non
     records = [
         record.model_copy(update={"key": record.question_key, "condition": {}}) for record in specialty(tmp_path)
     ]
-    cases, rival = split(records)
+    cases, rival = split_arms(records)
     table: Table = conflicts_table(cases, rival)
     assert dict(zip(table.columns, table.rows[0], strict=True))["lose"] == 1
 
 
 def test_a_question_that_one_prompt_answered_was_not_read_in_parts(tmp_path: Path) -> None:
-    assert len(parted(specialty(tmp_path))) == 1
+    assert len(partitioned_cases(specialty(tmp_path))) == 1
 
 
 # -- known answers, through the whole path ----------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def test_a_reader_that_goes_by_the_first_part_is_found_out(tmp_path: Path) -> No
     study = Study(evidence(), PROTOCOLS["corrected"])
     asked = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
     asyncio.run(answer(asked, ScriptedModel(quarrelling), tmp_path / "run"))
-    cases, rival = split(read_records(tmp_path / "run" / RECORDS))
+    cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival, ("place",))
     first, last = row(table, 0), row(table, 100)
     # The key is read in the first part at the one place, in the last at the other.
@@ -406,7 +406,7 @@ def test_a_reader_that_sees_the_key_or_nothing_never_conflicts(tmp_path: Path) -
     study = Study(evidence(), PROTOCOLS["corrected"])
     made = positions.cases(asked, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
     asyncio.run(answer(made, reader(asked, u_curve()), tmp_path / "run"))
-    cases, rival = split(read_records(tmp_path / "run" / RECORDS))
+    cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival)
     (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
     assert (cells["read in parts"], cells["conflicts"], cells["difference to RAG"]) == (12, 0, None)

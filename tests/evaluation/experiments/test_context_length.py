@@ -10,11 +10,11 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import SHARE, P
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.placement import PLACES, distinct, first_rank
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, first_rank
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.reader import u_curve
 from tests.support.experiments import evidence, near, passage, questions, reader, row, run
@@ -26,7 +26,7 @@ KS = context_length.KS
 
 def expected(k: int) -> float:
     """The curve's mean over the places that k has."""
-    return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct(PLACES, k)]))
+    return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct_places(PLACES, k)]))
 
 
 def test_each_place_once_where_there_are_fewer_than_five() -> None:
@@ -38,7 +38,7 @@ def test_each_place_once_where_there_are_fewer_than_five() -> None:
 
 def test_a_key_document_of_several_passages_is_one_document() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    two = Study(evidence(passages_of=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
+    two = Study(evidence(gold_passages=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
@@ -55,7 +55,7 @@ def test_a_key_document_of_several_passages_is_one_document() -> None:
 def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
     """An abstract that was cut in two must not end the study at k = 1."""
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    found = evidence(passages_of=lambda question: {"gold:0": keys}, count="passages")
+    found = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
     two = Study(found, PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
@@ -86,16 +86,16 @@ def test_the_longer_context_is_read_as_much_worse_as_the_curve_says(tmp_path: Pa
     by_k, trend = context_length.tables({"reader": found}, remarks=PROTOCOLS["corrected"].notes)
     for k in KS:
         here = row(by_k, "reader", "rag", k)
-        assert near(here[SHARE].value, expected(k), here[SHARE].n)
+        assert near(here[SHARE_COLUMN].value, expected(k), here[SHARE_COLUMN].n)
         assert here["SD over places"] is None or k > 1
     shortest = row(by_k, "reader", "rag", 1)
-    assert (shortest[SHARE].value, shortest[P]) == (1.0, None)
+    assert (shortest[SHARE_COLUMN].value, shortest[P_COLUMN]) == (1.0, None)
     longest = row(by_k, "reader", "rag", 32)["difference to the same arm at its smallest k"]
     assert longest.interval.high < 0
     assert near(1 + longest.value, expected(32), 5 * 40)
     assert longest.clusters == 40
-    assert row(by_k, "reader", "oracle", None)[SHARE].value == 1.0
-    assert row(by_k, "reader", "closed-book", None)[SHARE].value == 0.0
+    assert row(by_k, "reader", "oracle", None)[SHARE_COLUMN].value == 1.0
+    assert row(by_k, "reader", "closed-book", None)[SHARE_COLUMN].value == 0.0
     change = row(trend, "reader", "rag")["change a doubling"]
     assert change.interval.high < 0
     assert change.n == 40
@@ -115,7 +115,7 @@ def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
         )
         for question in range(n)
         for k in KS
-        for place in distinct(PLACES, k)
+        for place in distinct_places(PLACES, k)
     ]
 
 
@@ -124,7 +124,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     alarms = np.zeros(2, dtype=int)
     for seed in range(200):
         tables = context_length.tables({"m": simulated(seed, 0.0, 25)}, seed=seed)
-        alarms += [min(p for p in table.column(P) if isinstance(p, float)) < 0.05 for table in tables]
+        alarms += [min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05 for table in tables]
     assert max(alarms) <= 16
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
 
@@ -148,7 +148,7 @@ def test_several_models_in_one_table() -> None:
     runs = {"better": simulated(1, 0.0), "worse": simulated(2, 0.1)}
     by_k, trend = context_length.tables(runs)
     assert [cells[0] for cells in by_k.rows] == ["better"] * len(KS) + ["worse"] * len(KS)
-    assert row(trend, "worse", "rag")[P] < 0.01 < row(trend, "better", "rag")[P]
+    assert row(trend, "worse", "rag")[P_COLUMN] < 0.01 < row(trend, "better", "rag")[P_COLUMN]
 
 
 def test_a_question_that_failed_somewhere_is_in_no_slope() -> None:
@@ -164,5 +164,5 @@ def test_a_question_that_failed_somewhere_is_in_no_slope() -> None:
     assert [row(trend, "m", "rag")[name] for name in ("questions", "not scored")] == [4, 1]
     for table in (by_k, trend):
         assert "Guessing among the options would be right in 33.3 % of the 5 questions." in table.notes
-    assert (row(by_k, "m", "rag", 1)[SHARE].n, row(by_k, "m", "rag", 1)[SHARE].unscored) == (4, 1)
+    assert (row(by_k, "m", "rag", 1)[SHARE_COLUMN].n, row(by_k, "m", "rag", 1)[SHARE_COLUMN].unscored) == (4, 1)
     assert row(by_k, "m", "rag", 8)["difference to the same arm at its smallest k"].clusters == 4

@@ -14,32 +14,33 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import ModelCalled, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.cost import (
+from epicrisis.evaluation.experiments.experiment import CaseInputs
+from epicrisis.evaluation.experiments.registry import find_experiment
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
+from epicrisis.evaluation.experiments.token_costs import (
     CHECKED,
     CLOSED_BOOK,
     CaseCost,
-    Shape,
+    PromptShape,
     TokenTotals,
-    map_reduce,
+    case_costs,
+    map_reduce_tokens,
+    mean_shape,
     measured_table,
     prediction_table,
-    rag,
-    shape_of,
-    spent,
-    times,
-    with_preflight,
+    preflight_tokens,
+    rag_tokens,
+    token_ratio,
 )
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.experiments.registry import EXPERIMENTS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.prices import compute_cost
 from epicrisis.overrides import RunOverrides
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question, StrategyName
@@ -47,33 +48,33 @@ from tests.support.experiments import answer, evidence, questions, row
 from tests.support.strategies import NOT_FOUND, by_stage, finding, passages, said
 
 CORRECTED = PROTOCOLS["corrected"]
-SHAPE = Shape(context=1000, instruction=100, output=50, parts=4)
-shapes = st.builds(Shape, st.floats(0, 1e5), st.floats(1, 1e4), st.floats(1, 1e3), st.integers(1, 50).map(float))
+SHAPE = PromptShape(context=1000, instruction=100, output=50, parts=4)
+shapes = st.builds(PromptShape, st.floats(0, 1e5), st.floats(1, 1e4), st.floats(1, 1e3), st.integers(1, 50).map(float))
 
 
 # -- equations --------------------------------------------------------------------------------------------------------
 
 
 def test_the_equations_by_hand() -> None:
-    assert rag(SHAPE) == TokenTotals(1100, 50, 1)
-    assert map_reduce(SHAPE, "published") == TokenTotals(1400, 250, 5)
-    assert map_reduce(SHAPE) == TokenTotals(1000 + 4 * 100 + 100 + 4 * 50, 250, 5)
-    assert map_reduce(SHAPE, prefix_cache=True) == TokenTotals(1700, 250, 5, 300)
-    assert with_preflight(SHAPE, 0.25) == TokenTotals(0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4)
+    assert rag_tokens(SHAPE) == TokenTotals(1100, 50, 1)
+    assert map_reduce_tokens(SHAPE, "published") == TokenTotals(1400, 250, 5)
+    assert map_reduce_tokens(SHAPE) == TokenTotals(1000 + 4 * 100 + 100 + 4 * 50, 250, 5)
+    assert map_reduce_tokens(SHAPE, prefix_cache=True) == TokenTotals(1700, 250, 5, 300)
+    assert preflight_tokens(SHAPE, 0.25) == TokenTotals(0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4)
 
 
 @given(shapes)
-def test_what_equation_5_leaves_out_is_what_reduce_reads(shape: Shape) -> None:
+def test_what_equation_5_leaves_out_is_what_reduce_reads(shape: PromptShape) -> None:
     """Errata B5: M partial answers, the instruction, the query again; the output is the same."""
-    printed, right = map_reduce(shape, "published"), map_reduce(shape)
+    printed, right = map_reduce_tokens(shape, "published"), map_reduce_tokens(shape)
     assert right.input - printed.input == pytest.approx(shape.instruction + shape.parts * shape.output)
     assert (right.output, right.calls) == (printed.output, printed.calls)
 
 
 @given(shapes)
-def test_all_and_nothing_skipped(shape: Shape) -> None:
-    for share, alone in ((1, rag(shape)), (0, map_reduce(shape))):
-        mixed = with_preflight(shape, share)
+def test_all_and_nothing_skipped(shape: PromptShape) -> None:
+    for share, alone in ((1, rag_tokens(shape)), (0, map_reduce_tokens(shape))):
+        mixed = preflight_tokens(shape, share)
         assert (mixed.input, mixed.output, mixed.calls) == pytest.approx((alone.input, alone.output, alone.calls))
 
 
@@ -90,7 +91,7 @@ def implied_instruction(
 def test_the_printed_tokens_do_not_come_out_of_equation_5_with_a_short_instruction() -> None:
     """Errata B5: "the lengths of instruction and output are much shorter than the context"; with two parts of four the
     instruction would be four fifths of plain RAG's prompt, and over a third still once reduce's input is counted."""
-    cost = published()["cost"]
+    cost = load_published()["cost"]
     printed = {strategy: (float(str(i)), float(str(o))) for strategy, i, o in cost.table.rows}
     (rag_in, _), (ours_in, ours_out) = printed["RAG"], printed["BriefContext"]
     as_printed = implied_instruction(rag_in, ours_in, parts=2)
@@ -102,18 +103,18 @@ def test_the_printed_tokens_do_not_come_out_of_equation_5_with_a_short_instructi
 
 
 @given(shapes.filter(lambda shape: shape.parts > 1))
-def test_the_implied_instruction_is_the_instruction(shape: Shape) -> None:
+def test_the_implied_instruction_is_the_instruction(shape: PromptShape) -> None:
     findings = shape.parts * shape.output
     for equation, given_findings in (("published", None), ("corrected", findings)):
-        took = map_reduce(shape, equation).input  # type: ignore[arg-type]
-        found = implied_instruction(rag(shape).input, took, shape.parts, given_findings)
+        took = map_reduce_tokens(shape, equation).input  # type: ignore[arg-type]
+        found = implied_instruction(rag_tokens(shape).input, took, shape.parts, given_findings)
         assert found == pytest.approx(shape.instruction, rel=1e-6, abs=1e-3)
 
 
 # -- measured ---------------------------------------------------------------------------------------------------------
 
 ASKED = questions(3)
-FOUND = in_order(passages(8), "dense", {"k": 8})
+FOUND = rank_in_order(passages(8), "dense", {"k": 8})
 REPLIES: dict[str, Any] = {
     "map": finding(1, "It helps somewhat."),
     "reduce": said(sources=[], answer="It helps.", choice="A"),
@@ -145,7 +146,7 @@ def with_answer(record: RunRecord, **changes: Any) -> RunRecord:
 
 def test_what_each_stage_took(tmp_path: Path) -> None:
     records = asked(tmp_path)
-    cases = spent(records)
+    cases = case_costs(records)
     for case, record in zip(cases, records, strict=True):
         usage = record.answer.usage
         total = case.total
@@ -158,40 +159,40 @@ def test_what_each_stage_took(tmp_path: Path) -> None:
         assert case.arm == record.arm
         assert case.question == record.question_key
     ours, plain = (next(case for case in cases if case.arm == arm) for arm in ("brief-context", "rag"))
-    assert (ours.maps.calls, ours.reduce.calls, ours.one.calls) == (2, 1, 0)
-    assert (plain.maps.calls, plain.reduce.calls, plain.one.calls) == (0, 0, 1)
+    assert (ours.maps.calls, ours.reduce.calls, ours.single.calls) == (2, 1, 0)
+    assert (plain.maps.calls, plain.reduce.calls, plain.single.calls) == (0, 0, 1)
     assert not ours.skipped
     assert not plain.skipped
 
 
 def test_a_question_answered_from_one_prompt_skipped_the_rest(tmp_path: Path) -> None:
     (record,) = asked(tmp_path, ASKED[:1], ("rag",))
-    (case,) = spent([record.model_copy(update={"condition": {"arm": "brief-context", "k": 8}})])
+    (case,) = case_costs([record.model_copy(update={"condition": {"arm": "brief-context", "k": 8}})])
     assert case.skipped
-    assert case.one.calls == 1
+    assert case.single.calls == 1
 
 
 def test_calls_that_were_no_plain_ones_are_in_no_mean(tmp_path: Path) -> None:
     records = asked(tmp_path, ASKED[:2], ("rag",))
     broken = with_answer(records[0], usage=replace(records[0].answer.usage, replayed_calls=1))
-    cases = spent([broken, records[1]])
+    cases = case_costs([broken, records[1]])
     assert [case.plain for case in cases] == [False, True]
     table = measured_table(cases)
     told = row(table, "rag", 8)
     assert (told["cases"], told["not counted"], told["asked again"]) == (2, 1, 0)
-    assert told["input"].value == cases[1].one.input
+    assert told["input"].value == cases[1].single.input
     assert told["input"].n == 1
 
 
 def test_a_reply_that_was_asked_for_again_is_part_of_what_it_took_and_fits_no_equation(tmp_path: Path) -> None:
     """A model that often has to be asked twice is that much dearer."""
     records = asked(tmp_path, ASKED[:1], reduce="no JSON at all")
-    ours = next(case for case in spent(records) if case.arm == "brief-context")
+    ours = next(case for case in case_costs(records) if case.arm == "brief-context")
     assert ours.total.calls == 4
-    assert (ours.counted, ours.again, ours.plain) == (True, True, False)
-    told = row(measured_table(spent(records)), "brief-context", 8)
+    assert (ours.counted, ours.repeated, ours.plain) == (True, True, False)
+    told = row(measured_table(case_costs(records)), "brief-context", 8)
     assert (told["asked again"], told["calls"].value) == (1, 4)
-    assert not prediction_table(spent(records)).rows
+    assert not prediction_table(case_costs(records)).rows
 
 
 def test_replies_out_of_the_cache_did_not_skip_the_parts(tmp_path: Path) -> None:
@@ -202,12 +203,12 @@ def test_replies_out_of_the_cache_did_not_skip_the_parts(tmp_path: Path) -> None
         for event in record.answer.trace
     ]
     usage = replace(record.answer.usage, calls=0, replayed_calls=3)
-    (case,) = spent([with_answer(record, trace=tuple(calls), usage=usage)])
+    (case,) = case_costs([with_answer(record, trace=tuple(calls), usage=usage)])
     assert (case.counted, case.skipped) == (False, False)
 
 
 def test_the_table_of_what_it_took(tmp_path: Path) -> None:
-    table = measured_table(spent(asked(tmp_path)))
+    table = measured_table(case_costs(asked(tmp_path)))
     assert {each[:2] for each in table.rows} == {("rag", 8), ("brief-context", 8), ("closed-book", None)}
     ours = row(table, "brief-context", 8)
     assert (ours["cases"], ours["from one prompt"], ours["calls"].value) == (3, 0, 3)
@@ -222,21 +223,21 @@ def test_the_table_of_what_it_took(tmp_path: Path) -> None:
 
 
 def by_arm(records: list[RunRecord]) -> list[list[CaseCost]]:
-    return [[case for case in spent(records) if case.arm == arm] for arm in ("brief-context", "rag", CLOSED_BOOK)]
+    return [[case for case in case_costs(records) if case.arm == arm] for arm in ("brief-context", "rag", CLOSED_BOOK)]
 
 
 def test_the_shape_is_measured_on_the_other_arms(tmp_path: Path) -> None:
     ours, rivals, closed = by_arm(asked(tmp_path))
-    shape = shape_of(ours, rivals, closed)
-    assert shape.instruction == sum(case.one.input for case in closed) / 3
-    assert rag(shape).input == pytest.approx(sum(case.one.input for case in rivals) / 3)
+    shape = mean_shape(ours, rivals, closed)
+    assert shape.instruction == sum(case.single.input for case in closed) / 3
+    assert rag_tokens(shape).input == pytest.approx(sum(case.single.input for case in rivals) / 3)
     assert shape.parts == 2
 
 
 @pytest.mark.parametrize("left", ARMS)
 def test_where_an_arm_is_missing_there_is_no_prediction_and_it_is_said(tmp_path: Path, left: StrategyName) -> None:
     """A report of a run that was broken off, or that took its replies out of the cache, is a report all the same."""
-    cases = [case for case in spent(asked(tmp_path)) if case.arm != left]
+    cases = [case for case in case_costs(asked(tmp_path)) if case.arm != left]
     table = prediction_table(cases)
     assert table.rows == ()
     assert table.notes[0].startswith("k = 8: no prediction, for there is no case that rag and brief-context (in parts)")
@@ -245,7 +246,7 @@ def test_where_an_arm_is_missing_there_is_no_prediction_and_it_is_said(tmp_path:
 
 def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> None:
     """Words as tokens; the prompts' own lengths differ from closed book's, so it is no equality."""
-    table = prediction_table(spent(asked(tmp_path)))
+    table = prediction_table(case_costs(asked(tmp_path)))
     told = {name: row(table, 8, name) for name in table.column("what")}
     measured = told["measured: read in parts"]
     printed, corrected = told["equation 5 as printed"], told["with the reduce call's input"]
@@ -257,7 +258,7 @@ def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> N
     assert told["measured: RAG"]["input to RAG's"] == 1
     assert measured["calls"].value == 3
     assert len(table.rows) == 6, "nothing was answered from one prompt"
-    assert any(note.startswith("Cached: predicted is what the map calls of a question share") for note in table.notes)
+    assert any(note.startswith("Cached: the prediction counts what the map calls") for note in table.notes)
 
 
 def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:
@@ -269,14 +270,14 @@ def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:
         else each
         for each in records
     ]
-    table = prediction_table(spent(changed))
+    table = prediction_table(case_costs(changed))
     ours, rivals, _ = by_arm(records)
-    mean = sum(each.one.input for each in rivals[:2]) / 2
+    mean = sum(each.single.input for each in rivals[:2]) / 2
     assert row(table, 8, "measured: RAG")["input"].value == pytest.approx(mean)
     assert "2 cases" in table.notes[0]
     taken = [sum(each.total.input + each.total.output for each in arm[:2]) for arm in (ours, rivals)]
-    assert times(spent(changed), 8) == pytest.approx(taken[0] / taken[1])
-    assert times(spent(changed), 16) is None
+    assert token_ratio(case_costs(changed), 8) == pytest.approx(taken[0] / taken[1])
+    assert token_ratio(case_costs(changed), 16) is None
 
 
 @pytest.mark.parametrize("cached", [0.0, 0.5])
@@ -284,10 +285,10 @@ def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float
     """Exactly, for a price is linear; the calls that are predicted are none of those that it is read off."""
     price = Price(input=2.0, output=8.0, cached=0.5)
     cases = []
-    for number, case in enumerate(spent(asked(tmp_path))):
-        part = case.one * 1.0 if case.arm != "brief-context" else case.maps
+    for number, case in enumerate(case_costs(asked(tmp_path))):
+        part = case.single * 1.0 if case.arm != "brief-context" else case.maps
         kept = replace(part, cached=round(part.input * cached) + (number if cached else 0))
-        case = replace(case, one=kept) if case.arm != "brief-context" else replace(case, maps=kept)
+        case = replace(case, single=kept) if case.arm != "brief-context" else replace(case, maps=kept)
         total = case.total
         usage = Usage(
             prompt_tokens=int(total.input), cached_tokens=int(total.cached), completion_tokens=int(total.output)
@@ -316,7 +317,8 @@ def test_what_preflight_spares_is_predicted_and_measured(tmp_path: Path) -> None
         for each in records
     ]
     told = {
-        name: row(prediction_table(spent(mixed)), 8, name) for name in prediction_table(spent(mixed)).column("what")
+        name: row(prediction_table(case_costs(mixed)), 8, name)
+        for name in prediction_table(case_costs(mixed)).column("what")
     }
     assert told["and preflight, 33.3 % from one prompt"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
     assert told["measured: with preflight"]["calls"].value == pytest.approx((1 + 3 + 3) / 3)
@@ -327,12 +329,13 @@ def test_the_experiment_asks_with_the_check_and_without(tmp_path: Path) -> None:
     """Of each seven questions three have their key among the first three, where both rankings agree here."""
     some = questions(14)
     study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in agreeing(question, ids)]), CORRECTED)
-    wanted = EXPERIMENTS["cost"]
-    made = wanted.make({"own": some}, study, replace(wanted.grid, ks=(8, 16)), Settings())
+    experiment = find_experiment("cost")
+    grid = replace(experiment.grid, ks=(8, 16))
+    made = experiment.cases(CaseInputs({"own": some}, study, grid, Settings()))
     assert [case.condition.get("k") for case in made].count(None) == 14, "closed book once, whatever k is"
     assert len({case.key for case in made}) == len(made) == 14 * (1 + 2 * 3)
     asyncio.run(answer(made, ScriptedModel(by_stage(**REPLIES)), tmp_path / "run"))
-    cases = spent(list(read_records(tmp_path / "run" / RECORDS)))
+    cases = case_costs(list(read_records(tmp_path / "run" / RECORDS)))
     assert row(measured_table(cases), CHECKED, 16)["from one prompt"] == 6
     table = prediction_table(cases)
     for k, parts in ((8, 2), (16, 4)):
@@ -350,12 +353,13 @@ def test_what_was_found_is_read_in_that_order() -> None:
     """A reranker of the settings would reorder what the check compares."""
     settings = Settings.model_validate({"rerank": {"name": "overlap"}})
     for name in ("cost", "integration"):
-        wanted = EXPERIMENTS[name]
+        experiment = find_experiment(name)
+        inputs = CaseInputs({"own": questions(1)}, Study(evidence(), CORRECTED), experiment.grid, settings)
         with pytest.raises(InputError, match="leave rerank out of the settings"):
-            wanted.make({"own": questions(1)}, Study(evidence(), CORRECTED), wanted.grid, settings)
+            experiment.cases(inputs)
 
 
 def test_where_nothing_is_found_reduce_is_not_called(tmp_path: Path) -> None:
-    ours = spent(asked(tmp_path, ASKED[:1], ("brief-context",), map=NOT_FOUND))[0]
+    ours = case_costs(asked(tmp_path, ASKED[:1], ("brief-context",), map=NOT_FOUND))[0]
     assert (ours.maps.calls, ours.reduce.calls) == (2, 0)
     assert ours.plain

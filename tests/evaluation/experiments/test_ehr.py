@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments import ehr
-from epicrisis.evaluation.experiments.ehr import Asking, Chart, Search, cases
+from epicrisis.evaluation.experiments import record_arms
+from epicrisis.evaluation.experiments.record_arms import Chart, RecordSearch, RecordStudy, build_record_cases
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.retrieval.record_context import IN_TIME
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.types import Hit, Passage, Question, Ranking
 
 QUESTION = Question(
@@ -77,15 +78,15 @@ class Finder:
 
 
 def resolved(chart: Chart) -> Resolution:
-    return resolve(chart.question.text, NoteTime.of(chart.notes))
+    return resolve(chart.question.text, NoteTime.from_passages(chart.notes))
 
 
-def asking(finder: Finder, note_tokens: int | None = None, repeats: int = 1, seed: int = 0) -> Asking:
-    return Asking(Search(finder.chunks, resolved, note_tokens), repeats=repeats, seed=seed)
+def asking(finder: Finder, note_tokens: int | None = None, repeats: int = 1, seed: int = 0) -> RecordStudy:
+    return RecordStudy(RecordSearch(finder.chunks, resolved, note_tokens), repeats=repeats, seed=seed)
 
 
 def one(arm: str, chart: Chart = CHART, finder: Finder | None = None, note_tokens: int | None = None) -> Case:
-    (case,) = cases([chart], asking(finder or Finder(), note_tokens), [arm])
+    (case,) = build_record_cases([chart], asking(finder or Finder(), note_tokens), [arm])
     return case
 
 
@@ -95,13 +96,15 @@ def documents(case: Case) -> list[str]:
 
 
 def test_the_four_settings_read_none_the_others_the_related_and_all() -> None:
-    made = {str(case.condition["arm"]): case for case in cases([CHART], asking(Finder()), ehr.SETTINGS)}
+    made = {
+        str(case.condition["arm"]): case for case in build_record_cases([CHART], asking(Finder()), record_arms.SETTINGS)
+    }
     assert made["exclude-all"].treatment.strategy == "closed-book"
     assert made["exclude-all"].treatment.ranking is None
     assert documents(made["exclude-related"]) == ["n0", "n1", "n3"]
     assert documents(made["include-related"]) == ["n2"]
     assert documents(made["include-all"]) == ["n0", "n1", "n2", "n3"]
-    assert {made[arm].treatment.strategy for arm in ehr.SETTINGS[1:]} == {"full-context"}
+    assert {made[arm].treatment.strategy for arm in record_arms.SETTINGS[1:]} == {"full-context"}
 
 
 def test_the_condition_says_form_kind_and_length_of_the_whole_record() -> None:
@@ -112,13 +115,13 @@ def test_the_condition_says_form_kind_and_length_of_the_whole_record() -> None:
 def test_a_setting_that_would_be_another_one_is_left_out() -> None:
     """One note that is the related one: without it nothing is left, with it alone all is there."""
     alone = Chart(QUESTION, NOTES[2:3], frozenset({"n2"}), {"n2": 500})
-    assert [case.condition["arm"] for case in cases([alone], asking(Finder()), ehr.SETTINGS)] == [
+    assert [case.condition["arm"] for case in build_record_cases([alone], asking(Finder()), record_arms.SETTINGS)] == [
         "exclude-all",
         "include-all",
     ]
     unmarked = Chart(QUESTION, NOTES, frozenset(), CHART.tokens)
     with pytest.raises(InputError, match="no record has notes for these settings"):
-        cases([unmarked], asking(Finder()), ["include-related"])
+        build_record_cases([unmarked], asking(Finder()), ["include-related"])
 
 
 def test_chunks_are_put_by_time_whatever_their_rank() -> None:
@@ -127,7 +130,7 @@ def test_chunks_are_put_by_time_whatever_their_rank() -> None:
     assert finder.asked == [(5, "hybrid", frozenset())]
     ranked = one("rag-5+rank")
     assert documents(ranked) == ["n3", "n2", "n1", "n0", "n3"]
-    assert (one("rag-5").treatment.about, ranked.treatment.about) == ((IN_TIME,), ())
+    assert (one("rag-5").treatment.about, ranked.treatment.about) == ((TIME_ORDER_STATEMENT,), ())
 
 
 def test_parent_notes_are_whole_and_as_many_as_wanted() -> None:
@@ -174,7 +177,7 @@ def test_brief_context_reads_what_the_most_chunks_read_and_the_record() -> None:
 
 
 def test_repeats_have_their_own_seeds() -> None:
-    made = cases([CHART], asking(Finder(), repeats=2, seed=7), ["include-all"])
+    made = build_record_cases([CHART], asking(Finder(), repeats=2, seed=7), ["include-all"])
     assert [(case.condition["repeat"], case.treatment.seed) for case in made] == [(0, 7), (1, 8)]
 
 

@@ -13,12 +13,12 @@ import pytest
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.table import Cell
-from epicrisis.evaluation.experiments.ensembles import COT, SC
 from epicrisis.evaluation.experiments.experiment import Grid, Request
-from epicrisis.evaluation.experiments.medprompt import MEDPROMPT, NONE
 from epicrisis.evaluation.experiments.openmedprompt import ONE, REFINING
-from epicrisis.evaluation.experiments.registry import experiment, prepared
-from epicrisis.evaluation.experiments.run_findings import findings_of
+from epicrisis.evaluation.experiments.planning import plan_experiment
+from epicrisis.evaluation.experiments.registry import find_experiment
+from epicrisis.evaluation.experiments.run_findings import read_findings
+from epicrisis.evaluation.experiments.vote_sampling import COT, MEDPROMPT, NO_EXAMPLES, SC
 from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
 from epicrisis.library.ingest import add_documents
@@ -64,9 +64,9 @@ def asked(path: Path, form: str = "choice", n: int = 4) -> str:
 
 
 def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case, ...]]:
-    settings = load_settings({"strategy": experiment(name).strategy})
+    settings = load_settings({"strategy": find_experiment(name).strategy})
     pipeline = Pipeline(settings, dict.fromkeys(settings.roles, ScriptedModel(lambda _: "")), None)
-    return prepared(experiment(name), Request(sets=sets, questions=2, **request), settings, pipeline)
+    return plan_experiment(find_experiment(name), Request(sets=sets, questions=2, **request), settings, pipeline)
 
 
 def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
@@ -121,14 +121,14 @@ def test_libraries_that_could_not_be_told_apart_are_refused(tmp_path: Path, name
 
 
 def tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
-    (found,) = findings_of([path])
+    (found,) = read_findings([path])
     return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in found.tables}
 
 
 def test_the_first_library_is_the_one_that_was_named_first(tmp_path: Path) -> None:
     """Calls at once end in any order."""
-    arms = {NONE: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}
-    rates = {NONE: 4, "cot": 3, "tot": 2, "random": 5}
+    arms = {NO_EXAMPLES: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}
+    rates = {NO_EXAMPLES: 4, "cot": 3, "tot": 2, "random": 5}
     made = folder(
         tmp_path / "run",
         lambda i, at: i % rates[str(at["examples"])] == 0,
@@ -158,10 +158,10 @@ def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
         record["key"] = f"{question} {canonical_condition(record['condition'])}"
     written = folder(tmp_path / "whole", lambda *_: True, questions=QUESTIONS[:1], name="openmedprompt")
     (written / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    (found,) = findings_of([written])
+    (found,) = read_findings([written])
     (took,) = (table for table in found.tables if table.title == "What it took")
     assert found.tables[0] is took
-    assert "nobody has marked these open answers yet" in took.notes[0]
+    assert "these open answers are not marked yet" in took.notes[0]
     assert not any("difference" in said for said in found.conclusions)
     marked_by(written)
     shares = {row["examples"]: row["share right"].value for row in tables(written)["One draft"]}  # type: ignore[union-attr]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answering.voting import Voting
+from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
-from epicrisis.evaluation.experiments.ensembles import COT, SC, SHUFFLED, ZERO, VoteSampling
+from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO, VoteSampling, usage_table
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import ChatRequest
@@ -55,7 +55,7 @@ def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
     ]
     assert [case.treatment.seed for case in made[:2]] == [5, 6]
     shuffled = next(case for case in made if case.condition["arm"] == SHUFFLED)
-    assert shuffled.treatment.voting == Voting(4, shuffle=True)
+    assert shuffled.treatment.voting == VotingOptions(4, shuffle=True)
     with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
         ensembles.cases(questions(1), VoteSampling(), arms=("magic",))
     with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):
@@ -93,7 +93,7 @@ def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> Non
     assert gain["difference to options as they are"].value > 0.35
     assert gain["p (Holm)"] < 0.001
     assert row(methods, "voter", ZERO, None)["share right"].value == 0.25, "the most probable is what stands first"
-    took = ensembles.took({"voter": read_records(tmp_path / "run" / RECORDS)}, ("arm", "votes"))
+    took = usage_table({"voter": read_records(tmp_path / "run" / RECORDS)}, ("arm", "votes"))
     assert row(took, "voter", SC, 12)["calls"].value == 12
     assert row(took, "voter", COT, None)["calls"].value == 1
 

@@ -14,14 +14,14 @@ import pytest
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import SHARE, P
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.experiments import integration
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.integration import MACRO, MICRO
-from epicrisis.evaluation.experiments.passage_source import Evidence, of_library
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import read_records
@@ -29,8 +29,8 @@ from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.prompts import unfence
-from epicrisis.retrieval.ordering import in_order
-from epicrisis.retrieval.ranking_signals import Scored
+from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.ranking_signals import ScoredIds
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.testing.encoders import HashingEncoder
@@ -51,7 +51,7 @@ def sets() -> dict[str, list[Question]]:
     return {"large": asked[: SIZES["large"]], "small": asked[SIZES["large"] :]}
 
 
-def words(question: Question, ids: Sequence[str]) -> Scored:
+def words(question: Question, ids: Sequence[str]) -> ScoredIds:
     """The same order where the key passage is among the first three, else the other way round: they agree there."""
     ordered = ids if key_of(question).id in ids[:3] else ids[::-1]
     return [(id_, -float(rank)) for rank, id_ in enumerate(ordered)]
@@ -61,7 +61,7 @@ def fused(question: Question, k: int) -> Ranking:
     """The key passage in the middle."""
     others = [each for each in found_for(question) if each.id != key_of(question).id][: k - 1]
     parameters = {"k": k, "encoder": "minilm:1", "fused": 2}
-    return in_order([*others[: k // 2], key_of(question), *others[k // 2 :]], "hybrid", parameters)
+    return rank_in_order([*others[: k // 2], key_of(question), *others[k // 2 :]], "hybrid", parameters)
 
 
 def study(protocol: str = "corrected", repeats: int = 1, **changes: Any) -> Study:
@@ -155,7 +155,7 @@ def test_the_check_over_a_real_library_is_the_pipelines(opened: LibrarySearch, s
     found = real(opened, settings)
     question = questions(1)[0]
     check = settings.preflight
-    verdict = integration.checked(found, question, found.retrieve(question, 16), check)
+    verdict = integration.preflight_verdict(found, question, found.retrieve(question, 16), check)
     by = {"n": check.n, "threshold": check.threshold, "depth": check.depth}
     assert verdict == opened.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
@@ -181,10 +181,10 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     return LibrarySearch(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
 
 
-def real(opened: LibrarySearch, settings: Settings) -> Evidence:
+def real(opened: LibrarySearch, settings: Settings) -> PassageSource:
     """Without the retriever's reranker, so that the dense order is kept; it is the rival's."""
     bare = LibrarySearch(opened.library, Retriever(opened.library, HashingEncoder(64)))
-    return of_library(bare, settings, "dense", reranker=("overlap", TermOverlapReranker()))
+    return library_source(bare, settings, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
 # -- known answers, through the whole path ----------------------------------------------------------------------------
@@ -221,13 +221,13 @@ def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome,
     for name, of in sets().items():
         for arm in integration.ARMS:
             found = row(table, "reader", name, arm)
-            assert found[SHARE].n == len(of)
-            assert near(found[SHARE].value, expected(arm, of), len(of))
+            assert found[SHARE_COLUMN].n == len(of)
+            assert near(found[SHARE_COLUMN].value, expected(arm, of), len(of))
             assert found["failed"] == found["unparsed"] == found["wrong"] == 0
-    means = {name: row(table, "reader", name, "brief-context")[SHARE].value for name in SIZES}
+    means = {name: row(table, "reader", name, "brief-context")[SHARE_COLUMN].value for name in SIZES}
     macro, micro = (row(table, "reader", part, "brief-context") for part in (MACRO, MICRO))
-    assert macro[SHARE].value == pytest.approx(np.mean(list(means.values())))
-    assert micro[SHARE].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
+    assert macro[SHARE_COLUMN].value == pytest.approx(np.mean(list(means.values())))
+    assert micro[SHARE_COLUMN].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
     assert (macro["right"], micro["abstained"]) == (None, N - micro["right"])
     asked = [each for of in sets().values() for each in of]
     for arm in ("brief-context", "brief-context+preflight", "mirage", "chain-of-thought"):
@@ -235,7 +235,7 @@ def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome,
         interval = row(table, "reader", MICRO, arm)[DIFFERENCE].interval
         assert interval.low <= gain <= interval.high
     assert row(table, "reader", MICRO, "brief-context")[DIFFERENCE].interval.low > 0
-    assert row(table, "reader", MICRO, "chain-of-thought")[P] < 0.01
+    assert row(table, "reader", MICRO, "chain-of-thought")[P_COLUMN] < 0.01
 
 
 def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
@@ -261,11 +261,11 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
 
 
 def test_the_retrievers_that_stood_in_are_named(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
-    (said,) = integration.stood_in(read_records(biased[0] / RECORDS))
+    (said,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in said
-    assert "here BM25 and minilm:1 over this library stood in" in said
+    assert "here BM25 and minilm:1 over this library replaced them" in said
     rag = [record for record in read_records(biased[0] / RECORDS) if record.arm == "rag"]
-    assert integration.stood_in(rag) == ()
+    assert integration.mirage_remarks(rag) == ()
 
 
 def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
     everyone = [each for of in asked.values() for each in of]
     found = run(made, reader(everyone, lambda _, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in integration.tables({"reader": found})[:-1]:
-        assert min((cell for cell in table.column(P) if isinstance(cell, float)), default=1.0) > 0.05
+        assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
 
 
 # -- known answers, by the analysis alone ------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
         found = simulated(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
         table = integration.tables({"m": found}, seed=seed)[0]
         alone += row(table, "m", MACRO, "brief-context")[DIFFERENCE].p < 0.05
-        together += min(p for p in table.column(P) if isinstance(p, float)) < 0.05
+        together += min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05
     assert max(alone, together) <= 16
     assert alone >= 4, "a test that never speaks says nothing"
 
@@ -397,6 +397,6 @@ def test_what_the_papers_gain_depends_on_the_row_and_on_the_average() -> None:
     assert released[0] == pytest.approx(0.6, abs=0.01)
     assert isinstance(released[1], float)
     assert released[1] < 0
-    for cells in published()["integration"].table.rows:
+    for cells in load_published()["integration"].table.rows:
         assert row(table, cells[0], cells[1])[MACRO] == pytest.approx(cells[-1], abs=0.011)
-    assert set(integration.PUBLISHED) <= set(published())
+    assert set(integration.EXPERIMENT.published) <= set(load_published())

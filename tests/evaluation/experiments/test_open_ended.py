@@ -13,13 +13,17 @@ import pytest
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
-from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, judging_of, tables
+from epicrisis.evaluation.experiments.open_ended import Judging, conclusions, read_judging, tables
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
-from epicrisis.evaluation.grading.preference import grade_pairs, open_preference_store
+from epicrisis.evaluation.grading.preference import (
+    grade_pairs,
+    open_preference_store,
+    preference_grader,
+)
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
@@ -125,14 +129,14 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     share = found["share better"]
     assert isinstance(share, Mean)
     assert (share.n, share.unscored) == (48, 0)
-    printed = published()["open-ended"].figure("percent", "better")
+    printed = load_published()["open-ended"].figure("percent", "better")
     assert 100 * share.value == pytest.approx(printed, abs=0.05)
     assert (round(share.interval.low, 3), round(share.interval.high, 3)) == (0.182, 0.432)
     decided = found["share of decided"]
     assert isinstance(decided, Mean)
     assert (decided.value, decided.n) == (0.7, 20)
     assert "a difference is not shown (exact sign test, p = 0.115 corrected)" in conclusions({"GPT": judging})[0]
-    assert open_ended.PUBLISHED == ("open-ended",)
+    assert open_ended.EXPERIMENT.published == ("open-ended",)
 
 
 def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:
@@ -220,7 +224,8 @@ def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge"
 
     async def run() -> None:
         asker = ModelClient(ScriptedModel(script), model_recipe={"name": name})  # type: ignore[arg-type]
-        async for _ in grade_pairs(made.pairs, asker, open_preference_store(path, asker)):
+        grader = preference_grader(asker)
+        async for _ in grade_pairs(made.pairs, grader, open_preference_store(path, grader)):
             pass
 
     asyncio.run(run())
@@ -240,7 +245,7 @@ def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None
     steady = by_model(made, prefers("parts"), tmp_path, "steady")
     first = by_model(made, lambda _: verdict("1"), tmp_path, "first")
     mute = by_model(made, lambda _: "no idea", tmp_path, WRITER)
-    judging = judging_of(tmp_path / "judging", [anna], [steady, first, mute])
+    judging = read_judging(tmp_path / "judging", [anna], [steady, first, mute])
     _, verdicts, agreement, positions = tables({"m": judging})
 
     assert [row(verdicts, "m", "steady")[name] for name in ("better", "same", "worse")] == [12, 0, 0]
@@ -272,6 +277,6 @@ def test_every_table_is_json_without_a_hole(tmp_path: Path) -> None:
     made = paired(3)
     empty = by_model(made, lambda _: "no idea", tmp_path)
     write_pairs(made, tmp_path / "judging")
-    judging = judging_of(tmp_path / "judging", (), [empty])
+    judging = read_judging(tmp_path / "judging", (), [empty])
     text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)
     assert [table["title"] for table in json.loads(text)] == [table.title for table in tables({"m": judging})]

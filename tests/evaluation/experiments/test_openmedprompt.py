@@ -6,8 +6,8 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments import openmedprompt
-from epicrisis.evaluation.experiments.ensembles import VoteSampling
 from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, ONE, REFINING, Sizes
+from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Example, Examples, Question

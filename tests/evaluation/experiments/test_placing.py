@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.placement import PLACES, distinct, drawn, first_rank, placed
+from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, first_rank, place_keys, shuffle_pool
 from epicrisis.types import Passage
 
 
@@ -49,18 +49,18 @@ def test_places_span_the_room_and_rise(k: int, keys: int, place: int) -> None:
 
 
 def test_places_that_share_a_rank_are_one() -> None:
-    assert distinct(PLACES, 1) == (0,)
-    assert distinct(PLACES, 2) == (0, 100)
-    assert distinct(PLACES, 3) == (0, 50, 100)
-    assert distinct(PLACES, 4) == (0, 25, 75, 100)
-    assert distinct(PLACES, 8) == PLACES
-    assert distinct(PLACES, 8, keys=7) == (0, 100)
+    assert distinct_places(PLACES, 1) == (0,)
+    assert distinct_places(PLACES, 2) == (0, 100)
+    assert distinct_places(PLACES, 3) == (0, 50, 100)
+    assert distinct_places(PLACES, 4) == (0, 25, 75, 100)
+    assert distinct_places(PLACES, 8) == PLACES
+    assert distinct_places(PLACES, 8, keys=7) == (0, 100)
 
 
 @given(st.integers(2, 64), st.integers(1, 8))
 def test_the_last_rank_is_the_100th_percentile_and_no_other(k: int, keys: int) -> None:
     """Else what stands at the end would be counted to the middle."""
-    found = distinct(PLACES, k, keys=min(keys, k))
+    found = distinct_places(PLACES, k, keys=min(keys, k))
     ranks = [first_rank(place, k, min(keys, k)) for place in found]
     assert ranks == sorted(set(ranks))
     assert {place for place, rank in zip(found, ranks, strict=True) if rank in (0, k - min(keys, k))} <= {0, 100}
@@ -72,7 +72,7 @@ def test_the_key_at_its_place_and_the_rest_in_its_order(k: int, place: int, keys
     keys = min(keys, k)
     block = [passage("key", ordinal=i) for i in range(keys)]
     found = [*OTHERS[:found_at], *block, *OTHERS[found_at:]]
-    ranking = placed(block, found, k, place, count="passages")
+    ranking = place_keys(block, found, k, place, count="passages")
     start = first_rank(place, k, keys)
     assert list(ranking.passages[start : start + keys]) == block
     rest = [*ranking.passages[:start], *ranking.passages[start + keys :]]
@@ -89,7 +89,7 @@ def test_k_documents_stand_there_whatever_passages_they_have(
     key = [passage("key", ordinal=i) for i in range(halves)]
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=20, max_size=20))
     found = [passage(f"d{i}", ordinal=j) for i, size in enumerate(sizes) for j in range(size)]
-    ranking = placed(key, found, k, place)
+    ranking = place_keys(key, found, k, place)
     documents = [name for name, _ in groupby(ranking.passages, key=lambda each: each.document_id)]
     assert len(documents) == k
     assert documents.index("key") == first_rank(place, k) == ranking.parameters["rank"]
@@ -99,7 +99,7 @@ def test_k_documents_stand_there_whatever_passages_they_have(
 
 def test_random_documents_keep_their_passages_together() -> None:
     pool = [passage(f"d{i}", ordinal=j) for i in range(9) for j in range(2)]
-    ordered = drawn(pool, 0, "q1")
+    ordered = shuffle_pool(pool, 0, "q1")
     assert ordered != pool
     assert [each.ordinal for each in ordered] == [0, 1] * 9
     assert [each.document_id for each in ordered[::2]] == [each.document_id for each in ordered[1::2]]
@@ -107,21 +107,21 @@ def test_random_documents_keep_their_passages_together() -> None:
 
 def test_other_gold_documents_and_other_passages_of_the_key_stand_nowhere() -> None:
     found = [passage("gold2"), passage("key", ordinal=1), *OTHERS]
-    ranking = placed([KEY], found, 8, 50, gold=("gold2", "key"))
+    ranking = place_keys([KEY], found, 8, 50, gold=("gold2", "key"))
     assert {each.document_id for each in ranking.passages} == {"key", *(f"d{i}" for i in range(7))}
 
 
 def test_several_gold_documents_together() -> None:
     both = [KEY, passage("gold2")]
-    assert placed(both, OTHERS, 8, 100).ids[-2:] == ("key#0", "gold2#0")
-    assert placed(both, OTHERS, 8, 50).ids[3:5] == ("key#0", "gold2#0")
+    assert place_keys(both, OTHERS, 8, 100).ids[-2:] == ("key#0", "gold2#0")
+    assert place_keys(both, OTHERS, 8, 50).ids[3:5] == ("key#0", "gold2#0")
 
 
 @pytest.mark.parametrize(
     ("keys", "others", "k", "place", "message"),
     [
         ([], OTHERS, 8, 0, "no key passage"),
-        ([KEY], OTHERS[:6], 8, 0, "6 documents beside the key ones were found, k = 8 needs 7"),
+        ([KEY], OTHERS[:6], 8, 0, "6 documents other than the key ones were found, k = 8 needs 7"),
         ([passage("key"), passage("k2"), passage("k3")], OTHERS, 2, 0, "3 key passages do not fit among 2 documents"),
         ([passage("key", ordinal=i) for i in range(9)], OTHERS, 2, 0, "9 key passages do not fit among 2 documents"),
         ([KEY], OTHERS, 8, 101, "percentile from 0 to 100"),
@@ -133,15 +133,15 @@ def test_what_would_move_a_place_is_an_error(
     keys: list[Passage], others: list[Passage], k: int, place: int, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        placed(keys, others, k, place)
+        place_keys(keys, others, k, place)
 
 
 def test_a_text_missing_further_down_moves_nothing() -> None:
-    assert len(placed([KEY], [*OTHERS[:7], passage("empty", "")], 8, 0).hits) == 8
+    assert len(place_keys([KEY], [*OTHERS[:7], passage("empty", "")], 8, 0).hits) == 8
 
 
 def test_random_orders_depend_on_seed_and_question_alone() -> None:
-    first = drawn(OTHERS, 0, "q1")
-    assert first == drawn(list(reversed(OTHERS)), 0, "q1")
+    first = shuffle_pool(OTHERS, 0, "q1")
+    assert first == shuffle_pool(list(reversed(OTHERS)), 0, "q1")
     assert sorted(each.id for each in first) == sorted(each.id for each in OTHERS)
-    assert len({tuple(each.id for each in drawn(OTHERS, *of)) for of in ((0, "q1"), (1, "q1"), (0, "q2"))}) == 3
+    assert len({tuple(each.id for each in shuffle_pool(OTHERS, *of)) for of in ((0, "q1"), (1, "q1"), (0, "q2"))}) == 3

@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.plain_run import prepared
+from epicrisis.evaluation.experiments.plain_run import plan_plain_run
 from epicrisis.evaluation.experiments.recorded_rankings import Guard
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
@@ -42,7 +42,7 @@ def asked(path: Path, *gold: Sequence[str]) -> str:
 def run(questions: str, opened: LibrarySearch | None, guard: Guard, **more: Any) -> tuple[RunPlan, tuple[Case, ...]]:
     settings = Settings(strategy="closed-book" if opened is None else "rag")
     pipeline = Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
-    return prepared(questions, settings, pipeline, guard=guard, **more)
+    return plan_plain_run(questions, settings, pipeline, guard=guard, **more)
 
 
 def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: LibrarySearch) -> None:

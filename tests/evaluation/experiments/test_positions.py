@@ -12,14 +12,14 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import SHARE, P
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.analysis.table_text import is_p
+from epicrisis.evaluation.analysis.table_text import is_p_column
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
 from epicrisis.evaluation.experiments.placement import PLACES, first_rank
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.prompts import unfence
@@ -102,12 +102,12 @@ def test_bounds_see_the_key_alone_or_nothing() -> None:
 def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
     asked = questions(3)
     lost = evidence(
-        passages_of=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
+        gold_passages=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
     )
     with pytest.raises(InputError, match=r"1 of 3 questions have gold documents .*\(gold:1 of question '1'"):
         positions.cases(asked, Study(lost, PROTOCOLS["corrected"]))
     shallow = evidence(retrieve=lambda question, k: retrieve(question, 9))
-    with pytest.raises(InputError, match=r"question '0': 8 documents beside the key ones were found, k = 16 needs 15"):
+    with pytest.raises(InputError, match=r"question '0': 8 documents other than the key ones .* needs 15"):
         positions.cases(asked, Study(shallow, PROTOCOLS["corrected"]))
     for without in ("reranker", "words"):
         with pytest.raises(InputError, match="needs a"):
@@ -173,22 +173,22 @@ def test_rag_is_a_u_and_brief_context_is_flat(biased: tuple[list[Case], Scripted
         rank = first_rank(place, K)
         for arm, expected in (("rag", CURVE(rank, K)), ("brief-context", CURVE(rank % PARTITION, PARTITION))):
             found = row(by_place, "reader", K, arm, place)
-            assert found[SHARE].n == N
+            assert found[SHARE_COLUMN].n == N
             assert found["wrong"] == found["unparsed"] == found["failed"] == 0
-            assert near(found[SHARE].value, expected, N)
+            assert near(found[SHARE_COLUMN].value, expected, N)
     gain = np.mean([CURVE(first_rank(p, K) % PARTITION, PARTITION) - CURVE(first_rank(p, K), K) for p in PLACES])
     overall = row(averages, "reader", K, "brief-context")
     difference = overall["difference to rag at that k"]
     assert difference.interval.low <= gain <= difference.interval.high
     assert difference.interval.low > 0
-    assert overall[P] < 0.001
+    assert overall[P_COLUMN] < 0.001
     assert (difference.n, difference.clusters) == (5 * N, N)
     assert row(averages, "reader", K, "rag")["SD over places"] > 3 * overall["SD over places"]
-    assert row(averages, "reader", K, "oracle")[SHARE].value == 1.0
-    assert row(averages, "reader", K, "closed-book")[SHARE].value == 0.0
+    assert row(averages, "reader", K, "oracle")[SHARE_COLUMN].value == 1.0
+    assert row(averages, "reader", K, "closed-book")[SHARE_COLUMN].value == 0.0
     assert row(averages, "reader", K, "closed-book")["abstained"] == N
     assert row(averages, "reader", K, "oracle")["difference to rag at that k"].value > 0
-    assert row(averages, "reader", K, "oracle")[P] is None, "a bound is no hypothesis"
+    assert row(averages, "reader", K, "oracle")[P_COLUMN] is None, "a bound is no hypothesis"
     lost = {arm: row(middle, "reader", K, arm) for arm in ("rag", "brief-context")}
     ends = np.mean([CURVE(0, K), CURVE(K - 1, K)])
     between = np.mean([CURVE(first_rank(place, K), K) for place in (25, 50, 75)])
@@ -202,9 +202,9 @@ def test_only_of_those_answered_the_reader_is_never_wrong(
 ) -> None:
     by_place, _, _ = positions.tables({"reader": biased[2]}, measure="right-of-answered")
     found = row(by_place, "reader", K, "rag", 50)
-    assert found[SHARE].value == 1.0
-    assert found[SHARE].n == N - found["abstained"]
-    assert found[SHARE].unscored == found["abstained"] > 0
+    assert found[SHARE_COLUMN].value == 1.0
+    assert found[SHARE_COLUMN].n == N - found["abstained"]
+    assert found[SHARE_COLUMN].unscored == found["abstained"] > 0
 
 
 def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
     made = positions.cases(asked, study(), ks=(8,), arms=("rag", "brief-context"))
     found = run(made, reader(asked, lambda place, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in positions.tables({"reader": found}):
-        assert min((cell for cell in table.column(P) if isinstance(cell, float)), default=1.0) > 0.05
+        assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
 
 
 # -- known answers, by the analysis alone ------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _p_values(table: Table) -> list[Cell]:
-    return [cell for name in table.columns if is_p(name) for cell in table.column(name)]
+    return [cell for name in table.columns if is_p_column(name) for cell in table.column(name)]
 
 
 def test_an_effect_is_found_as_often_as_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,4 +329,4 @@ def test_the_tables_name_what_they_need() -> None:
             assert each in said
     for table in positions.tables({"m": found}):
         assert "Guessing among the options would be right in 33.3 % of the 10 questions." in table.notes
-    assert set(positions.PUBLISHED) <= set(published())
+    assert set(positions.EXPERIMENT.published) <= set(load_published())

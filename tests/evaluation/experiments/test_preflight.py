@@ -13,9 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.preflight import (
+    counts_table,
+    curve_table,
+    guards_table,
+    places_table,
+    published_confusion,
+    rules_table,
+)
+from epicrisis.evaluation.experiments.preflight_rules import (
     ALWAYS,
     AS_CODED,
     BEYOND_3,
@@ -26,22 +34,16 @@ from epicrisis.evaluation.experiments.preflight import (
     Definition,
     Label,
     Rule,
-    area,
     confusion,
-    counts_table,
-    curve,
-    curve_table,
     definitions,
-    guards_table,
-    judge,
-    places_table,
-    published_confusion,
-    rules_table,
+    evaluate_rule,
+    roc_area,
     specificity_at,
+    threshold_curve,
 )
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
-from epicrisis.retrieval.preflight import rankings_agree
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
+from epicrisis.retrieval.preflight import compare_rankings
 from epicrisis.retrieval.ranking_signals import Signal
 
 labels = st.sampled_from(["issue", "no-issue", "not-retrieved", "no-key"])
@@ -50,11 +52,11 @@ scored = st.lists(st.tuples(labels, st.integers(0, 6).map(float)), min_size=1, m
 
 def recorded(
     read: str, gold: str, held: str | None = None, *, bm25: str | None = None, key: str = "q", dataset: str = "set"
-) -> Recorded:
+) -> QuestionRankings:
     """A question whose passages are those letters' first; each letter is a document."""
     dense = tuple((f"{name}#0", 1.0 / rank) for rank, name in enumerate(read, 1))
     words = tuple((f"{name}#0", 2.0 / rank) for rank, name in enumerate(read if bm25 is None else bm25, 1))
-    return Recorded(
+    return QuestionRankings(
         key,
         dataset,
         dense,
@@ -94,12 +96,12 @@ def test_each_definition_by_hand(gold: str, held: str, expected: list[str]) -> N
 def test_the_best_passage_of_a_document_counts() -> None:
     each = recorded("abcd", "d")
     assert PUBLISHED.label(each) == "issue"
-    again = Recorded("q", "set", each.dense, each.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
+    again = QuestionRankings("q", "set", each.dense, each.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
     assert PUBLISHED.label(again) == "no-issue"
 
 
 def test_a_document_may_have_a_hash_in_its_name() -> None:
-    each = Recorded("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
+    each = QuestionRankings("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
     assert PUBLISHED.label(each) == "no-issue"
 
 
@@ -112,7 +114,7 @@ def test_names_are_told_apart() -> None:
 def test_two_passages_of_one_document_are_one_place_where_documents_are_counted() -> None:
     read = ("a#0", "a#1", "b#0", "c#0", "c#1", "d#0")
     scores = tuple((name, 1.0 / rank) for rank, name in enumerate(read, 1))
-    passages = Recorded("q", "set", scores, scores, None, read, ("c",), ("c",))
+    passages = QuestionRankings("q", "set", scores, scores, None, read, ("c",), ("c",))
     documents = replace(passages, count="documents")
     assert [PUBLISHED.label(each) for each in (passages, documents)] == ["issue", "no-issue"]
     assert replace(PUBLISHED, top=2).label(documents) == "issue"
@@ -122,12 +124,12 @@ def test_two_passages_of_one_document_are_one_place_where_documents_are_counted(
 def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
     dense = tuple((name, 1.0) for name in ("a#0", "a#1", "b#0", "c#0", "d#0", "e#0"))
     words = tuple((name, 1.0) for name in ("a#1", "a#0", "e#0", "d#0", "c#0", "b#0"))
-    passages = Recorded("q", "set", dense, words, None, ("a#0",), ("a",), ("a",))
+    passages = QuestionRankings("q", "set", dense, words, None, ("a#0",), ("a",), ("a",))
     documents = replace(passages, count="documents")
     assert PAPERS_RULE.agree(passages)
     assert not PAPERS_RULE.agree(documents)
-    assert rankings_agree(dense, words, count="passages").rankings_agree
-    assert not rankings_agree(dense, words).rankings_agree
+    assert compare_rankings(dense, words, count="passages").rankings_agree
+    assert not compare_rankings(dense, words).rankings_agree
     for each in (passages, documents):
         (row,) = counts_table([each]).rows
         assert row == ("set", 1, 1, 1, 1, 0, 0)
@@ -139,7 +141,7 @@ def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
 @given(st.permutations(list("abcdefgh")))
 def test_the_papers_rule_is_the_one_of_the_pipeline(order: list[str]) -> None:
     each = recorded("abcdefgh", "a", bm25="".join(order))
-    assert PAPERS_RULE.agree(each) == rankings_agree(each.dense, each.bm25).rankings_agree
+    assert PAPERS_RULE.agree(each) == compare_rankings(each.dense, each.bm25).rankings_agree
 
 
 @given(st.permutations(list("abcdefgh")), st.integers(0, 8))
@@ -171,7 +173,7 @@ def test_a_smaller_depth_looks_at_fewer() -> None:
 def test_without_a_reranker_its_signal_judges_nobody() -> None:
     rule = Rule(Signal("reranker-overlap", 3), 0.2)
     assert rule.agree(recorded("abc", "a")) is None
-    assert judge([recorded("abc", "a")], rule, PUBLISHED).n == 0
+    assert evaluate_rule([recorded("abc", "a")], rule, PUBLISHED).n == 0
 
 
 # -- the matrix -------------------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def test_without_a_reranker_its_signal_judges_nobody() -> None:
 
 def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
     """Errata B3."""
-    printed = {row[0]: row[1] for row in published()["preflight-rates"].table.rows}
+    printed = {row[0]: row[1] for row in load_published()["preflight-rates"].table.rows}
     of = published_confusion()
     assert (of.tp, of.fn, of.fp, of.tn, of.n) == (426, 34, 423, 235, 1118)
     rates = {"precision": of.precision, "recall": of.recall, "F1": of.f1()}
@@ -189,7 +191,7 @@ def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
     as_labelled = Confusion(tp=426, fn=423, fp=34, tn=235)
     assert round(100 * as_labelled.precision.value, 1) == 92.6
     assert round(100 * as_labelled.recall.value, 1) == 50.2
-    assert {"B3", "B4"} <= set(published()["preflight"].errata)
+    assert {"B3", "B4"} <= set(load_published()["preflight"].errata)
 
 
 def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less() -> None:
@@ -198,7 +200,7 @@ def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less
     assert (
         round(100 * of.specificity.value, 1)
         == 35.7
-        == published()["preflight-rates"].figure("percent", "true negatives filtered")
+        == load_published()["preflight-rates"].figure("percent", "true negatives filtered")
     )
     assert round(100 * of.skipped.value, 1) == 24.1
     assert of.tn + of.fn == 269
@@ -249,7 +251,7 @@ def test_the_interval_of_f1_holds_the_value_and_shrinks() -> None:
 
 @given(scored)
 def test_the_curve_is_every_threshold_by_brute_force(pairs: list[tuple[Label, float]]) -> None:
-    points = curve([label for label, _ in pairs], [value for _, value in pairs])
+    points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
     assert [point.threshold for point in points] == [-math.inf, *sorted({value for _, value in pairs})]
     for point in points:
         assert point.confusion == confusion((label, value > point.threshold) for label, value in pairs)
@@ -257,7 +259,7 @@ def test_the_curve_is_every_threshold_by_brute_force(pairs: list[tuple[Label, fl
 
 @given(scored, st.floats(0, 1))
 def test_specificity_at_a_recall_is_the_best_there_is(pairs: list[tuple[Label, float]], recall: float) -> None:
-    points = curve([label for label, _ in pairs], [value for _, value in pairs])
+    points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
     kinds = {label for label, _ in pairs}
     if not {"issue", "no-issue"} <= kinds:
         return
@@ -269,13 +271,13 @@ def test_specificity_at_a_recall_is_the_best_there_is(pairs: list[tuple[Label, f
 
 def test_no_issue_no_recall() -> None:
     with pytest.raises(ValueError, match="no question has the issue"):
-        specificity_at(curve(["no-issue"], [1.0]), 0.5)
+        specificity_at(threshold_curve(["no-issue"], [1.0]), 0.5)
 
 
 @given(scored)
 def test_the_area_is_mann_and_whitneys_share(pairs: list[tuple[Label, float]]) -> None:
     fine, lost = ([value for label, value in pairs if label == kind] for kind in ("no-issue", "issue"))
-    found = area([label for label, _ in pairs], [value for _, value in pairs])
+    found = roc_area([label for label, _ in pairs], [value for _, value in pairs])
     if min(len(fine), len(lost)) < 2:
         assert math.isnan(found.value)
         return
@@ -285,7 +287,7 @@ def test_the_area_is_mann_and_whitneys_share(pairs: list[tuple[Label, float]]) -
 
 def test_the_areas_interval_by_hand() -> None:
     """Fine 1, 3; lost 0, 2: three of four pairs won. Both structural variances are 1/8: standard error sqrt(1/8)."""
-    found = area(["no-issue", "no-issue", "issue", "issue"], [1.0, 3.0, 0.0, 2.0])
+    found = roc_area(["no-issue", "no-issue", "issue", "issue"], [1.0, 3.0, 0.0, 2.0])
     assert found.value == 0.75
     assert found.interval.low == pytest.approx(0.75 - 1.959964 * math.sqrt(1 / 8))
     assert found.interval.high == 1.0
@@ -298,9 +300,11 @@ def test_a_signal_of_nothing_is_told_from_chance_as_seldom_as_it_says() -> None:
         dice = random.Random(seed)
         kinds: list[Label] = ["issue" if dice.random() < 0.4 else "no-issue" for _ in range(80)]
         noise = [dice.gauss(0, 1) for _ in kinds]
-        alone = area(kinds, noise).interval
+        alone = roc_area(kinds, noise).interval
         alarms += not alone.low <= 0.5 <= alone.high
-        told = area(kinds, [value + (kind == "no-issue") for kind, value in zip(kinds, noise, strict=True)]).interval
+        told = roc_area(
+            kinds, [value + (kind == "no-issue") for kind, value in zip(kinds, noise, strict=True)]
+        ).interval
         # One standard deviation apart: the difference of two normals is above 0 with probability Phi(1 / sqrt 2).
         covered += told.low <= NormalDist().cdf(1 / math.sqrt(2)) <= told.high
     assert 1 <= alarms <= 16

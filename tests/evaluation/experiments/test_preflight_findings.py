@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.evaluation.experiments.preflight import PUBLISHED
+from epicrisis.evaluation.experiments.preflight import HIDDEN, holds_rankings, rankings_path, read_findings
 from epicrisis.evaluation.experiments.preflight_calibration import calibrate
-from epicrisis.evaluation.experiments.preflight_findings import HIDDEN, file_of, findings_of, holds_rankings
-from epicrisis.evaluation.experiments.recorded_rankings import Guard, RankingFile, Recorded
-from epicrisis.evaluation.experiments.run_findings import findings_of as findings_of_paths
+from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED
+from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings, RankingStore
+from epicrisis.evaluation.experiments.run_findings import read_findings as findings_of_paths
 from tests.evaluation.experiments.test_calibration import planted
 
 RECIPE = {"passages": 1200, "encoder": "hashing", "by": "dense", "depth": 16}
 
 
-def folder(path: Path, recorded: Sequence[Recorded], hidden: Sequence[Recorded] = ()) -> Path:
+def folder(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[QuestionRankings] = ()) -> Path:
     path.mkdir()
-    arms: dict[Guard, Sequence[Recorded]] = {"none": recorded, HIDDEN: hidden}
+    arms: dict[Guard, Sequence[QuestionRankings]] = {"none": recorded, HIDDEN: hidden}
     for guard, rankings in arms.items():
         if rankings:
-            file = RankingFile(file_of(path, guard), {**RECIPE, "guard": guard})
+            file = RankingStore(rankings_path(path, guard), {**RECIPE, "guard": guard})
             for each in rankings:
-                file.append(each)
+                file.append_rankings(each)
             del file
     return path
 
@@ -37,7 +37,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_that_was_recorded_is_told(study: Path) -> None:
     assert holds_rankings(study)
     (found,) = findings_of_paths([study])
-    assert found == findings_of(study)
+    assert found == read_findings(study)
     titles = [table.title for table in found.tables]
     assert titles[:3] == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert titles[-1] == "Preflight under leak guards"
@@ -52,7 +52,7 @@ def test_both_rules_are_told_at_one_recall(study: Path) -> None:
     """The specificity of each, at the recall of the papers' rule."""
     fitted = calibrate(planted(1, 80), PUBLISHED)
     papers, ours = fitted.papers, fitted.at_recall(fitted.papers.recall.value)
-    said = findings_of(study).conclusions[0]
+    said = read_findings(study).conclusions[0]
     assert f"the papers' rule has a specificity of {100 * papers.specificity.value:.1f} % (" in said
     assert f"set to that recall, {100 * ours.specificity.value:.1f} % (" in said
     assert ours.recall.value >= papers.recall.value
@@ -61,14 +61,14 @@ def test_both_rules_are_told_at_one_recall(study: Path) -> None:
 @pytest.mark.parametrize("hidden", [80, 30, 0])
 def test_a_guard_that_was_broken_off_is_said_to_be(tmp_path: Path, hidden: int) -> None:
     path = folder(tmp_path / "run", planted(1, 80), planted(1, 80)[:hidden])
-    (source,) = findings_of(path).sources
+    (source,) = read_findings(path).sources
     assert source.complete is (hidden != 30)
     assert source.facts["questions"] == 80
     assert source.facts.get(f"questions, {HIDDEN}") == (hidden or None)
 
 
 def test_too_few_questions_are_told_and_not_fitted(tmp_path: Path) -> None:
-    found = findings_of(folder(tmp_path / "run", planted(1, 4)))
+    found = read_findings(folder(tmp_path / "run", planted(1, 4)))
     titles = [table.title for table in found.tables]
     assert titles == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert all(

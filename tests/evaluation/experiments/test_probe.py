@@ -7,12 +7,12 @@ from pathlib import Path
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import positions, probe
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.cloze import drawn
-from epicrisis.evaluation.experiments.cost import spent
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.cloze import draw_questions
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
+from epicrisis.evaluation.experiments.token_costs import case_costs
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking
 from tests.support import experiments
@@ -27,22 +27,22 @@ OWN = [
 
 
 def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
-    dataset, keys = drawn(OWN, N)
+    dataset, keys = draw_questions(OWN, N)
 
     def retrieve(question: Question, k: int) -> Ranking:
         others: list[Passage] = [
             experiments.passage(f"doc:{question.id}:{j}", f"Study {j} saw {j} towns.") for j in range(30)
         ]
-        return in_order([keys[question.id], *others][:k], "dense", {"k": k})
+        return rank_in_order([keys[question.id], *others][:k], "dense", {"k": k})
 
-    evidence = probe.within(experiments.evidence(retrieve=retrieve, passages_of=lambda _: {}), keys)
+    evidence = probe.use_key_passages(experiments.evidence(retrieve=retrieve, gold_passages=lambda _: {}), keys)
     study = Study(evidence, PROTOCOLS["corrected"])
     cases = positions.cases(dataset.questions, study, ks=(16,), places=probe.PLACES, arms=probe.ARMS)
     reader = position_biased_reader(
         {q.text: KeyPassage(keys[q.id].text, q.gold or "") for q in dataset.questions}, curve
     )
     outcomes = experiments.run(cases, reader, folder)
-    return probe.tables({"reader": outcomes}, {"reader": spent(read_records(folder / RECORDS))})
+    return probe.tables({"reader": outcomes}, {"reader": case_costs(read_records(folder / RECORDS))})
 
 
 def answers(table: Table) -> dict[str, str]:
@@ -66,18 +66,18 @@ def test_a_reader_that_reads_everything_needs_no_map_reduce(tmp_path: Path) -> N
     told = answers(asked(lambda place, documents: 1.0, tmp_path)[0])
     assert told["Does it lose the middle?"].startswith("Not shown")
     assert told["Is map-reduce worth it?"].startswith("Not shown: +0.0 points")
-    assert told["Is map-reduce worth it?"].endswith("until more questions say otherwise.")
+    assert told["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
 
 
 def test_a_reader_that_reads_the_middle_best_is_not_said_to_lose_it(tmp_path: Path) -> None:
     told = answers(asked(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
-    assert told["Does it lose the middle?"].startswith("No, the other way round")
+    assert told["Does it lose the middle?"].startswith("No, the reverse")
 
 
 def test_the_key_is_one_passage_and_its_document_is_no_distractor() -> None:
-    dataset, keys = drawn(OWN, 1)
+    dataset, keys = draw_questions(OWN, 1)
     (question,) = dataset.questions
-    evidence = probe.within(experiments.evidence(), keys)
-    assert evidence.passages_of(question) == {keys[question.id].document_id: (keys[question.id],)}
+    evidence = probe.use_key_passages(experiments.evidence(), keys)
+    assert evidence.gold_passages(question) == {keys[question.id].document_id: (keys[question.id],)}
     other = experiments.questions(1)[0]
-    assert evidence.passages_of(other) == experiments.evidence().passages_of(other)
+    assert evidence.gold_passages(other) == experiments.evidence().gold_passages(other)

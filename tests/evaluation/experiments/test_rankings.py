@@ -11,17 +11,17 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, ModelMissing, StorageError
-from epicrisis.evaluation.experiments.preflight import signal_of
+from epicrisis.evaluation.experiments.preflight_rules import signal_value
 from epicrisis.evaluation.experiments.recorded_rankings import (
     Guard,
+    QuestionRankings,
     Rankers,
-    RankingFile,
-    Recorded,
+    RankingStore,
     guard_scope,
     open_rankers,
-    rank_all,
+    rank_question,
     read_rankings,
-    record,
+    record_rankings,
 )
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.protocols import Encoder, StoredDocument
@@ -82,7 +82,7 @@ def asked(rankers: Rankers) -> list[str]:
     return rankers.retriever.asked
 
 
-def all_of(found: Iterator[tuple[Question, Recorded | None]]) -> list[Recorded | None]:
+def all_of(found: Iterator[tuple[Question, QuestionRankings | None]]) -> list[QuestionRankings | None]:
     return [each for _, each in found]
 
 
@@ -90,7 +90,7 @@ def all_of(found: Iterator[tuple[Question, Recorded | None]]) -> list[Recorded |
 
 
 def test_the_rankings_are_those_of_the_searches(rankers: Rankers, store: MemoryStore) -> None:
-    each = rank_all(QUESTION, "set", replace(rankers, count="passages"), Scope())
+    each = rank_question(QUESTION, "set", replace(rankers, count="passages"), Scope())
     dense = rankers.retriever.rank(QUESTION.text, 4, "dense", Scope())
     assert each.dense == tuple((hit.passage.id, hit.score) for hit in dense.hits)
     words = store.search_words(QUESTION.text, 4, Scope(), within=dense.ids)
@@ -104,7 +104,7 @@ def test_the_rankings_are_those_of_the_searches(rankers: Rankers, store: MemoryS
 
 def test_what_is_read_is_what_the_settings_would_read(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
-    each = rank_all(QUESTION, "set", Rankers(retriever, store, "hybrid", depth=5), Scope())
+    each = rank_question(QUESTION, "set", Rankers(retriever, store, "hybrid", depth=5), Scope())
     assert each.read == retriever.rank(QUESTION.text, 5, "hybrid", Scope()).ids
     assert each.read != tuple(name for name, _ in each.dense)
 
@@ -112,7 +112,7 @@ def test_what_is_read_is_what_the_settings_would_read(store: MemoryStore) -> Non
 def test_a_reranker_orders_the_same_hits_and_is_what_is_read(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
     rankers = Rankers(retriever, store, reranker=("overlap", TermOverlapReranker()), depth=5)
-    each = rank_all(QUESTION, "set", rankers, Scope())
+    each = rank_question(QUESTION, "set", rankers, Scope())
     assert each.reranked is not None
     assert {name for name, _ in each.reranked} == {name for name, _ in each.dense}
     assert each.read == tuple(name for name, _ in each.reranked)
@@ -122,7 +122,7 @@ def test_a_reranker_orders_the_same_hits_and_is_what_is_read(store: MemoryStore)
 def test_a_smaller_depth_is_what_would_have_been_recorded_with_it(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
     deep, shallow = (
-        rank_all(
+        rank_question(
             QUESTION,
             "set",
             Rankers(retriever, store, reranker=("o", TermOverlapReranker()), depth=depth, count="passages"),
@@ -169,15 +169,15 @@ def test_what_is_recorded_is_judged_as_the_pipeline_judges(
     reranker = ("overlap", TermOverlapReranker())
     rankers = Rankers(Retriever(parted, HashingEncoder()), parted, reranker=reranker, depth=6, count=count)
     question = replace(QUESTION, text="aspirin stroke", gold_documents=("d",))
-    each = rank_all(question, "set", rankers, Scope())
+    each = rank_question(question, "set", rankers, Scope())
     in_use = Retriever(parted, HashingEncoder(), reranker=reranker)
     verdict = in_use.preflight(question.text, Scope(), signal=kind, n=3, threshold=0.1, depth=depth, count=count)
-    assert signal_of(Signal(kind, 3), each, depth) == verdict.value
+    assert signal_value(Signal(kind, 3), each, depth) == verdict.value
 
 
 def test_places_are_those_of_documents(parted: MemoryStore) -> None:
     rankers = Rankers(Retriever(parted, HashingEncoder()), parted, depth=6)
-    each = rank_all(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
+    each = rank_question(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
     documents = each.documents_read(4)
     assert len(set(documents)) == len(documents) == 4
     read = rankers.retriever.documents("aspirin", 4, "dense", Scope())
@@ -191,14 +191,14 @@ def test_places_are_those_of_documents(parted: MemoryStore) -> None:
 
 def test_rankings_of_before_documents_were_counted_are_read_by_passages(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "old.jsonl"
-    all_of(record([QUESTION], "set", replace(rankers, count="passages"), RankingFile(path, RECIPE)))
+    all_of(record_rankings([QUESTION], "set", replace(rankers, count="passages"), RankingStore(path, RECIPE)))
     line = json.loads(path.read_text())
     assert line.pop("count") == "passages"
     path.write_text(json.dumps(line) + "\n")
     (each,) = read_rankings(path)[1]
     assert each.count == "passages"
-    with pytest.raises(InputError, match=r"made otherwise \(count\): name another file"):
-        RankingFile(path, {**RECIPE, "count": "documents"})
+    with pytest.raises(InputError, match=r"made with other settings \(count\)"):
+        RankingStore(path, {**RECIPE, "count": "documents"})
 
 
 # -- guards -----------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_rankings_of_before_documents_were_counted_are_read_by_passages(tmp_path
 def test_a_hidden_source_is_not_found_and_not_held(rankers: Rankers) -> None:
     scope = guard_scope(QUESTION, "source-hidden", Scope(hidden=frozenset({"asthma"})), rankers.store)
     assert scope == Scope(hidden=frozenset({"asthma", "stroke", "absent"}))
-    each = rank_all(QUESTION, "set", rankers, scope)
+    each = rank_question(QUESTION, "set", rankers, scope)
     assert each.held == ()
     assert each.gold == QUESTION.gold_documents
     assert not {"stroke#0", "asthma#0"} & {name for name, _ in (*each.dense, *each.bm25)}
@@ -217,7 +217,7 @@ def test_before_the_source_nothing_of_its_date_or_later_is_found(rankers: Ranker
     """A source of June 2015: the day before its first possible one; what has no date may be later."""
     scope = guard_scope(QUESTION, "before-source", Scope(), rankers.store)
     assert scope == Scope(as_of="2015-06-29")
-    each = rank_all(QUESTION, "set", rankers, scope)
+    each = rank_question(QUESTION, "set", rankers, scope)
     assert {name for name, _ in each.dense} == {"older#0", "asthma#0"}
     assert guard_scope(SECOND, "before-source", Scope(), rankers.store) == Scope(as_of="2011-02-28")
 
@@ -247,12 +247,12 @@ def test_the_earliest_of_several_sources_counts(rankers: Rankers) -> None:
 def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
     path, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     questions = [QUESTION, SECOND, THIRD]
-    unbroken = all_of(record(questions, "set", rankers, RankingFile(whole, RECIPE), guard))
-    next(record(questions, "set", rankers, RankingFile(path, RECIPE), guard))
+    unbroken = all_of(record_rankings(questions, "set", rankers, RankingStore(whole, RECIPE), guard))
+    next(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
     with path.open("ab") as file:
         file.write(whole.read_bytes().splitlines()[1][:50])
     asked(rankers).clear()
-    again = all_of(record(questions, "set", rankers, RankingFile(path, RECIPE), guard))
+    again = all_of(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
     assert asked(rankers) == [SECOND.text, THIRD.text]
     assert again == unbroken
     assert path.read_bytes() == whole.read_bytes()
@@ -262,17 +262,17 @@ def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, ranker
 
 
 def test_a_question_without_a_date_is_yielded_without_rankings(tmp_path: Path, rankers: Rankers) -> None:
-    file = RankingFile(tmp_path / "r.jsonl", RECIPE)
-    found = all_of(record([QUESTION, THIRD], "set", rankers, file, "before-source"))
+    file = RankingStore(tmp_path / "r.jsonl", RECIPE)
+    found = all_of(record_rankings([QUESTION, THIRD], "set", rankers, file, "before-source"))
     assert [each is None for each in found] == [False, True]
     assert list(file.recorded) == [QUESTION.key]
 
 
 def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
-    with pytest.raises(InputError, match=r"made otherwise \(depth, guard\): name another file"):
-        RankingFile(path, {"library": "l", "depth": 5, "guard": "none"})
+    all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
+    with pytest.raises(InputError, match=r"made with other settings \(depth, guard\)"):
+        RankingStore(path, {"library": "l", "depth": 5, "guard": "none"})
 
 
 @pytest.mark.parametrize(
@@ -286,16 +286,16 @@ def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: R
 def test_another_file_is_told(tmp_path: Path, line: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(line + "\n")
-    for read in (lambda: RankingFile(path, RECIPE), lambda: read_rankings(path)):
-        with pytest.raises(InputError, match=r"line 1, is no recorded ranking: name another file"):
+    for read in (lambda: RankingStore(path, RECIPE), lambda: read_rankings(path)):
+        with pytest.raises(InputError, match=r"line 1, does not belong to a file of rankings"):
             read()
 
 
 def test_an_unknown_field_is_told(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record([QUESTION], "set", rankers, RankingFile(path, RECIPE)))
+    all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": True}) + "\n")
-    with pytest.raises(InputError, match="no recorded ranking"):
+    with pytest.raises(InputError, match="does not belong to a file of rankings"):
         read_rankings(path)
 
 
@@ -308,10 +308,10 @@ def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_nothing(tmp_path: Path, rankers: Rankers) -> None:
-    file = RankingFile(tmp_path / "r.jsonl", RECIPE)
+    file = RankingStore(tmp_path / "r.jsonl", RECIPE)
     (tmp_path / "r.jsonl").mkdir()
     with pytest.raises(StorageError, match="cannot be written"):
-        all_of(record([QUESTION], "set", rankers, file))
+        all_of(record_rankings([QUESTION], "set", rankers, file))
 
 
 # -- a library on disk ------------------------------------------------------------------------------------------------
@@ -325,8 +325,8 @@ def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, enc
     asked = {"by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}, "count": "passages"}
     settings = load_settings({"home": str(model_home), **asked})
     with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
-        file = RankingFile(tmp_path / "r.jsonl", recipe)
-        (each,) = all_of(record([QUESTION], "set", rankers, file, "source-hidden"))
+        file = RankingStore(tmp_path / "r.jsonl", recipe)
+        (each,) = all_of(record_rankings([QUESTION], "set", rankers, file, "source-hidden"))
         assert each is not None
         assert (rankers.by, rankers.depth, rankers.reranker) == ("hybrid", 3, None)
         assert recipe["library"] == rankers.store.manifest.library_id  # type: ignore[attr-defined]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from epicrisis.evaluation.experiments import ehr
-from epicrisis.evaluation.experiments.record_studies import _whole
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
+from epicrisis.evaluation.experiments import record_arms
+from epicrisis.evaluation.experiments.ehr_study import study_tables
+from epicrisis.evaluation.grading.measurements import MeasuredCase
 
 
 def test_retrieval_is_held_against_full_context_and_not_against_settings_that_were_told_where_to_look() -> None:
@@ -18,12 +18,12 @@ def test_retrieval_is_held_against_full_context_and_not_against_settings_that_we
             form=form,
             patient="p",
         )
-        for arm in (*ehr.SETTINGS, "rag-5", ehr.BRIEF)
+        for arm in (*record_arms.SETTINGS, "rag-5", record_arms.BRIEF)
         for form in ("choice", "open")
     ]
-    (table,) = [each for each in _whole({"m": cases}, ()) if each.title.startswith("When does retrieval")]
-    assert table.rows[0][:5] == ("m", "s", "temporal", ehr.ALL, 2), "forms stand in one row"
-    assert table.column("arm") == (ehr.ALL, "rag-5", ehr.BRIEF)
-    assert [each is not None for each in table.column(f"difference to {ehr.ALL}")] == [False, True, True]
-    none = _whole({"m": [case for case in cases if case.condition["arm"] == ehr.NONE]}, ())
+    (table,) = [each for each in study_tables({"m": cases}, ()) if each.title.startswith("When does retrieval")]
+    assert table.rows[0][:5] == ("m", "s", "temporal", record_arms.ALL, 2), "forms stand in one row"
+    assert table.column("arm") == (record_arms.ALL, "rag-5", record_arms.BRIEF)
+    assert [each is not None for each in table.column(f"difference to {record_arms.ALL}")] == [False, True, True]
+    none = study_tables({"m": [case for case in cases if case.condition["arm"] == record_arms.NONE]}, ())
     assert not any(each.title.startswith("When does retrieval") for each in none)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.published import published
+from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.experiment import Grid, Request
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid, Request
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
-from epicrisis.evaluation.experiments.registry import EXPERIMENTS, _sample, experiment, prepared, protocol_of
+from epicrisis.evaluation.experiments.planning import describe_sample, plan_experiment
+from epicrisis.evaluation.experiments.registry import find_experiment, load_experiments
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, find_protocol
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
@@ -27,33 +29,38 @@ CORRECTED = PROTOCOLS["corrected"]
 
 
 def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printed() -> None:
-    for name, each in EXPERIMENTS.items():
-        assert experiment(name) is each
-        assert set(each.published) <= set(published())
-    assert EVALUATE not in EXPERIMENTS
+    for name, experiment in load_experiments().items():
+        assert experiment.name == name
+        assert find_experiment(name) is experiment
+        assert set(experiment.published) <= set(load_published())
+    assert EVALUATE not in load_experiments()
     with pytest.raises(InputError, match="no experiment is called nonsense: known are positions, integration"):
-        experiment("nonsense")
+        find_experiment("nonsense")
     with pytest.raises(InputError, match="no protocol is called nonsense: known are published, as-coded, corrected"):
-        protocol_of("nonsense")
+        find_protocol("nonsense")
 
 
 def test_integration_reads_one_k() -> None:
     """Two in one run would be averaged under the name of the first."""
     study = Study(evidence(), CORRECTED)
-    make, asked = EXPERIMENTS["integration"].make, {"mirage/bioasq": questions(2)}
-    made = make(asked, study, Grid(("rag", "brief-context"), (8,)), Settings())
-    assert {case.condition["k"] for case in made} == {8}
+    build, inputs = integration.EXPERIMENT.cases, CaseInputs({"mirage/bioasq": questions(2)}, study, Grid(), Settings())
+    cases = build(replace(inputs, grid=Grid(("rag", "brief-context"), (8,))))
+    assert {case.condition["k"] for case in cases} == {8}
     with pytest.raises(InputError, match="integration reads one k: give -k once"):
-        make(asked, study, Grid(integration.ARMS, (8, 16)), Settings())
+        build(replace(inputs, grid=Grid(integration.ARMS, (8, 16))))
 
 
 def test_a_plan_says_how_many_questions_were_drawn() -> None:
     """Those of the library itself are drawn by no protocol, so not by 105 of it nor by class."""
-    own = _sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole=False)
+    own = describe_sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole_sets=False)
     assert own == {"how": "at-random", "n": probe.N, "seed": 0}
-    assert _sample(("cloze",), CORRECTED, Request(questions=7, draw=3), whole=False) == {**own, "n": 7, "seed": 3}
-    assert _sample(("mirage/pubmedqa",), CORRECTED, Request(), whole=False) == {**own, "n": 105}
-    assert _sample(("medq",), CORRECTED, Request(), whole=True) == {"how": "all"}
+    assert describe_sample(("cloze",), CORRECTED, Request(questions=7, draw=3), whole_sets=False) == {
+        **own,
+        "n": 7,
+        "seed": 3,
+    }
+    assert describe_sample(("mirage/pubmedqa",), CORRECTED, Request(), whole_sets=False) == {**own, "n": 105}
+    assert describe_sample(("medq",), CORRECTED, Request(), whole_sets=True) == {"how": "all"}
 
 
 # -- over a library ---------------------------------------------------------------------------------------------------
@@ -87,7 +94,7 @@ def test_one_gold_document_is_placed_or_all_of_them(
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     request = Request(sets=(str(path),), questions=1, gold="one" if gold == "one" else "all", grid=Grid(("rag",), (8,)))
     settings = Settings()
-    plan, cases = prepared(experiment("positions"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(find_experiment("positions"), request, settings, pipeline(opened, settings))
     assert plan.arguments.get("gold", "one") == gold
     for case in cases:
         assert case.treatment.ranking is not None
@@ -99,28 +106,27 @@ def test_one_gold_document_is_placed_or_all_of_them(
 def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None:
     """By passages a key document of two among one: context length reads it alone, positions refuses. By documents it is
     one."""
-    asked = {"own": questions(1)}
     halves = tuple(passage("gold:0", f"Half {i}.", i) for i in range(2))
-    two = evidence(passages_of=lambda question: {"gold:0": halves}, count="passages")
-    study, grid = Study(two, CORRECTED), Grid(("rag",), (1,), (0,))
-    (case,) = EXPERIMENTS["context-length"].make(asked, study, grid, Settings())
+    two = evidence(gold_passages=lambda question: {"gold:0": halves}, count="passages")
+    inputs = CaseInputs({"own": questions(1)}, Study(two, CORRECTED), Grid(("rag",), (1,), (0,)), Settings())
+    (case,) = find_experiment("context-length").cases(inputs)
     assert case.treatment.ranking is not None
     assert [each.id for each in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
     with pytest.raises(InputError, match="2 key passages do not fit among 1"):
-        EXPERIMENTS["positions"].make(asked, study, grid, Settings())
+        find_experiment("positions").cases(inputs)
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])
 def test_where_nothing_is_placed_no_gold_document_is_either(opened: LibrarySearch, name: str) -> None:
     settings = Settings()
     with pytest.raises(InputError, match=f"{name} places no document: leave --gold out"):
-        prepared(experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
+        plan_experiment(find_experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
 
 
 def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: LibrarySearch) -> None:
     settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
     request = Request(questions=5, grid=Grid(("rag",), (4,)))
-    plan, cases = prepared(experiment("probe"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(find_experiment("probe"), request, settings, pipeline(opened, settings))
     assert plan.sample == {"how": "at-random", "n": 5, "seed": 0}
     assert plan.dataset["n"] == len({case.question.id for case in cases}) == 5
     assert not {f"d{i}" for i in range(12)} & {name for case in cases for name in case.question.gold_documents}

@@ -13,7 +13,7 @@ import pytest
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.experiments.placement import PLACES
-from epicrisis.evaluation.experiments.run_findings import findings_of
+from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from tests.support.run_folders import QUESTIONS, Outcome, folder, recipe
@@ -45,7 +45,7 @@ def positions(path: Path, arms: Sequence[str] = ARMS, protocol: str = "corrected
 
 
 def by_name(*paths: Path) -> Mapping[str, Findings]:
-    return {found.experiment: found for found in findings_of(paths)}
+    return {found.experiment: found for found in read_findings(paths)}
 
 
 def test_a_run_of_positions_is_read_for_conflicts_and_cost_as_well(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_failed_cases_leave_a_run_incomplete_and_are_counted(tmp_path: Path) -> 
         name="positions",
         arguments={"arms": ["rag"]},
     )
-    (found,) = findings_of([path])
+    (found,) = read_findings([path])
     assert "0 have no record yet, and 5 failed" in found.conclusions[0]
     shares = found.tables[1].column("share right")
     assert [(share.value, share.n, share.unscored) for share in shares] == [(1.0, 40, 5)]  # type: ignore[union-attr]
@@ -123,18 +123,18 @@ def test_the_order_in_which_cases_ended_changes_no_table(tmp_path: Path) -> None
     lines = (second / RECORDS).read_text("utf-8").splitlines(keepends=True)
     random.Random(3).shuffle(lines)
     (second / RECORDS).write_text("".join(lines), "utf-8")
-    for one, other in zip(findings_of([first]), findings_of([second]), strict=True):
+    for one, other in zip(read_findings([first]), read_findings([second]), strict=True):
         assert one.tables == other.tables
         assert one.conclusions == other.conclusions
 
 
 def test_plain_runs_are_compared_whatever_ended_first(tmp_path: Path) -> None:
     made = [folder(tmp_path / "a", lambda i, _: i % 3 > 0), folder(tmp_path / "b", lambda i, _: i % 4 > 0)]
-    before = findings_of(made)
+    before = read_findings(made)
     for path in made:
         lines = (path / RECORDS).read_text("utf-8").splitlines(keepends=True)
         (path / RECORDS).write_text("".join(reversed(lines)), "utf-8")
-    assert [each.tables for each in findings_of(made)] == [each.tables for each in before]
+    assert [each.tables for each in read_findings(made)] == [each.tables for each in before]
     assert before[0].experiment == "compare"
 
 
@@ -152,7 +152,7 @@ def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
         name="integration",
         arguments={"arms": [each["arm"] for each in asked], "protocol": "corrected"},
     )
-    (found,) = findings_of([path])
+    (found,) = read_findings([path])
     took = found.tables[-1]
     assert (took.title, took.source) == ("What it took", "qwen")
     assert any("Protocol corrected" in note for note in took.notes)
@@ -163,11 +163,11 @@ def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
 def test_a_run_of_a_later_program_is_said_to_be_one(tmp_path: Path) -> None:
     path = positions(tmp_path / "run", name="telepathy")
     with pytest.raises(InputError, match="a run of telepathy, which this program does not know: update it"):
-        findings_of([path])
+        read_findings([path])
 
 
 def test_findings_are_plain_data(tmp_path: Path) -> None:
     from epicrisis.serialization import to_json
 
-    told = json.dumps(to_json(findings_of([positions(tmp_path / "run")])))
+    told = json.dumps(to_json(read_findings([positions(tmp_path / "run")])))
     assert '"lost in the middle"' in told

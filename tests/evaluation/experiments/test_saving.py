@@ -6,11 +6,16 @@ import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.evaluation.experiments.cost import Shape
-from epicrisis.evaluation.experiments.preflight import PUBLISHED, Label, Rule
 from epicrisis.evaluation.experiments.preflight_calibration import HeldOutResult, PreflightCalibration
-from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimated_shape, saved, saving_table
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED, Label, Rule
+from epicrisis.evaluation.experiments.preflight_savings import (
+    errors_table,
+    estimate_savings,
+    estimated_shape,
+    savings_table,
+)
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
+from epicrisis.evaluation.experiments.token_costs import PromptShape
 from epicrisis.models.chat.token_estimates import estimate_tokens
 from epicrisis.protocols import StoredDocument
 from epicrisis.retrieval.ranking_signals import Signal
@@ -19,7 +24,7 @@ from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Passage, Question, Scope
 from tests.support.experiments import row, rows
 
-SHAPE = Shape(context=1000, instruction=100, output=50, parts=4)
+SHAPE = PromptShape(context=1000, instruction=100, output=50, parts=4)
 
 
 def judged(label: Label, pairs: str) -> list[HeldOutResult]:
@@ -55,13 +60,15 @@ def test_both_errors_of_both_rules_and_their_differences() -> None:
     assert (table.source, "dense-gap@5 > 0.25" in table.notes[1]) == ("here", True)
     assert "no more than the papers' rule" in table.notes[1]
     assert (
-        "a recall of at least 0.9" in errors_table(calibrated(*([each] for each in DONE.judged), recall=0.9)).notes[1]
+        "a recall of at least 0.9" in errors_table(calibrated(*([each] for each in DONE.results), recall=0.9)).notes[1]
     )
 
 
 def test_each_rule_between_always_and_never() -> None:
     """Always: 1000 + 4 (100) + 100 + 4 (50) in, 5 (50) out; never: 1100 in, 50 out."""
-    made = saved(SHAPE, {"a quarter": 0.25}, lambda usage: (usage.prompt_tokens + 2 * usage.completion_tokens) / 1000)
+    made = estimate_savings(
+        SHAPE, {"a quarter": 0.25}, lambda usage: (usage.prompt_tokens + 2 * usage.completion_tokens) / 1000
+    )
     assert [(each.name, each.skipped) for each in made] == [
         ("always map-reduce", 0.0),
         ("a quarter", 0.25),
@@ -72,7 +79,7 @@ def test_each_rule_between_always_and_never() -> None:
         (0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4),
         (1100, 50, 1),
     ]
-    table = saving_table(made, SHAPE, "as given")
+    table = savings_table(made, SHAPE, "as given")
     always, quarter, never = rows(table)
     assert [each["US dollars for 1,000 questions"] for each in (always, quarter, never)] == [2200, 1950, 1200]
     assert [each["US dollars saved"] for each in (always, quarter, never)] == pytest.approx([0, 250, 1000])
@@ -83,7 +90,7 @@ def test_each_rule_between_always_and_never() -> None:
 
 
 def test_a_price_that_nobody_knows_is_no_price() -> None:
-    table = saving_table(saved(SHAPE, {}, lambda _: None), SHAPE, "not known")
+    table = savings_table(estimate_savings(SHAPE, {}, lambda _: None), SHAPE, "not known")
     assert table.column("US dollars for 1,000 questions") == (None, None)
     assert table.column("US dollars saved") == (None, None)
 
@@ -95,11 +102,11 @@ def test_the_shape_is_that_of_the_passages_that_are_read() -> None:
         passage = Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text)
         store.add([StoredDocument(f"d{i}", "sha", (passage,), encoder.encode_passages([("", text)]))])
 
-    def asked(number: int, *read: int) -> tuple[Question, Recorded]:
+    def asked(number: int, *read: int) -> tuple[Question, QuestionRankings]:
         question = Question(f"What of {number}?", {"A": "yes", "B": "no"}, id=str(number))
-        return question, Recorded(question.key, "set", (), (), None, tuple(f"d{i}#0" for i in read), (), ())
+        return question, QuestionRankings(question.key, "set", (), (), None, tuple(f"d{i}#0" for i in read), (), ())
 
-    def shape(*each: tuple[Question, Recorded]) -> Shape:
+    def shape(*each: tuple[Question, QuestionRankings]) -> PromptShape:
         return estimated_shape(each, store, lambda question: Scope(), k=5, partition=2)
 
     one = shape(asked(1, 5, 4, 3, 2, 1, 0))
@@ -112,9 +119,12 @@ def test_the_shape_is_that_of_the_passages_that_are_read() -> None:
         "who found nothing reads nothing"
     )
     assert both.parts == 2
-    assert shape() == shape(asked(3)) == Shape(0, 0, 0, 0)
+    assert shape() == shape(asked(3)) == PromptShape(0, 0, 0, 0)
 
 
 def test_where_nothing_is_read_nothing_is_saved() -> None:
-    nothing = Shape(0, 0, 0, 0)
-    assert saving_table(saved(nothing, {}, lambda usage: 0.0), nothing, "none").column("tokens saved") == (None, None)
+    nothing = PromptShape(0, 0, 0, 0)
+    assert savings_table(estimate_savings(nothing, {}, lambda usage: 0.0), nothing, "none").column("tokens saved") == (
+        None,
+        None,
+    )

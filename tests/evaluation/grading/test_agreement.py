@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from epicrisis.evaluation.analysis.agreement import agreement, alpha_of, kappa_of
+from epicrisis.evaluation.analysis.agreement import cohens_kappa, krippendorffs_alpha, measure_agreement
 
 
 def raters(*rows: str) -> list[dict[int, str]]:
@@ -34,14 +34,14 @@ THREE = raters(
 
 @pytest.mark.parametrize(("given", "alpha"), [(FOUR, 0.743), (BINARY, 0.095), (THREE, 0.691)])
 def test_alpha_is_that_of_the_published_examples(given: list[dict[int, str]], alpha: float) -> None:
-    found = agreement(given)
+    found = measure_agreement(given)
     assert found.alpha.value == pytest.approx(alpha, abs=5e-4)
     assert found.alpha.interval is not None
     assert found.alpha.interval.low < alpha < found.alpha.interval.high
 
 
 def test_units_that_one_rater_alone_judged_pair_with_nothing() -> None:
-    found = agreement(FOUR)
+    found = measure_agreement(FOUR)
     assert (found.raters, found.units) == (4, 11)
     assert found.kappa is None
 
@@ -49,7 +49,7 @@ def test_units_that_one_rater_alone_judged_pair_with_nothing() -> None:
 def test_kappa_is_that_of_a_textbook_table() -> None:
     # 20 yes yes, 5 yes no, 10 no yes, 15 no no: 0.4.
     said = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
-    found = agreement([{i: pair[rater] for i, pair in enumerate(said)} for rater in range(2)])
+    found = measure_agreement([{i: pair[rater] for i, pair in enumerate(said)} for rater in range(2)])
     assert found.kappa is not None
     assert found.kappa.value == pytest.approx(0.4)
     assert found.raw.value == pytest.approx(0.7)
@@ -63,25 +63,25 @@ def test_full_agreement_and_none_by_chance() -> None:
     dice = random.Random(0)
     same = {unit: dice.choice("ab") for unit in range(400)}
     other = {unit: dice.choice("ab") for unit in range(400)}
-    alike, apart = agreement([same, same]), agreement([same, other])
+    alike, apart = measure_agreement([same, same]), measure_agreement([same, other])
     assert alike.kappa is not None
     assert alike.kappa.value == 1 == alike.alpha.value
     assert apart.alpha.value == pytest.approx(0, abs=0.1)
 
 
 def test_one_word_alone_or_nothing_shared_has_no_coefficient() -> None:
-    one_word = agreement([{1: "tie", 2: "tie"}, {1: "tie", 2: "tie"}])
+    one_word = measure_agreement([{1: "tie", 2: "tie"}, {1: "tie", 2: "tie"}])
     assert one_word.kappa is not None
     assert (one_word.kappa.value, one_word.alpha.value, one_word.alpha.interval) == (None, None, None)
     assert one_word.raw.value == 1
-    nothing = agreement([{1: "a"}, {2: "a"}])
+    nothing = measure_agreement([{1: "a"}, {2: "a"}])
     assert (nothing.units, nothing.raw.n, nothing.alpha.value) == (0, 0, None)
-    with pytest.raises(ValueError, match="two raters or more"):
-        agreement([{1: "a"}])
+    with pytest.raises(ValueError, match="at least two raters"):
+        measure_agreement([{1: "a"}])
 
 
 def test_many_tables_at_once_are_as_one_by_one() -> None:
     tables = np.random.default_rng(0).integers(0, 9, size=(20, 3, 3)).astype(np.float64)
     tables = tables + tables.swapaxes(1, 2)
-    for of in (kappa_of, alpha_of):
+    for of in (cohens_kappa, krippendorffs_alpha):
         assert of(tables) == pytest.approx([float(of(table)) for table in tables])

@@ -16,13 +16,13 @@ from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachabl
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.grading.preference import (
-    FORM,
+    FORMAT,
     PairGrade,
     PairVerdict,
     grade_pairs,
     open_preference_store,
+    preference_grader,
     read_pair_verdicts,
-    recipe,
     render_prompt,
 )
 from epicrisis.prompts import unfence
@@ -49,8 +49,9 @@ def asked(
 
     async def all_of_them() -> GradeStore[PairGrade]:
         asker = ModelClient(model, seed=3, model_recipe=TOLD, concurrency=at_once)
-        file = open_preference_store(path, asker)
-        async for _ in grade_pairs(pairs, asker, file):
+        grader = preference_grader(asker)
+        file = open_preference_store(path, grader)
+        async for _ in grade_pairs(pairs, grader, file):
             pass
         return file
 
@@ -136,7 +137,7 @@ def test_a_reply_that_cannot_be_read_is_no_tie_and_is_asked_for_once_more(tmp_pa
 )
 def test_what_counts_as_a_verdict(text: str, choice: str | None) -> None:
     asker = ModelClient(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORM))
+    found = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
     assert (found.value[0] if found.value else None) == choice
     assert (found.unreadable is None) == (choice is not None)
 
@@ -196,12 +197,12 @@ def test_a_spent_budget_keeps_what_is_there(tmp_path: Path) -> None:
 
 
 def test_left_half_way_nothing_is_asked_any_more(tmp_path: Path) -> None:
-    asker = ModelClient(ScriptedModel(prefers("parts")), concurrency=4)
+    grader = preference_grader(ModelClient(ScriptedModel(prefers("parts")), concurrency=4))
 
     async def some() -> None:
         before = asyncio.all_tasks()
         async with aclosing(
-            grade_pairs(paired(6).pairs, asker, open_preference_store(tmp_path / "judge.jsonl", asker))
+            grade_pairs(paired(6).pairs, grader, open_preference_store(tmp_path / "judge.jsonl", grader))
         ) as replies:
             async for _ in replies:
                 break
@@ -224,11 +225,16 @@ def test_an_endpoint_that_is_down_is_not_asked_for_ever(tmp_path: Path) -> None:
 def test_another_judge_does_not_go_on_with_the_file(tmp_path: Path) -> None:
     made, path = paired(1), tmp_path / "judge.jsonl"
     asked(made.pairs, prefers("parts"), path)
-    other = ModelClient(ScriptedModel(prefers("parts")), seed=3, model_recipe={**TOLD, "name": "other"})
-    with pytest.raises(InputError, match=r"verdicts made otherwise \(judge\.name differ\): name another file"):
+    other = preference_grader(
+        ModelClient(ScriptedModel(prefers("parts")), seed=3, model_recipe={**TOLD, "name": "other"})
+    )
+    with pytest.raises(
+        InputError,
+        match=r"grades made with other settings \(judge\.name\): use the same settings, or name another file",
+    ):
         open_preference_store(path, other)
     lines = path.read_text().splitlines(keepends=True)
-    changed = {**json.loads(lines[1]), "recipe": recipe(other)}
+    changed = {**json.loads(lines[1]), "recipe": other.recipe}
     path.write_text(lines[0] + json.dumps(changed) + "\n")
     with pytest.raises(InputError, match="several judges"):
         read_pair_verdicts(path, made.pairs)
@@ -237,7 +243,7 @@ def test_another_judge_does_not_go_on_with_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"pair": "p"}\n', "line 1, is no verdict of a model"),
+        ('{"pair": "p"}\n', "line 1, does not belong to a file of grades"),
         ("notes of mine\n", "line 1, is not a JSON object"),
         ("notes of mine", "line 1, is not a JSON object"),
     ],
@@ -260,7 +266,9 @@ def test_a_verdict_that_somebody_changed_is_told_by_its_line(tmp_path: Path, fie
     second["reply"][field] = value
     path.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
     for read in (lambda: read_pair_verdicts(path, made.pairs), lambda: asked(made.pairs, prefers("parts"), path)):
-        with pytest.raises(InputError, match="line 2, is no verdict of a model: take the line out, or name another"):
+        with pytest.raises(
+            InputError, match="line 2, does not belong to a file of grades: repair or remove the line, or name another"
+        ):
             read()
 
 

@@ -138,12 +138,12 @@ def test_it_is_kept_and_read_back_and_shown(tmp_path: Path) -> None:
     assert len(grades.rows) == 5
     assert choices.column("accuracy")[0] == found.choices[0].accuracy
     (tmp_path / CALIBRATION).write_text("{}")
-    with pytest.raises(InputError, match="is no calibration of a judge"):
+    with pytest.raises(InputError, match="is not a calibration"):
         read_calibration(tmp_path / CALIBRATION)
 
 
 def test_faithfulness_to_the_talk_is_a_row_of_its_own() -> None:
-    grades = {each.response.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
+    grades = {each.answer.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
     rows = compare_grades(grades, SUMMARIES, JUDGE)
     assert [each.aspect for each in rows] == ["faithful-to-notes"] * 2
     assert [each.spearman for each in rows] == [None, None], "one grade for all ranks nothing"
@@ -165,17 +165,17 @@ def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
 def test_the_scores_of_mts_dialog_belong_to_the_summaries_of_the_same_row(data_folder: Path) -> None:
     summaries = read_summaries(data_folder / "judge")
     assert len(summaries) == 400
-    assert len({each.talk for each in summaries}) == 100
-    assert len({each.response.key for each in summaries}) == 400
+    assert len({each.conversation for each in summaries}) == 100
+    assert len({each.answer.key for each in summaries}) == 400
 
     def shared(each: Summary) -> float:
-        gold, said = (set(text.lower().split()) for text in (each.response.references[0], each.response.answer))
+        gold, said = (set(text.lower().split()) for text in (each.answer.references[0], each.answer.answer))
         return len(gold & said) / len(gold)
 
     # Words recalled go with facts recalled row by row, and not once the scores are moved by a row.
     grades = [{metric_name("judge-completeness", JUDGE): shared(each)} for each in summaries]
-    aligned = dict(zip((each.response.key for each in summaries), grades, strict=True))
-    moved = dict(zip((each.response.key for each in summaries), grades[1:] + grades[:1], strict=True))
+    aligned = dict(zip((each.answer.key for each in summaries), grades, strict=True))
+    moved = dict(zip((each.answer.key for each in summaries), grades[1:] + grades[:1], strict=True))
     here, there = (compare_grades(each, summaries, JUDGE)[0].spearman for each in (aligned, moved))
     assert here is not None
     assert there is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS, Ending, classify_ending, is_refusal
+from epicrisis.evaluation.grading.scored_answers import ENDINGS, Ending, classify_ending, is_refusal
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.types import AnswerState, Question
 from tests.support.measuring import question, record

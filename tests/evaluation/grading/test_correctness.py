@@ -10,14 +10,15 @@ import pytest
 
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
-from epicrisis.evaluation.analysis.grouping import counts, mean
+from epicrisis.evaluation.analysis.grouping import count_endings, mean_score
 from epicrisis.evaluation.grading.correctness import (
     CORRECTNESS_FOLDER,
     EXAMPLES,
-    FORM,
+    FORMAT,
     WROTE,
     CorrectnessGrades,
     CorrectnessVerdict,
+    correctness_grader,
     open_correctness_store,
     read_correctness,
     read_correctness_verdicts,
@@ -58,11 +59,11 @@ def should_be(run: Path) -> dict[str, CorrectnessVerdict | None]:
 def test_answered_cases_alone_are_marked_and_the_others_stand_apart(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", MIXED)
     model, file = marked_by(run)
-    assert len(model.requests) == ANSWERED == len(file.replies)
+    assert len(model.requests) == ANSWERED == len(file.grades)
     assert read_correctness_verdicts(run) == should_be(run)
     assert [*read_correctness_verdicts(run).values()].count(None) == 3
     outcomes = read_correctness(run).outcomes()
-    assert counts(outcomes) == (3, 3, 1, 2, 1)
+    assert count_endings(outcomes) == (3, 3, 1, 2, 1)
     assert [outcome.right for outcome in outcomes[:4]] == [True, False, True, None]
 
 
@@ -81,7 +82,7 @@ def test_questions_with_options_or_without_a_reference_are_not_marked(tmp_path: 
     run = folder_of(tmp_path / "run", [with_options("1"), record(nobody_knows, "rag", RIGHT)])
     model, _ = marked_by(run)
     assert model.requests == []
-    assert [(case.reference, case.to_mark) for case in read_open_cases(run)] == [(None, False)]
+    assert [(case.reference, case.gradable) for case in read_open_cases(run)] == [(None, False)]
     assert read_correctness_verdicts(run) == {read_open_cases(run)[0].key: None}
     assert CorrectnessGrades(read_open_cases(run)).outcomes() == ()
 
@@ -128,7 +129,7 @@ def test_an_answer_that_gives_orders_is_data_and_stays_in_its_place(tmp_path: Pa
 )
 def test_what_counts_as_a_verdict(text: str, verdict: str | None) -> None:
     asker = ModelClient(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORM))
+    found = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
     assert (found.value[0] if found.value else None) == verdict
     assert (found.unreadable is None) == (verdict is not None)
 
@@ -137,10 +138,10 @@ def test_an_unreadable_verdict_is_a_third_state_and_final(tmp_path: Path) -> Non
     run = run_of(tmp_path / "run", [RIGHT, WRONG])
     model, file = marked_by(run, lambda request: "Hm." if RIGHT in texts_of(request) else fair(request))
     assert len(model.requests) == 3, "what cannot be read is asked for once more"
-    first, second = file.replies.values()
+    first, second = file.grades.values()
     assert (first.state, first.verdict, second.state, second.verdict) == ("unparsed", None, "judged", "incorrect")
     assert read_correctness_verdicts(run) == {first.key: None, second.key: "incorrect"}
-    assert counts(read_correctness(run).outcomes()) == (0, 1, 0, 0, 1), "no fault of the answer: it has no score"
+    assert count_endings(read_correctness(run).outcomes()) == (0, 1, 0, 0, 1), "no fault of the answer: it has no score"
     again, _ = marked_by(run)
     assert again.requests == []
 
@@ -163,7 +164,7 @@ def test_a_failed_call_is_asked_again_and_its_mark_is_still_its_own(tmp_path: Pa
     assert keys[-2:] == lost, "their marks stand last, so that the place in the file says nothing"
     assert (file.usage.calls, file.usage.failed_calls) == (ANSWERED + 2, 2)
     named = {case.key: case.question for case in read_open_cases(run)}
-    assert all(each.reason == named[each.key] for each in file.replies.values())
+    assert all(each.reason == named[each.key] for each in file.grades.values())
 
 
 @pytest.mark.parametrize("kept", [0, 3, ANSWERED - 1])
@@ -215,15 +216,18 @@ def test_another_judge_or_other_answers_do_not_go_on_with_the_file(tmp_path: Pat
     run, other = run_of(tmp_path / "run", [RIGHT, WRONG]), run_of(tmp_path / "other", [RIGHT, RIGHT])
     marked_by(run)
     path = run / CORRECTNESS_FOLDER / "judge-model.jsonl"
-    another = ModelClient(ScriptedModel(fair), seed=3, model_recipe={**TOLD, "name": "another"})
-    with pytest.raises(InputError, match=r"verdicts made otherwise \(judge\.name differ\): name another file"):
+    another = correctness_grader(ModelClient(ScriptedModel(fair), seed=3, model_recipe={**TOLD, "name": "another"}))
+    with pytest.raises(
+        InputError,
+        match=r"grades made with other settings \(judge\.name\): use the same settings, or name another file",
+    ):
         open_correctness_store(path, another, read_open_cases(run))
-    same = ModelClient(ScriptedModel(fair), seed=3, model_recipe=TOLD)
+    same = correctness_grader(ModelClient(ScriptedModel(fair), seed=3, model_recipe=TOLD))
     for read in (
         lambda: read_correctness(other, [path]),
         lambda: open_correctness_store(path, same, read_open_cases(other)),
     ):
-        with pytest.raises(InputError, match="holds 1 marks of other answers"):
+        with pytest.raises(InputError, match="holds 1 grades of other answers"):
             read()
 
 
@@ -245,11 +249,13 @@ def test_a_mark_that_somebody_changed_is_told_by_its_line(tmp_path: Path, field:
     first, second = map(json.loads, path.read_text().splitlines())
     second["reply"][field] = value
     path.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
-    with pytest.raises(InputError, match="line 2, is no verdict of a model: take the line out, or name another file"):
+    with pytest.raises(
+        InputError, match="line 2, does not belong to a file of grades: repair or remove the line, or name another file"
+    ):
         read_correctness_verdicts(run)
 
 
-@pytest.mark.parametrize(("text", "message"), [("\n", "of nobody"), ("notes\n", "line 1, is not a JSON object")])
+@pytest.mark.parametrize(("text", "message"), [("\n", "holds no grade"), ("notes\n", "line 1, is not a JSON object")])
 def test_a_file_of_something_else_is_told(tmp_path: Path, text: str, message: str) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
     (run / CORRECTNESS_FOLDER).mkdir()
@@ -294,8 +300,8 @@ def test_outcomes_are_scored_as_tables_score_them(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 6 + ["abstained", "failed"])
     made = marking(run, one="ccci?u..")
     outcomes = made.outcomes("one")
-    assert counts(outcomes) == (3, 1, 1, 1, 2)
-    right, decided = mean(outcomes, "right"), mean(outcomes, "right-of-answered")
+    assert count_endings(outcomes) == (3, 1, 1, 1, 2)
+    right, decided = mean_score(outcomes, "right"), mean_score(outcomes, "right-of-answered")
     assert (right.value, right.n, right.unscored) == (0.5, 6, 2)
     assert (decided.value, decided.n) == (0.75, 4)
     assert made.outcomes() == outcomes
@@ -328,7 +334,7 @@ def test_two_files_of_one_model_are_two_judges(tmp_path: Path) -> None:
 def test_a_judge_that_wrote_the_answers_is_known(tmp_path: Path, judge: str, writer: str, own: bool) -> None:
     cases = read_open_cases(run_of(tmp_path / "run", [RIGHT]))
     made = CorrectnessGrades(cases, {"x": judge_of(cases, "c", judge)}, {WROTE: frozenset([writer, "another"])})
-    assert made.did("x") == ((WROTE,) if own else ())
+    assert made.parts_of_judge("x") == ((WROTE,) if own else ())
 
 
 def test_who_wrote_the_examples_is_told_by_the_trace(tmp_path: Path) -> None:
@@ -340,6 +346,6 @@ def test_who_wrote_the_examples_is_told_by_the_trace(tmp_path: Path) -> None:
     marked_by(run, name="teacher")
     made = read_correctness(run)
     assert made.models == {WROTE: {WRITER}, "scored their drafts": frozenset(), EXAMPLES: {"teacher"}}
-    assert (made.did("teacher"), made.unknown) == ((EXAMPLES,), False)
+    assert (made.parts_of_judge("teacher"), made.unknown) == ((EXAMPLES,), False)
     line["answer"]["trace"][0]["models"] = ["", "teacher"]
     assert read_correctness(folder_of(run, [line])).unknown

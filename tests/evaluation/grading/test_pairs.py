@@ -89,7 +89,7 @@ def test_what_still_tells_is_counted() -> None:
         ARMS,
         0,
     )
-    assert made.telling == 1
+    assert made.revealing == 1
 
 
 def test_the_same_words_are_a_tie_and_shown_to_nobody() -> None:
@@ -198,13 +198,13 @@ def test_text_separators_inside_an_answer_do_not_break_a_line(tmp_path: Path) ->
     ("spoil", "message"),
     [
         (lambda folder: (folder / KEY).unlink(), r"pairs\.key\.json: No such file"),
-        (lambda folder: (folder / KEY).write_text("{}"), "are not as they were written"),
-        (lambda folder: (folder / JSONL).write_text(""), "are not as they were written"),
+        (lambda folder: (folder / KEY).write_text("{}"), "were changed"),
+        (lambda folder: (folder / JSONL).write_text(""), "were changed"),
         (
             lambda folder: (folder / JSONL).write_text((folder / JSONL).read_text().replace("whole", "whole,")),
-            "are not as they were written",
+            "were changed",
         ),
-        (lambda folder: (folder / KEY).write_text('{"format": 9}'), "has format 9, this program knows 1"),
+        (lambda folder: (folder / KEY).write_text('{"format": 9}'), "has format 9, but this version reads format 1"),
     ],
 )
 def test_files_that_were_changed_are_refused(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:

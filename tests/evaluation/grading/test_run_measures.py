@@ -9,10 +9,17 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import BudgetExceeded, EndpointTimeout, InputError, ScopeViolation
-from epicrisis.evaluation.grading.answer_notes import NoteTexts
-from epicrisis.evaluation.grading.measurements import MEASURES, check_shares, read_measurements, store_name
-from epicrisis.evaluation.grading.measurers import (
+from epicrisis.evaluation.grading.measurements import (
+    MEASURES,
     Measurer,
+    check_shares,
+    measure_run,
+    read_measured_cases,
+    read_measurements,
+    read_recipes,
+    store_name,
+)
+from epicrisis.evaluation.grading.measurers import (
     bertscore_measurer,
     check_model_names,
     entailment_measurer_for,
@@ -25,8 +32,7 @@ from epicrisis.evaluation.grading.measurers import (
     word_measurer,
 )
 from epicrisis.evaluation.grading.metric_tables import metric_model
-from epicrisis.evaluation.grading.run_measures import measure_run, read_measured_cases, read_recipes
-from epicrisis.evaluation.grading.scored_answers import read_answers
+from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.judges import TermOverlapNli
 from epicrisis.testing.stores import MemoryStore
@@ -341,7 +347,9 @@ def test_a_file_that_holds_something_else_is_told(tmp_path: Path) -> None:
     line = json.loads(path.read_text())
     line["measure"]["values"][CORRECTNESS] = 3
     path.write_text(json.dumps(line) + "\n")
-    with pytest.raises(InputError, match=r"line 1, is no measure: take the line out"):
+    with pytest.raises(
+        InputError, match=r"line 1, does not belong to a file of measurements: repair or remove the line"
+    ):
         read_measured_cases(run)
 
 
@@ -373,7 +381,7 @@ def test_a_model_goes_by_the_name_that_tells_it_from_others(model: str, name: st
 
 def test_two_models_of_one_name_are_refused() -> None:
     check_model_names("judges", ["http://a/v1", "http://b/v1", "http://a/v1#x", "http://a/v1"])
-    with pytest.raises(InputError, match=r"two judges go by the name x \(http://a/v1#x and http://b/v1#x\)"):
+    with pytest.raises(InputError, match=r"two judges have the short name x \(http://a/v1#x and http://b/v1#x\)"):
         check_model_names("judges", ["http://a/v1#x", "http://b/v1#x"])
 
 

@@ -56,13 +56,13 @@ def test_lines_come_back_and_reviewers_without_a_name_are_called_as_their_file(t
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pair,verdict\npx,1\n", r"anna\.csv, row 2: its pair is none of these: take the files"),
+        ("pair,verdict\npx,1\n", r"anna\.csv, row 2: the pair is not one of these: use the files"),
         ("pair,verdict\npa,1\npb,better\n", r"anna\.csv, row 3: the verdict is none of 1, 2, tie: write one"),
         ("pair,verdict\npa,1\npb,\npa,2\n", r"row 4: 'anna' judged pair pa before, in .*row 2: keep one"),
         ('pair,verdict,why\npa,1,"a\nb"\n\npb,3,\n', "row 4: the verdict"),
         ("id,verdict\npa,1\n", "has no column pair: keep the first row"),
         ("pair\tverdict\npa\t\x00\n", "row 2: the verdict is none of"),
-        ('pair,verdict\npa,"1\n', "is no CSV file"),
+        ('pair,verdict\npa,"1\n', "is not a CSV file"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_row(tmp_path: Path, text: str, message: str) -> None:
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_named_with_its_row(tmp_path: Path, text: str, message:
 def test_other_encodings_and_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not UTF-8: save the sheet as CSV"):
         read_verdicts([put(tmp_path, "pair,verdict,why\npa,1,größer\n", encoding="cp1252")], PAIRS)
-    with pytest.raises(InputError, match=r"come as \.csv or \.jsonl"):
+    with pytest.raises(InputError, match=r"must be \.csv or \.jsonl"):
         read_verdicts([put(tmp_path, "x", "anna.xlsx")], PAIRS)
     with pytest.raises(InputError, match="line 2: not JSON"):
         read_verdicts([put(tmp_path, '{"pair": "pa", "verdict": "1"}\nno\n', "anna.jsonl")], PAIRS)

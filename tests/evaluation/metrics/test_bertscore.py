@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.evaluation.metrics.bertscore import BertScore, bert_scores, bertscore_name
+from epicrisis.evaluation.metrics.bertscore import BertScore, bertscore_name, compute_bert_scores
 from epicrisis.evaluation.metrics.unscored import Unscored
 from epicrisis.models.token_vectors import load_token_encoder
 from epicrisis.protocols import TokenVectors
@@ -37,7 +37,7 @@ class Letters:
 
 
 def figures(gold: str, answer: str) -> tuple[float, float, float]:
-    (found,) = bert_scores(Letters(), [(gold, answer)])
+    (found,) = compute_bert_scores(Letters(), [(gold, answer)])
     assert isinstance(found, BertScore)
     return found.precision, found.recall, found.f1
 
@@ -55,19 +55,21 @@ def test_the_name_says_model_layer_and_what_was_not_done() -> None:
 
 def test_what_cannot_be_scored_is_told_and_nothing_is_cut() -> None:
     encoder, long = HashingTokenEncoder(max_tokens=10), "word " * 9
-    found = bert_scores(encoder, [("fever", "fever"), ("fever", long), (long, "fever"), ("fever", " "), ("", "fever")])
+    found = compute_bert_scores(
+        encoder, [("fever", "fever"), ("fever", long), (long, "fever"), ("fever", " "), ("", "fever")]
+    )
     assert [isinstance(each, Unscored) for each in found] == [False, True, True, True, True]
     assert isinstance(found[1], Unscored)
     assert found[1].reason == "11 tokens are more than 10: compare shorter texts"
     assert isinstance(found[3], Unscored)
     assert found[3].reason == "one of the two texts has no token"
-    assert bert_scores(encoder, []) == ()
+    assert compute_bert_scores(encoder, []) == ()
 
 
 def test_many_pairs_keep_their_order() -> None:
     encoder = HashingTokenEncoder()
     pairs = [(f"word{number} x", f"word{number} {'x' if number % 3 else 'other'}") for number in range(150)]
-    found = bert_scores(encoder, pairs)
+    found = compute_bert_scores(encoder, pairs)
     assert [isinstance(each, BertScore) and each.f1 > 0.999 for each in found] == [bool(n % 3) for n in range(150)]
 
 
@@ -88,7 +90,7 @@ def test_real_pairs_as_the_package(tmp_path: Path, data_folder: Path, layer: int
     (tmp_path / "model.json").write_text(
         json.dumps({"settings": {"layer": layer, "max_tokens": 512}}), encoding="utf-8"
     )
-    found = bert_scores(load_token_encoder(str(tmp_path), tmp_path), pairs)
+    found = compute_bert_scores(load_token_encoder(str(tmp_path), tmp_path), pairs)
     figures = np.array([[each.precision, each.recall, each.f1] for each in found if isinstance(each, BertScore)])
     assert len(figures) == 400
     scorer = BERTScorer(model_type=str(tmp_path), num_layers=layer, device="cpu")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.evaluation.metrics.entailment import Entailment, entailments
+from epicrisis.evaluation.metrics.entailment import Entailment, score_entailment
 from epicrisis.evaluation.metrics.unscored import Unscored
 from epicrisis.protocols import NliModel, Vectors
 from epicrisis.testing.judges import TermOverlapNli
@@ -30,7 +30,7 @@ class Narrow:
 def test_the_right_answer_is_the_premise() -> None:
     """The answer's two words are in the right one; the other way round two of four would be."""
     model: NliModel = TermOverlapNli()
-    said, denied = entailments(model, [("acute kidney injury resolved", "kidney injury"), ("fever", "not fever")])
+    said, denied = score_entailment(model, [("acute kidney injury resolved", "kidney injury"), ("fever", "not fever")])
     assert said == Entailment(1.0, 1.0)
     assert denied == Entailment(0.0, 0.5)
 
@@ -38,7 +38,7 @@ def test_the_right_answer_is_the_premise() -> None:
 def test_a_pair_over_the_window_is_alone_unscored() -> None:
     model, long = Narrow(), "word " * 9
     pairs = [("a", "b"), ("c", "d"), ("e", long), ("f", "g"), (long, "h"), ("i", "j")]
-    found = entailments(model, pairs)
+    found = score_entailment(model, pairs)
     assert model.asked == [pair for pair in pairs if long not in pair]
     assert [isinstance(each, Unscored) for each in found] == [False, False, True, False, True, False]
     assert found[2] == Unscored("a pair has too many tokens: compare shorter texts")
@@ -48,7 +48,7 @@ def test_a_pair_over_the_window_is_alone_unscored() -> None:
 
 def test_an_empty_text_is_unscored() -> None:
     model = Narrow()
-    found = entailments(model, [("yes", "  "), ("", "yes"), ("yes", "yes")])
+    found = score_entailment(model, [("yes", "  "), ("", "yes"), ("yes", "yes")])
     assert [isinstance(each, Unscored) for each in found] == [True, True, False]
     assert model.asked == [("yes", "yes")]
-    assert entailments(model, []) == ()
+    assert score_entailment(model, []) == ()

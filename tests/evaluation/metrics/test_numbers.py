@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.evaluation.metrics.numbers import NumberComparison, NumberScore, compare, number_score
-from epicrisis.evaluation.metrics.quantities import DIASTOLIC, SYSTOLIC, quantities
+from epicrisis.evaluation.metrics.numbers import NumberComparison, NumberScore, compare_numbers, score_numbers
+from epicrisis.evaluation.metrics.quantities import DIASTOLIC, SYSTOLIC, find_quantities
 
 LED = "The patient's blood pressure at discharge was "
 TABLE_12 = {
@@ -61,7 +61,7 @@ def became(found: NumberComparison) -> dict[str, int]:
     ],
 )
 def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
-    found = compare(TABLE_12[answer], TABLE_12[gold])
+    found = compare_numbers(TABLE_12[answer], TABLE_12[gold])
     assert became(found) == kinds
     assert found.recall == score
 
@@ -122,7 +122,7 @@ def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict
     ],
 )
 def test_the_same_said_otherwise(gold: str, answer: str) -> None:
-    found = compare(answer, gold)
+    found = compare_numbers(answer, gold)
     assert found.recall == 1, found
 
 
@@ -153,7 +153,7 @@ def test_the_same_said_otherwise(gold: str, answer: str) -> None:
     ],
 )
 def test_what_is_not_said(gold: str, answer: str, kind: str) -> None:
-    found = compare(answer, gold)
+    found = compare_numbers(answer, gold)
     if kind == "contradicted-or-missing":
         assert found.recall == 0
         return
@@ -179,25 +179,25 @@ def test_what_is_not_said(gold: str, answer: str, kind: str) -> None:
 def test_precision_counts_what_the_answer_adds(
     gold: str, answer: str, precision: float | None, recall: float, f1: float
 ) -> None:
-    score = number_score(answer, [gold])
+    score = score_numbers(answer, [gold])
     assert score is not None
-    assert score.precision == precision, compare(answer, gold)
+    assert score.precision == precision, compare_numbers(answer, gold)
     assert score.recall == recall
     assert score.f1 == pytest.approx(f1)
 
 
 @pytest.mark.parametrize("answer", ["5 mg [1]", "5 mg [doc 2, 3]", "5 mg [doc 1, doc 12][finding 3]"])
 def test_markers_of_sources_are_no_quantities(answer: str) -> None:
-    assert number_score(answer, ["5 mg"]) == NumberScore(1.0, 1.0)
+    assert score_numbers(answer, ["5 mg"]) == NumberScore(1.0, 1.0)
 
 
 def test_the_right_answer_of_best_f1_counts() -> None:
-    score = number_score("5 mg and 7 mg", ["5 mg", "5 mg, later 7 mg", "9 mg"])
+    score = score_numbers("5 mg and 7 mg", ["5 mg", "5 mg, later 7 mg", "9 mg"])
     assert score == NumberScore(1.0, 1.0)
 
 
 def test_values_that_were_exchanged_contradict() -> None:
-    found = compare("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
+    found = compare_numbers("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
     assert became(found) == {"contradicted": 2}
     assert [pair.gold.label for pair in found.contradicted] == ["creatinine", "potassium"]
 
@@ -207,18 +207,18 @@ def test_values_that_were_exchanged_contradict() -> None:
     [("7", "> 5"), ("82", "50-120"), ("80-90", "85-95"), ("2150-03-04", "March 2150"), ("80-90", "60-120")],
 )
 def test_too_wide_is_vague(gold: str, answer: str) -> None:
-    found = compare(answer, gold)
+    found = compare_numbers(answer, gold)
     assert became(found) == {"vague": 1}
     assert found.recall == 0.5
 
 
 def test_nothing_to_compare_has_no_score() -> None:
-    assert compare("5 mg", "pneumonia").recall is None
-    assert compare("", "").recall is None
-    assert number_score("5 mg", []) is None
-    assert number_score("5 mg", ["pneumonia"]) is None
-    assert number_score("5 mg", ["6 mg", "pneumonia", "0.005 g"]) == NumberScore(1.0, 1.0)
-    assert number_score("none was given", ["6 mg"]) == NumberScore(0.0, None)
+    assert compare_numbers("5 mg", "pneumonia").recall is None
+    assert compare_numbers("", "").recall is None
+    assert score_numbers("5 mg", []) is None
+    assert score_numbers("5 mg", ["pneumonia"]) is None
+    assert score_numbers("5 mg", ["6 mg", "pneumonia", "0.005 g"]) == NumberScore(1.0, 1.0)
+    assert score_numbers("none was given", ["6 mg"]) == NumberScore(0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -232,12 +232,12 @@ def test_nothing_to_compare_has_no_score() -> None:
     ],
 )
 def test_a_change_is_two_values_one_after_the_other_and_no_range(gold: str, answer: str) -> None:
-    assert compare(answer, gold).recall == 0
+    assert compare_numbers(answer, gold).recall == 0
 
 
 def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
-    assert number_score("One admission.", ["1", "one admission"]) == NumberScore(1.0, 1.0)
-    assert number_score("one admission", ["one admission"]) is None, "no quantity is read there"
+    assert score_numbers("One admission.", ["1", "one admission"]) == NumberScore(1.0, 1.0)
+    assert score_numbers("one admission", ["one admission"]) is None, "no quantity is read there"
 
 
 @pytest.mark.parametrize(
@@ -264,18 +264,18 @@ def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
     ],
 )
 def test_one_quantity(text: str, low: float, high: float, unit: str) -> None:
-    (found,) = quantities(text)
+    (found,) = find_quantities(text)
     assert found.low == pytest.approx(low)
     assert found.high == pytest.approx(high)
     assert found.unit == unit
 
 
 def test_a_blood_pressure_has_two_sides() -> None:
-    assert [(each.low, each.high, each.unit) for each in quantities("BP was 80–100s/55–70s mmHg")] == [
+    assert [(each.low, each.high, each.unit) for each in find_quantities("BP was 80–100s/55–70s mmHg")] == [
         (80, 109, SYSTOLIC),
         (55, 79, DIASTOLIC),
     ]
-    assert [each.unit for each in quantities("losartan 100/25 mg")] == ["", "mg"]
+    assert [each.unit for each in find_quantities("losartan 100/25 mg")] == ["", "mg"]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_blood_pressure_has_two_sides() -> None:
     ["vitamin B12", "L4-5", "COVID-19", "HbA1c", "T2-weighted", "5HT3", "one of them", "no one", "in daily living"],
 )
 def test_names_are_no_quantities(text: str) -> None:
-    assert quantities(text) == ()
+    assert find_quantities(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_names_are_no_quantities(text: str) -> None:
     ],
 )
 def test_labels_are_the_words_before(text: str, labels: list[str]) -> None:
-    assert [each.label for each in quantities(text)] == labels
+    assert [each.label for each in find_quantities(text)] == labels
 
 
 # -- what holds of every text ---------------------------------------------------------------------------------------
@@ -343,21 +343,21 @@ PIECES = st.sampled_from(
 
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
 def test_a_text_says_all_of_itself(text: str) -> None:
-    found = compare(text, text)
-    assert found.recall == (1 if quantities(text) else None)
+    found = compare_numbers(text, text)
+    assert found.recall == (1 if find_quantities(text) else None)
     assert not found.extra
-    for each in quantities(text):
+    for each in find_quantities(text):
         assert text[each.start : each.end] == each.text
 
 
 @given(st.lists(PIECES).map(" ".join), st.lists(PIECES).map(" ".join))
 def test_every_quantity_ends_in_one_place(answer: str, gold: str) -> None:
-    found = compare(answer, gold)
+    found = compare_numbers(answer, gold)
     held = len(found.matched) + len(found.vague) + len(found.contradicted) + len(found.incomparable)
-    assert held + len(found.missing) == len(quantities(gold))
+    assert held + len(found.missing) == len(find_quantities(gold))
     assert found.recall is None or 0 <= found.recall <= 1
     assert found.precision is None or 0 <= found.precision <= 1
-    if (score := number_score(answer, [gold])) is not None and score.precision is not None:
+    if (score := score_numbers(answer, [gold])) is not None and score.precision is not None:
         low, high = sorted((score.precision, score.recall))
         assert low - 1e-9 <= score.f1 <= high + 1e-9 or score.f1 == 0
 
@@ -371,11 +371,11 @@ def test_every_number_of_a_real_note_is_found(data_folder: Path) -> None:
     free = re.compile(r"(?<![\w.,/'-])\d+(?:\.\d+)?(?![\w/'-]|[.,]\d)")
     numbers = 0
     for text in notes:
-        found = quantities(text)
+        found = find_quantities(text)
         for match in free.finditer(text):
             numbers += 1
             assert any(each.start <= match.start() and match.end() <= each.end for each in found), match
-        result = compare(text, text)
+        result = compare_numbers(text, text)
         assert result.recall == (1 if found else None)
         assert not result.extra
     assert numbers > 100

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.evaluation.metrics.text import exact_match, normalised, token_f1
+from epicrisis.evaluation.metrics.text import exact_match, normalize_answer, token_f1
 
 
 def spans(data: Path) -> list[tuple[str, list[str]]]:
@@ -32,7 +32,7 @@ def spans(data: Path) -> list[tuple[str, list[str]]]:
     ],
 )
 def test_normalised(text: str, expected: str) -> None:
-    assert normalised(text) == expected
+    assert normalize_answer(text) == expected
 
 
 def test_exact_match() -> None:
@@ -50,7 +50,7 @@ def test_token_f1_counts_a_word_as_often_as_it_stands() -> None:
 @pytest.mark.parametrize("metric", [exact_match, token_f1])
 def test_without_a_right_answer_there_is_nothing_to_compare(metric: object) -> None:
     assert callable(metric)
-    with pytest.raises(ValueError, match="right answers"):
+    with pytest.raises(ValueError, match="no right answer"):
         metric("yes", [])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.rescoring.rescoring import Rescored, rescored, table
+from epicrisis.evaluation.rescoring.rescoring import RescoredRun, make_table, rescore_runs
 from epicrisis.types import Question
 from tests.support.run_folders import QUESTIONS, Outcome, answers, folder
 
@@ -21,7 +21,7 @@ def own_set(path: Path) -> Path:
     return path
 
 
-def counted(found: Rescored, scoring: str) -> tuple[int, ...]:
+def counted(found: RescoredRun, scoring: str) -> tuple[int, ...]:
     (each,) = (score for score in found.scores if score.scoring == scoring)
     return each.right, each.wrong, each.abstained, each.unparsed, each.failed
 
@@ -29,18 +29,18 @@ def counted(found: Rescored, scoring: str) -> tuple[int, ...]:
 def test_our_own_runs_are_read_by_the_letter_they_keep(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: STATES.get(i, i % 2 == 0))
     second = answers(tmp_path / "b.jsonl", lambda i: STATES.get(i, i % 2 == 0))
-    one, other = rescored([first, second], tmp_path)
+    one, other = rescore_runs([first, second], tmp_path)
     assert counted(one, "ours") == counted(other, "ours") == (18, 19, 1, 1, 1)
     # MIRAGE's scorers put A where there is no letter: that is right of question 0, wrong of 1 and 2.
     assert counted(one, "mirage-head") == (18, 21, 0, 0, 1)
-    notes = " ".join(table([one, other]).notes)
-    assert "keep the letter that was read, not the reply's words" in notes
+    notes = " ".join(make_table([one, other]).notes)
+    assert "record the letter that was read, not the words of the reply" in notes
 
 
 def test_each_condition_is_scored_by_itself(tmp_path: Path) -> None:
     conditions = [{"arm": arm, "place": place, "repeat": 0} for arm in ("rag", "ends") for place in (0, 100)]
     path = folder(tmp_path / "a", lambda i, at: at["arm"] == "rag", conditions=conditions, questions=QUESTIONS[:6])
-    shown = table(rescored([path], tmp_path, scorings=("ours",)))
+    shown = make_table(rescore_runs([path], tmp_path, scorings=("ours",)))
     assert shown.column("condition") == ("rag, place 0", "rag, place 100", "ends, place 0", "ends, place 100")
     assert shown.column("right") == (6, 6, 0, 0)
 
@@ -48,22 +48,22 @@ def test_each_condition_is_scored_by_itself(tmp_path: Path) -> None:
 def test_open_questions_are_left_out_and_said(tmp_path: Path) -> None:
     asked = (*QUESTIONS[:4], Question("What helps?", id="open"))
     path = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i == 4 else True, questions=asked)
-    (found,) = rescored([path], tmp_path)
+    (found,) = rescore_runs([path], tmp_path)
     assert (found.left_out, counted(found, "ours")) == (1, (4, 0, 0, 0, 0))
-    assert "a: left out without options or gold letter: 1 of its questions." in table([found]).notes
+    assert "a: 1 of its questions are left out, without options or gold letter." in make_table([found]).notes
     alone = answers(tmp_path / "b.jsonl", lambda i: "abstained", questions=asked[4:])
     with pytest.raises(InputError, match="no question with options and a gold letter"):
-        rescored([alone], tmp_path)
+        rescore_runs([alone], tmp_path)
 
 
 def test_released_replies_answer_the_set_that_is_named(tmp_path: Path) -> None:
     released = tmp_path / "released.jsonl"
     rows = [{"id": q.id, "outputs": [f"The answer is {q.gold}."] if q.id != "7" else []} for q in QUESTIONS]
     released.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (found,) = rescored([released], tmp_path, dataset=str(own_set(tmp_path / "set.jsonl")))
+    (found,) = rescore_runs([released], tmp_path, dataset=str(own_set(tmp_path / "set.jsonl")))
     assert counted(found, "ours") == (39, 0, 0, 0, 1)
     assert found.dataset == "set.jsonl"
-    shown = table([found])
+    shown = make_table([found])
     assert shown.column("run") == ("released",) * 3
     assert shown.column("questions") == (40,) * 3
     assert "released answers set.jsonl; guessing would be right in 33.33 %." in shown.notes
@@ -74,30 +74,34 @@ def test_a_folder_as_mirage_releases_it(tmp_path: Path) -> None:
     for question in QUESTIONS:
         text = json.dumps([f'{{"answer_choice": "{question.gold}"}}'])
         (tmp_path / "gpt" / f"test_{question.id}.json").write_text(text, encoding="utf-8")
-    (found,) = rescored([tmp_path / "gpt"], tmp_path, dataset=str(own_set(tmp_path / "set.jsonl")), scorings=("ours",))
+    (found,) = rescore_runs(
+        [tmp_path / "gpt"], tmp_path, dataset=str(own_set(tmp_path / "set.jsonl")), scorings=("ours",)
+    )
     assert (found.run, counted(found, "ours")) == ("gpt", (40, 0, 0, 0, 0))
 
 
 @pytest.mark.data
 def test_a_set_of_mirage_is_found_by_its_ids(data_folder: Path, tmp_path: Path) -> None:
     paths = [data_folder / "mirage" / f"gpt35_cot_{name}.jsonl" for name in ("bioasq", "pubmedqa")]
-    found = rescored(paths, tmp_path, data=data_folder)
+    found = rescore_runs(paths, tmp_path, data=data_folder)
     assert [each.dataset for each in found] == ["mirage/bioasq", "mirage/pubmedqa"]
     shorter = tmp_path / "shorter.jsonl"
     shorter.write_text("".join(paths[0].read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
-    with pytest.raises(InputError, match="its 617 ids are not those of a set of MIRAGE: say --dataset"):
-        rescored([shorter], tmp_path, data=data_folder)
+    with pytest.raises(
+        InputError, match="its 617 ids are not those of a set of MIRAGE: pass the questions with --dataset"
+    ):
+        rescore_runs([shorter], tmp_path, data=data_folder)
 
 
 def test_what_cannot_be_scored(tmp_path: Path) -> None:
     run = answers(tmp_path / "a.jsonl", lambda i: True)
     with pytest.raises(InputError, match="leave --dataset out"):
-        rescored([run], tmp_path, dataset="mirage/bioasq")
+        rescore_runs([run], tmp_path, dataset="mirage/bioasq")
     (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(InputError, match="holds no JSON object"):
-        rescored([tmp_path / "empty.jsonl"], tmp_path)
+    with pytest.raises(InputError, match="has no line with a JSON object"):
+        rescore_runs([tmp_path / "empty.jsonl"], tmp_path)
     with pytest.raises(InputError, match="no such file"):
-        rescored([tmp_path / "nowhere"], tmp_path)
+        rescore_runs([tmp_path / "nowhere"], tmp_path)
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="no file called"):
-        rescored([tmp_path / "folder"], tmp_path)
+        rescore_runs([tmp_path / "folder"], tmp_path)

@@ -10,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis.evaluation.datasets import mirage as benchmark
-from epicrisis.evaluation.rescoring.mirage_scorers import early_2024, head, letter
-from epicrisis.evaluation.rescoring.readings import SCORINGS, Reading
-from epicrisis.evaluation.rescoring.released_replies import read_outputs, released
-from epicrisis.evaluation.rescoring.scores import score
+from epicrisis.evaluation.rescoring.mirage_scorers import Reading, find_letter, read_like_early_2024, read_like_head
+from epicrisis.evaluation.rescoring.released_replies import pair_with_replies, read_released_replies
+from epicrisis.evaluation.rescoring.scores import SCORINGS, score_replies
 
 # As `locate_answer` of MIRAGE tries them, one after the other.
 PATTERNS = (
@@ -47,7 +46,7 @@ def by_the_list(reply: str) -> str | None:
 @example("the answer is: Beta")
 @example('x "answer_choice": "A" y "answer_choice": "D. none"}')
 def test_four_patterns_are_the_ten(reply: str) -> None:
-    assert letter(reply) == by_the_list(reply)
+    assert find_letter(reply) == by_the_list(reply)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +66,11 @@ def test_four_patterns_are_the_ten(reply: str) -> None:
     ],
 )
 def test_what_the_patterns_find(reply: str, found: str | None) -> None:
-    assert letter(reply) == found
+    assert find_letter(reply) == found
 
 
 def test_what_neither_scorer_can_read_is_an_a() -> None:
-    for scorer in (head, early_2024):
+    for scorer in (read_like_head, read_like_early_2024):
         assert list(scorer([["Unknown"], ["B"], [""]])) == [
             Reading("answered", "A", by_default=True),
             Reading("answered", "B"),
@@ -82,7 +81,7 @@ def test_what_neither_scorer_can_read_is_an_a() -> None:
 def test_an_empty_list_takes_the_reply_before_it_in_2024_alone() -> None:
     replies = [[], ["B"], [], [], ["Unknown"], []]
     from_before, default = Reading("answered", "B", by_default=True), Reading("answered", "A", by_default=True)
-    assert list(early_2024(replies)) == [
+    assert list(read_like_early_2024(replies)) == [
         Reading("failed"),
         Reading("answered", "B"),
         from_before,
@@ -90,7 +89,7 @@ def test_an_empty_list_takes_the_reply_before_it_in_2024_alone() -> None:
         default,
         default,
     ]
-    assert list(head(replies)) == [
+    assert list(read_like_head(replies)) == [
         Reading("failed"),
         Reading("answered", "B"),
         Reading("failed"),
@@ -102,7 +101,7 @@ def test_an_empty_list_takes_the_reply_before_it_in_2024_alone() -> None:
 
 @given(st.lists(st.lists(TEXTS, max_size=3), max_size=20))
 def test_the_two_differ_in_empty_lists_alone(replies: list[list[str]]) -> None:
-    for outputs, now, then in zip(replies, head(replies), early_2024(replies), strict=True):
+    for outputs, now, then in zip(replies, read_like_head(replies), read_like_early_2024(replies), strict=True):
         if outputs:
             assert now == then
             assert now.choice == (by_the_list(outputs[0]) or "A")
@@ -120,19 +119,19 @@ def test_the_published_figures(
 ) -> None:
     """GPT-3.5, chain of thought, closed book: MIRAGE's paper and leaderboard, and its present program (errata M1)."""
     questions = benchmark.read(data_folder / "mirage" / "benchmark.json", name)
-    replied = released(questions, read_outputs(data_folder / "mirage" / f"gpt35_cot_{name}.jsonl"))
-    early, now = score(replied, "mirage-2024"), score(replied, "mirage-head")
+    replied = pair_with_replies(questions, read_released_replies(data_folder / "mirage" / f"gpt35_cot_{name}.jsonl"))
+    early, now = score_replies(replied, "mirage-2024"), score_replies(replied, "mirage-head")
     assert f"{early.accuracy:.2%}" == f"{published:.2f}%"
     assert f"{now.accuracy:.2%}" == f"{present:.2f}%"
     assert early.by_default == by_default
-    assert score(tuple(reversed(replied)), "mirage-2024") == early
+    assert score_replies(tuple(reversed(replied)), "mirage-2024") == early
 
 
 @pytest.mark.data
 def test_ours_keeps_apart_what_mirage_puts_into_letters(data_folder: Path) -> None:
     questions = benchmark.read(data_folder / "mirage" / "benchmark.json", "bioasq")
-    replied = released(questions, read_outputs(data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"))
-    ours, early, now = (score(replied, scoring) for scoring in SCORINGS)
+    replied = pair_with_replies(questions, read_released_replies(data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"))
+    ours, early, now = (score_replies(replied, scoring) for scoring in SCORINGS)
     assert (ours.n, ours.right, ours.wrong, ours.abstained, ours.unparsed, ours.failed) == (618, 457, 157, 2, 1, 1)
     assert (early.right, early.wrong, now.right, now.wrong, now.failed) == (459, 159, 458, 159, 1)
     assert ours.chance == 0.5

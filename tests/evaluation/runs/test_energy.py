@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from epicrisis.evaluation.runs.energy import (
     EquipmentEnergy,
-    Meter,
     MeterUnavailable,
-    Nvml,
-    Rapl,
+    NvmlMeter,
+    RaplMeter,
     SessionEnergy,
+    SessionMeter,
     measure_energy,
 )
 from epicrisis.serialization import to_json
@@ -107,12 +108,12 @@ def test_packages_and_memory_are_summed_and_nothing_within_or_around_them(tmp_pa
         zone(tmp_path, "intel-rapl:2", "psys", 0),
         zone(tmp_path, "intel-rapl-mmio:0", "package-0", 5_000_000),
     ]
-    rapl = Rapl(tmp_path)
+    rapl = RaplMeter(tmp_path)
     for file, more in zip(counted, (30_000_000, 2_000_000, 10_000_000), strict=True):
         file.write_text(str(int(file.read_text()) + more))
     for file in others:
         file.write_text("999999999")
-    assert rapl.look() == 42.0
+    assert rapl.read() == 42.0
     assert rapl.how == ("RAPL's counters of package-0, dram, package-1; the whole machine's, whatever else it did")
 
 
@@ -125,22 +126,22 @@ def test_a_counter_that_begins_anew_loses_nothing(
 ) -> None:
     root = tmp_path_factory.mktemp("sysfs")
     file = zone(root, "intel-rapl:0", "package-0", start)
-    rapl, at, looked = Rapl(root), start, 0.0
+    rapl, at, looked = RaplMeter(root), start, 0.0
     for step in steps:
         at += step
         file.write_text(str(at % RANGE))
-        looked = rapl.look()
+        looked = rapl.read()
     assert looked == pytest.approx(sum(steps) / 1e6)
 
 
 def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 10, largest=None)
-    rapl = Rapl(tmp_path)
+    rapl = RaplMeter(tmp_path)
     file.write_text("25")
-    assert rapl.look() == 15e-6
+    assert rapl.read() == 15e-6
     file.write_text("5")
-    with pytest.raises(MeterUnavailable, match="does not tell its range"):
-        rapl.look()
+    with pytest.raises(MeterUnavailable, match="does not report its range"):
+        rapl.read()
 
 
 def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path) -> None:
@@ -151,17 +152,17 @@ def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path
         zone(tmp_path, "intel-rapl:2", "package-1-die-0", 70_000_000_000),
         zone(tmp_path, "intel-rapl:3", "package-1-die-1", 12_000_000_000),
     ]
-    rapl = Rapl(tmp_path)
+    rapl = RaplMeter(tmp_path)
     for file in files:
         file.write_text(str(int(file.read_text()) + 1_000_000))
-    assert rapl.look() == 3.0
+    assert rapl.read() == 3.0
     assert "package-0-die-0, package-1-die-0, package-1-die-1;" in rapl.how
 
 
 def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl:0:0", "dram", 0)
     with pytest.raises(MeterUnavailable, match="shows no energy counter of its processors"):
-        Rapl(tmp_path)
+        RaplMeter(tmp_path)
 
 
 # -- cards ------------------------------------------------------------------------------------------------------------
@@ -170,24 +171,24 @@ def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
 def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     new, old, clock = Card(millijoules=7_000), Card(milliwatts=50_000), Time()
     nvml(monkeypatch, [new, old])
-    cards = Nvml(clock)
+    cards = NvmlMeter(clock)
     clock.now += 2
     new.millijoules, old.milliwatts = 10_000, 100_000
-    assert cards.look() == 3 + 200
+    assert cards.read() == 3 + 200
     clock.now += 1
     old.milliwatts = 20_000
-    assert cards.look() == 3 + 220
-    assert cards.how.startswith("NVML, 2 NVIDIA cards by power, looked at every 1 s; the whole machine's")
+    assert cards.read() == 3 + 220
+    assert cards.how.startswith("NVML, 2 NVIDIA cards by power, read every 1 s; the whole machine's")
 
 
 def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
     card = Card(millijoules=9_000)
     nvml(monkeypatch, [card])
-    cards = Nvml()
+    cards = NvmlMeter()
     assert cards.how.startswith("NVML, 1 NVIDIA card by counter;")
     card.millijoules = 10
-    with pytest.raises(MeterUnavailable, match="its driver was loaded again"):
-        cards.look()
+    with pytest.raises(MeterUnavailable, match="its driver was reloaded"):
+        cards.read()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
         nvml(monkeypatch, [], starts=False)
     if driver:
         (tmp_path / DRIVER).mkdir(parents=True)
-    part = parts(Meter(Settings(), tmp_path).taken()).get("cards")
+    part = parts(SessionMeter(Settings(), tmp_path).measure()).get("cards")
     if said is None:
         assert part is None, "a library without any card is nothing to report"
     else:
@@ -215,12 +216,14 @@ def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
 ) -> None:
     card = Card(millijoules=0)
     nvml(monkeypatch, [card])
-    meter = Meter(Settings(), tmp_path)
+    meter = SessionMeter(Settings(), tmp_path)
     card.millijoules = 5_000
-    meter.look()
-    assert parts(meter.taken())["cards"].joules == 5.0
+    meter.read()
+    assert parts(meter.measure())["cards"].joules == 5.0
     card.lost = True
-    assert parts(meter.taken())["cards"] == EquipmentEnergy("cards", "unknown", None, "NVML does not tell: GPU is lost")
+    assert parts(meter.measure())["cards"] == EquipmentEnergy(
+        "cards", "unknown", None, "NVML reports no value: GPU is lost"
+    )
 
 
 # -- a session --------------------------------------------------------------------------------------------------------
@@ -228,10 +231,10 @@ def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
 
 def test_without_a_counter_the_processors_are_estimated_and_the_assumption_said(tmp_path: Path) -> None:
     clock, worked = Time(), Time()
-    meter = Meter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
+    meter = SessionMeter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
     clock.now += 8
     worked.now += 30
-    taken = meter.taken()
+    taken = meter.measure()
     assert (taken.seconds, taken.kg_co2_per_kwh) == (8, 0.5)
     assert taken.parts == (
         EquipmentEnergy(
@@ -255,33 +258,33 @@ def test_counters_that_a_user_may_not_read_are_said_to_be_so(tmp_path: Path, mon
         return read(path, *arguments, **more)
 
     monkeypatch.setattr(Path, "read_text", denied)
-    part = parts(Meter(Settings(), tmp_path).taken())["processors"]
+    part = parts(SessionMeter(Settings(), tmp_path).measure())["processors"]
     assert part.known == "estimated"
-    assert "RAPL's counters are root's alone to read: let this user read energy_uj" in part.how
+    assert "only root may read RAPL's counters: let this user read energy_uj" in part.how
 
 
 def test_counters_that_vanish_leave_an_estimate_of_the_whole_session(tmp_path: Path) -> None:
     """Never the sum of what was measured until then and an estimate."""
     worked = Time()
     files = [zone(tmp_path, f"intel-rapl:{i}", f"package-{i}", 0) for i in range(2)]
-    meter = Meter(Settings(), tmp_path, processor_seconds=worked)
+    meter = SessionMeter(Settings(), tmp_path, processor_seconds=worked)
     files[0].write_text("5000000")
-    assert parts(meter.taken())["processors"].joules == 5.0
+    assert parts(meter.measure())["processors"].joules == 5.0
     worked.now += 2
     files[1].unlink()
-    part = parts(meter.taken())["processors"]
+    part = parts(meter.measure())["processors"]
     assert (part.known, part.joules) == ("estimated", 24.0)
     assert part.how.endswith("as RAPL's counter intel-rapl:1 cannot be read")
     files[1].write_text("1")
-    assert parts(meter.taken())["processors"].known == "estimated", "it was not looked at all the time"
+    assert parts(meter.measure())["processors"].known == "estimated", "it was not looked at all the time"
 
 
 @pytest.mark.parametrize(
     ("settings", "rapl", "said"),
     [
         ({}, False, None),
-        (REMOTE, True, "example.org is another machine: say what it draws with energy.endpoint_watts"),
-        (HERE, False, "127.0.0.1 is another program: say what it draws with energy.endpoint_watts"),
+        (REMOTE, True, "example.org is another machine: give its power in watts with energy.endpoint_watts"),
+        (HERE, False, "127.0.0.1 is another program: give its power in watts with energy.endpoint_watts"),
         (HERE, True, None),
         ({"rerank": {"name": "https://other.example/v1/rerank"}}, True, "other.example is another machine"),
     ],
@@ -291,10 +294,10 @@ def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
 ) -> None:
     if rapl:
         zone(tmp_path, "intel-rapl:0", "package-0", 0)
-    meter = Meter(Settings.model_validate(settings), tmp_path)
-    assert "endpoints" not in parts(meter.taken()), "nobody was asked yet"
+    meter = SessionMeter(Settings.model_validate(settings), tmp_path)
+    assert "endpoints" not in parts(meter.measure()), "nobody was asked yet"
     meter.calls += 1
-    part = parts(meter.taken()).get("endpoints")
+    part = parts(meter.measure()).get("endpoints")
     if said is None:
         assert part is None
     else:
@@ -305,11 +308,11 @@ def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
 
 def test_a_users_watts_are_an_estimate_of_the_endpoint(tmp_path: Path) -> None:
     clock = Time()
-    meter = Meter(Settings.model_validate({**REMOTE, "energy": {"endpoint_watts": 700}}), tmp_path, clock)
+    meter = SessionMeter(Settings.model_validate({**REMOTE, "energy": {"endpoint_watts": 700}}), tmp_path, clock)
     clock.now += 10
-    assert "endpoints" not in parts(meter.taken()), "replies out of the cache take nothing there"
+    assert "endpoints" not in parts(meter.measure()), "replies out of the cache take nothing there"
     meter.calls += 1
-    assert parts(meter.taken())["endpoints"] == EquipmentEnergy(
+    assert parts(meter.measure())["endpoints"] == EquipmentEnergy(
         "endpoints", "estimated", 7000.0, "700 W (energy.endpoint_watts) of example.org for as long as the session took"
     )
 
@@ -334,4 +337,4 @@ def test_this_machine_tells_something(tmp_path: Path) -> None:
     assert part.known in ("measured", "estimated")
     assert part.joules is not None
     assert part.how
-    assert SessionEnergy.of_json(to_json(kept[0])) == kept[0]
+    assert TypeAdapter(SessionEnergy).validate_python(to_json(kept[0])) == kept[0]

@@ -17,7 +17,7 @@ from epicrisis.errors import EndpointUnreachable, InputError, RunStopped, Storag
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.protocol import PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs import versions
 from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.record import read_records
@@ -140,7 +140,7 @@ def test_parts_that_could_not_be_read_are_told(tmp_path: Path) -> None:
     partly = [each for each in found if each.state != "failed" and each.failed_parts]
     assert partly
     notes = positions.tables({"m": found}, baseline="brief-context")[0].notes
-    assert any(note.startswith(f"Of {len(partly)} cases some parts could not be read") for note in notes)
+    assert any(note.startswith(f"In {len(partly)} cases some parts could not be read") for note in notes)
 
 
 def test_a_run_that_is_stopped_says_how_far_it_came(tmp_path: Path) -> None:
@@ -154,10 +154,10 @@ def test_a_run_that_is_stopped_says_how_far_it_came(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"seed": 1}, "seed differ"),
-        ({"name": "context-length"}, "name differ"),
-        ({"arguments": {"ks": [8], "protocol": "corrected"}}, r"arguments \(ks\) differ"),
-        ({"dataset": {"name": "made-up", "sha256": "1" * 64, "n": 60}}, r"dataset \(sha256\) differ"),
+        ({"seed": 1}, "differs in seed"),
+        ({"name": "context-length"}, "differs in name"),
+        ({"arguments": {"ks": [8], "protocol": "corrected"}}, r"differs in arguments \(ks\)"),
+        ({"dataset": {"name": "made-up", "sha256": "1" * 64, "n": 60}}, r"differs in dataset \(sha256\)"),
     ],
 )
 def test_another_plan_is_not_gone_on_with(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -166,32 +166,32 @@ def test_another_plan_is_not_gone_on_with(tmp_path: Path, changes: dict[str, Any
     Run.open(tmp_path / "run", plan(made), CASES).close()
     with pytest.raises(InputError, match=said):
         Run.open(tmp_path / "run", plan(made, **changes), CASES)
-    with pytest.raises(InputError, match=r"recipe \(settings\.k\) differ"):
+    with pytest.raises(InputError, match=r"recipe \(settings\.k\)"):
         Run.open(tmp_path / "run", plan(pipeline(k=3)), CASES)
     Run.open(tmp_path / "run", plan(made), CASES).close()
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("Dear all", encoding="utf-8")
-    with pytest.raises(InputError, match=r"holds something else \(letters.txt"):
+    with pytest.raises(InputError, match=r"is not empty \(letters.txt"):
         Run.open(tmp_path, plan(pipeline()), CASES)
-    with pytest.raises(InputError, match="is no run"):
+    with pytest.raises(InputError, match="is not a run"):
         read_manifest(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (None, "is no manifest of a run"),
-        ({"plan": None}, "is no manifest of a run"),
-        ({"sessions": 3}, "is no manifest of a run"),
-        ({"states": "many"}, "is no manifest of a run"),
+        (None, "is not the manifest of a run"),
+        ({"plan": None}, "is not the manifest of a run"),
+        ({"sessions": 3}, "is not the manifest of a run"),
+        ({"states": "many"}, "is not the manifest of a run"),
         (
             {"plan": {"name": "n", "arguments": "k", "recipe": {}, "dataset": {}, "sample": {}, "seed": 0}},
-            "no manifest",
+            "is not the manifest of a run",
         ),
-        ({"format": 2, "library_id": "abc"}, "is no manifest of a run"),
-        ({"format": 2, "of another time": True}, "has format 2, this program knows 1: use the one that made it"),
+        ({"format": 2, "library_id": "abc"}, "is not the manifest of a run"),
+        ({"format": 2, "of another time": True}, "has format 2, and this program reads format 1: use the program"),
     ],
 )
 def test_a_manifest_that_somebody_changed(tmp_path: Path, changes: dict[str, Any] | None, said: str) -> None:
@@ -209,7 +209,7 @@ def test_a_manifest_that_somebody_changed(tmp_path: Path, changes: dict[str, Any
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     made = plan(pipeline())
     with Run.open(tmp_path / "run", made, CASES) as first:
-        assert first.left == len(CASES)
+        assert first.remaining == len(CASES)
         with pytest.raises(InputError, match="another process is using"):
             Run.open(tmp_path / "run", made, CASES)
     Run.open(tmp_path / "run", made, CASES).close()
@@ -259,7 +259,7 @@ def test_a_manifest_holds_no_words_of_questions_and_documents(tmp_path: Path) ->
 
 
 def test_the_same_case_twice_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="1 cases are asked twice"):
+    with pytest.raises(InputError, match="1 cases occur twice"):
         Run.open(tmp_path / "run", plan(pipeline()), (*CASES, CASES[0]))
     assert not (tmp_path / "run").exists()
 
@@ -276,7 +276,7 @@ def test_leaving_half_way_keeps_what_has_ended(tmp_path: Path) -> None:
             with Run.open(tmp_path / "run", plan(made), CASES) as opened:
                 answers = answer_cases(made, CASES, opened.records, 2)
                 async for _ in answers:
-                    if opened.left == len(CASES) - 5:
+                    if opened.remaining == len(CASES) - 5:
                         break
                 await answers.aclose()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.evaluation.runs.recorded_run import list_differences, open_runs
 from tests.support.run_folders import answers, folder, recipe
 
@@ -44,4 +44,4 @@ def test_what_a_plan_tells_is_no_difference_to_a_file_without_one(tmp_path: Path
     ],
 )
 def test_names_of_what_differs(old: dict[str, Any], new: dict[str, Any], said: str) -> None:
-    assert changed(old, new) == changed(new, old) == said
+    assert list_changes(old, new) == list_changes(new, old) == said

@@ -25,7 +25,7 @@ from epicrisis.evaluation.synthesis.example_documents import (
 from epicrisis.evaluation.synthesis.leaks import Leak, find_leaks, find_leaks_among
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
-from epicrisis.retrieval.examples import METADATA, is_itself
+from epicrisis.retrieval.examples import METADATA, is_same_question
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
 from tests.evaluation.synthesis.test_examples import OPTIONS, open_questions, questions, right, said, solved
@@ -98,7 +98,7 @@ def test_ready_made_ones_need_little(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"patient": "anna"}, "patient: an example is shown with everybody's questions"),
+        ({"patient": "anna"}, "patient: examples are shown with questions about others"),
         ({"id": None}, "id: missing"),
         ({"choice": "D"}, "choice: none of the options"),
         ({"choice": None}, "choice: none of the options"),
@@ -174,7 +174,7 @@ def test_the_index_finds_what_comparing_everybody_with_everybody_finds(
 ) -> None:
     of_set = [Question(text, id=f"q{i}") for i, text in enumerate(asked)]
     of_library = [(f"e{i}", text, f"q{i + 3}") for i, text in enumerate(texts)]
-    everybody = [(e, q.id) for e, text, id_ in of_library for q in of_set if is_itself(q, text, id_, alike)]
+    everybody = [(e, q.id) for e, text, id_ in of_library for q in of_set if is_same_question(q, text, id_, alike)]
     assert [(leak.example, leak.question) for leak in find_leaks_among(of_library, of_set, alike)] == everybody
 
 
@@ -185,9 +185,9 @@ def test_not_everybody_is_compared_with_everybody(monkeypatch: pytest.MonkeyPatc
 
     def counted(question: Question, text: str, question_id: str, alike: float) -> bool:
         compared.append(question_id)
-        return is_itself(question, text, question_id, alike)
+        return is_same_question(question, text, question_id, alike)
 
-    monkeypatch.setattr(module, "is_itself", counted)
+    monkeypatch.setattr(module, "is_same_question", counted)
     dice = random.Random(0)
     texts = [
         "Which of the following is the most likely " + " ".join(str(dice.random()) for _ in range(8))

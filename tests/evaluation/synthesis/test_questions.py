@@ -13,7 +13,7 @@ from epicrisis.answering.structured_request import ModelClient
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.errors import EndpointUnreachable, InputError
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.synthesis.questions import (
     GeneratedQuestion,
     PassageSample,
@@ -202,7 +202,7 @@ def test_a_line_that_somebody_changed_is_told_by_its_number(tmp_path: Path) -> N
     first, second = lines(path)
     del second["id"]
     path.write_text("\n".join(map(json.dumps, (first, second))))
-    with pytest.raises(InputError, match="line 2, was not made by this model, prompt and seed"):
+    with pytest.raises(InputError, match="line 2, does not belong to a file of proposed questions"):
         asked(drawn, honest, path)
 
 
@@ -247,7 +247,7 @@ def test_failed_calls_are_not_written_down_and_asked_again(tmp_path: Path) -> No
 def test_another_model_or_seed_does_not_go_on_with_the_file(tmp_path: Path) -> None:
     path, drawn = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path)], 1, 0, SCOPE)
     asked(drawn, honest, path)
-    with pytest.raises(InputError, match="line 1, was not made by this model, prompt and seed"):
+    with pytest.raises(InputError, match="proposed questions made with other settings \\(seed\\)"):
         asked(drawn, honest, path, seed=1)
 
 
@@ -286,8 +286,8 @@ def test_only_accepted_proposals_are_questions(tmp_path: Path) -> None:
     (told,) = read_questions(path)
     assert isinstance(told, Skipped)
     assert "none of its 3 lines is accepted" in told.reason
-    with pytest.raises(InputError, match='set the state of those that are good to "accepted"'):
-        load(str(path), tmp_path)
+    with pytest.raises(InputError, match='set the state of the good ones to "accepted"'):
+        load_dataset(str(path), tmp_path)
     set_states(path, "accepted", "rejected", "proposed")
     first = lines(path)[0]
     assert list(read_questions(path)) == [

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.extractive import SpanFormat
+from epicrisis.answering.document_answers import SpanFormat
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.corpus.note_cleaning import clean_text
 from epicrisis.corpus.note_tables import NoteColumns

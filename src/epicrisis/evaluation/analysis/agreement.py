@@ -1,131 +1,138 @@
-"""How far those who judge the same things agree: raw agreement, Cohen's kappa (1960), Krippendorff's alpha for nominal
-data (Computing Krippendorff's Alpha-Reliability, 2011). Arithmetic; knows neither pairs nor arms."""
+"""Agreement of raters: raw agreement, Cohen's kappa (1960) and Krippendorff's alpha for nominal data (Computing
+Krippendorff's Alpha-Reliability, 2011)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import chain, permutations
 from statistics import fmean
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from epicrisis.evaluation.analysis.statistics import Interval, Mean, mean_of
+from epicrisis.evaluation.analysis.statistics import Floats, Interval, Mean, estimate_mean
 
 RESAMPLES = 2000
 
 U = TypeVar("U", bound=Hashable)
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class AgreementCoefficient:
-    """1 is full agreement, 0 what chance gives. `None` where all that was said is one word."""
+    """A coefficient: 1 is full agreement, 0 agreement by chance. None if all ratings are the same."""
 
     value: float | None
     interval: Interval | None
-    """95 %, by a bootstrap of the clusters; `None` where every resample gives the same."""
+    """95 %, by a bootstrap of the clusters. None if every resample gives the same value."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """Of some raters, over the units that at least two of them judged."""
+    """Agreement over the units with at least two ratings."""
 
     raters: int
     units: int
     raw: Mean
-    """The share of the raters' pairs that say the same, a unit's mean first."""
+    """The mean, over the units, of the share of rater pairs with the same rating."""
     kappa: AgreementCoefficient | None
-    """Of two raters; `None` of more."""
+    """None for more than two raters."""
     alpha: AgreementCoefficient
 
 
-def agreement(
+def measure_agreement(
     raters: Sequence[Mapping[U, Hashable]], seed: int = 0, clusters: Mapping[U, Hashable] | None = None
 ) -> RaterAgreement:
-    """`raters`: what each says, by unit; units may be missing. `clusters`: the cluster of each unit (its question),
-    resampled whole; else each is its own. Raises ValueError for fewer than two raters."""
+    """Return the agreement of raters, each a mapping of units to ratings; units may be missing.
+
+    `clusters` maps a unit to its cluster (its question) for resampling; by default each unit is its own. Raises
+    ValueError for fewer than two raters.
+    """
     if len(raters) < 2:
-        raise ValueError("agreement is between two raters or more")
-    units = dict.fromkeys(unit for rater in raters for unit in rater)
-    said = {unit: [rater[unit] for rater in raters if unit in rater] for unit in units}
-    judged = [unit for unit, values in said.items() if len(values) > 1]
-    shared = [said[unit] for unit in judged]
-    of = judged if clusters is None else [clusters[unit] for unit in judged]
-    once = len(set(of)) == len(of)
+        raise ValueError("agreement needs at least two raters")
+    ratings: dict[U, list[Hashable]] = {}
+    for unit in dict.fromkeys(chain.from_iterable(raters)):
+        values = [rater[unit] for rater in raters if unit in rater]
+        if len(values) > 1:
+            ratings[unit] = values
+    shared = list(ratings.values())
+    groups: list[Hashable] = [unit if clusters is None else clusters[unit] for unit in ratings]
+    distinct = len(set(groups)) == len(groups)
     raw = [fmean(first == second for first, second in permutations(values, 2)) for values in shared]
+    kappa = None
+    if len(raters) == 2:
+        kappa = _estimate(_sum_by_cluster(_contingency_tables(shared), groups), cohens_kappa, seed)
     return RaterAgreement(
         raters=len(raters),
         units=len(shared),
-        raw=mean_of(raw, None if once else of, seed=seed),
-        kappa=_coefficient(_summed(_tables(shared), of), kappa_of, seed) if len(raters) == 2 else None,
-        alpha=_coefficient(_summed(_coincidences(shared), of), alpha_of, seed),
+        raw=estimate_mean(raw, None if distinct else groups, seed=seed),
+        kappa=kappa,
+        alpha=_estimate(_sum_by_cluster(_coincidence_tables(shared), groups), krippendorffs_alpha, seed),
     )
 
 
-def kappa_of(tables: Floats) -> Floats:
-    """Cohen's kappa of each table `(..., c, c)`, first rater by second; NaN where it is not defined."""
+def cohens_kappa(tables: Floats) -> Floats:
+    """Return Cohen's kappa of each table `(..., c, c)`, first rater by second; NaN if it is not defined."""
     total = tables.sum(axis=(-2, -1))
     observed = np.trace(tables, axis1=-2, axis2=-1) * total
     expected = (tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1)
-    return _ratio(observed - expected, total**2 - expected)
+    return _divide(observed - expected, total**2 - expected)
 
 
-def alpha_of(tables: Floats) -> Floats:
-    """Krippendorff's alpha of each table of coincidences `(..., c, c)`; NaN where it is not defined."""
+def krippendorffs_alpha(tables: Floats) -> Floats:
+    """Return Krippendorff's alpha of each table of coincidences `(..., c, c)`; NaN if it is not defined."""
     values = tables.sum(axis=-1)
     n = values.sum(axis=-1)
     observed = n - np.trace(tables, axis1=-2, axis2=-1)
     expected = n**2 - (values**2).sum(axis=-1)
-    return 1 - _ratio((n - 1) * observed, expected)
+    return 1 - _divide((n - 1) * observed, expected)
 
 
-def _ratio(above: Floats, below: Floats) -> Floats:
-    ratio: Floats = np.full(np.shape(below), np.nan)
-    np.divide(above, below, out=ratio, where=np.abs(below) > 1e-9)
+def _divide(numerator: Floats, denominator: Floats) -> Floats:
+    ratio: Floats = np.full(np.shape(denominator), np.nan)
+    np.divide(numerator, denominator, out=ratio, where=np.abs(denominator) > 1e-9)
     return ratio
 
 
-def _tables(said: Sequence[Sequence[Hashable]]) -> Floats:
-    """(units, c, c): one where the two raters' words meet."""
-    number = _numbers(said)
-    tables = np.zeros((len(said), len(number), len(number)))
-    for table, (first, second) in zip(tables, said, strict=True):
-        table[number[first], number[second]] = 1
+def _contingency_tables(ratings: Sequence[Sequence[Hashable]]) -> Floats:
+    """Return a table `(c, c)` for each unit, with a one at the two raters' categories."""
+    numbers = _number_categories(ratings)
+    tables = np.zeros((len(ratings), len(numbers), len(numbers)))
+    for table, (first, second) in zip(tables, ratings, strict=True):
+        table[numbers[first], numbers[second]] = 1
     return tables
 
 
-def _coincidences(said: Sequence[Sequence[Hashable]]) -> Floats:
-    """(units, c, c): every ordered pair of a unit's m values, each worth 1 / (m - 1)."""
-    number = _numbers(said)
-    tables = np.zeros((len(said), len(number), len(number)))
-    for table, values in zip(tables, said, strict=True):
+def _coincidence_tables(ratings: Sequence[Sequence[Hashable]]) -> Floats:
+    """Return a table `(c, c)` for each unit: every ordered pair of its m ratings counts 1 / (m - 1)."""
+    numbers = _number_categories(ratings)
+    tables = np.zeros((len(ratings), len(numbers), len(numbers)))
+    for table, values in zip(tables, ratings, strict=True):
         for first, second in permutations(values, 2):
-            table[number[first], number[second]] += 1 / (len(values) - 1)
+            table[numbers[first], numbers[second]] += 1 / (len(values) - 1)
     return tables
 
 
-def _summed(tables: Floats, of: Sequence[Hashable]) -> Floats:
-    """(clusters, c, c): the sum of each cluster's tables."""
-    number = {cluster: i for i, cluster in enumerate(dict.fromkeys(of))}
-    sums = np.zeros((len(number), *tables.shape[1:]))
-    np.add.at(sums, [number[cluster] for cluster in of], tables)
+def _sum_by_cluster(tables: Floats, clusters: Sequence[Hashable]) -> Floats:
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    sums = np.zeros((len(numbers), *tables.shape[1:]))
+    np.add.at(sums, [numbers[cluster] for cluster in clusters], tables)
     return sums
 
 
-def _numbers(said: Sequence[Sequence[Hashable]]) -> dict[Hashable, int]:
-    return {value: i for i, value in enumerate(dict.fromkeys(value for values in said for value in values))}
+def _number_categories(ratings: Sequence[Sequence[Hashable]]) -> dict[Hashable, int]:
+    return {category: number for number, category in enumerate(dict.fromkeys(chain.from_iterable(ratings)))}
 
 
-def _coefficient(tables: Floats, of: Callable[[Floats], Floats], seed: int) -> AgreementCoefficient:
-    """`tables`: one a cluster; the coefficient is of their sum."""
-    if len(tables) == 0 or not np.isfinite(value := float(of(tables.sum(axis=0)))):
+def _estimate(tables: Floats, coefficient: Callable[[Floats], Floats], seed: int) -> AgreementCoefficient:
+    """Return the coefficient of the sum of the clusters' tables, with its bootstrap interval."""
+    if len(tables) == 0:
+        return AgreementCoefficient(None, None)
+    value = float(coefficient(tables.sum(axis=0)))
+    if not np.isfinite(value):
         return AgreementCoefficient(None, None)
     clusters = len(tables)
-    drawn = np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1 / clusters), size=RESAMPLES)
-    resampled = of(np.tensordot(drawn, tables, axes=1))
+    weights = np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1 / clusters), size=RESAMPLES)
+    resampled = coefficient(np.tensordot(weights, tables, axes=1))
     low, high = np.quantile(resampled[np.isfinite(resampled)], [0.025, 0.975])
     return AgreementCoefficient(value, Interval(float(low), float(high)) if low < high else None)

@@ -1,8 +1,8 @@
-"""What a table shows, and what it does not, in plain sentences.
+"""Conclusions from a table in plain sentences: the differences that it shows, and those that it does not.
 
-Shown is a difference whose corrected p is at most 0.05; one that is not shown is said with the difference that so many
-questions could have shown. Bounds, which are not tested, are no findings. Nothing is said of causes. Knows no
-experiment: it goes by the columns, a column of differences and next to it the one of their corrected p values.
+A difference is shown if its corrected p value is at most 0.05. A difference that is not shown is reported with the
+smallest difference that this number of questions can show. Columns of differences are recognised by the column of
+corrected p values that follows. Bounds, which are not tested, are not reported.
 """
 
 from __future__ import annotations
@@ -11,178 +11,199 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, often, points, smallest_difference
+from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, format_points, format_power, smallest_difference
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.analysis.table_text import AGAINST, is_p, labels, p_told
+from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_rows
 
-TO = "difference to "
-"""Begins the heading of differences to a baseline, which it names."""
-MEASURE = "measured by"
-"""Heads the names of what a row's difference is of; without it that is the share right."""
-PATIENTS = "patients compared"
-"""Heads how many patients a row's difference is over, where they and not questions are the clusters."""
+DIFFERENCE_TO = "difference to "
+"""The beginning of the heading of differences to a baseline; the baseline follows."""
+MEASURE_COLUMN = "measured by"
+"""The heading of what the difference of a row is about. Without this column it is the share right."""
+PATIENTS_COLUMN = "patients compared"
+"""The heading of the number of patients, if these and not questions are the clusters."""
 _SUBJECTS = ("run", "arm")
-"""Columns that name what was right more often, or less."""
-_EACH = 3
-"""So many comparisons without a finding are said one by one, more in one sentence."""
+"""Columns that name what was right more or less often."""
+_SEPARATE = 3
+"""The number of comparisons that get a sentence each; more of them share one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
+class _Comparison:
     """One tested difference of a table."""
 
-    where: str
-    """Which row it is, without subject and other; may be empty."""
+    row: str
+    """The name of the row without subject and baseline; may be empty."""
     subject: str
-    """Empty where the row does not name one."""
+    """Empty if the row does not name one."""
     other: str
     heading: str
     difference: Difference
     p: float
     comparisons: int
-    """Of the whole table."""
+    """The number of comparisons in the table."""
     measure: str = ""
-    """What the difference is of; empty: the share right."""
-    of_patients: bool = False
-    """Whether its clusters are patients, each with questions."""
+    """Empty for the share right."""
+    by_patient: bool = False
+    """Whether patients are the clusters."""
 
     @property
     def sample(self) -> str:
-        """What it is over: `40 questions`, `40 questions of 8 patients`."""
-        if not self.of_patients:
-            return _many(self.difference.clusters, "question")
-        return f"{_many(self.difference.n, 'question')} of {_many(self.difference.clusters, 'patient')}"
+        """The sample in words: `40 questions`, `40 questions of 8 patients`."""
+        if not self.by_patient:
+            return _count(self.difference.clusters, "question")
+        return f"{_count(self.difference.n, 'question')} of {_count(self.difference.clusters, 'patient')}"
 
 
-def conclusions(table: Table) -> tuple[str, ...]:
-    """A sentence for each difference that was shown and for those that were not, column by column; none where the table
-    tests none. Differences are shares and are told in percentage points."""
-    columns = _columns(table)
-    comparisons = sum(row[i + 1] is not None for i in columns for row in table.rows)
-    return tuple(sentence for i in columns for sentence in _sentences(_compared(table, i, comparisons)))
+def draw_conclusions(table: Table) -> tuple[str, ...]:
+    """Return the conclusions of a table, column by column; none if the table has no tested difference.
+
+    Differences are shares and are reported in percentage points.
+    """
+    columns = _difference_columns(table)
+    comparisons = 0
+    for index in columns:
+        comparisons += sum(row[index + 1] is not None for row in table.rows)
+    sentences: list[str] = []
+    for index in columns:
+        sentences += _describe(_read_comparisons(table, index, comparisons))
+    return tuple(sentences)
 
 
-def smallest(difference: Difference, comparisons: int = 1, power: float = POWER) -> float | None:
-    """The least difference, as a share, that a comparison of so many questions with such a spread finds at this power,
-    corrected for so many comparisons; `None` where no difference whatever would be found.
+def smallest_shown(difference: Difference, comparisons: int = 1, power: float = POWER) -> float | None:
+    """Return the smallest difference, as a share, that a comparison like this one shows at this power.
 
-    The spread is the interval's, so that places and repeats of a question count for as much as they tell; what is a
-    mean over them is counted in steps of what a question that differs differs by.
+    It has as many questions, the same spread, and p values corrected for `comparisons`. The spread is that of the
+    interval, so that positions and repeats of a question count for what they contribute. Returns None if no difference
+    would be shown.
     """
     interval, n = difference.interval, difference.clusters
     error = (interval.high - interval.low) / 2 / NormalDist().inv_cdf(0.5 + interval.confidence / 2)
-    # The share of questions one step apart that would give this error (the variance of a paired difference).
+    # The share of questions, one step apart, that gives this error (the variance of a paired difference).
     discordant = min(1.0, (n * error * error + difference.value**2) / difference.step**2)
-    found = smallest_difference(n, discordant, power, ALPHA / max(1, comparisons))
-    return None if found is None else difference.step * found
+    steps = smallest_difference(n, discordant, power, ALPHA / max(1, comparisons))
+    return None if steps is None else difference.step * steps
 
 
-def _columns(table: Table) -> list[int]:
-    """Of differences that have their corrected p beside them."""
-    pairs = zip(table.columns, table.columns[1:], strict=False)
-    return [
-        i
-        for i, (_, head) in enumerate(pairs)
-        if is_p(head) and any(isinstance(row[i], Difference) for row in table.rows)
-    ]
+def _difference_columns(table: Table) -> list[int]:
+    """Return the indices of the columns of differences that a column of p values follows."""
+    indices: list[int] = []
+    for index, heading in enumerate(table.columns[1:]):
+        if is_p_column(heading) and any(isinstance(row[index], Difference) for row in table.rows):
+            indices.append(index)
+    return indices
 
 
-def _compared(table: Table, i: int, comparisons: int) -> list[_Compared]:
-    """The tested differences of a column."""
-    heading = table.columns[i]
-    named = next((each for each in _SUBJECTS if each in table.columns), None) if heading.startswith(TO) else None
-    names = labels(table, () if named is None else (named, AGAINST))
-    telling = named is None or len({*names}) > 1
-    made = []
+def _read_comparisons(table: Table, column: int, comparisons: int) -> list[_Comparison]:
+    heading, subject_column = table.columns[column], None
+    if heading.startswith(DIFFERENCE_TO):
+        subject_column = next((name for name in _SUBJECTS if name in table.columns), None)
+    names = label_rows(table, () if subject_column is None else (subject_column, AGAINST))
+    distinct = subject_column is None or len(set(names)) > 1
+    results: list[_Comparison] = []
     for row, name in zip(table.rows, names, strict=True):
-        found, p = row[i], row[i + 1]
+        difference, p = row[column], row[column + 1]
         if p is None:
             continue
-        if not isinstance(found, Difference) or not isinstance(p, float):
+        if not isinstance(difference, Difference) or not isinstance(p, float):
             raise TypeError(f"table {table.title!r}: {heading!r} has a p value without a difference")
-        said = dict(zip(table.columns, row, strict=True))
-        subject = "" if named is None else str(said[named])
-        other = str(said.get(AGAINST, heading.removeprefix(TO)))
-        where, measure = name if telling else "", str(said.get(MEASURE) or "")
-        of_patients = said.get(PATIENTS) is not None
-        made.append(_Compared(where, subject, other, heading, found, p, comparisons, measure, of_patients))
-    return made
+        cells = dict(zip(table.columns, row, strict=True))
+        comparison = _Comparison(
+            row=name if distinct else "",
+            subject="" if subject_column is None else str(cells[subject_column]),
+            other=str(cells.get(AGAINST, heading.removeprefix(DIFFERENCE_TO))),
+            heading=heading,
+            difference=difference,
+            p=p,
+            comparisons=comparisons,
+            measure=str(cells.get(MEASURE_COLUMN) or ""),
+            by_patient=cells.get(PATIENTS_COLUMN) is not None,
+        )
+        results.append(comparison)
+    return results
 
 
-def _sentences(compared: Sequence[_Compared]) -> Iterator[str]:
-    shown = [each for each in compared if each.p <= ALPHA]
-    rest = [each for each in compared if each.p > ALPHA]
-    yield from map(_shown, shown)
-    if len(rest) > _EACH:
+def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
+    significant = [comparison for comparison in comparisons if comparison.p <= ALPHA]
+    rest = [comparison for comparison in comparisons if comparison.p > ALPHA]
+    yield from map(_describe_difference, significant)
+    if len(rest) > _SEPARATE:
         yield (
-            f"In {len(rest)} of {len(compared)} comparisons ({rest[0].heading}; p above {ALPHA:g} in the table) no "
-            f"difference was shown; this is no proof that there is none: {_could(rest)}."
+            f"In {len(rest)} of {len(comparisons)} comparisons ({rest[0].heading}; p above {ALPHA:g} in the table) no "
+            f"difference was shown; this is no proof that there is none: {_describe_power(rest)}."
         )
     else:
-        for each in rest:
-            yield f"{_not_shown(each)}; this is no proof that there is none: {_could([each])}."
-    if shown and not rest:
-        yield f"Smaller differences would be missed: {_could(shown)}."
+        for comparison in rest:
+            sentence = _describe_no_difference(comparison)
+            yield f"{sentence}; this is no proof that there is none: {_describe_power([comparison])}."
+    if significant and not rest:
+        yield f"Smaller differences would be missed: {_describe_power(significant)}."
 
 
-def _shown(each: _Compared) -> str:
-    value = each.difference.value
-    told = f"({_test(each, less=bool(each.subject) and value < 0)}, {each.sample})"
-    if not each.subject:
-        return f"{_where(each)}{each.heading} {_signed(value)} {told}."
-    if each.measure:
-        amount = f"{points(abs(value))} {'above' if value > 0 else 'below'}"
-        return f"{_where(each)}{each.subject} was {amount} {each.other} in {each.measure} {told}."
-    amount = f"{points(abs(value))} {'more' if value > 0 else 'less'} often"
-    return f"{_where(each)}{each.subject} was right {amount} than {each.other} {told}."
+def _describe_difference(comparison: _Comparison) -> str:
+    value, row = comparison.difference.value, _prefix(comparison)
+    test = f"({_describe_test(comparison, negate=bool(comparison.subject) and value < 0)}, {comparison.sample})"
+    if not comparison.subject:
+        return f"{row}{comparison.heading} {_format_signed(value)} {test}."
+    points = format_points(abs(value))
+    if comparison.measure:
+        amount = f"{points} {'above' if value > 0 else 'below'}"
+        return f"{row}{comparison.subject} was {amount} {comparison.other} in {comparison.measure} {test}."
+    amount = f"{points} {'more' if value > 0 else 'less'} often"
+    return f"{row}{comparison.subject} was right {amount} than {comparison.other} {test}."
 
 
-def _not_shown(each: _Compared) -> str:
-    told = f"{_signed(each.difference.value)} ({_test(each)})"
-    if not each.subject:
-        return f"{_where(each)}{each.heading} was not shown to differ from 0: {told}"
-    no = "no" if each.where else "No"
-    return f"{_where(each)}{no} difference between {each.subject} and {each.other} was shown: {told}"
+def _describe_no_difference(comparison: _Comparison) -> str:
+    result = f"{_format_signed(comparison.difference.value)} ({_describe_test(comparison)})"
+    if not comparison.subject:
+        return f"{_prefix(comparison)}{comparison.heading} was not shown to differ from 0: {result}"
+    no = "no" if comparison.row else "No"
+    pair = f"{comparison.subject} and {comparison.other}"
+    return f"{_prefix(comparison)}{no} difference between {pair} was shown: {result}"
 
 
-def _where(each: _Compared) -> str:
-    return f"{each.where}: " if each.where else ""
+def _prefix(comparison: _Comparison) -> str:
+    return f"{comparison.row}: " if comparison.row else ""
 
 
-def _test(each: _Compared, *, less: bool = False) -> str:
-    """Interval and p; `less`: of how much less it is."""
-    interval = each.difference.interval
-    low, high = (-interval.high, -interval.low) if less else (interval.low, interval.high)
-    corrected = f", corrected for {each.comparisons} comparisons" if each.comparisons > 1 else ""
-    return f"{100 * interval.confidence:g} % interval {100 * low:.1f} to {100 * high:.1f}; {p_told(each.p)}{corrected}"
+def _describe_test(comparison: _Comparison, *, negate: bool = False) -> str:
+    """Return interval and p value, with `negate` those of the opposite difference."""
+    interval = comparison.difference.interval
+    low, high = (-interval.high, -interval.low) if negate else (interval.low, interval.high)
+    corrected = f", corrected for {comparison.comparisons} comparisons" if comparison.comparisons > 1 else ""
+    limits = f"{100 * interval.confidence:g} % interval {100 * low:.1f} to {100 * high:.1f}"
+    return f"{limits}; {format_p_equation(comparison.p)}{corrected}"
 
 
-def _could(compared: Sequence[_Compared]) -> str:
-    """What these comparisons would find, were it there."""
-    found = [smallest(each.difference, each.comparisons) for each in compared]
-    least = [each for each in found if each is not None]
-    whole = _samples(compared)
-    if not least:
-        return f"with {whole} no difference whatever would be found in {often(POWER)} such studies"
-    low, high = points(min(least)), points(max(least))
+def _describe_power(comparisons: Sequence[_Comparison]) -> str:
+    """Return the differences that these comparisons would show."""
+    differences: list[float] = []
+    for comparison in comparisons:
+        difference = smallest_shown(comparison.difference, comparison.comparisons)
+        if difference is not None:
+            differences.append(difference)
+    sample, studies = _describe_samples(comparisons), format_power(POWER)
+    if not differences:
+        return f"with {sample} no difference whatever would be found in {studies} such studies"
+    low, high = format_points(min(differences)), format_points(max(differences))
     span = low if low == high else f"{low.partition(' ')[0]} to {high}"
-    of = "" if len(least) == len(found) else f" (in {len(found) - len(least)} of them none whatever)"
-    return f"with {whole} a difference of {span} would be found in {often(POWER)} such studies{of}"
+    without = len(comparisons) - len(differences)
+    remark = f" (in {without} of them none whatever)" if without else ""
+    return f"with {sample} a difference of {span} would be found in {studies} such studies{remark}"
 
 
-def _samples(compared: Sequence[_Compared]) -> str:
-    if len({each.sample for each in compared}) == 1:
-        return compared[0].sample
-    clusters = [each.difference.clusters for each in compared]
-    what = "patients" if any(each.of_patients for each in compared) else "questions"
+def _describe_samples(comparisons: Sequence[_Comparison]) -> str:
+    if len({comparison.sample for comparison in comparisons}) == 1:
+        return comparisons[0].sample
+    clusters = [comparison.difference.clusters for comparison in comparisons]
+    unit = "patient" if any(comparison.by_patient for comparison in comparisons) else "question"
     low, high = min(clusters), max(clusters)
-    return f"{low} to {high} {what}" if low < high else _many(low, what.removesuffix("s"))
+    return f"{low} to {high} {unit}s" if low < high else _count(low, unit)
 
 
-def _many(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
+def _count(n: int, unit: str) -> str:
+    return f"{n:,} {unit}{'' if n == 1 else 's'}"
 
 
-def _signed(share: float) -> str:
-    return f"+{points(share)}" if share > 0 else points(share)
+def _format_signed(share: float) -> str:
+    return f"+{format_points(share)}" if share > 0 else format_points(share)

@@ -1,187 +1,202 @@
-"""Time, energy and CO2 of finished runs, as in Tables 3 and 13 of the context-retrieval study, and for what.
+"""Time, energy and CO2 of finished runs, as in Tables 3 and 13 of the context-retrieval study.
 
-Sums the sessions of each run. Nothing is made of what is not known: where a session told nothing, or a part of the
-equipment, there is no total. Asks nothing, draws nothing.
+The sessions of a run are added up. If a session or a part of the equipment is unknown, there is no total.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.energy import EnergyBasis, SessionEnergy
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.settings import EnergySettings
 
 JOULES_PER_KWH = 3.6e6
-_FOR_WHAT = ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer")
-_RUNS = (
+_ENERGY_COLUMNS = ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer")
+_RUN_COLUMNS = (
     "run",
     "hours",
     "kWh measured",
     "kWh estimated",
-    *_FOR_WHAT,
+    *_ENERGY_COLUMNS,
     "questions",
     "calls",
     "replayed",
     "sessions",
     "unknown",
 )
-_ARMS = ("run", "arm", "questions", "seconds of calls", *_FOR_WHAT)
+_ARM_COLUMNS = ("run", "arm", "questions", "seconds of calls", *_ENERGY_COLUMNS)
 
-_HOW = (
-    "kWh: measured and estimated together, where both are; with CO2 and all that follows it is none where a part is "
-    "unknown. Counted is from a session's first question to its last: not opening and preparing, nor disks, fans, "
-    "cooling, and memory without a counter.",
-    "Per 1,000 questions: a question asked once under one condition counts as one. Per right answer: the run's energy "
-    "by its right answers, of open ones those that the run's judges mark correct; none where nothing is right, or "
-    "nobody can say.",
-    "Replayed: replies out of the cache, which took nothing here. Where another run had paid for them, this one shows "
-    "less than its answers take.",
+_RUN_NOTES = (
+    "kWh: measured and estimated energy added up; if a part is unknown, this cell and all that follow from it are "
+    "empty. It covers the time from the first question of a session to its last, without preparation, and without "
+    "disks, fans, cooling, and memory that has no counter.",
+    "Per 1,000 questions: a question under one condition counts once. Per right answer: the energy of the run by its "
+    "right answers; open answers are right if the run's graders say so. Empty if no answer is right or known to be.",
+    "Replayed: replies from the cache, which took no energy here. If another run made them, this run shows less than "
+    "its answers take.",
 )
-_SHARED = (
-    "A meter cannot tell arms apart: each run's energy is shared out by the seconds of the calls whose answers were "
-    "kept. An arm that took replies out of the cache shows less than its answers take.",
+_ARM_NOTES = (
+    "A meter cannot separate arms: the energy of a run is divided by the seconds of the calls whose answers are in the "
+    "records. An arm with replies from the cache shows less than its answers take.",
 )
-_DEFAULT = EnergySettings().kg_co2_per_kwh
+_DEFAULT_RATE = EnergySettings().kg_co2_per_kwh
+
+GradedRight: TypeAlias = Callable[[Path], Collection[str]]
+"""Returns the keys of the cases in a run folder whose open answers graders call right."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnergy:
-    """What the sessions of one run took."""
+    """The energy of the sessions of one run."""
 
     run: RecordedRun
-    told: tuple[SessionEnergy, ...]
-    """Of the sessions that told."""
-    sessions: int
-    """Those and the ones that did not; without those that asked nothing."""
+    sessions: tuple[SessionEnergy, ...]
+    """Sessions with figures."""
+    count: int
+    """The number of these sessions and of those without figures. Sessions that made no call do not count."""
 
-    def joules(self, known: EnergyBasis) -> float | None:
-        """Of all parts that are known that way; `None` where there is none."""
-        found = [part.joules for each in self.told for part in each.parts if part.known == known]
-        return sum(joules for joules in found if joules is not None) if found else None
+    def joules(self, basis: EnergyBasis) -> float | None:
+        """Return the energy that is known on this basis, or None if there is none."""
+        total: float | None = None
+        for session in self.sessions:
+            for part in session.parts:
+                if part.known == basis and part.joules is not None:
+                    total = (total or 0.0) + part.joules
+                elif part.known == basis:
+                    total = total or 0.0
+        return total
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What is not known, by name; empty where all is."""
-        untold = self.sessions - len(self.told)
-        parts = (part.what for each in self.told for part in each.parts if part.joules is None)
-        return (*dict.fromkeys(parts), *([f"{untold} of {self.sessions} sessions"] if untold else ()))
+        """The names of the parts without a figure."""
+        names: dict[str, None] = {}
+        for session in self.sessions:
+            names |= {part.what: None for part in session.parts if part.joules is None}
+        missing = self.count - len(self.sessions)
+        return (*names, f"{missing} of {self.count} sessions") if missing else tuple(names)
 
     @property
-    def whole(self) -> tuple[float, float] | None:
-        """Joules, and kg of CO2; `None` where anything is not known."""
+    def total(self) -> tuple[float, float] | None:
+        """Joules and kg of CO2, or None if a part is unknown."""
         if self.unknown:
             return None
-        sums = [(sum(part.joules or 0.0 for part in each.parts), each.kg_co2_per_kwh) for each in self.told]
-        return sum(joules for joules, _ in sums), sum(joules / JOULES_PER_KWH * rate for joules, rate in sums)
+        joules = co2 = 0.0
+        for session in self.sessions:
+            energy = sum(part.joules or 0.0 for part in session.parts)
+            joules += energy
+            co2 += energy / JOULES_PER_KWH * session.kg_co2_per_kwh
+        return joules, co2
 
 
-def tables(runs: Iterable[RecordedRun]) -> tuple[Table, ...]:
-    """What the runs took, and their arms where one has several; nothing of runs that tell nothing of it."""
-    spent = [each for each in map(spent_by, runs) if each is not None]
-    ended = [_ended(each.run) for each in spent]
-    rows = [_row(each, arms) for each, arms in zip(spent, ended, strict=True)]
-    shared = [row for each, arms in zip(spent, ended, strict=True) for row in _shared(each, arms)]
-    made = [Table("Time, energy and CO2", _RUNS, tuple(rows), (*_HOW, *_known(spent)))] if rows else []
-    if shared:
-        made.append(Table("Energy by arm", _ARMS, tuple(shared), _SHARED))
-    return tuple(made)
+def make_energy_tables(runs: Iterable[RecordedRun], graded_right: GradedRight = lambda folder: ()) -> tuple[Table, ...]:
+    """Return a table of the runs with energy figures, and one of their arms if a run has several."""
+    energies = [energy for energy in map(sum_run_energy, runs) if energy is not None]
+    run_rows: list[tuple[Cell, ...]] = []
+    arm_rows: list[tuple[Cell, ...]] = []
+    for energy in energies:
+        arms = _count_by_arm(energy.run, graded_right)
+        run_rows.append(_make_run_row(energy, arms))
+        arm_rows += _make_arm_rows(energy, arms)
+    tables: list[Table] = []
+    if run_rows:
+        notes = (*_RUN_NOTES, *_describe_bases(energies))
+        tables.append(Table("Time, energy and CO2", _RUN_COLUMNS, tuple(run_rows), notes))
+    if arm_rows:
+        tables.append(Table("Energy by arm", _ARM_COLUMNS, tuple(arm_rows), _ARM_NOTES))
+    return tuple(tables)
 
 
-def spent_by(run: RecordedRun) -> RunEnergy | None:
-    """`None` where none of its sessions told: an older program's, or a file of answers."""
-    sessions = [session.taken for session in (run.manifest.sessions if run.manifest else ())]
-    asked = [each for each in sessions if each is None or each.parts]
-    told = tuple(each for each in asked if each is not None)
-    return RunEnergy(run, told, len(asked)) if told else None
+def sum_run_energy(run: RecordedRun) -> RunEnergy | None:
+    """Return the energy of a run, or None for a file of answers and a run without figures."""
+    energies = [session.taken for session in (run.manifest.sessions if run.manifest else ())]
+    active = [energy for energy in energies if energy is None or energy.parts]
+    sessions = tuple(energy for energy in active if energy is not None)
+    return RunEnergy(run, sessions, len(active)) if sessions else None
 
 
 @dataclass(slots=True)
-class _Ended:
-    """Cases of one arm."""
+class _Arm:
+    """The finished cases of one arm."""
 
     questions: int = 0
     right: int = 0
     seconds: float = 0.0
-    """Of their calls."""
+    """The sum over their calls."""
 
 
-_Arms: TypeAlias = dict[str, _Ended]
-
-
-def _ended(run: RecordedRun) -> _Arms:
-    arms: _Arms = defaultdict(_Ended)
-    folder = run.path.parent
-    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
+def _count_by_arm(run: RecordedRun, graded_right: GradedRight) -> dict[str, _Arm]:
+    arms: dict[str, _Arm] = defaultdict(_Arm)
+    right = graded_right(run.path.parent)
     for record in run.records():
         arm = arms[str(record.condition.get("arm", ""))]
         arm.questions += 1
-        # An open answer is right where its judges say so.
-        arm.right += score_record(record).right is True or verdicts.get(record.key) == "correct"
+        arm.right += score_record(record).right is True or record.key in right
         arm.seconds += record.answer.usage.seconds
     return arms
 
 
-def _row(spent: RunEnergy, arms: _Arms) -> tuple[Cell, ...]:
-    usage = spent.run.manifest.usage if spent.run.manifest else {}
-    questions, right = (sum(getattr(arm, name) for arm in arms.values()) for name in ("questions", "right"))
+def _make_run_row(energy: RunEnergy, arms: dict[str, _Arm]) -> tuple[Cell, ...]:
+    usage = energy.run.manifest.usage if energy.run.manifest else {}
+    questions, right = sum(arm.questions for arm in arms.values()), sum(arm.right for arm in arms.values())
     return (
-        spent.run.name,
-        sum(each.seconds for each in spent.told) / 3600,
-        *(None if (joules := spent.joules(known)) is None else joules / JOULES_PER_KWH for known in _KINDS),
-        *_for_what(spent.whole, questions, right),
+        energy.run.name,
+        sum(session.seconds for session in energy.sessions) / 3600,
+        _to_kwh(energy.joules("measured")),
+        _to_kwh(energy.joules("estimated")),
+        *_make_energy_cells(energy.total, questions, right),
         questions,
         usage.get("calls"),
         usage.get("replayed_calls"),
-        spent.sessions,
-        ", ".join(spent.unknown) or None,
+        energy.count,
+        ", ".join(energy.unknown) or None,
     )
 
 
-_KINDS: tuple[EnergyBasis, ...] = ("measured", "estimated")
+def _to_kwh(joules: float | None) -> float | None:
+    return None if joules is None else joules / JOULES_PER_KWH
 
 
-def _for_what(whole: tuple[float, float] | None, questions: int, right: int) -> tuple[Cell, ...]:
-    """The cells under _FOR_WHAT."""
-    if whole is None:
-        return (None,) * len(_FOR_WHAT)
-    kwh, co2 = whole[0] / JOULES_PER_KWH, whole[1]
+def _make_energy_cells(total: tuple[float, float] | None, questions: int, right: int) -> tuple[Cell, ...]:
+    """Return the cells under _ENERGY_COLUMNS."""
+    if total is None:
+        return (None,) * len(_ENERGY_COLUMNS)
+    kwh, co2 = total[0] / JOULES_PER_KWH, total[1]
     return kwh, co2, 1000 * kwh / questions if questions else None, 1000 * kwh / right if right else None
 
 
-def _shared(spent: RunEnergy, arms: _Arms) -> list[tuple[Cell, ...]]:
-    """The rows of a run with several arms whose energy is known."""
-    seconds = sum(arm.seconds for arm in arms.values())
-    if len(arms) < 2 or spent.whole is None or not seconds:
+def _make_arm_rows(energy: RunEnergy, arms: dict[str, _Arm]) -> list[tuple[Cell, ...]]:
+    """Return the rows of a run with several arms and a known total."""
+    total_seconds = sum(arm.seconds for arm in arms.values())
+    if len(arms) < 2 or energy.total is None or not total_seconds:
         return []
-    joules, co2 = spent.whole
-    asked = [*(spent.run.manifest.plan.arguments.get("arms", ()) if spent.run.manifest else ()), *sorted(arms)]
-    return [
-        (
-            spent.run.name,
-            name,
-            arm.questions,
-            arm.seconds,
-            *_for_what((joules * arm.seconds / seconds, co2 * arm.seconds / seconds), arm.questions, arm.right),
-        )
-        for name, arm in sorted(arms.items(), key=lambda each: asked.index(each[0]))
-    ]
+    joules, co2 = energy.total
+    planned = energy.run.manifest.plan.arguments.get("arms", ()) if energy.run.manifest else ()
+    order = [*planned, *sorted(arms)]
+    rows: list[tuple[Cell, ...]] = []
+    for name in sorted(arms, key=order.index):
+        arm = arms[name]
+        part = joules * arm.seconds / total_seconds, co2 * arm.seconds / total_seconds
+        cells = _make_energy_cells(part, arm.questions, arm.right)
+        rows.append((energy.run.name, name, arm.questions, arm.seconds, *cells))
+    return rows
 
 
-def _known(spent: Sequence[RunEnergy]) -> tuple[str, ...]:
-    """By what the figures are known, and by what rate they become CO2: each once, however many sessions say it."""
-    told = [each for run in spent for each in run.told]
-    parts = dict.fromkeys((part.known, part.what, part.how) for each in told for part in each.parts)
-    rates = dict.fromkeys(each.kg_co2_per_kwh for each in told)
+def _describe_bases(energies: Sequence[RunEnergy]) -> tuple[str, ...]:
+    """Return notes on the basis of the figures and on the rates of CO2, each once."""
+    parts: dict[str, None] = {}
+    rates: dict[str, None] = {}
     study = "the context-retrieval study's, Table 13: 197.31 kg for 962.48 kWh; yours: energy.kg_co2_per_kwh"
-    said = ", ".join(f"{rate:g} ({study})" if rate == _DEFAULT else f"{rate:g}" for rate in rates)
-    return (
-        *(f"{known.capitalize()}, {what}: {how}." for known, what, how in parts),
-        f"CO2: kg a kWh of electricity: {said}.",
-    )
+    for energy in energies:
+        for session in energy.sessions:
+            for part in session.parts:
+                parts[f"{part.known.capitalize()}, {part.what}: {part.how}."] = None
+            rate = f"{session.kg_co2_per_kwh:g}"
+            rates[f"{rate} ({study})" if session.kg_co2_per_kwh == _DEFAULT_RATE else rate] = None
+    return (*parts, f"CO2: kg a kWh of electricity: {', '.join(rates)}.")

@@ -1,131 +1,143 @@
-"""From outcomes to the rows of a table: means with intervals, states counted apart, paired differences to a baseline.
+"""Tables of accuracy from outcomes: means with intervals, counts of states, and paired differences to a baseline.
 
-Whatever is compared, questions are the clusters (errata B9) and the p values of one table are corrected together
-(Holm). Knows no experiment: which outcomes make a row, and with what they are compared, it is told.
+Questions are the clusters of every comparison (errata B9). The p values of one table are corrected together (Holm).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.analysis.statistics import Difference, Mean, holm, mean_of, paired_difference
+from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome
 
 AccuracyMeasure: TypeAlias = Literal["right", "right-of-answered"]
-"""`right`: of all that were asked and did not fail, an answer that abstains or cannot be read being none that is right;
-`right-of-answered`: of those that state a choice."""
+"""`right`: the share right of all cases that did not fail; abstained and unparsed answers are not right.
+`right-of-answered`: the share right of the cases with a choice."""
 
 PairingKey: TypeAlias = tuple[Hashable, ...]
-"""A question's key, then its conditions in which the two of a pair are alike."""
+"""The key of a question, then the conditions that the two cases of a pair share."""
 
 STATES = ("right", "wrong", "abstained", "unparsed", "failed")
-_NOT_ASKED = "over-window"
-"""Stands among the failed here: it has no score either. Tables about patients' records count it apart."""
-SHARE, P = "share right", "p (Holm)"
-FIGURES = (SHARE, *STATES)
+_OVER_WINDOW = "over-window"
+"""Counted as failed here, as it has no score either. Tables about patient records count it separately."""
+SHARE_COLUMN = "share right"
+P_COLUMN = "p (Holm)"
+FIGURES = (SHARE_COLUMN, *STATES)
 
 _MEASURES: Mapping[AccuracyMeasure, str] = {
-    "right": "Share right: of all cases that did not fail; abstained and unparsed ones are not right, and stand apart.",
-    "right-of-answered": "Share right: of the cases that state a choice; all others are not scored, and stand apart.",
+    "right": "Share right: of all cases that did not fail. Abstained and unparsed answers are not right, and are "
+    "counted separately.",
+    "right-of-answered": "Share right: of the cases with a choice. All others have no score, and are counted "
+    "separately.",
 }
-INTERVALS = "Intervals are 95 %: Wilson's where each question stands once, else a bootstrap of whole questions."
+INTERVALS = "Intervals are 95 %: Wilson's if each question occurs once, otherwise a bootstrap of questions."
 _TEST = (
-    "Differences are paired by question and condition, over the pairs that both have scored; p by flipping the signs "
-    "of whole questions (McNemar's exact test where each stands once)"
+    "Differences are paired by question and condition, over the pairs with two scores; p by flipping the signs of "
+    "questions (McNemar's exact test if each question occurs once)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row: its outcomes, and those of its baseline where it has one."""
+    """The outcomes of one row of a table, and those of its baseline."""
 
     labels: tuple[Cell, ...]
     outcomes: Sequence[Outcome]
     against: Sequence[Outcome] = ()
     pair: tuple[str, ...] = ()
-    """Conditions in which the two of a pair are alike, beside the question; where several outcomes are alike in them,
-    their mean is taken."""
+    """Conditions that the two cases of a pair share, besides the question. If several outcomes share them, their mean
+    counts."""
     more: tuple[Cell, ...] = ()
     """Cells between the figures and the difference."""
     tested: bool = True
-    """False: the difference is shown and is no hypothesis, as that of an upper bound."""
+    """False for a difference that is displayed and not tested, such as that of an upper bound."""
 
 
-def score(outcome: Outcome, measure: AccuracyMeasure) -> float | None:
-    """1 right, 0 not, `None` not scored."""
+def score_outcome(outcome: Outcome, measure: AccuracyMeasure) -> float | None:
+    """Return 1 for right, 0 for not right, or None for a case without a score."""
     if outcome.state == "answered":
         return float(bool(outcome.right))
-    return 0.0 if measure == "right" and outcome.state not in ("failed", _NOT_ASKED) else None
+    return 0.0 if measure == "right" and outcome.state not in ("failed", _OVER_WINDOW) else None
 
 
-def rows_of(groups: Sequence[Group], measure: AccuracyMeasure, seed: int = 0) -> tuple[tuple[Cell, ...], ...]:
-    """Labels, the FIGURES, what more there is, the difference to the baseline and its corrected p."""
-    differences = [difference(group, measure, seed) for group in groups]
-    corrected = corrected_p([found if group.tested else None for group, found in zip(groups, differences, strict=True)])
-    return tuple(
-        (*group.labels, mean(group.outcomes, measure, seed), *counts(group.outcomes), *group.more, found, p)
-        for group, found, p in zip(groups, differences, corrected, strict=True)
-    )
+def make_rows(groups: Sequence[Group], measure: AccuracyMeasure, seed: int = 0) -> tuple[tuple[Cell, ...], ...]:
+    """Return a row for each group: labels, FIGURES, further cells, the difference and its corrected p value."""
+    differences = [compare_to_baseline(group, measure, seed) for group in groups]
+    hypotheses: list[Difference | None] = []
+    for group, difference in zip(groups, differences, strict=True):
+        hypotheses.append(difference if group.tested else None)
+    rows: list[tuple[Cell, ...]] = []
+    figures: tuple[Cell, ...]
+    for group, difference, p in zip(groups, differences, correct_p_values(hypotheses), strict=True):
+        figures = (mean_score(group.outcomes, measure, seed), *count_endings(group.outcomes))
+        rows.append((*group.labels, *figures, *group.more, difference, p))
+    return tuple(rows)
 
 
-def mean(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
-    """Of the scores, clustered where a question stands there more than once."""
+def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
+    """Return the mean score, clustered by question if a question occurs more than once."""
     questions = [outcome.question for outcome in outcomes]
-    once = len(set(questions)) == len(questions)
-    return mean_of([score(outcome, measure) for outcome in outcomes], None if once else questions, seed=seed)
+    clusters = None if len(set(questions)) == len(questions) else questions
+    return estimate_mean([score_outcome(outcome, measure) for outcome in outcomes], clusters, seed=seed)
 
 
-def counts(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
-    """How many ended how, in the order of STATES."""
-    ended = [_mark(outcome) for outcome in outcomes]
-    return tuple(ended.count(state) for state in STATES)
+def count_endings(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
+    """Return the number of cases in each of the STATES."""
+    counter = Counter(map(_ending, outcomes))
+    return tuple(counter[state] for state in STATES)
 
 
-def _mark(outcome: Outcome) -> str:
+def _ending(outcome: Outcome) -> str:
     if outcome.state == "answered":
         return "right" if outcome.right else "wrong"
-    return "failed" if outcome.state == _NOT_ASKED else outcome.state
+    return "failed" if outcome.state == _OVER_WINDOW else outcome.state
 
 
-def difference(group: Group, measure: AccuracyMeasure, seed: int = 0) -> Difference | None:
-    """The row's to its baseline; `None` without one, or without a pair that has scores on both sides."""
-    first, second = (by_pair(each, group.pair, measure) for each in (group.outcomes, group.against))
+def compare_to_baseline(group: Group, measure: AccuracyMeasure, seed: int = 0) -> Difference | None:
+    """Return the difference of a group to its baseline, or None if no pair has two scores."""
+    first = mean_by_pair(group.outcomes, group.pair, measure)
+    second = mean_by_pair(group.against, group.pair, measure)
     if not first.keys() & second.keys():
         return None
     return paired_difference(first, second, {pair: pair[0] for pair in first}, seed=seed)
 
 
-def by_pair(outcomes: Iterable[Outcome], pair: Sequence[str], measure: AccuracyMeasure) -> dict[PairingKey, float]:
-    """The mean score by (question, its conditions named in `pair`), of what is scored."""
+def mean_by_pair(outcomes: Iterable[Outcome], pair: Sequence[str], measure: AccuracyMeasure) -> dict[PairingKey, float]:
+    """Return the mean score of each question under each combination of the conditions named in `pair`."""
     scores: dict[PairingKey, list[float]] = defaultdict(list)
     for outcome in outcomes:
-        if (value := score(outcome, measure)) is not None:
-            scores[(outcome.question, *(outcome.condition.get(name) for name in pair))].append(value)
+        value = score_outcome(outcome, measure)
+        if value is not None:
+            scores[(outcome.question, *map(outcome.condition.get, pair))].append(value)
     return {key: fmean(values) for key, values in scores.items()}
 
 
-def corrected_p(differences: Sequence[Difference | None]) -> list[float | None]:
-    """Holm's p of each difference there is, in their order."""
-    corrected = iter(holm([each.p for each in differences if each is not None]))
-    return [None if each is None else next(corrected) for each in differences]
+def correct_p_values(differences: Sequence[Difference | None]) -> list[float | None]:
+    """Return the p value of each difference after Holm's correction; None stays None."""
+    corrected = iter(holm([difference.p for difference in differences if difference is not None]))
+    return [None if difference is None else next(corrected) for difference in differences]
 
 
-def spread(outcomes: Iterable[Outcome], over: str, measure: AccuracyMeasure) -> float | None:
-    """The standard deviation (n - 1) of the means at each value of a condition; `None` where it has but one value."""
+def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMeasure) -> float | None:
+    """Return the standard deviation (n - 1) of the mean scores at each value of a condition.
+
+    None if the condition has only one value.
+    """
     scores: dict[Hashable, list[float]] = defaultdict(list)
     for outcome in outcomes:
-        if (value := score(outcome, measure)) is not None:
-            scores[outcome.condition.get(over)].append(value)
+        value = score_outcome(outcome, measure)
+        if value is not None:
+            scores[outcome.condition.get(condition)].append(value)
     return stdev(map(fmean, scores.values())) if len(scores) > 1 else None
 
 
-def chance(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """A note: what guessing would get; none without a question."""
+def describe_chance(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """Return a note on the accuracy of guessing; no note without questions with options."""
     shares = {outcome.question: outcome.chance for outcome in outcomes if outcome.chance is not None}
     if not shares:
         return ()
@@ -133,24 +145,22 @@ def chance(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return (f"Guessing among the options would be right in {value:.1f} % of the {len(shares):,} questions.",)
 
 
-def left_out(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """A note where cases were answered from less than they were given."""
-    partly = sum(outcome.state != "failed" and outcome.failed_parts > 0 for outcome in outcomes)
-    if not partly:
+def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """Return a note on cases that were answered without some of their parts; no note if there are none."""
+    cases = sum(outcome.state != "failed" and outcome.failed_parts > 0 for outcome in outcomes)
+    if not cases:
         return ()
-    return (
-        f"Of {partly} cases some parts could not be read and were left out; they are scored by what came of the rest.",
-    )
+    return (f"In {cases} cases some parts could not be read and were left out. These cases are scored as they are.",)
 
 
-def notes(measure: AccuracyMeasure, comparisons: int, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """What a reader needs beside any such table, `comparisons` of it tested."""
+def make_notes(measure: AccuracyMeasure, comparisons: int, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the notes of a table of accuracy with this number of tested comparisons."""
     corrected = f", corrected by Holm for this table's {comparisons} comparisons" if comparisons > 1 else ""
     test = (f"{_TEST}{corrected}.",) if comparisons else ()
     return (_MEASURES[measure], INTERVALS, *test, *more)
 
 
-def table(
+def make_accuracy_table(
     title: str,
     labels: Sequence[str],
     groups: Sequence[Group],
@@ -161,10 +171,16 @@ def table(
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
-    """One row a group. `labels` and `more` head the cells that each group brings; `baseline` names what the
-    differences are to."""
-    rows = rows_of(groups, measure, seed)
-    compared = sum(row[-1] is not None for row in rows)
-    everyone = [outcome for group in groups for outcome in group.outcomes]
-    columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P)
-    return Table(title, columns, rows, notes(measure, compared, (*chance(everyone), *left_out(everyone), *remarks)))
+    """Return a table with a row for each group.
+
+    `labels` and `more` are the headings of the cells that each group brings. `baseline` names the baseline in the
+    heading of the differences.
+    """
+    rows = make_rows(groups, measure, seed)
+    comparisons = sum(row[-1] is not None for row in rows)
+    outcomes: list[Outcome] = []
+    for group in groups:
+        outcomes += group.outcomes
+    remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
+    columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P_COLUMN)
+    return Table(title, columns, rows, make_notes(measure, comparisons, remarks))

@@ -1,8 +1,7 @@
-"""What the papers print, so that reports can put it beside what was measured: BriefContext's (`published.toml`), the
-study of context retrieval (`published_context_retrieval.toml`) and the EHR study (`published_ehr.toml`).
+"""Tables as papers print them, for comparison with measured figures: BriefContext (`published.toml`), the study of
+context retrieval (`published_context_retrieval.toml`) and the EHR study (`published_ehr.toml`).
 
-Gives the figures as they are printed; which of them do not come out, and why, stands in the names of their errata and
-in the notes. Knows no figure of ours.
+The notes and errata of a table name the figures that are inconsistent.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 
 FILES = ("published.toml", "published_context_retrieval.toml", "published_ehr.toml")
 FIGURE, ACCURACY, CHANGE = "figure", "accuracy (%)", "change (points)"
-"""The column that says which kind of figures a row has, and the two kinds."""
+"""The column with the kind of figures in a row, and the two kinds."""
 _SETS = frozenset({"CareQA", "MedMCQA", "MedQA", "MMLU"})
-"""Columns of those figures; others are of neither kind."""
+"""The columns with these figures."""
 
 
-class AsPrinted(float):
-    """A figure whose text has the digits that a paper prints: 55.10."""
+class PrintedFloat(float):
+    """A figure that is formatted with the digits of the paper: 55.10."""
 
     _text: str
 
     def __new__(cls, text: str) -> Self:
-        made = super().__new__(cls, text)
-        made._text = text
-        return made
+        figure = super().__new__(cls, text)
+        figure._text = text
+        return figure
 
     def __str__(self) -> str:
         return self._text
@@ -43,14 +42,14 @@ class Paper:
 
     key: str
     name: str
-    """As the source of a table tells it."""
+    """Its name in the source of a table."""
     title: str
     venue: str
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A table of a paper; its `table.source` names the paper, the version and the place."""
+    """A table of a paper. `table.source` names paper, version and place."""
 
     name: str
     paper: Paper
@@ -58,66 +57,75 @@ class Published:
     errata: tuple[str, ...]
 
     def figure(self, column: str, *row: Cell) -> Cell:
-        """What stands under this head in the row that begins with these cells. Raises KeyError."""
-        place = self.table.columns.index(column)
+        """Return the cell of a column in the first row that begins with these cells. Raises KeyError."""
+        index = self.table.columns.index(column)
         for cells in self.table.rows:
             if cells[: len(row)] == row:
-                return cells[place]
+                return cells[index]
         raise KeyError(f"{self.name} has no row {row}")
 
 
 @cache
-def published() -> Mapping[str, Published]:
-    """The tables of all papers by name, in the order of the files."""
+def load_published() -> Mapping[str, Published]:
+    """Return the tables of all papers by name, in the order of the files."""
     folder = resources.files("epicrisis.evaluation.analysis")
-    texts = (folder.joinpath(file).read_text("utf-8") for file in FILES)
-    return {name: each for text in texts for name, each in parse(text).items()}
+    tables: dict[str, Published] = {}
+    for file in FILES:
+        tables.update(parse_published(folder.joinpath(file).read_text("utf-8")))
+    return tables
 
 
-def accuracies(table: Table) -> Table:
-    """The table with the accuracies that follow from its rows of changes: each change with what the row of accuracies
-    above has, to the two places printed; where there is none above, `None`. One without such rows stays as it is."""
+def derive_accuracies(table: Table) -> Table:
+    """Return the table with accuracies instead of its rows of changes.
+
+    A change is added to the row of accuracies above, to two decimal places; without such a row the cell is None. A
+    table without rows of changes is returned unchanged.
+    """
     if FIGURE not in table.columns:
         return table
-    kind, above = table.columns.index(FIGURE), None
+    kind = table.columns.index(FIGURE)
+    base: tuple[Cell, ...] = (None,) * len(table.columns)
     rows: list[tuple[Cell, ...]] = []
     for row in table.rows:
         if row[kind] != CHANGE:
-            above = row if row[kind] == ACCURACY else None
+            base = row if row[kind] == ACCURACY else (None,) * len(row)
             rows.append(row)
         else:
-            before = above or (None,) * len(row)
-            rows.append(tuple(_followed(*each) for each in zip(table.columns, before, row, strict=True)))
+            rows.append(tuple(map(_add_change, table.columns, base, row)))
     return replace(table, rows=tuple(rows))
 
 
-def parse(text: str) -> Mapping[str, Published]:
-    """The tables of a text as `published.toml` describes it. A key unknown or missing: TypeError, KeyError."""
-    content: dict[str, list[dict[str, Any]]] = tomllib.loads(text, parse_float=AsPrinted)
-    papers = {each["key"]: Paper(**each) for each in content["papers"]}
-    return {each["name"]: _table(papers[each["paper"]], **each) for each in content["tables"]}
+def _add_change(column: str, base: Cell, change: Cell) -> Cell:
+    if column == FIGURE:
+        return ACCURACY
+    if column not in _SETS:
+        return change
+    return round(base + change, 2) if isinstance(base, float) and isinstance(change, float) else None
 
 
-def _table(
-    of: Paper,
+def parse_published(text: str) -> Mapping[str, Published]:
+    """Return the tables of a TOML text. `published.toml` describes its keys.
+
+    Raises TypeError or KeyError for unknown or missing keys.
+    """
+    content: dict[str, list[dict[str, Any]]] = tomllib.loads(text, parse_float=PrintedFloat)
+    papers = {values["key"]: Paper(**values) for values in content["papers"]}
+    tables: dict[str, Published] = {}
+    for values in content["tables"]:
+        tables[values["name"]] = _make_table(papers[values.pop("paper")], **values)
+    return tables
+
+
+def _make_table(
+    paper: Paper,
     *,
     name: str,
     title: str,
-    paper: str,
     place: str,
     columns: list[str],
     rows: list[list[Cell]],
     errata: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Published:
-    table = Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes), f"{of.name}, {place}")
-    return Published(name, of, table, tuple(errata))
-
-
-def _followed(column: str, above: Cell, cell: Cell) -> Cell:
-    """What stands under this head in a row of changes once they are accuracies."""
-    if column == FIGURE:
-        return ACCURACY
-    if column not in _SETS:
-        return cell
-    return round(above + cell, 2) if isinstance(above, float) and isinstance(cell, float) else None
+    table = Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes), f"{paper.name}, {place}")
+    return Published(name, paper, table, tuple(errata))

@@ -1,7 +1,7 @@
-"""Is it a difference? Exact tests, intervals, and how many questions it takes. Pure arithmetic; knows no run.
+"""Means with intervals, exact tests of differences, and the number of questions that a comparison needs.
 
-Questions that were asked several times (five positions, three repeats) are no independent cases: they are resampled
-together, as clusters (errata B9). The order in which cases are given changes no figure.
+Cases of one question (five positions, three repeats) are not independent: they are resampled together, as a cluster
+(errata B9). The order of the cases changes no figure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From `low` to `high`, at this confidence (0.95)."""
+    """A confidence interval."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean of `n` scores; `unscored` is how many could not be scored and are in no way part of it."""
+    """The mean of `n` scores. Cases without a score, `unscored`, have no influence on it."""
 
     value: float
     interval: Interval
@@ -43,26 +43,26 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of two systems on the same questions, `first - second`. `p` is two-sided."""
+    """The mean difference `first - second` of two systems on the same cases. `p` is two-sided."""
 
     value: float
     interval: Interval
     p: float
     n: int
-    """Pairs."""
+    """The number of pairs."""
     clusters: int
-    """Independent ones among them."""
+    """The number of independent groups of pairs."""
     step: float = 1.0
-    """What a cluster that differs differs by: 1 where each is right or wrong once, less where it is a mean."""
+    """The typical size of a cluster's difference: 1 if each cluster is right or wrong once, less if it is a mean."""
 
     def __neg__(self) -> Difference:
-        # Not `-x`, which makes -0 of 0.
+        # `-x` would turn 0 into -0.
         low, high = 0.0 - self.interval.high, 0.0 - self.interval.low
         return replace(self, value=0.0 - self.value, interval=replace(self.interval, low=low, high=high))
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The interval of a proportion (Wilson 1927), which stays within 0 and 1. Of nothing it is all of that."""
+    """Return the interval of a proportion (Wilson 1927), which lies within 0 and 1; 0 to 1 if `n` is 0."""
     if n == 0:
         return Interval(0.0, 1.0, confidence)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -74,26 +74,29 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(low, 1.0 if successes == n else (centre + spread) / scale, confidence)
 
 
-def of_all_alike(value: float, n: int, limits: tuple[float, float], confidence: float = 0.95) -> Interval:
-    """Where n clusters have the same mean, or there is but one: every resample is the same, which is no certainty.
+def uniform_interval(value: float, n: int, limits: tuple[float, float], confidence: float = 0.95) -> Interval:
+    """Return an interval for `n` clusters with the same mean, for which every resample is the same.
 
-    As many as Wilson's interval of none among n may be otherwise, as far as there is room; of shares that are all 0 or
-    1 it is Wilson's own, of differences that are all 0 Tango's (Statistics in Medicine 1998).
+    Equal means are no certainty. The interval allows for as many other clusters as Wilson's interval for 0 of `n`
+    does, within the limits of a score. For shares that are all 0 or 1 it is Wilson's interval, and for differences
+    that are all 0 it is Tango's (Statistics in Medicine 1998).
     """
-    others = wilson(0, n, confidence).high
-    return Interval(value - others * (value - limits[0]), value + others * (limits[1] - value), confidence)
+    share = wilson(0, n, confidence).high
+    return Interval(value - share * (value - limits[0]), value + share * (limits[1] - value), confidence)
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Two-sided exact p of so many wins against so many losses, ties left out. With the counts of questions that only
-    one of two systems has right it is McNemar's exact test."""
+    """Return the exact two-sided p value of wins against losses, without ties.
+
+    With the numbers of questions that only one of two systems has right, this is McNemar's exact test.
+    """
     n, fewer = wins + losses, min(wins, losses)
     tail = sum(math.comb(n, i) for i in range(fewer + 1))
     return min(1.0, float(2 * tail / 2**n))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """The p values corrected for their number (Holm 1979), in their order."""
+    """Return the p values, in their order, corrected for their number (Holm 1979)."""
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     corrected, highest = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(order):
@@ -102,7 +105,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(corrected)
 
 
-def mean_of(
+def estimate_mean(
     scores: Sequence[float | None],
     clusters: Sequence[Hashable] | None = None,
     *,
@@ -110,13 +113,13 @@ def mean_of(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Mean:
-    """The mean of the scores that are none of them `None`, with the interval of a cluster bootstrap (percentiles).
+    """Return the mean of the scores that are not None, with the percentile interval of a cluster bootstrap.
 
-    Without clusters each score is its own, and where all are 0 or 1 the interval is Wilson's. `shares`: scores lie
-    between 0 and 1, so that clusters that are all alike still leave room for others (see `of_all_alike`).
+    Without `clusters` each score is its own cluster, and if all are 0 or 1 the interval is Wilson's. `shares` says
+    that scores lie between 0 and 1, so that equal clusters get an interval too (see `uniform_interval`).
     """
-    scored = [(score, i if clusters is None else clusters[i]) for i, score in enumerate(scores) if score is not None]
-    values = np.array([score for score, _ in scored], dtype=np.float64)
+    indices = [index for index, score in enumerate(scores) if score is not None]
+    values = np.array([scores[index] for index in indices], dtype=np.float64)
     unscored = len(scores) - len(values)
     if len(values) == 0:
         return Mean(math.nan, Interval(math.nan, math.nan, confidence), 0, unscored)
@@ -124,7 +127,8 @@ def mean_of(
         interval = wilson(int(values.sum()), len(values), confidence)
     else:
         limits = (0.0, 1.0) if shares else None
-        interval = _bootstrap(*_by_cluster(values, [cluster for _, cluster in scored]), limits, confidence, seed)
+        groups = indices if clusters is None else [clusters[index] for index in indices]
+        interval = _bootstrap(*_sum_by_cluster(values, groups), limits, confidence, seed)
     return Mean(float(values.mean()), interval, len(values), unscored)
 
 
@@ -136,18 +140,18 @@ def paired_difference(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Difference:
-    """The mean difference over the cases that both have scored (from 0 to 1), by a bootstrap of whole clusters.
+    """Return the mean difference over the cases in both mappings, with the interval of a cluster bootstrap.
 
-    `clusters` says which cluster a case belongs to (default: each its own). `p` is that of a sign-flipping permutation
-    of the clusters' differences: exact where they are alike in size (it is McNemar's exact test then) and up to 2^12
-    flips, else sampled. Raises ValueError where they share no case.
+    Scores are 0 to 1. `clusters` maps a case to its cluster; by default each case is its own. `p` is that of a
+    permutation test, flipping the signs of the clusters' differences: exact if their sizes are equal (McNemar's exact
+    test) or up to 2^12 flips, otherwise sampled. Raises ValueError if the mappings share no case.
     """
     shared = [case for case in first if case in second]
     if not shared:
         raise ValueError("the two share no case that both have scored")
-    of: list[Hashable] = [case if clusters is None else clusters[case] for case in shared]
+    groups: list[Hashable] = [case if clusters is None else clusters[case] for case in shared]
     differences = np.array([first[case] - second[case] for case in shared], dtype=np.float64)
-    sums, counts = _by_cluster(differences, of)
+    sums, counts = _sum_by_cluster(differences, groups)
     means = abs(sums / counts)
     return Difference(
         value=float(sums.sum() / len(shared)),
@@ -160,29 +164,26 @@ def paired_difference(
 
 
 def questions_needed(difference: float, discordant: float, power: float = 0.8, alpha: float = 0.05) -> int:
-    """How many questions a paired comparison needs (McNemar's test; Connor, Biometrics 1987).
+    """Return the number of questions that a paired comparison needs (McNemar's test; Connor, Biometrics 1987).
 
-    `difference`: of the two accuracies, as a share; `discordant`: the share of questions that one of them alone has
-    right, at least as large. Raises ValueError where that is not so.
+    `difference` is the difference of the two accuracies, as a share. `discordant` is the share of questions that only
+    one system has right. Raises ValueError unless 0 < difference <= discordant <= 1.
     """
     gap = abs(difference)
     if not 0 < gap <= discordant <= 1:
         raise ValueError(f"a difference of {difference} among {discordant} discordant questions cannot be")
-    of_alpha, of_power = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
-    root = of_alpha * math.sqrt(discordant) + of_power * math.sqrt(discordant - gap * gap)
+    z_alpha, z_power = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
+    root = z_alpha * math.sqrt(discordant) + z_power * math.sqrt(discordant - gap * gap)
     return math.ceil(root * root / (gap * gap))
 
 
-# -- resampling -----------------------------------------------------------------------------------------------------
-
-
-def _by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:
-    """(sum, count) of each cluster, in an order of their own: that of the cases must not decide what is drawn."""
-    number = {cluster: i for i, cluster in enumerate(dict.fromkeys(clusters))}
-    of = np.array([number[cluster] for cluster in clusters])
+def _sum_by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:
+    """Return the sum and the count of each cluster, sorted, so that the order of the cases does not affect a draw."""
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    members = np.array([numbers[cluster] for cluster in clusters])
     order = np.argsort(values, kind="stable")
-    sums = np.bincount(of[order], weights=values[order]).astype(np.float64)
-    counts = np.bincount(of).astype(np.float64)
+    sums = np.bincount(members[order], weights=values[order]).astype(np.float64)
+    counts = np.bincount(members).astype(np.float64)
     order = np.lexsort((counts, sums))
     return sums[order], counts[order]
 
@@ -190,23 +191,25 @@ def _by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, F
 def _bootstrap(
     sums: Floats, counts: Floats, limits: tuple[float, float] | None, confidence: float, seed: int
 ) -> Interval:
-    """The percentiles of the mean of all cases of as many clusters as there are, drawn with replacement, RESAMPLES
-    times. `limits`: what a score lies within, where that is known."""
+    """Return the percentiles of the mean over RESAMPLES resamples of the clusters, drawn with replacement.
+
+    `limits` are the lowest and the highest possible score, if they are known.
+    """
     if limits is not None and np.ptp(sums / counts) < 1e-9:
-        return of_all_alike(float(sums[0] / counts[0]), len(sums), limits, confidence)
-    dice = np.random.default_rng(seed)
+        return uniform_interval(float(sums[0] / counts[0]), len(sums), limits, confidence)
+    generator = np.random.default_rng(seed)
     means = np.empty(RESAMPLES)
-    # In blocks: all draws at once would be gigabytes for thousands of questions.
+    # In blocks, as all draws at once would take gigabytes for thousands of questions.
     block = max(1, 2_000_000 // len(sums))
     for start in range(0, RESAMPLES, block):
-        drawn = dice.integers(len(sums), size=(min(block, RESAMPLES - start), len(sums)))
-        means[start : start + len(drawn)] = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+        draws = generator.integers(len(sums), size=(min(block, RESAMPLES - start), len(sums)))
+        means[start : start + len(draws)] = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high), confidence)
 
 
 def _sign_flips(sums: Floats, seed: int) -> float:
-    """Two-sided p of the sum of the clusters' differences, were each as likely to have the other sign."""
+    """Return the two-sided p value of the sum of differences if each sign were equally likely."""
     moved = sums[abs(sums) > 1e-9]
     if len(moved) == 0 or np.ptp(abs(moved)) < 1e-9:
         return sign_test(int((moved > 0).sum()), int((moved < 0).sum()))
@@ -214,9 +217,9 @@ def _sign_flips(sums: Floats, seed: int) -> float:
     if len(moved) <= 12:
         signs = 1 - 2 * ((np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved))) & 1)
         return float((abs(signs @ moved) >= observed).mean())
-    dice, extreme = np.random.default_rng(seed), 0
+    generator, extreme = np.random.default_rng(seed), 0
     block = max(1, 2_000_000 // len(moved))
     for start in range(0, RESAMPLES, block):
         size = (min(block, RESAMPLES - start), len(moved))
-        extreme += int((abs((1 - 2 * dice.integers(2, size=size)) @ moved) >= observed).sum())
+        extreme += int((abs((1 - 2 * generator.integers(2, size=size)) @ moved) >= observed).sum())
     return (extreme + 1) / (RESAMPLES + 1)

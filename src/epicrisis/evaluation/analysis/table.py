@@ -1,4 +1,4 @@
-"""The noun: a table of figures, ready to be shown. Knows neither how a figure was computed nor how it is drawn."""
+"""A table of figures."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TypeAlias
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 
 Cell: TypeAlias = str | int | float | Mean | Difference | Interval | None
-"""Shares are 0 to 1, p values too; `None` is "there is none", never 0."""
+"""Shares and p values are 0 to 1. None is an empty cell, never 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of as many cells as there are columns, in order."""
+    """Columns and rows, with notes for the reader. Raises ValueError if a row has another length than the columns."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
-    """Sentences that a reader needs beside the figures: what was counted apart, which test, which erratum."""
+    """Sentences below the table: cases counted separately, the test, errata."""
     source: str = ""
-    """Where the figures come from: a paper's table, or the run."""
+    """The run, or the table of a paper."""
 
     def __post_init__(self) -> None:
-        wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
-        if wrong:
-            raise ValueError(f"table {self.title!r}: rows of {wrong} cells under {len(self.columns)} columns")
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"table {self.title!r}: a row of {len(row)} cells under {len(self.columns)} columns")
 
     def column(self, name: str) -> tuple[Cell, ...]:
-        """The cells under this head. Raises ValueError where there is none such."""
-        place = self.columns.index(name)
-        return tuple(row[place] for row in self.rows)
+        """Return the cells of a column. Raises ValueError if there is no such column."""
+        index = self.columns.index(name)
+        return tuple(row[index] for row in self.rows)

@@ -1,6 +1,6 @@
-"""Tables as text: aligned columns for a terminal or a pipe, and intervals drawn as a forest plot.
+"""Tables as text: aligned columns for a terminal or a pipe, and intervals as a forest plot.
 
-Nothing is cut: what does not fit a line goes on below, under the same row labels. Knows no terminal and no experiment.
+Nothing is cut: columns that do not fit a line continue below, after the same row labels.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.printable import printable
 
 PERCENT = "%"
-"""Ends a heading under which shares are shown as percent, to two places: as the papers print them."""
+"""Ends a heading of shares in percent with two decimals, as the papers print them."""
 AGAINST = "against"
-"""Heads the names of what the rows are compared with."""
+"""The heading of the names that the rows are compared with."""
 _GAP = 2
-_FULL, _ASCII = tuple("├─┤●│"), tuple("|-|o:")
-"""Where an interval begins, goes on and ends, the value, and 0."""
+_UNICODE_MARKS, _ASCII_MARKS = tuple("├─┤●│"), tuple("|-|o:")
+"""Start, line and end of an interval, its value, and 0."""
 
 
-# -- cells ------------------------------------------------------------------------------------------------------------
-
-
-def cell(value: Cell, heading: str = "", *, p: bool = False) -> str:
-    """A figure with its interval, empty where there is none; `p`: with a difference's own p value, uncorrected."""
+def format_cell(value: Cell, heading: str = "", *, p: bool = False) -> str:
+    """Return a cell as text, empty for None; with `p`, a difference with its own, uncorrected p value."""
     percent = heading.endswith(PERCENT)
     match value:
         case None:
@@ -37,120 +34,121 @@ def cell(value: Cell, heading: str = "", *, p: bool = False) -> str:
         case int():
             return f"{value:,}"
         case Interval():
-            return _bracket(value, _places(value.low, value.high), percent=percent)
+            return _format_interval(value, _decimals(value.low, value.high), percent=percent)
         case Mean():
-            places = _places(value.value, value.interval.low, value.interval.high)
-            shown = _number(value.value, places, percent=percent)
-            return f"{shown} {_bracket(value.interval, places, percent=percent)}" if shown else ""
+            decimals = _decimals(value.value, value.interval.low, value.interval.high)
+            number = _format_number(value.value, decimals, percent=percent)
+            return f"{number} {_format_interval(value.interval, decimals, percent=percent)}" if number else ""
         case Difference():
-            places = _places(value.value, value.interval.low, value.interval.high)
-            shown = f"{_number(value.value, places, '+')} {_bracket(value.interval, places, '+')}"
-            return f"{shown} {p_told(value.p)}" if p else shown
+            decimals = _decimals(value.value, value.interval.low, value.interval.high)
+            interval = _format_interval(value.interval, decimals, "+")
+            difference = f"{_format_number(value.value, decimals, '+')} {interval}"
+            return f"{difference} {format_p_equation(value.p)}" if p else difference
         case _:
-            return p_value(value) if is_p(heading) else _number(value, _places(value), percent=percent)
+            return format_p(value) if is_p_column(heading) else _format_number(value, _decimals(value), percent=percent)
 
 
-def is_p(heading: str) -> bool:
-    """Whether p values stand under this heading."""
+def is_p_column(heading: str) -> bool:
+    """Return whether a column with this heading holds p values."""
     return heading == "p" or heading.startswith("p (")
 
 
-def p_value(p: float) -> str:
-    """Two digits, and never 0."""
+def format_p(p: float) -> str:
+    """Return a p value with two digits, never as 0."""
     return "<0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
-def p_told(p: float) -> str:
-    """In a sentence: `p = 0.02`, `p < 0.0001`."""
-    shown = p_value(p)
-    return f"p < {shown[1:]}" if shown.startswith("<") else f"p = {shown}"
+def format_p_equation(p: float) -> str:
+    """Return a p value for a sentence: `p = 0.02`, `p < 0.0001`."""
+    text = format_p(p)
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
 
 
-def _number(value: float, places: int, sign: str = "-", *, percent: bool = False) -> str:
+def _format_number(value: float, decimals: int, sign: str = "-", *, percent: bool = False) -> str:
     if math.isnan(value):
         return ""
     if percent:
         return f"{value:{sign}.2%}".replace("%", " %")
-    # What is not 0 is not shown as 0.
-    small = value != 0 and abs(value) < 10**-places
-    return f"{value:{sign}.2g}" if small else f"{value:{sign},.{places}f}"
+    # A number that is not 0 must not look like 0.
+    small = value != 0 and abs(value) < 10**-decimals
+    return f"{value:{sign}.2g}" if small else f"{value:{sign},.{decimals}f}"
 
 
-def _places(*values: float) -> int:
-    """Digits behind the point: three of shares, fewer of what is counted in tens or hundreds."""
+def _decimals(*values: float) -> int:
+    """Return the number of decimals: three for shares, fewer for counts in tens or hundreds."""
     largest = max((abs(value) for value in values if not math.isnan(value)), default=0)
     return 3 if largest <= 1 else 2 if largest < 100 else 1
 
 
-def _bracket(interval: Interval, places: int, sign: str = "-", *, percent: bool = False) -> str:
+def _format_interval(interval: Interval, decimals: int, sign: str = "-", *, percent: bool = False) -> str:
     if math.isnan(interval.low):
         return ""
     if percent:
         return f"[{100 * interval.low:.2f}, {100 * interval.high:.2f}]"
-    low, high = (f"{end:{sign},.{places}f}" for end in (interval.low, interval.high))
-    return f"[{low}, {high}]"
+    return f"[{interval.low:{sign},.{decimals}f}, {interval.high:{sign},.{decimals}f}]"
 
 
-def cells(table: Table) -> list[list[str]]:
-    """Every row's texts. Where corrected p values have their column the uncorrected ones are not shown."""
-    own_p = not any(map(is_p, table.columns))
-    return [[cell(value, head, p=own_p) for head, value in zip(table.columns, row, strict=True)] for row in table.rows]
+def format_cells(table: Table) -> list[list[str]]:
+    """Return the texts of all rows. Uncorrected p values are omitted if the table has a column of p values."""
+    has_p = any(map(is_p_column, table.columns))
+    rows: list[list[str]] = []
+    for row in table.rows:
+        rows.append([format_cell(value, head, p=not has_p) for head, value in zip(table.columns, row, strict=True)])
+    return rows
 
 
-# -- rows by their names ----------------------------------------------------------------------------------------------
-
-
-def key_columns(table: Table) -> int:
-    """How many leading columns tell the rows apart: at least one, and all that begin the table with words."""
+def count_key_columns(table: Table) -> int:
+    """Return the number of leading columns that identify a row: at least one, and all leading columns of words."""
     numbers = range(1, len(table.columns))
-    apart = next((n for n in numbers if len({row[:n] for row in table.rows}) == len(table.rows)), 1)
-    figured = (n for n in numbers if any(not isinstance(row[n], str) for row in table.rows))
-    return max(apart, next(figured, 1))
+    identifying = next((n for n in numbers if len({row[:n] for row in table.rows}) == len(table.rows)), 1)
+    words = next((n for n in numbers if any(not isinstance(row[n], str) for row in table.rows)), 1)
+    return max(identifying, words)
 
 
-def label(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) -> str:
-    """What a row is called in a sentence: its leading cells, without those in which all rows are alike, or that stand
-    under a heading in `without`. Named by their heading are numbers, what the row is compared with, and what follows
-    that."""
-    return _label(table, row, _telling(table, without))
+def label_row(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) -> str:
+    """Return the name of a row for a sentence: its leading cells, without those that all rows share.
+
+    Columns in `without` are left out too. The heading is added to numbers, to the name that the row is compared with,
+    and to all cells after that.
+    """
+    return _join_label(table, row, _label_columns(table, without))
 
 
-def labels(table: Table, without: Sequence[str] = ()) -> list[str]:
-    """What each row is called, as `label` has it."""
-    telling = _telling(table, without)
-    return [_label(table, row, telling) for row in table.rows]
+def label_rows(table: Table, without: Sequence[str] = ()) -> list[str]:
+    """Return the name of each row, as `label_row` does."""
+    columns = _label_columns(table, without)
+    return [_join_label(table, row, columns) for row in table.rows]
 
 
-def _label(table: Table, row: Sequence[Cell], telling: Sequence[int]) -> str:
-    columns = table.columns
-    plain = columns.index(AGAINST) if AGAINST in columns else len(columns)
-    names = [i for i in telling if row[i] not in (None, "")]
-    parts = []
-    for i in names:
-        is_name = isinstance(row[i], str) and i < plain
-        parts.append(cell(row[i]) if is_name else f"{printable(columns[i])} {cell(row[i])}")
+def _join_label(table: Table, row: Sequence[Cell], columns: Sequence[int]) -> str:
+    headings = table.columns
+    first_with_heading = headings.index(AGAINST) if AGAINST in headings else len(headings)
+    parts: list[str] = []
+    for index in columns:
+        if row[index] in (None, ""):
+            continue
+        bare = isinstance(row[index], str) and index < first_with_heading
+        text = format_cell(row[index])
+        parts.append(text if bare else f"{printable(headings[index])} {text}")
     return ", ".join(parts)
 
 
-def _telling(table: Table, without: Sequence[str] = ()) -> list[int]:
-    """Of the leading columns those in which rows differ; all of them where no two do."""
-    keys = [i for i in range(key_columns(table)) if table.columns[i] not in without]
-    return [i for i in keys if len({row[i] for row in table.rows}) > 1] or keys
-
-
-# -- plain text -------------------------------------------------------------------------------------------------------
+def _label_columns(table: Table, without: Sequence[str] = ()) -> list[int]:
+    """Return the leading columns in which rows differ, or all leading columns if rows do not differ."""
+    keys = [index for index in range(count_key_columns(table)) if table.columns[index] not in without]
+    return [index for index in keys if len({row[index] for row in table.rows}) > 1] or keys
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Each cell as the lines it takes, the heading first."""
+    """A column of text: each cell as its lines, the heading first."""
 
     cells: list[list[str]]
     width: int
     right: bool
 
     def line(self, row: int, number: int) -> str:
-        """One line of one cell, as wide as the column."""
+        """Return one line of a cell, padded to the width of the column."""
         from rich.cells import cell_len
 
         lines = self.cells[row]
@@ -159,125 +157,135 @@ class _Column:
         return blank + text if self.right else text + blank
 
 
-def text(table: Table, width: int | None = None) -> str:
-    """The table in aligned columns with its title, source and notes.
+def format_table(table: Table, width: int | None = None) -> str:
+    """Return the table in aligned columns with its title, source and notes.
 
-    Not wider than `width` characters, as far as a row's labels and one figure fit there: columns that do not fit follow
-    below, each time after the columns that tell the rows apart. Without `width` a row is one line.
+    It is at most `width` characters wide, if the row labels and one figure fit. Columns that do not fit follow below,
+    after the columns that identify the rows. Without `width`, a row is one line.
     """
-    columns = _columns(table, width)
-    blocks = [_block([columns[i] for i in band]) for band in _bands(table, [each.width for each in columns], width)]
-    head = [wrapped(line, width) for line in (table.title, table.source) if line]
-    notes = [wrapped(note, width) for note in table.notes]
+    columns = _make_columns(table, width)
+    blocks: list[str] = []
+    for band in _split_bands(table, [column.width for column in columns], width):
+        blocks.append(_format_block([columns[index] for index in band]))
+    head = [wrap_text(line, width) for line in (table.title, table.source) if line]
+    notes = [wrap_text(note, width) for note in table.notes]
     return "\n".join(["\n".join(head), "", "\n\n".join(blocks), *(["", *notes] if notes else [])])
 
 
-def wrapped(line: str, width: int | None) -> str:
-    """A sentence in lines of at most this width."""
+def wrap_text(line: str, width: int | None) -> str:
+    """Return a sentence in lines of at most this width."""
     line = printable(line)
     return line if width is None else textwrap.fill(line, width, break_on_hyphens=False)
 
 
-def _columns(table: Table, width: int | None) -> list[_Column]:
+def _make_columns(table: Table, width: int | None) -> list[_Column]:
     from rich.cells import cell_len
 
-    shown = cells(table)
-    made = []
-    for i, heading in enumerate(map(printable, table.columns)):
-        texts = [row[i] for row in shown]
-        right = any(not isinstance(row[i], str | None) for row in table.rows)
-        widest = max(map(cell_len, texts), default=0)
+    rows = format_cells(table)
+    columns: list[_Column] = []
+    for index, heading in enumerate(map(printable, table.columns)):
+        texts = [row[index] for row in rows]
+        right = any(not isinstance(row[index], str | None) for row in table.rows)
+        longest_text = max(map(cell_len, texts), default=0)
         if width is None:
-            heads, lines = [heading], [[each] for each in texts]
+            cells = [[text] for text in (heading, *texts)]
         else:
             # Words may take several lines, figures never do.
-            room = widest if right else min(widest, max(12, width // 3))
-            longest = max((len(word) for word in heading.split()), default=0)
-            heads = textwrap.wrap(heading, max(room, longest)) or [""]
-            lines = [[each] if right else textwrap.wrap(each, max(room, 1)) or [""] for each in texts]
-        every = [heads, *lines]
-        made.append(_Column(every, max(cell_len(line) for each in every for line in each), right))
-    return made
+            room = longest_text if right else min(longest_text, max(12, width // 3))
+            longest_word = max(map(len, heading.split()), default=0)
+            cells = [textwrap.wrap(heading, max(room, longest_word)) or [""]]
+            for text in texts:
+                cells.append([text] if right else textwrap.wrap(text, max(room, 1)) or [""])
+        columns.append(_Column(cells, max(cell_len(line) for lines in cells for line in lines), right))
+    return columns
 
 
-def _bands(table: Table, widths: Sequence[int], width: int | None) -> list[list[int]]:
-    """The columns (by number) that stand beside each other; a p value stands with what it is the p of."""
-    bands, names = [list(range(key_columns(table)))], _telling(table)
-    together: list[list[int]] = []
-    for i in range(len(bands[0]), len(widths)):
-        if together and is_p(table.columns[i]):
-            together[-1].append(i)
+def _split_bands(table: Table, widths: Sequence[int], width: int | None) -> list[list[int]]:
+    """Return the columns, by index, of each band. A p value stays in the band of its figure."""
+    bands, labels = [list(range(count_key_columns(table)))], _label_columns(table)
+    groups: list[list[int]] = []
+    for index in range(len(bands[0]), len(widths)):
+        if groups and is_p_column(table.columns[index]):
+            groups[-1].append(index)
         else:
-            together.append([i])
-    for group in together:
-        needed = sum(widths[i] + _GAP for i in (*bands[-1], *group)) - _GAP
-        if width is not None and needed > width and len(bands[-1]) > len(names):
-            bands.append([*names])
+            groups.append([index])
+    for group in groups:
+        needed = sum(widths[index] + _GAP for index in (*bands[-1], *group)) - _GAP
+        if width is not None and needed > width and len(bands[-1]) > len(labels):
+            bands.append([*labels])
         bands[-1] += group
     return bands
 
 
-def _block(columns: Sequence[_Column]) -> str:
+def _format_block(columns: Sequence[_Column]) -> str:
     gap = " " * _GAP
     lines: list[str] = []
     for row in range(len(columns[0].cells)):
-        height = max(len(each.cells[row]) for each in columns)
-        lines += [gap.join(each.line(row, number) for each in columns).rstrip() for number in range(height)]
+        height = max(len(column.cells[row]) for column in columns)
+        for number in range(height):
+            lines.append(gap.join(column.line(row, number) for column in columns).rstrip())
         if row == 0:
-            lines.append(gap.join("-" * each.width for each in columns))
+            lines.append(gap.join("-" * column.width for column in columns))
     return "\n".join(lines)
 
 
-# -- forest plot ------------------------------------------------------------------------------------------------------
+def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False) -> str:
+    """Return the first column of differences as intervals around 0, a line for each row.
 
-
-def forest(table: Table, width: int = 80, *, ascii_only: bool = False) -> str:
-    """The first column of differences as intervals about 0, one line a row; empty where the table has none."""
-    places = [i for i in range(len(table.columns)) if any(isinstance(row[i], Difference) for row in table.rows)]
-    if not places:
+    Empty if the table has no differences.
+    """
+    rows: list[tuple[str, Difference]] = []
+    heading = ""
+    for index, name in enumerate(table.columns):
+        for row in table.rows:
+            if isinstance(difference := row[index], Difference):
+                rows.append((label_row(table, row), difference))
+        if rows:
+            heading = name
+            break
+    else:
         return ""
-    heading = table.columns[places[0]]
-    rows = [(label(table, row), each) for row in table.rows if isinstance(each := row[places[0]], Difference)]
-    names = [textwrap.wrap(name, width // 3) or [""] for name, _ in rows]
-    left = max(len(line) for name in names for line in name) + _GAP
-    low = min(0.0, *(each.interval.low for _, each in rows))
-    high = max(0.0, *(each.interval.high for _, each in rows))
+    labels = [textwrap.wrap(label, width // 3) or [""] for label, _ in rows]
+    left = max(len(line) for lines in labels for line in lines) + _GAP
+    low = min(0.0, *(difference.interval.low for _, difference in rows))
+    high = max(0.0, *(difference.interval.high for _, difference in rows))
     scale = _Scale(low, high if high > low else low + 0.01, max(20, width - left))
     lines = [f"{heading}, with its {rows[0][1].interval.confidence:.0%} interval".replace("%", " %")]
-    for name, (_, each) in zip(names, rows, strict=True):
-        drawn = scale.draw(each, _ASCII if ascii_only else _FULL)
-        lines += [f"{name[0]:<{left}}{drawn}", *name[1:]]
+    for label, (_, difference) in zip(labels, rows, strict=True):
+        interval = scale.draw(difference, _ASCII_MARKS if ascii_only else _UNICODE_MARKS)
+        lines += [f"{label[0]:<{left}}{interval}", *label[1:]]
     lines.append(" " * left + scale.axis())
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(map(str.rstrip, lines))
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From `low` to `high` over `width` characters."""
+    """The values from `low` to `high` over `width` characters."""
 
     low: float
     high: float
     width: int
 
-    def at(self, value: float) -> int:
-        """The character's place of a value."""
+    def position(self, value: float) -> int:
+        """Return the index of the character at a value."""
         return round((value - self.low) / (self.high - self.low) * (self.width - 1))
 
-    def draw(self, each: Difference, marks: tuple[str, ...]) -> str:
-        begin, line, end, point, zero = marks
-        drawn = [" "] * self.width
-        drawn[self.at(0)] = zero
-        first, last = self.at(each.interval.low), self.at(each.interval.high)
-        drawn[first : last + 1] = [begin, *[line] * (last - first - 1), end][: last - first + 1]
-        drawn[self.at(each.value)] = point
-        return "".join(drawn)
+    def draw(self, difference: Difference, marks: tuple[str, ...]) -> str:
+        """Return the interval of a difference, its value and 0 as a line of characters."""
+        start, line, end, point, zero = marks
+        characters = [" "] * self.width
+        characters[self.position(0)] = zero
+        first, last = self.position(difference.interval.low), self.position(difference.interval.high)
+        characters[first : last + 1] = [start, *[line] * (last - first - 1), end][: last - first + 1]
+        characters[self.position(difference.value)] = point
+        return "".join(characters)
 
     def axis(self) -> str:
-        """The ends and 0, each below its place as far as there is room."""
-        drawn = ""
+        """Return the ends and 0, each below its position if there is room."""
+        axis = ""
         for value in sorted({self.low, 0.0, self.high}):
-            shown = f"{value:+.3g}" if value else "0"
-            start = min(max(0, self.at(value) - len(shown) // 2), self.width - len(shown))
-            if not drawn or start > len(drawn):
-                drawn = drawn.ljust(start) + shown
-        return drawn
+            number = f"{value:+.3g}" if value else "0"
+            start = min(max(0, self.position(value) - len(number) // 2), self.width - len(number))
+            if not axis or start > len(axis):
+                axis = axis.ljust(start) + number
+        return axis

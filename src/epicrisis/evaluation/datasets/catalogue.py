@@ -1,4 +1,4 @@
-"""What `catalogue.toml` pins of every question set, as values. Knows nothing of networks and disks."""
+"""The catalogue of pinned question sets, `catalogue.toml`."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from epicrisis.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file of a source. `path`: below the folder of question sets, `<source>/<file name>`."""
+    """A file of a source. `path` is relative to the folder of question sets: `<source>/<file name>`."""
 
     path: str
     url: str
     licence: str
     bytes: int | None = None
     sha256: str | None = None
-    """`None` where nobody has read this very file: then the questions in it are the check."""
+    """None if the file is not pinned; then its questions are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedSet:
-    """A question set by its name: the files it is read from, how many questions it has, and their `Dataset.sha256`."""
+    """A question set: its files, the number of its questions, and their `Dataset.sha256`."""
 
     name: str
     description: str
     files: tuple[SourceFile, ...]
     count: int
     split: str | None = None
-    """Which part of its source it is: `train`, `validation` or `test`; `None` where the source is not split."""
+    """The part of the source: `train`, `validation` or `test`. None if the source is not split."""
     sha256: str | None = None
-    """None where the files alone are pinned: then their bytes are the check, and the number of questions."""
+    """None if only the files are pinned; then their bytes and the number of questions are checked."""
 
     @property
     def licence(self) -> str:
-        """Those of its files."""
+        """The licences of its files."""
         return ", ".join(dict.fromkeys(file.licence for file in self.files))
 
 
 @cache
-def catalogue() -> Mapping[str, PinnedSet]:
-    """The pinned sets by name, in the order of the file."""
+def load_catalogue() -> Mapping[str, PinnedSet]:
+    """Return the pinned sets by name, in the order of the file."""
     return parse_catalogue(
         resources.files("epicrisis.evaluation.datasets").joinpath("catalogue.toml").read_text("utf-8")
     )
 
 
-def pinned(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
-    """The set of that name. Raises InputError with the known names."""
+def find_pinned_set(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
+    """Return the set with this name. Raises InputError with the known names."""
     if name not in sets:
         raise InputError(f"no question set is called {name!r}; known are {', '.join(sets)}")
     return sets[name]
 
 
 def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:
-    """The sets of a TOML text as `catalogue.toml` describes it. A key unknown or missing: TypeError, KeyError."""
+    """Return the sets of a TOML text in the form of `catalogue.toml`. Raises TypeError or KeyError for other keys."""
     tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
     files = {table["path"]: SourceFile(**table) for table in tables["files"]}
     return {

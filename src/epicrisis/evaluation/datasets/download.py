@@ -1,7 +1,6 @@
-"""Fetches the files of a pinned question set into `home/datasets/<source>/`, verified.
+"""Download of the files of a pinned question set into `home/datasets/<source>/`, with verification.
 
-What lies there under its name is whole: bytes are written beside it first. Knows no format: what is in a file is
-checked by reading the set anew.
+A file is complete when it has its name: it is first written under a temporary one.
 """
 
 from __future__ import annotations
@@ -21,32 +20,32 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.errors import InputError, NetworkRefused, StorageError
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, catalogue, pinned
+from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, find_pinned_set, load_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import FOLDER, load
+from epicrisis.evaluation.datasets.load import FOLDER, load_dataset
 
-_LEFT_BEHIND_SECONDS = 3600.0
+_STALE_SECONDS = 3600.0
 TIMEOUT = 60.0
-"""Seconds without a byte."""
+"""Seconds without data."""
 LARGEST = 64 << 20
-"""Bytes; no file of a question set is larger."""
+"""Bytes. No file of a question set is larger."""
 BLOCK = 1 << 16
 """Bytes read at a time."""
 
 DatasetProgress: TypeAlias = Callable[[str, int, int | None], None]
-"""Called with (name of a file, its bytes so far, all its bytes or `None` where its source does not say)."""
+"""Called with the name of a file, its bytes so far, and its size, or None if the server does not report it."""
 
 
-def is_here(name: str, home: Path, *, sets: Mapping[str, PinnedSet] | None = None) -> bool:
-    """Whether the pinned questions can be read from there."""
+def is_downloaded(name: str, home: Path, *, sets: Mapping[str, PinnedSet] | None = None) -> bool:
+    """Return whether the questions of a pinned set can be read from the home folder."""
     try:
-        load(name, home, sets=sets)
+        load_dataset(name, home, sets=sets)
     except InputError:
         return False
     return True
 
 
-def pull(
+def download_dataset(
     name: str,
     home: Path,
     on_progress: DatasetProgress | None = None,
@@ -54,49 +53,51 @@ def pull(
     local_only: bool = False,
     sets: Mapping[str, PinnedSet] | None = None,
 ) -> Dataset:
-    """The set, its files fetched where they are not there, or are not what is pinned.
+    """Return the set, after the download of files that are missing or not the pinned ones.
 
-    Raises InputError (unknown name, source not reachable, a file that is not the pinned one: it is not kept),
-    NetworkRefused (`local_only`, and something would have to be fetched), StorageError (the disk).
+    Raises InputError for an unknown name, a source that cannot be reached, or a file that is not the pinned one, which
+    is deleted; NetworkRefused if `local_only` forbids a download; StorageError for a problem of the disk.
     """
-    known = catalogue() if sets is None else sets
-    files = pinned(name, known).files
+    catalogue = load_catalogue() if sets is None else sets
+    files = find_pinned_set(name, catalogue).files
     try:
-        return load(name, home, sets=known)
+        return load_dataset(name, home, sets=catalogue)
     except InputError:
         if local_only:
             raise NetworkRefused(
-                f"{name} is not here, or not whole, and --local-only is on; pull it once without that option"
+                f"{name} is missing or incomplete, and --local-only is on: pull it once without that option"
             ) from None
-    targets = {home / FOLDER / file.path: file for file in files}
-    wanted = {target: file for target, file in targets.items() if not _is_there(file, target)}
-    for target, file in wanted.items():
-        _fetch(file, target, partial(on_progress or _silent, target.name))
+    targets: list[Path] = []
+    for file in files:
+        target = home / FOLDER / file.path
+        if not _is_pinned_file(file, target):
+            _fetch(file, target, partial(on_progress or _ignore_progress, target.name))
+            targets.append(target)
     try:
-        return load(name, home, sets=known)
+        return load_dataset(name, home, sets=catalogue)
     except InputError:
-        for target in wanted:
+        for target in targets:
             target.unlink(missing_ok=True)
         raise
 
 
-def _is_there(file: SourceFile, target: Path) -> bool:
-    """Whether these are the pinned bytes; of a file whose bytes are not pinned nobody can tell."""
+def _is_pinned_file(file: SourceFile, target: Path) -> bool:
+    """Return whether the target has the pinned bytes; False if the bytes are not pinned."""
     return target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == file.sha256
 
 
-def _silent(file: str, done: int, total: int | None) -> None:
-    """Nobody watches."""
+def _ignore_progress(file: str, size: int, total: int | None) -> None:
+    """Do nothing."""
 
 
 def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | None], None]) -> None:
-    # By process: two that fetch the same file must not write into one another's.
-    _remove_left_behind(target)
+    # One for each process: two that download the same file must not write into one.
+    _remove_stale_files(target)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.partial")
     content = _read(file.url, target, on_progress)
-    got = hashlib.sha256(content).hexdigest()
-    if file.sha256 not in (None, got):
-        raise InputError(f"{file.url} is not the pinned file: expected sha256 {file.sha256}, got {got}; try again")
+    sha256 = hashlib.sha256(content).hexdigest()
+    if file.sha256 not in (None, sha256):
+        raise InputError(f"{file.url} is not the pinned file: expected sha256 {file.sha256}, got {sha256}; try again")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as stream:
@@ -112,11 +113,11 @@ def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | Non
         raise StorageError(f"{target} cannot be written ({cure})") from error
 
 
-def _remove_left_behind(target: Path) -> None:
-    """Remove what killed processes left of this file; it is written within seconds once all of it was fetched."""
+def _remove_stale_files(target: Path) -> None:
+    """Remove temporary files of killed processes. Writing one takes seconds."""
     for path in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _LEFT_BEHIND_SECONDS:
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                 path.unlink()
 
 

@@ -1,4 +1,4 @@
-"""One door for every question set: a pinned one by its name, or a file of one's own. Downloads nothing."""
+"""Loading of question sets: a pinned set by its name, or a file. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped, fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, catalogue
+from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, load_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.printable import quote_for_shell
 from epicrisis.types import Question
 
 FOLDER = "datasets"
-"""Below the program's home: one folder a source."""
+"""In the program's home, with a folder for each source."""
 
 
-def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str, PinnedSet] | None = None) -> Dataset:
-    """The question set called so, else the file of that path, of a form that `published.read` knows or as
-    `corpus.questions.read_questions` describes it.
+def load_dataset(
+    name: str, home: Path, place: Path | None = None, *, sets: Mapping[str, PinnedSet] | None = None
+) -> Dataset:
+    """Return the question set with this name, or the questions of a file with this path.
 
-    `place` is where a pinned set's file is: the file itself, the folder it lies in, or the folder above; without it
-    `home/datasets`. Raises InputError where the set is not there, is another one than the pinned one, or a question of
-    an own file cannot be read: with a question less it would be another set.
+    A file has a format of `published.read` or of `corpus.questions.read_questions`. `place` is the file of a pinned
+    set, its folder, or the folder above; by default `home/datasets`. Raises InputError if the set is missing or not
+    the pinned one, or if a question of a file cannot be read.
     """
-    known = catalogue() if sets is None else sets
-    if name not in known:
-        return _own(name, known)
-    pinned = known[name]
+    catalogue = load_catalogue() if sets is None else sets
+    if name not in catalogue:
+        return _load_file(name, catalogue)
+    pinned = catalogue[name]
     paths = [_find(file, pinned, place or home / FOLDER) for file in pinned.files]
     if pinned.sha256 is None:
         _check_bytes(pinned, paths)
@@ -44,18 +45,18 @@ def load(name: str, home: Path, place: Path | None = None, *, sets: Mapping[str,
 
 
 def _check_bytes(pinned: PinnedSet, paths: list[Path]) -> None:
-    """Raise InputError where a file of a set whose questions are not pinned is not the pinned file."""
+    """Raise InputError unless the files of a set are the pinned ones."""
     for file, path in zip(pinned.files, paths, strict=True):
         if file.sha256 not in (None, fingerprint_file(path).sha256):
             pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
             raise InputError(
-                f"{printable_path(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, sha256 {file.sha256}): "
-                f"run `{pull}`, or read it as your own by its path"
+                f"{printable_path(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, "
+                f"sha256 {file.sha256}): run `{pull}`, or load it by its path"
             )
 
 
 def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
-    """What the files hold for this set, whether or not it is what is pinned. Raises InputError."""
+    """Return the set in these files, without a comparison with the pinned questions. Raises InputError."""
     source, _, part = pinned.name.partition("/")
     match source:
         case "mirage":
@@ -73,15 +74,15 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
     return Dataset(pinned.name, questions, classes_by_gold(questions), licence=pinned.licence)
 
 
-def _own(name: str, known: Mapping[str, PinnedSet]) -> Dataset:
+def _load_file(name: str, catalogue: Mapping[str, PinnedSet]) -> Dataset:
     path = Path(name).expanduser()
     if not path.exists():
-        raise InputError(f"{name} is neither a question set ({', '.join(known)}) nor a file; check the name")
-    questions = published.read(path) or tuple(_read(path))
+        raise InputError(f"{name} is neither a question set ({', '.join(catalogue)}) nor a file; check the name")
+    questions = published.read(path) or tuple(_read_strictly(path))
     return Dataset(printable_path(path.name), questions, classes_by_gold(questions))
 
 
-def _read(path: Path) -> Iterator[Question]:
+def _read_strictly(path: Path) -> Iterator[Question]:
     for item in read_questions(path):
         if isinstance(item, Skipped):
             raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")
@@ -91,16 +92,16 @@ def _read(path: Path) -> Iterator[Question]:
 def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
     name = Path(file.path).name
     if place.exists() and not is_folder(place):
-        # The one file may be called anything; of several each must lie beside it under its own name.
-        place_is_it = len(pinned.files) == 1 or place.name == name
-        places = [place] if place_is_it else [place.parent / name]
+        # A single file may have any name; several files must have their own names in one folder.
+        is_file = len(pinned.files) == 1 or place.name == name
+        places = [place] if is_file else [place.parent / name]
     else:
         places = [place / name, place / file.path]
-    found = next((path for path in places if path.is_file()), None)
-    if found is None:
-        pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
-        raise InputError(
-            f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, "
-            "or name the file or folder that holds it (--data)"
-        )
-    return found
+    for path in places:
+        if path.is_file():
+            return path
+    pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
+    raise InputError(
+        f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, "
+        "or name the file or folder that holds it (--data)"
+    )

@@ -1,4 +1,4 @@
-"""MedQ: 48 open questions with a reference answer, in a sheet whose file is called medq-30. Knows no grading."""
+"""MedQ: 48 open questions with a reference answer, in a sheet with the file name medq-30."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ COLUMNS = ["ID", "Question", "Answer", "Domain"]
 
 
 def read(path: Path) -> tuple[tuple[Question, ...], dict[str, str]]:
-    """The questions in the sheet's order, `gold` the reference answer; and the medical domain of each, by id.
+    """Return the questions in order, with the reference answer as `gold`, and their medical domains by id.
 
-    Raises InputError for a file that is no such sheet, and at a row that lacks a cell.
+    Raises InputError for another file, and for a row with an empty cell.
     """
     check_file(path)
     try:
@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[tuple[Question, ...], dict[str, str]]:
         key, text, answer, domain = (cell.strip() for cell in row)
         if not (key and text and answer and domain) or key in domains:
             raise InputError(
-                f"{printable_path(path)}, row {number}: a cell is empty, or its ID was there before; pull it again"
+                f"{printable_path(path)}, row {number}: a cell is empty, or its ID occurs twice; pull it again"
             )
         questions.append(Question(text=text, form="open", id=key, gold=answer))
         domains[key] = domain

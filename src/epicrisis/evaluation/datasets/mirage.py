@@ -1,7 +1,7 @@
-"""MIRAGE's `benchmark.json`: five sets, all with options, the abstracts of PubMedQA taken away.
+"""MIRAGE's `benchmark.json`: five sets with options, PubMedQA without its abstracts.
 
-Knows nothing of replies. Gold documents: of PubMedQA the key is the PMID; of BioASQ the file names them under `PMID`,
-but not in its first version, which is refused for that set.
+The key of a PubMedQA question is the PMID of its gold document. BioASQ has PMIDs under `PMID`, but not in the first
+version of the file, which is refused for that set.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class _Entry(BaseModel):
 
 
 def read(path: Path, subset: Subset) -> tuple[Question, ...]:
-    """The questions of one set in the file's order; ids are its keys, gold documents `pubmed:<PMID>`.
+    """Return the questions of one set in order. Ids are the keys of the file, gold documents `pubmed:<PMID>`.
 
-    Raises InputError for any other file, and at an entry that is broken.
+    Raises InputError for another file or an invalid entry.
     """
     check_file(path)
     benchmark = TypeAdapter(dict[str, dict[str, _Entry]])
@@ -54,14 +54,14 @@ def read(path: Path, subset: Subset) -> tuple[Question, ...]:
 
 
 def read_subject(path: Path, subject: str) -> tuple[Question, ...]:
-    """The questions of one of MMLU's six subjects, which their ids name (`college_biology-017`). Raises InputError."""
+    """Return the questions of one of MMLU's six subjects, by their ids (`college_biology-017`). Raises InputError."""
     return tuple(question for question in read(path, "mmlu") if question.id.rpartition("-")[0] == subject)
 
 
 def _question(path: Path, subset: Subset, key: str, entry: _Entry) -> Question:
     if entry.answer not in entry.options:
         raise InputError(
-            f"{printable_path(path)}: {subset}.{key}: the answer is no letter of the options; pull the file again"
+            f"{printable_path(path)}: {subset}.{key}: the answer is not a letter of the options; pull the file again"
         )
     pmids = [str(pmid) for pmid in entry.pmids] or ([key] if subset == "pubmedqa" else [])
     if subset == "bioasq" and not pmids:

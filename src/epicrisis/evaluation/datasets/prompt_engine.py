@@ -1,8 +1,7 @@
 """The question files of the context-retrieval study's repository, HPAI-BSC/prompt_engine: MedQA, MedMCQA, CareQA, MMLU.
 
-One object a file: `{key: {id, question, correct_answer, options}}`, the answer a letter, or a text where there are no
-options; CareQA's entries have a `category` too. Knows nothing of splits: what a file holds is not always what it is
-called (errata P13).
+A file is one object, `{key: {id, question, correct_answer, options}}`. The answer is a letter, or a text without
+options. CareQA's entries also have a `category`. The name of a file may contradict its content (errata P13).
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class _Entry(BaseModel):
 
 
 def read(path: Path) -> tuple[Question, ...]:
-    """The questions in the file's order; ids are the entries' own, as `medqa_4opt_validation_0`, or else their keys.
+    """Return the questions in order. Ids are those of the entries (`medqa_4opt_validation_0`), or else their keys.
 
-    Raises InputError for any other file, at an entry that is broken, and for PubMedQA's files of that repository: the
-    abstracts in them belong to the prompt (errata P9), and a question has no place for them.
+    Raises InputError for another file or an invalid entry, and for the repository's PubMedQA files: their abstracts
+    belong to the prompt (errata P9), and a question cannot hold them.
     """
     check_file(path)
     try:
@@ -46,7 +45,8 @@ def read(path: Path) -> tuple[Question, ...]:
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"][:3]))
         raise InputError(
-            f"{printable_path(path)}: not a question file of HPAI-BSC/prompt_engine (at {where or 'the start'}); pull it again"
+            f"{printable_path(path)}: not a question file of HPAI-BSC/prompt_engine (at "
+            f"{where or 'the start'}); pull it again"
         ) from None
     questions = tuple(_question(path, key, entry) for key, entry in entries.items())
     if not questions:
@@ -63,7 +63,9 @@ def _question(path: Path, key: str, entry: _Entry) -> Question:
         )
     options = entry.options or {}
     if options and entry.correct_answer not in options:
-        raise InputError(f"{printable_path(path)}: {key}: the answer is no letter of the options; pull the file again")
+        raise InputError(
+            f"{printable_path(path)}: {key}: the answer is not a letter of the options; pull the file again"
+        )
     return Question(
         text=entry.question,
         options=options,

@@ -1,4 +1,4 @@
-"""Exam questions in the files that their authors publish: MedQA, MedMCQA and CareQA, told by the keys of a row.
+"""Exam questions in their authors' files: MedQA, MedMCQA and CareQA, recognised by the keys of a row.
 
 | | a row's keys | the right option |
 |---|---|---|
@@ -6,7 +6,7 @@
 | MedMCQA | `id`, `question`, `opa` to `opd` | `cop`, a number |
 | CareQA | `unique_id`, `question`, `op1` to `op4`, `category` | `cop`, a number |
 
-A file is JSON lines, whatever its name (MedMCQA's own are called `.json`), or one JSON list. Knows nothing of splits.
+A file is JSON lines with any name (MedMCQA's end in `.json`), or one JSON list.
 """
 
 from __future__ import annotations
@@ -23,57 +23,56 @@ from epicrisis.evaluation.datasets import prompt_engine
 from epicrisis.types import Question
 
 _OPTIONS = {"answer_idx": (), "opa": ("opa", "opb", "opc", "opd"), "op1": ("op1", "op2", "op3", "op4")}
-"""By the key that tells a row's form, the keys of its options; MedQA's are in one object."""
+"""The keys of the options, by the key that identifies the format. MedQA's options are one object."""
 _LETTERS = "ABCD"
-_UNTOLD = {"None", "-1"}
-"""What `cop` reads as where the right option is kept secret."""
+_SECRET = {"None", "-1"}
+"""Values of `cop` if the right option is not published."""
 
 _Row: TypeAlias = tuple[str, dict[str, Any]]
-"""Where it stands in the file, and what stands there."""
+"""The position in the file, and the row."""
 
 
 def read(path: Path) -> tuple[Question, ...] | None:
-    """The questions in the file's order, `None` for a file of another form; `prompt_engine`'s files are read too.
+    """Return the questions in order, or None for another format. Files of `prompt_engine` are read too.
 
-    Ids are the rows' own, else their numbers from 1. A row without its right option, as in MedMCQA's test split, is a
-    question without gold. Raises InputError at a row that cannot be read, and where nobody can tell what number `cop`
-    counts from.
+    Ids are those of the rows, or their numbers from 1. A row without a right option, as in MedMCQA's test split, is a
+    question without gold. Raises InputError for an invalid row, and if the first number of `cop` is ambiguous.
     """
     check_file(path)
     rows = _rows(path)
     if rows is None:
-        return prompt_engine.read(path) if _is_prompt_engine(_whole(path)) else None
+        return prompt_engine.read(path) if _is_prompt_engine(_read_json(path)) else None
     first = _first_option(path, rows)
     questions: dict[str, Question] = {}
     for number, (where, row) in enumerate(rows, 1):
         question = _question(path, where, _as_line(row, first), str(number))
         if question.id in questions:
-            raise InputError(f"{printable_path(path)}, {where}: its id was there before; give each question its own")
+            raise InputError(f"{printable_path(path)}, {where}: its id occurs twice; give each question its own")
         questions[question.id] = question
     return tuple(questions.values())
 
 
 def _rows(path: Path) -> list[_Row] | None:
-    """All rows of a file whose first one is of a known form. Raises InputError where a later one is no object."""
+    """Return all rows if the first has a known format. Raises InputError if a later row is not an object."""
     lines = jsonl.read_objects(path)
     head = next(lines)
     if not isinstance(head, Skipped) and _form(head[1]):
-        return [(f"line {head[0]}", head[1]), *_sound(lines)]
-    whole = _whole(path)
-    if not isinstance(whole, list) or not whole or not _form(whole[0]):
+        return [(f"line {head[0]}", head[1]), *_require_rows(lines)]
+    content = _read_json(path)
+    if not isinstance(content, list) or not content or not _form(content[0]):
         return None
-    return [(f"entry {number}", row) for number, row in enumerate(whole, 1)]
+    return [(f"entry {number}", row) for number, row in enumerate(content, 1)]
 
 
-def _sound(lines: Iterable[tuple[int, dict[str, Any]] | Skipped]) -> Iterable[_Row]:
+def _require_rows(lines: Iterable[tuple[int, dict[str, Any]] | Skipped]) -> Iterable[_Row]:
     for line in lines:
         if isinstance(line, Skipped):
             raise InputError(f"{line.path}, {line.where}: {line.reason}")
         yield f"line {line[0]}", line[1]
 
 
-def _whole(path: Path) -> Any:
-    """The file as one JSON value; `None` where it is none, or is called otherwise."""
+def _read_json(path: Path) -> Any:
+    """Return the file as one JSON value, or None if it is not JSON or has another name."""
     if path.suffix.lower() != ".json":
         return None
     try:
@@ -86,40 +85,40 @@ def _whole(path: Path) -> Any:
         return None
 
 
-def _is_prompt_engine(whole: Any) -> bool:
-    entries = whole.values() if isinstance(whole, dict) else ()
+def _is_prompt_engine(content: Any) -> bool:
+    entries = content.values() if isinstance(content, dict) else ()
     return any(isinstance(entry, dict) and "correct_answer" in entry for entry in entries)
 
 
 def _form(row: Any) -> str | None:
-    """The key that tells the form; a row with `gold` is one of `corpus.questions`, whatever else it holds."""
+    """Return the key that identifies the format, or None. A row with `gold` has the format of `corpus.questions`."""
     if not isinstance(row, dict) or "gold" in row:
         return None
     return next((key for key in _OPTIONS if key in row), None)
 
 
 def _first_option(path: Path, rows: Iterable[_Row]) -> int:
-    """The number of option A. MedMCQA's own files count from 1, those of the hub from 0, and no row tells which."""
+    """Return the number of option A. MedMCQA's own files count from 1, those of the hub from 0."""
     numbers = {str(row.get("cop")) for _, row in rows if isinstance(row, dict)}
-    if numbers <= _UNTOLD:
+    if numbers <= _SECRET:
         return 0
     if ("0" in numbers) == ("4" in numbers):
         raise InputError(
-            f"{printable_path(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; give the "
-            "whole file, or write the letters: JSON lines with text, options and gold"
+            f"{printable_path(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; "
+            "give the whole file, or write the letters: JSON lines with text, options and gold"
         )
     return 0 if "0" in numbers else 1
 
 
 def _as_line(row: Any, first: int) -> dict[str, Any]:
-    """The row with the keys that `corpus.questions` documents."""
+    """Return the row with the keys of `corpus.questions`."""
     form = _form(row)
     if form is None:
         return {}
     options = [row.get(key) for key in _OPTIONS[form]] or row.get("options")
     gold, number = row.get("answer_idx"), str(row.get("cop"))
-    if form != "answer_idx" and number not in _UNTOLD:
-        # A number that no option has stays what it is: then the gold is no letter, and the line is refused.
+    if form != "answer_idx" and number not in _SECRET:
+        # Another number stays as it is: then the gold is not a letter, and the line is refused.
         gold = {str(first + place): letter for place, letter in enumerate(_LETTERS)}.get(number, number)
     return {
         "id": row.get("id", row.get("unique_id")),

@@ -1,5 +1,6 @@
-"""PubMedQA with its contexts: each question's own abstract comes with it, which MIRAGE's set of these questions lacks
-(errata P9). The format is known in `corpus/pubmedqa.py`; here the test split, and which abstract belongs to which.
+"""PubMedQA with its contexts: each question comes with its abstract, unlike in MIRAGE's set (errata P9).
+
+`corpus/pubmedqa.py` reads the format. This module adds the test split.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from epicrisis.types import Document, Question
 
 
 def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], Mapping[str, Document]]:
-    """The questions of `ori_pqal.json`, and their abstracts by document id, without title and conclusion.
+    """Return the questions of `ori_pqal.json`, and their abstracts by document id, without title and conclusion.
 
-    With `split` (`test_ground_truth.json`) those that it names, in its order. Raises InputError where a file is another
-    or broken, or where the two disagree.
+    With `split` (`test_ground_truth.json`), only the questions in the split, in its order. Raises InputError for
+    another or an invalid file, or if the two files disagree.
     """
     questions = tuple(pubmedqa.read_questions(path))
     documents = {
@@ -33,7 +34,8 @@ def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], M
     wrong = [key for key, decision in decisions.items() if key not in by_id or _decision(by_id[key]) != decision]
     if wrong:
         raise InputError(
-            f"{printable_path(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in {printable_path(path.name)}; pull both"
+            f"{printable_path(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in "
+            f"{printable_path(path.name)}; pull both"
         )
     chosen = tuple(by_id[key] for key in decisions)
     return chosen, {document: documents[document] for q in chosen for document in q.gold_documents}

@@ -1,7 +1,7 @@
-"""The arms that experiments compare, and what a question's cases are made of: its key passages and its distractors.
+"""The arms that experiments compare, and the cases of one question: its key passages among its distractors.
 
-An arm is a strategy and the order in which it reads the placed passages; all of a case's arms start from the same
-ranking (errata C1). Knows no grid of conditions and no table.
+An arm is a strategy and the order in which it reads the placed passages. All arms of a case start from the same ranking
+(errata C1).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.passage_source import Evidence
-from epicrisis.evaluation.experiments.placement import placed
-from epicrisis.evaluation.experiments.protocol import Protocol
+from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.placement import place_keys
+from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.partitioning import group_passages
-from epicrisis.retrieval.document_ranking import first, regrouped
+from epicrisis.retrieval.document_ranking import group_by_document, take_first
 from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.ordering import at_both_ends, in_order
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.ordering import move_worst_to_middle, rank_in_order
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 ARMS: Mapping[str, str] = {
@@ -35,16 +35,7 @@ ARMS: Mapping[str, str] = {
     "chain-of-thought": "the question alone, with reasoning before the answer",
 }
 UNPLACED = frozenset({"oracle", "closed-book", "chain-of-thought"})
-"""Arms that read no placed ranking: they are asked once a question and repeat."""
-
-
-def rank_of(condition: Condition) -> tuple[float, ...]:
-    """For sorting: arms in their order here, then by number. Calls at once end in any order; tables have one."""
-    arm = str(condition.get("arm", ""))
-    numbers = (condition.get(name) for name in ("k", "place", "repeat"))
-    known = [float(value) if isinstance(value, int) else -1.0 for value in numbers]
-    return (list(ARMS).index(arm) if arm in ARMS else len(ARMS), *known)
-
+"""Arms without a placed ranking: one case per question and repeat."""
 
 _STRATEGIES: Mapping[str, StrategyName] = {
     "brief-context": "brief-context",
@@ -54,164 +45,199 @@ _STRATEGIES: Mapping[str, StrategyName] = {
 }
 """All other arms are plain RAG."""
 
+ExampleFinder: TypeAlias = Callable[[Question], Examples]
+
+
+def check_names(arms: Iterable[str], known: Collection[str]) -> None:
+    """Raise InputError for an arm that is not among the known ones."""
+    for arm in arms:
+        if arm not in known:
+            raise InputError(f"no arm is called {arm}: known are {', '.join(known)}")
+
+
+def condition_order(condition: Condition) -> tuple[float, ...]:
+    """Return a sort key: arms in the order of ARMS, then by number.
+
+    Concurrent calls end in any order; sorted outcomes make the same tables every time.
+    """
+    arm = str(condition.get("arm", ""))
+    rank = list(ARMS).index(arm) if arm in ARMS else len(ARMS)
+    numbers = [condition.get(name) for name in ("k", "place", "repeat")]
+    return (rank, *(float(number) if isinstance(number, int) else -1.0 for number in numbers))
+
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """One question with the passages that its cases are made of."""
+class QuestionPassages:
+    """One question with the passages of its cases."""
 
     question: Question
     keys: tuple[Passage, ...]
-    """Of the document, or the documents, that hold the answer; none where the study places nothing."""
+    """Passages of the gold document, or of all of them; empty where nothing is placed."""
     retrieved: Ranking
-    """Deep enough for the largest k, the gold documents among it."""
+    """Deep enough for the largest k plus the gold documents in it."""
     count: CountUnit = "documents"
-    """What k counts."""
+    """The unit of k."""
 
-    def placed(self, k: int, place: int, pool: Sequence[Passage] | None = None) -> Ranking:
-        """The study's ranking: the keys at their place among what was retrieved, or among the pool."""
-        others, made = (self.retrieved.passages, "retrieved") if pool is None else (pool, "random")
+    def place(self, k: int, place: int, pool: Sequence[Passage] | None = None) -> Ranking:
+        """Return a ranking of `k` with the keys at percentile `place`, among what was retrieved or among the pool."""
+        others, origin = (self.retrieved.passages, "retrieved") if pool is None else (pool, "random")
+        gold = self.question.gold_documents
         try:
-            return placed(
-                self.keys, others, k, place, gold=self.question.gold_documents, distractors=made, count=self.count
-            )
+            return place_keys(self.keys, others, k, place, gold=gold, distractors=origin, count=self.count)
         except InputError as error:
             raise InputError(f"question {self.question.id!r}: {error.message}") from None
 
 
-Find: TypeAlias = Callable[[Question], Examples]
-
-
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What all experiments are handed: where passages come from, the protocol, how often all is asked, the seed."""
+    """The inputs that all experiments share: passage source, protocol, repeats, seed and solved examples."""
 
-    evidence: Evidence
-    protocol: Protocol
+    source: PassageSource
+    protocol: StudyProtocol
     repeats: int = 1
-    """Repeat r asks everything once more with the seed + r."""
+    """Repeat r asks every question again with the seed + r."""
     seed: int = 0
-    examples: Mapping[str, Find] = field(default_factory=dict)
-    """Searches for solved questions, by the names that the tables give them."""
+    examples: Mapping[str, ExampleFinder] = field(default_factory=dict)
+    """Searches for solved questions, by their names in the tables."""
 
     def check(self, arms: Collection[str]) -> None:
-        """Raises InputError for an arm that is not known, or that lacks what it needs."""
-        unknown = [arm for arm in arms if arm not in ARMS]
-        if unknown:
-            raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
-        if "reranked" in arms and self.evidence.reranker is None:
+        """Raise InputError for an unknown arm, or an arm without the ranker it needs."""
+        check_names(arms, ARMS)
+        if "reranked" in arms and self.source.reranker is None:
             raise InputError("the arm reranked needs a reranker: name one, or leave the arm out")
-        if "fused" in arms and self.evidence.words is None:
+        if "fused" in arms and self.source.words is None:
             raise InputError("the arm fused needs a search by words: give one, or leave the arm out")
 
-    def gather(self, questions: Sequence[Question], depth: int) -> tuple[Material, ...]:
-        """The material of each question, `depth` distractors deep.
+    def gather(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
+        """Return the key passages of each question, and its retrieved passages `depth` distractors deep.
 
-        Raises InputError where a question has no gold letter or no gold document, or where one of them is not there:
-        with a question less it would be another sample (errata C7).
+        Raises InputError where a question has no gold letter, no gold document, or one that the library lacks. Without
+        that question it would be another sample (errata C7).
         """
         _check_questions(questions)
-        found = [(question, self.evidence.passages_of(question)) for question in questions]
-        missing = {q.id: [name for name in q.gold_documents if name not in there] for q, there in found}
-        lost = [id_ for id_, names in missing.items() if names]
-        if lost:
-            raise InputError(
-                f"{len(lost)} of {len(questions)} questions have gold documents that the library does not hold "
-                f"({missing[lost[0]][0]} of question {lost[0]!r}, ...), or holds as retracted: add them, leave those "
-                "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
-            )
-        return tuple(
-            Material(
-                question,
-                _keys(question, there, self.protocol, self.seed),
-                self.evidence.retrieve(question, depth + sum(map(len, there.values()))),
-                self.evidence.count,
-            )
-            for question, there in found
-        )
+        available = [self.source.gold_passages(question) for question in questions]
+        _check_gold_documents(questions, available)
+        gathered = []
+        for question, passages in zip(questions, available, strict=True):
+            keys = _choose_keys(question, passages, self.protocol, self.seed)
+            retrieved = self.source.retrieve(question, depth + sum(map(len, passages.values())))
+            gathered.append(QuestionPassages(question, keys, retrieved, self.source.count))
+        return tuple(gathered)
 
-    def found(self, questions: Sequence[Question], depth: int) -> tuple[Material, ...]:
-        """What is retrieved for each question, `depth` documents or passages deep, where nothing is placed and no
-        key need be known.
+    def retrieve(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
+        """Return the passages retrieved for each question, without key passages, where nothing is placed.
 
         Raises InputError where a question has no gold letter.
         """
         _check_questions(questions, gold_documents=False)
-        count = self.evidence.count
-        return tuple(Material(question, (), self.evidence.retrieve(question, depth), count) for question in questions)
+        source = self.source
+        return tuple(QuestionPassages(q, (), source.retrieve(q, depth), source.count) for q in questions)
 
     def cases(
         self,
-        material: Material,
+        passages: QuestionPassages,
         condition: Condition,
         ranking: Ranking | None = None,
         preflight: bool | Preflight = False,
     ) -> list[Case]:
-        """One case a repeat, of the condition's `arm`; `ranking` is the study's, for the arms that read one."""
+        """Return one case per repeat of the condition's `arm`, which reads `ranking` if it reads one."""
         arm = str(condition["arm"])
-        read, count = _read(arm, material, ranking, self.evidence, self.protocol), self.evidence.count
-        treatment = RunOverrides(
+        read, count = _order(arm, passages, ranking, self.source, self.protocol), self.source.count
+        overrides = RunOverrides(
             strategy=_STRATEGIES.get(arm, "rag"),
             ranking=read,
             preflight=preflight,
-            partition=self.protocol.partition_of(len(group_passages(read.passages, count))) if read else None,
+            partition=self.protocol.partition_size(len(group_passages(read.passages, count))) if read else None,
             count=count,
             temperature=self.protocol.temperature,
         )
-        return [
-            Case(material.question, {**condition, "repeat": repeat}, replace(treatment, seed=self.seed + repeat))
-            for repeat in range(self.repeats)
-        ]
+        return repeat_case(passages.question, condition, overrides, self.seed, self.repeats)
 
-    def bounds(self, material: Material, arms: Iterable[str]) -> list[Case]:
-        """The cases of those of the arms that read no placed ranking."""
-        return [each for arm in arms if arm in UNPLACED for each in self.cases(material, {"arm": arm})]
+    def bound_cases(self, passages: QuestionPassages, arms: Iterable[str]) -> list[Case]:
+        """Return the cases of the arms without a placed ranking."""
+        cases: list[Case] = []
+        for arm in arms:
+            if arm in UNPLACED:
+                cases += self.cases(passages, {"arm": arm})
+        return cases
 
 
-def _read(
-    arm: str, material: Material, ranking: Ranking | None, evidence: Evidence, protocol: Protocol
+def repeat_case(
+    question: Question, condition: Condition, overrides: RunOverrides, seed: int, repeats: int
+) -> list[Case]:
+    """Return one case per repeat: repeat r has the seed + r."""
+    return [Case(question, {**condition, "repeat": r}, replace(overrides, seed=seed + r)) for r in range(repeats)]
+
+
+def _order(
+    arm: str, passages: QuestionPassages, ranking: Ranking | None, source: PassageSource, protocol: StudyProtocol
 ) -> Ranking | None:
-    """What the arm reads."""
+    """Return the passages in the order in which the arm reads them."""
     if arm == "oracle":
-        return in_order(material.keys, "oracle", {"keys": [key.id for key in material.keys]})
+        return rank_in_order(passages.keys, "oracle", {"keys": [key.id for key in passages.keys]})
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
-        return first(material.retrieved, len(group_passages(ranking.passages, evidence.count)), evidence.count)
+        return take_first(passages.retrieved, len(group_passages(ranking.passages, source.count)), source.count)
     if arm == "ends":
-        return at_both_ends(ranking, evidence.count)
-    if arm == "reranked" and evidence.reranker is not None:
-        name, reranker = evidence.reranker
-        anew = reranked(ranking, material.question.text, reranker, name, len(ranking.hits))
-        return regrouped(anew, evidence.count)
-    if arm == "fused" and evidence.words is not None:
-        known = {passage.id: passage for passage in ranking.passages}
-        lists = [ranking.ids, [id_ for id_, _ in evidence.words(material.question, ranking.ids)]]
-        fused = reciprocal_rank_fusion(lists, evidence.rrf_k)
-        anew = in_order([known[id_] for id_, _ in fused], "placed+fused", ranking.parameters)
-        return regrouped(anew, evidence.count)
+        return move_worst_to_middle(ranking, source.count)
+    if arm == "reranked" and source.reranker is not None:
+        name, reranker = source.reranker
+        rescored = rerank(ranking, passages.question.text, reranker, name, len(ranking.hits))
+        return group_by_document(rescored, source.count)
+    if arm == "fused" and source.words is not None:
+        by_words = [passage_id for passage_id, _ in source.words(passages.question, ranking.ids)]
+        by_id = {passage.id: passage for passage in ranking.passages}
+        fused = reciprocal_rank_fusion([ranking.ids, by_words], source.rrf_k)
+        ordered = rank_in_order([by_id[passage_id] for passage_id, _ in fused], "placed+fused", ranking.parameters)
+        return group_by_document(ordered, source.count)
     return ranking
 
 
-def _keys(
-    question: Question, there: Mapping[str, tuple[Passage, ...]], protocol: Protocol, seed: int
+def _choose_keys(
+    question: Question, available: Mapping[str, tuple[Passage, ...]], protocol: StudyProtocol, seed: int
 ) -> tuple[Passage, ...]:
+    """Return the passages of one gold document, chosen by the seed, or of all of them."""
+
+    def draw(name: str) -> bytes:
+        return hashlib.sha256(f"{seed}:{question.id}:{name}".encode()).digest()
+
     names = list(question.gold_documents)
     if protocol.gold == "one":
-        names = [min(names, key=lambda name: hashlib.sha256(f"{seed}:{question.id}:{name}".encode()).digest())]
-    return tuple(passage for name in names for passage in there[name])
+        names = [min(names, key=draw)]
+    return tuple(passage for name in names for passage in available[name])
+
+
+def _check_gold_documents(
+    questions: Sequence[Question], available: Sequence[Mapping[str, tuple[Passage, ...]]]
+) -> None:
+    """Raise InputError where the library lacks a gold document."""
+    lacking: list[tuple[str, str]] = []
+    for question, passages in zip(questions, available, strict=True):
+        missing = [name for name in question.gold_documents if name not in passages]
+        if missing:
+            lacking.append((question.id, missing[0]))
+    if lacking:
+        question_id, name = lacking[0]
+        raise InputError(
+            f"{len(lacking)} of {len(questions)} questions have gold documents that the library does not hold "
+            f"({name} of question {question_id!r}, ...), or holds as retracted: add them, leave those "
+            "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
+        )
 
 
 def _check_questions(questions: Sequence[Question], *, gold_documents: bool = True) -> None:
+    """Raise InputError without questions, and where one lacks options, a gold letter or a needed gold document."""
     if not questions:
         raise InputError("there is no question to ask: draw at least one")
-    without = [
-        q.id
-        for q in questions
-        if q.gold is None or q.gold not in q.options or (gold_documents and not q.gold_documents)
-    ]
-    if without:
+
+    def is_incomplete(question: Question) -> bool:
+        return question.gold not in question.options or (gold_documents and not question.gold_documents)
+
+    incomplete = list(filter(is_incomplete, questions))
+    if incomplete:
         needed = "options, no gold letter or no gold document" if gold_documents else "options or no gold letter"
         raise InputError(
-            f"{len(without)} of {len(questions)} questions have no {needed} ({without[0]!r}, ...): this experiment "
-            f"needs {'all three' if gold_documents else 'both'}, so take another question set"
+            f"{len(incomplete)} of {len(questions)} questions have no {needed} ({incomplete[0].id!r}, ...): this "
+            f"experiment needs {'all three' if gold_documents else 'both'}, so take another question set"
         )

@@ -1,20 +1,25 @@
-"""Is the middle lost because of the place, or because of what stands around it? (BriefContext, Figure 6.)
+"""Is the middle lost because of the place, or because of the documents around it? (BriefContext, Figure 6.)
 
-The same questions with the key document in the middle of k, once among the documents that were retrieved, once among
-documents drawn at random from the library; the key alone and reasoning without documents are the lines beside them.
-The figure prints no numbers.
+The same questions with the key document in the middle of k, once among the retrieved documents, once among documents
+drawn at random from the library. The key alone and reasoning without documents are the bounds. The figure prints no
+numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, spread, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table, spread_over
+from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
-from epicrisis.evaluation.experiments.placement import drawn
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, group_by
+from epicrisis.evaluation.experiments.placement import shuffle_pool
+from epicrisis.evaluation.experiments.positions import PUBMEDQA, outcome_tables
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import Question
@@ -26,43 +31,56 @@ ARMS = ("rag", "oracle", "chain-of-thought")
 RETRIEVED, RANDOM = "retrieved", "random"
 
 _REMARK = (
-    "Random documents are drawn from the whole library, without the question's own; nothing keeps one that was "
-    "retrieved from being among them."
+    "Random documents are drawn from the whole library, without the question's own; retrieved documents may be among "
+    "them."
 )
+_Condition: TypeAlias = tuple[str, int | None, str | None]
+"""(arm, k, distractors); bounds have neither k nor distractors."""
 
 
 def cases(questions: Sequence[Question], study: Study, *, k: int = K, arms: Sequence[str] = ARMS) -> tuple[Case, ...]:
-    """Conditions `arm`, `k`, `place` (50), `distractors` and `repeat`; arms that read no ranking have arm and repeat.
+    """Build the cases. Conditions: `arm`, `k`, `place` (50), `distractors` and `repeat`; bounds have arm and repeat.
 
     The random documents of a question are the same in every repeat. Raises InputError as `positions.cases` does, and
-    where there is no pool to draw from.
+    where the passage source has no pool.
     """
     study.check(arms)
-    if study.evidence.pool is None:
-        raise InputError("random documents need a library to be drawn from: give the evidence a pool")
-    pool = study.evidence.pool()
+    if study.source.pool is None:
+        raise InputError("random documents need a library to be drawn from: give the passage source a pool")
+    pool = study.source.pool()
     placed_arms = [arm for arm in arms if arm not in UNPLACED]
-    made: list[Case] = []
-    for material in study.gather(questions, k):
-        made += study.bounds(material, arms)
-        random = drawn(pool, study.seed, material.question.id, study.evidence.count)
-        rankings = {RETRIEVED: material.placed(k, MIDDLE), RANDOM: material.placed(k, MIDDLE, random)}
+    built: list[Case] = []
+    for passages in study.gather(questions, k):
+        built += study.bound_cases(passages, arms)
+        random = shuffle_pool(pool, study.seed, passages.question.id, study.source.count)
+        rankings = {RETRIEVED: passages.place(k, MIDDLE), RANDOM: passages.place(k, MIDDLE, random)}
         for arm, (distractors, ranking) in product(placed_arms, rankings.items()):
-            made += study.cases(material, {"arm": arm, "k": k, "place": MIDDLE, "distractors": distractors}, ranking)
-    return tuple(made)
+            built += study.cases(passages, {"arm": arm, "k": k, "place": MIDDLE, "distractors": distractors}, ranking)
+    return tuple(built)
+
+
+def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    """Build the cases of every k; the bounds are asked once."""
+    by_key: dict[str, Case] = {}
+    for k in inputs.grid.ks:
+        for case in cases(inputs.all_questions(), inputs.study, k=k, arms=inputs.grid.arms):
+            by_key[case.key] = case
+    return tuple(by_key.values())
 
 
 def tables(
-    runs: Mapping[str, Sequence[Outcome]],
+    runs: OutcomesByModel,
     *,
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
-    """Of finished runs, by the name of their model: among random against among retrieved documents, and the lines."""
-    groups = [group for model, outcomes in runs.items() for group in _groups(model, outcomes, measure)]
+    """Build the table of finished runs: random against retrieved distractors, and the bounds."""
+    groups: list[Group] = []
+    for model, outcomes in runs.items():
+        groups += _groups(model, outcomes, measure)
     return (
-        table(
+        make_accuracy_table(
             "Accuracy with the key document in the middle",
             ("model", "arm", "k", "distractors"),
             groups,
@@ -75,22 +93,33 @@ def tables(
     )
 
 
-def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> list[Group]:
-    parts: dict[tuple[str, int | None, str | None], list[Outcome]] = {}
-    for each in outcomes:
-        said = each.condition
-        k = None if "k" not in said else int(said["k"])
-        distractors = None if "distractors" not in said else str(said["distractors"])
-        parts.setdefault((str(said["arm"]), k, distractors), []).append(each)
-    arms = list(dict.fromkeys(arm for arm, _, _ in parts))
-    ordered = sorted(parts, key=lambda part: (part[1] is None, arms.index(part[0]), part[1], part[2] == RANDOM))
-    return [
-        Group(
-            (model, *part),
-            parts[part],
-            parts.get((part[0], part[1], RETRIEVED), ()) if part[2] == RANDOM else (),
-            ("repeat",),
-            (spread(parts[part], "repeat", measure),),
-        )
-        for part in ordered
-    ]
+def _condition(outcome: Outcome) -> _Condition:
+    k, distractors = outcome.condition.get("k"), outcome.condition.get("distractors")
+    arm = str(outcome.condition["arm"])
+    return arm, None if k is None else int(k), None if distractors is None else str(distractors)
+
+
+def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> Iterator[Group]:
+    groups = group_by(outcomes, _condition)
+    arms = list(dict.fromkeys(arm for arm, _, _ in groups))
+
+    def place(condition: _Condition) -> tuple[bool, int, int, bool]:
+        arm, k, distractors = condition
+        return k is None, arms.index(arm), k or 0, distractors == RANDOM
+
+    for condition in sorted(groups, key=place):
+        arm, k, distractors = condition
+        here = groups[condition]
+        against = groups.get((arm, k, RETRIEVED), []) if distractors == RANDOM else []
+        yield Group((model, *condition), here, against, ("repeat",), (spread_over(here, "repeat", measure),))
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Is the middle lost because of the place, or because of the documents around it? (BriefContext, Figure 6)",
+    _build_cases,
+    outcome_tables(tables),
+    sets=(PUBMEDQA,),
+    grid=Grid(ARMS, (K,)),
+    plots=((SHARES, DIFFERENCES),),
+)

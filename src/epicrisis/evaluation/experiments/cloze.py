@@ -1,7 +1,7 @@
-"""Questions that anybody's own documents answer for certain: a sentence of theirs with its number left out.
+"""Questions made from a library's own documents: a sentence with its number left out.
 
-Nobody needs to write them and no model is asked; whether a reader finds one sentence among many passages is all they
-test. Pure but for the passages it is handed.
+The answer is certain, nobody writes them, and no model is asked. They test only whether a reader finds one sentence
+among many passages.
 """
 
 from __future__ import annotations
@@ -20,93 +20,94 @@ NAME = "cloze"
 LETTERS = "ABCD"
 GAP = "____"
 SHORTEST, LONGEST = 60, 300
-"""Characters of a sentence; a shorter one could stand anywhere."""
+"""Characters of a sentence; a shorter one could be from anywhere."""
 
-# Not a part of a word or of a longer number (`CD4`, `2-3`, `p<0.05` with its 0), and no year, which documents share.
+# Not part of a word or of a longer number (`CD4`, `2-3`, `p<0.05` with its 0), and no year, which documents share.
 _NUMBER = re.compile(r"(?<![\w.,/<>=±-])(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?![\w/±'-]|[.,]\d)")
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """One sentence of a passage, with the one number in it that was left out."""
+    """A sentence of a passage without its one number."""
 
     passage: Passage
     text: str
     number: str
 
 
-def drawn(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mapping[str, Passage]]:
-    """`n` questions from the first passages that yield one, one a document; and the passage that answers each, by the
-    question's id.
+def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mapping[str, Passage]]:
+    """Return `n` questions from the first usable passages, one per document, and the answering passage by question id.
 
-    Four options: the number, and three others that were left out elsewhere, of the same form and near in size; whether
-    it is the least of them or the largest is drawn. Raises InputError where the passages do not yield so many.
+    The four options are the number and three others of the same form and similar size; whether it is the smallest or
+    the largest is drawn. Raises InputError where the passages yield fewer questions.
     """
-    gaps = list(_gaps(passages))
-    made: list[tuple[Question, Passage]] = []
+    gaps = list(_find_gaps(passages))
+    questions: list[Question] = []
+    answers: dict[str, Passage] = {}
     for gap in gaps:
-        others = _others(gap, gaps)
-        if len(made) < n and len(others) == len(LETTERS) - 1:
-            made.append((_question(gap, others), gap.passage))
-    if len(made) < n:
+        others = _choose_others(gap, gaps)
+        if len(questions) < n and len(others) == len(LETTERS) - 1:
+            question = _build_question(gap, others)
+            questions.append(question)
+            answers[question.id] = gap.passage
+    if len(questions) < n:
         raise InputError(
-            f"the library's documents yield {len(made)} questions of their own, not {n}: ask for fewer with -n, or "
-            "name a question set with --set"
+            f"the library's documents yield {len(questions)} questions of their own, not {n}: ask for fewer with -n, "
+            "or name a question set with --set"
         )
-    questions = tuple(question for question, _ in made)
-    dataset = Dataset(NAME, questions, classes_by_gold(questions))
-    return dataset, {question.id: passage for question, passage in made}
+    return Dataset(NAME, tuple(questions), classes_by_gold(questions)), answers
 
 
-def _gaps(passages: Sequence[Passage]) -> Iterator[_Gap]:
-    """At most one a document: its first sentence that holds just one number, and that number once."""
-    seen: set[str] = set()
+def _find_gaps(passages: Sequence[Passage]) -> Iterator[_Gap]:
+    """Yield at most one gap per document: its first sentence with exactly one number, which occurs once."""
+    documents: set[str] = set()
     for passage in passages:
-        if passage.document_id in seen:
+        if passage.document_id in documents:
             continue
         for start, end in find_sentences(passage.text):
             sentence = " ".join(passage.text[start:end].split())
             numbers = list(_NUMBER.finditer(sentence))
             if not SHORTEST <= len(sentence) <= LONGEST or len(numbers) != 1:
                 continue
-            found = numbers[0]
-            # As in `12 patients (n=12)`, where what is left would tell.
-            if _YEAR.fullmatch(found[0]) or sentence.count(found[0]) > 1:
+            match = numbers[0]
+            # As in `12 patients (n=12)`, where the rest of the sentence gives the answer away.
+            if _YEAR.fullmatch(match[0]) or sentence.count(match[0]) > 1:
                 continue
-            seen.add(passage.document_id)
-            yield _Gap(passage, f"{sentence[: found.start()]}{GAP}{sentence[found.end() :]}", found[0])
+            documents.add(passage.document_id)
+            yield _Gap(passage, f"{sentence[: match.start()]}{GAP}{sentence[match.end() :]}", match[0])
             break
 
 
-def _others(gap: _Gap, gaps: Sequence[_Gap]) -> list[str]:
-    """Three other numbers with as many decimals, next to it by size; fewer where there are not so many.
+def _choose_others(gap: _Gap, gaps: Sequence[_Gap]) -> list[str]:
+    """Return three other numbers with as many decimals, adjacent by size; fewer where there are too few.
 
-    The nearest would stand on both sides of it, and whoever takes a middle one would be right more often than chance.
+    The nearest numbers would be on both sides, and a reader who always takes a middle one would beat chance.
     """
-    decimals = _decimals(gap.number)
-    alike = sorted({each.number for each in gaps if _decimals(each.number) == decimals}, key=float)
-    at = alike.index(gap.number)
+    decimals = _count_decimals(gap.number)
+    numbers = {other.number for other in gaps if _count_decimals(other.number) == decimals}
+    ascending = sorted(numbers, key=float)
     below = hashlib.sha256(gap.text.encode()).digest()[0] % len(LETTERS)
-    start = max(0, min(at - below, len(alike) - len(LETTERS)))
-    return [number for number in alike[start : start + len(LETTERS)] if number != gap.number]
+    start = max(0, min(ascending.index(gap.number) - below, len(ascending) - len(LETTERS)))
+    return [number for number in ascending[start : start + len(LETTERS)] if number != gap.number]
 
 
-def _decimals(number: str) -> int:
+def _count_decimals(number: str) -> int:
     return len(number.partition(".")[2])
 
 
-def _question(gap: _Gap, others: Sequence[str]) -> Question:
-    """The options in an order of their own for each question, so that no letter is more often right."""
-    shuffled = sorted(
-        (gap.number, *others), key=lambda number: hashlib.sha256(f"{gap.text}:{number}".encode()).digest()
-    )
-    options = dict(zip(LETTERS, shuffled, strict=True))
+def _build_question(gap: _Gap, others: Sequence[str]) -> Question:
+    """Build a question. The order of the options depends on the question, so that no letter is right more often."""
+
+    def order(number: str) -> bytes:
+        return hashlib.sha256(f"{gap.text}:{number}".encode()).digest()
+
+    shuffled = sorted((gap.number, *others), key=order)
     return Question(
         text=f'One of the documents says: "{gap.text}" Which number stands in the gap?',
-        options=options,
+        options=dict(zip(LETTERS, shuffled, strict=True)),
         form="choice",
         id=gap.passage.id,
-        gold=next(letter for letter, number in options.items() if number == gap.number),
+        gold=LETTERS[shuffled.index(gap.number)],
         gold_documents=(gap.passage.document_id,),
     )

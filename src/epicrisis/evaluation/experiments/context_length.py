@@ -1,33 +1,43 @@
-"""Is a short context read better than a long one that holds the same key document? (BriefContext, Figure 5.)
+"""Is a short context read better than a long one with the same key document? (BriefContext, Figure 5.)
 
-The number of documents grows, the key document stands at each of the places in turn; the key alone and no document at
-all are the bounds. The figure prints no numbers and the text no grid.
+The number of documents grows, and the key document stands at each of the places in turn. The key alone and no document
+at all are the bounds. The figure prints no numbers and the text no grid.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from statistics import fmean
 
 from epicrisis.evaluation.analysis.grouping import (
+    P_COLUMN,
+    SHARE_COLUMN,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    corrected_p,
-    spread,
-    table,
+    correct_p_values,
+    describe_chance,
+    make_accuracy_table,
+    mean_by_pair,
+    spread_over,
 )
-from epicrisis.evaluation.analysis.grouping import notes as notes_of
+from epicrisis.evaluation.analysis.grouping import make_notes as notes_of
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.outcome_groups import (
+    OutcomesByModel,
+    all_outcomes,
+    count_questions,
+    group_by,
+    select,
+    values_of,
+)
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -38,7 +48,7 @@ KS = (1, 2, 4, 8, 16, 32)
 ARMS = ("rag", "oracle", "closed-book")
 
 _NOTES = (
-    "Each k: the mean over the places that have a rank of their own among k, so over one at k = 1 and two at k = 2.",
+    "Each k: the mean over the places with distinct ranks among k, so one place at k = 1 and two at k = 2.",
     f"{positions.PASSAGES} Where it has more than k, they are read alone.",
 )
 
@@ -51,22 +61,28 @@ def cases(
     places: Sequence[int] = PLACES,
     arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
-    """Conditions as in `positions.cases`, and raises as it does; the same cases where both ask the same k. A key
-    document of more passages than k is read alone: at the shortest it is the context."""
+    """Build the cases of `positions.cases`; a key document of more passages than k is read alone."""
     return positions.cases(questions, study, ks=ks, places=places, arms=arms, at_least_keys=True)
 
 
+def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    grid = inputs.grid
+    return cases(inputs.all_questions(), inputs.study, ks=grid.ks, places=grid.places, arms=grid.arms)
+
+
 def tables(
-    runs: Mapping[str, Sequence[Outcome]],
+    runs: OutcomesByModel,
     *,
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
-    """Of finished runs, by the name of their model: each k against the smallest, the bounds; and the trend."""
-    groups = [group for model, outcomes in runs.items() for group in _groups(model, outcomes, measure)]
+    """Build the tables of finished runs: each k against the smallest, with the bounds; and the trend."""
+    groups: list[Group] = []
+    for model, outcomes in runs.items():
+        groups += _groups(model, outcomes, measure)
     return (
-        table(
+        make_accuracy_table(
             "Accuracy by the number of documents",
             ("model", "arm", "k"),
             groups,
@@ -76,84 +92,102 @@ def tables(
             remarks=(*_NOTES, *remarks),
             seed=seed,
         ),
-        trend(runs, measure=measure, remarks=remarks, seed=seed),
+        trend_table(runs, measure=measure, remarks=remarks, seed=seed),
     )
 
 
-def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> list[Group]:
-    by_arm = _by_arm_and_k(outcomes)
-    groups = []
-    for arm, by_k in by_arm.items():
-        smallest = min(by_k, default=None, key=lambda k: (k is None, k))
-        for k in sorted(by_k, key=lambda k: (k is None, k)):
+def _k_of(outcome: Outcome) -> int | None:
+    """Return the number of documents; None for arms without a ranking."""
+    k = outcome.condition.get("k")
+    return None if k is None else int(k)
+
+
+def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> Iterator[Group]:
+    for arm in values_of(outcomes, "arm"):
+        by_k = group_by(select(outcomes, arm=arm), _k_of)
+        ks: list[int | None] = [*sorted(k for k in by_k if k is not None)]
+        if None in by_k:
+            ks.append(None)
+        for k in ks:
             here = by_k[k]
-            spreads = (spread(here, "place", measure) if k else None), spread(here, "repeat", measure)
-            against = by_k[smallest] if k != smallest else ()
-            groups.append(Group((model, arm, k), here, against, ("repeat",), spreads))
-    return groups
+            spreads = (spread_over(here, "place", measure) if k else None), spread_over(here, "repeat", measure)
+            against = by_k[ks[0]] if k != ks[0] else ()
+            yield Group((model, str(arm), k), here, against, ("repeat",), spreads)
 
 
-def _by_arm_and_k(outcomes: Sequence[Outcome]) -> dict[str, dict[int | None, list[Outcome]]]:
-    """`None`: arms that read no ranking."""
-    found: dict[str, dict[int | None, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
-    for each in outcomes:
-        k = each.condition.get("k")
-        found[str(each.condition["arm"])][None if k is None else int(k)].append(each)
-    return found
-
-
-def trend(
-    runs: Mapping[str, Sequence[Outcome]],
+def trend_table(
+    runs: OutcomesByModel,
     *,
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
-    """What each doubling of the documents changes: the slope over log2 k of each question's share right, by least
-    squares, of the questions that are scored at every k."""
+    """Build the table of what each doubling of the documents changes.
+
+    The change is the slope over log2 k of each question's share right, by least squares, of the questions with a score
+    at every k.
+    """
+    everyone = all_outcomes(runs, "k")
     labels: list[tuple[Cell, ...]] = []
-    slopes: list[Difference | None] = []
-    scored: list[tuple[int, int]] = []
-    for (model, outcomes), arm in product(runs.items(), _placed_arms(runs)):
-        found = _slopes(_by_arm_and_k(outcomes)[arm], measure)
-        asked = len({each.question for each in outcomes if each.condition["arm"] == arm})
-        labels.append((model, arm))
-        scored.append((len(found), asked - len(found)))
-        slopes.append(paired_difference(found, dict.fromkeys(found, 0.0), seed=seed) if found else None)
-    corrected = corrected_p(slopes)
-    rows = tuple((*label, slope, p, *n) for label, slope, p, n in zip(labels, slopes, corrected, scored, strict=True))
+    changes: list[Difference | None] = []
+    counts: list[tuple[int, int]] = []
+    for (model, outcomes), arm in product(runs.items(), values_of(everyone, "arm")):
+        cases_of_arm = select(outcomes, arm=arm)
+        slopes = _slopes(group_by(cases_of_arm, _k_of), measure)
+        labels.append((model, str(arm)))
+        counts.append((len(slopes), count_questions(cases_of_arm) - len(slopes)))
+        changes.append(paired_difference(slopes, dict.fromkeys(slopes, 0.0), seed=seed) if slopes else None)
+    corrected = correct_p_values(changes)
+    cells = zip(labels, changes, corrected, counts, strict=True)
     about = (
-        "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions "
-        "scored at every k."
+        "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions with a "
+        "score at every k."
     )
-    compared = sum(p is not None for p in corrected)
-    everyone = (each for outcomes in runs.values() for each in outcomes if "k" in each.condition)
+    compared = len(corrected) - corrected.count(None)
     return Table(
         "What a doubling of the documents changes",
-        ("model", "arm", "change a doubling", P, "questions", "not scored"),
-        rows,
-        notes_of(measure, compared, (*chance(everyone), about, *remarks)),
-    )
-
-
-def _placed_arms(runs: Mapping[str, Sequence[Outcome]]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            str(each.condition["arm"]) for outcomes in runs.values() for each in outcomes if "k" in each.condition
-        )
+        ("model", "arm", "change a doubling", P_COLUMN, "questions", "not scored"),
+        tuple((*label, change, p, *n) for label, change, p, n in cells),
+        notes_of(measure, compared, (*describe_chance(everyone), about, *remarks)),
     )
 
 
 def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: AccuracyMeasure) -> dict[PairingKey, float]:
-    """By question, where it has a score at each of two k or more."""
-    shares = {k: by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
+    """Return each question's slope over log2 k, of the questions with a score at every k; empty for a single k."""
+    shares = {math.log2(k): mean_by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
     if len(shares) < 2:
         return {}
-    everywhere = set.intersection(*(set(share) for share in shares.values()))
-    lengths = {k: math.log2(k) for k in shares}
-    middle = fmean(lengths.values())
-    weights = {k: length - middle for k, length in lengths.items()}
+    centre = fmean(shares)
+    weights = {length: length - centre for length in shares}
     total = sum(weight * weight for weight in weights.values())
-    return {
-        question: sum(weights[k] * share[question] for k, share in shares.items()) / total for question in everywhere
-    }
+
+    def slope(question: PairingKey) -> float:
+        return sum(weights[length] * share[question] for length, share in shares.items()) / total
+
+    questions = set.intersection(*map(set, shares.values()))
+    return {question: slope(question) for question in questions}
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Is a short context read better than a long one with the same key document? (BriefContext, Figure 5)",
+    _build_cases,
+    positions.outcome_tables(tables),
+    sets=(positions.PUBMEDQA,),
+    grid=Grid(ARMS, KS, PLACES),
+    plots=(
+        (
+            PlotSpec(
+                "Share right by the number of documents",
+                "line",
+                (SHARE_COLUMN,),
+                ("k",),
+                ("arm",),
+                ("model",),
+                axis_title="documents (k)",
+                log2=True,
+            ),
+        ),
+        (PlotSpec("What a doubling of the documents changes", "points", ("change a doubling",), ("arm",), ("arm",)),),
+    ),
+)

@@ -1,14 +1,18 @@
-"""What an experiment is: its name, what it asks where nobody says otherwise, how its cases and its tables are made; and
-what may be asked of it. Knows none by name.
+"""The type of an experiment, and the types of what it is given: options, questions and finished runs.
+
+A module of this folder that defines `EXPERIMENT` is one experiment: its cases, tables, plots and published figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from epicrisis.evaluation.analysis.conclusions import draw_conclusions
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.runs.case import Case
@@ -19,8 +23,7 @@ from epicrisis.types import Question, QuestionForm, StrategyName
 CORRECTED = "corrected"
 
 Runs: TypeAlias = Sequence[RecordedRun]
-"""Each under the name that the tables give it."""
-
+"""Finished runs, each under its name in the tables."""
 
 QuestionsBySet: TypeAlias = Mapping[str, Sequence[Question]]
 """Questions by the name of their set."""
@@ -28,7 +31,7 @@ QuestionsBySet: TypeAlias = Mapping[str, Sequence[Question]]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The conditions of an experiment; empty: it has none of that kind."""
+    """The conditions of an experiment. An empty field: the experiment does not vary it."""
 
     arms: tuple[str, ...] = ()
     ks: tuple[int, ...] = ()
@@ -36,62 +39,85 @@ class Grid:
     votes: tuple[int, ...] = ()
     """Votes, drafts or rounds."""
     temperatures: tuple[float, ...] = ()
-    """Of votes, beside the one that the settings say."""
+    """Temperatures of votes, in addition to the one of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of an experiment; `None` and empty: what it asks by itself."""
+    """The options of one run of an experiment. None and empty fields: the defaults of the experiment."""
 
     protocol: str = CORRECTED
     sets: tuple[str, ...] = ()
     """Question sets, by name or path."""
     data: Path | None = None
-    """Where the sets' files are; `None`: where they are pulled to."""
+    """Folder of the sets' files; None: the download folder."""
     questions: int | None = None
-    """Of each set; under a protocol that draws by class, of each class."""
+    """Number of questions from each set; from each class under a protocol that samples by class."""
     draw: int = 0
-    """Seed by which the questions are drawn."""
+    """Seed of the sample of questions."""
     repeats: int = 1
     gold: Literal["one", "all"] = "one"
-    """Which of several gold documents are placed: one, drawn by the seed, or all of them together."""
+    """Place one of several gold documents, chosen by the seed, or all of them together."""
     reranker: str | None = None
-    """Of the arm `reranked`."""
+    """Reranker of the arm `reranked`."""
     population: str = "all"
-    """Which questions of a set of records (`datasets.records.populations`)."""
+    """Population of a set of records (`datasets.patient_records.populations`)."""
     sparse: str | None = None
     """Sparse encoder of the arms with `+splade`."""
     examples: tuple[tuple[str, Path], ...] = ()
-    """Libraries of solved questions, by the names that the tables give them."""
+    """Libraries of solved questions, by their names in the tables."""
     grid: Grid = field(default_factory=Grid)
 
 
 @dataclass(frozen=True, slots=True)
+class CaseInputs:
+    """The inputs from which an experiment builds its cases."""
+
+    questions: QuestionsBySet
+    study: Study
+    grid: Grid
+    settings: Settings
+
+    def all_questions(self) -> list[Question]:
+        """Return the questions of all sets, in the order of the sets."""
+        return list(chain.from_iterable(self.questions.values()))
+
+
+def conclude_from_tables(_: Runs, tables: Sequence[Table]) -> tuple[str, ...]:
+    """Return the sentences on the tested differences of all tables."""
+    return tuple(chain.from_iterable(map(draw_conclusions, tables)))
+
+
+@dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment of the papers."""
+    """An experiment of the papers: what it asks, and what its finished runs show."""
 
     name: str
-    about: str
-    sets: tuple[str, ...]
-    grid: Grid
-    make: Callable[[QuestionsBySet, Study, Grid, Settings], tuple[Case, ...]]
+    question: str
+    """The question it answers, with the table or figure of the paper."""
+    cases: Callable[[CaseInputs], tuple[Case, ...]]
     tables: Callable[[Runs, Sequence[str]], tuple[Table, ...]]
-    """Of finished runs, with the remarks that stand under each table."""
+    """Builds the tables of finished runs; the remarks are notes under each table."""
+    sets: tuple[str, ...] = ()
+    """Default question sets."""
+    grid: Grid = field(default_factory=Grid)
+    """Default conditions."""
     published: tuple[str, ...] = ()
-    """Tables of `published` to set beside them."""
-    whole: bool = False
-    """Asked of whole question sets where nobody says how many; else of the protocol's sample."""
+    """Names of the published tables that are shown next to these."""
+    plots: tuple[tuple[PlotSpec, ...], ...] = ()
+    """Groups of plots. A table is drawn by the first group whose columns it has."""
+    conclude: Callable[[Runs, Sequence[Table]], tuple[str, ...]] = conclude_from_tables
+    reads: Literal["passages", "records", "rankings"] = "passages"
+    """Passages of a library, patients' records with their whole notes, or recorded rankings without a chat model."""
     strategy: StrategyName = "brief-context"
-    """What a strategy needs that is opened: those that read no library of passages want none."""
-    placed: bool = True
-    """Key documents are placed; else passages are read as they are found."""
+    """Strategy that decides which components are opened. Some strategies need no library of passages."""
+    whole_sets: bool = False
+    """Ask whole question sets by default; else the sample of the protocol."""
+    places_documents: bool = True
+    """Key documents are placed; else passages are read in the order of the search."""
     shows_examples: bool = False
-    """Solved questions, out of the libraries that are named."""
+    """Solved questions are shown, from the libraries of the request."""
     by_settings: bool = False
-    """Retrieval and all else is as the settings say: no protocol is for it."""
-    of_records: bool = False
-    """Asked of patients' records, with their whole notes (`recording`), not of passages of literature."""
+    """The settings decide everything; a protocol does not apply."""
     forms: tuple[QuestionForm, ...] = ()
-    """Of a set of records only these questions are asked; empty: all."""
-    concluded: Callable[[Runs], tuple[str, ...]] | None = None
-    """What it comes to, where its tables' differences do not say it."""
+    """Forms of the questions asked of a set of records; empty: all."""

@@ -1,16 +1,17 @@
 """Does BriefContext answer better where nothing is placed? (BriefContext, Figure 3 and Supplementary Table 3.)
 
-Whole question sets, the passages as they were retrieved, read by RAG and by BriefContext with and without its preflight
-check, beside chain of thought without passages: one model, one library, one ranking a question (errata B7). The arm
-`mirage` is plain RAG as MIRAGE ran it, 32 passages by all retrievers fused: what the papers compare with (B6).
+Whole question sets with the passages in the order of the search, read by RAG and by BriefContext with and without its
+preflight check, and chain of thought without passages: one model, one library, one ranking per question (errata B7).
+The arm `mirage` is plain RAG as MIRAGE ran it, 32 passages of all retrievers fused: the papers' rival (B6).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,33 +21,45 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import (
     FIGURES,
+    P_COLUMN,
+    SHARE_COLUMN,
     STATES,
     AccuracyMeasure,
     Group,
-    P,
     PairingKey,
-    by_pair,
-    chance,
-    corrected_p,
-    counts,
-    difference,
-    left_out,
-    mean,
-    notes,
-    score,
+    compare_to_baseline,
+    count_endings,
+    describe_chance,
+    describe_omitted_parts,
+    make_notes,
+    mean_by_pair,
+    mean_score,
+    score_outcome,
 )
-from epicrisis.evaluation.analysis.published import published
-from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, of_all_alike, paired_difference
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
+from epicrisis.evaluation.analysis.published import load_published
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.arms import UNPLACED, Material, Study
-from epicrisis.evaluation.experiments.passage_source import Evidence
+from epicrisis.evaluation.experiments import token_costs
+from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.outcome_groups import (
+    OutcomesByModel,
+    add_differences,
+    all_outcomes,
+    group_by,
+    read_outcomes,
+    select,
+    values_of,
+)
+from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.document_ranking import first
-from epicrisis.retrieval.preflight import rankings_agree, rule_for
-from epicrisis.retrieval.ranking_signals import BY_WORDS
-from epicrisis.retrieval.rerank import reranked
+from epicrisis.retrieval.document_ranking import take_first
+from epicrisis.retrieval.preflight import choose_rule, compare_rankings
+from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
@@ -56,20 +69,18 @@ K, MIRAGE_K = 16, 32
 COT, RAG, BRIEF, CHECKED, MIRAGE = "chain-of-thought", "rag", "brief-context", "brief-context+preflight", "mirage"
 ARMS = (COT, RAG, BRIEF, CHECKED, MIRAGE)
 CLOSED = "closed-book"
-"""Asked where it is named: what a prompt without documents takes (`cost`)."""
-PUBLISHED = ("integration", "integration-averages")
-"""Tables of `published` to set beside these."""
+"""Asked only where it is named: the size of a prompt without documents (`cost`)."""
 MACRO, MICRO = "macro average", "micro average"
 
-RELEASED_MODEL, RELEASED = "GPT-3.5-turbo-0125", [58.04, 67.40, 90.29]
-"""RAG by MIRAGE's leaderboard and its released outputs, in percent: not the row that the papers print (errata B6)."""
+RELEASED_MODEL, RELEASED = "GPT-3.5-turbo-0125", (58.04, 67.40, 90.29)
+"""RAG by MIRAGE's leaderboard and released outputs, in percent: not the row printed in the papers (errata B6)."""
 
-_COMPARED = ((RAG, (*ARMS, CLOSED)), (MIRAGE, (RAG, BRIEF, CHECKED)), (BRIEF, (CHECKED,)))
-"""Each baseline with what is held against it."""
+_COMPARISONS = ((RAG, (*ARMS, CLOSED)), (MIRAGE, (RAG, BRIEF, CHECKED)), (BRIEF, (CHECKED,)))
+"""Each baseline with the arms that are compared with it."""
 _AVERAGES = (
-    "Macro average: of the sets, whatever their size (as the papers', errata B8); its interval draws each set's "
-    "questions anew within the set. Micro average: of the questions.",
-    "Passages in the order in which they were found; nothing is placed, and a key document may not be among them.",
+    "Macro average: over the sets, whatever their size (as in the papers, errata B8); its interval resamples each "
+    "set's questions within the set. Micro average: over the questions.",
+    "Passages in the order of the search; nothing is placed, and a key document may be missing among them.",
 )
 
 
@@ -82,285 +93,344 @@ def cases(
     arms: Sequence[str] = ARMS,
     check: PreflightSettings | None = None,
 ) -> tuple[Case, ...]:
-    """Of questions by the name of their set. Conditions `dataset`, `arm` and `repeat`, of arms that read passages `k`.
+    """Build the cases of questions by set. Conditions: `dataset`, `arm`, `repeat`, and `k` of arms that read passages.
 
-    All arms but `mirage` read the first `k` documents or passages of one ranking, and the preflight check looks at that
-    very ranking, by `check` (`None`: as the protocol has it). Raises InputError where a question has no gold letter, or
-    an arm lacks what it needs.
+    All arms but `mirage` read the first `k` documents or passages of one ranking, and the preflight check inspects the
+    same ranking by `check` (default: the protocol's). Raises InputError where a question has no gold letter, or an arm
+    lacks what it needs.
     """
     check = check or study.protocol.preflight
-    _check(study.evidence, arms, check)
+    _check_arms(study.source, arms, check)
     depth = max(k, check.depth) if CHECKED in arms else k
-    made: list[Case] = []
+    built: list[Case] = []
     for dataset, asked in questions.items():
-        for material in study.found(asked, depth):
+        for passages in study.retrieve(asked, depth):
             for arm in arms:
-                made += _cases(study, material, {"dataset": dataset, "arm": arm}, k, mirage_k, check)
-    return tuple(made)
+                built += _arm_cases(study, passages, {"dataset": dataset, "arm": arm}, k, mirage_k, check)
+    return tuple(built)
 
 
-def _cases(
-    study: Study, material: Material, condition: Mapping[str, str], k: int, mirage_k: int, check: PreflightSettings
+def _arm_cases(
+    study: Study,
+    passages: QuestionPassages,
+    condition: Mapping[str, str],
+    k: int,
+    mirage_k: int,
+    check: PreflightSettings,
 ) -> list[Case]:
-    arm = condition["arm"]
+    arm, source = condition["arm"], study.source
     if arm in UNPLACED:
-        return study.cases(material, condition)
-    if arm == MIRAGE and study.evidence.fused is not None:
-        fused = study.evidence.fused(material.question, mirage_k)
-        return study.cases(material, {**condition, "k": mirage_k}, fused)
-    ranking = first(material.retrieved, k, study.evidence.count)
-    verdict = arm == CHECKED and check.enabled and checked(study.evidence, material.question, material.retrieved, check)
-    return study.cases(material, {**condition, "k": k}, ranking, verdict)
+        return study.cases(passages, condition)
+    if arm == MIRAGE and source.fused is not None:
+        return study.cases(passages, {**condition, "k": mirage_k}, source.fused(passages.question, mirage_k))
+    verdict: bool | Preflight = False
+    if arm == CHECKED and check.enabled:
+        verdict = preflight_verdict(source, passages.question, passages.retrieved, check)
+    return study.cases(passages, {**condition, "k": k}, take_first(passages.retrieved, k, source.count), verdict)
 
 
-def _check(evidence: Evidence, arms: Sequence[str], check: PreflightSettings) -> None:
-    known = (*ARMS, CLOSED)
-    if unknown := [arm for arm in arms if arm not in known]:
-        raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(known)}")
-    if MIRAGE in arms and evidence.fused is None:
+def _check_arms(source: PassageSource, arms: Sequence[str], check: PreflightSettings) -> None:
+    """Raise InputError for an unknown arm, or an arm or check without the ranker it needs."""
+    check_names(arms, (*ARMS, CLOSED))
+    if MIRAGE in arms and source.fused is None:
         raise InputError("the arm mirage needs a search by several retrievers: give one, or leave the arm out")
     if CHECKED not in arms or not check.enabled:
         return
     signal = check.signal or "overlap"
-    if signal in BY_WORDS and evidence.words is None:
+    if signal in BM25_SIGNALS and source.words is None:
         raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
-    if check.signal == "reranker-overlap" and evidence.reranker is None:
+    if check.signal == "reranker-overlap" and source.reranker is None:
         raise InputError("the preflight check by reranker-overlap needs a reranker: name one, or take another signal")
 
 
-def checked(evidence: Evidence, question: Question, ranking: Ranking, check: PreflightSettings) -> Preflight:
-    """The verdict on this ranking, its first hits ranked anew as the signal asks."""
-    top = first(ranking, check.depth, evidence.count)
-    rule = rule_for(
+def preflight_verdict(
+    source: PassageSource, question: Question, ranking: Ranking, check: PreflightSettings
+) -> Preflight:
+    """Return the verdict on this ranking, whose first hits are ranked again as the signal requires."""
+    top = take_first(ranking, check.depth, source.count)
+    rule = choose_rule(
         check.rule,
         top,
-        evidence.count,
+        source.count,
         question.patient is not None,
         signal=check.signal,
         n=check.n,
         threshold=check.threshold,
     )
-    words = evidence.words(question, top.ids) if evidence.words and top.hits and rule.signal in BY_WORDS else ()
-    again = None
-    if evidence.reranker is not None and rule.signal == "reranker-overlap":
-        name, reranker = evidence.reranker
-        again = _scored(reranked(top, question.text, reranker, name, len(top.hits)))
-    return rankings_agree(
-        _best_first(top),
+    words = source.words(question, top.ids) if source.words and top.hits and rule.signal in BM25_SIGNALS else ()
+    rescored = None
+    if source.reranker is not None and rule.signal == "reranker-overlap":
+        name, reranker = source.reranker
+        rescored = _scores(rerank(top, question.text, reranker, name, len(top.hits)))
+    # The best passage of each document comes before its others.
+    best_first = sorted(_scores(top), key=lambda pair: -pair[1])
+    return compare_rankings(
+        best_first,
         words,
-        again,
+        rescored,
         signal=rule.signal,
         n=rule.n,
         threshold=rule.threshold,
         depth=check.depth,
-        count=evidence.count,
+        count=source.count,
         origin=rule.origin,
     )
 
 
-def _best_first(ranking: Ranking) -> list[tuple[str, float]]:
-    """Ids and scores, the best passage of each document before its others."""
-    return sorted(_scored(ranking), key=lambda pair: -pair[1])
-
-
-def _scored(ranking: Ranking) -> list[tuple[str, float]]:
+def _scores(ranking: Ranking) -> list[tuple[str, float]]:
     return [(hit.passage.id, hit.score) for hit in ranking.hits]
 
 
-def stood_in(records: Iterable[RunRecord]) -> tuple[str, ...]:
-    """A remark on the retrievers of the arm `mirage`, as its rankings name them; none where it was not asked."""
-    found = dict.fromkeys(
-        json.dumps(event.ranking.parameters.get("encoder"))
-        for record in records
-        if record.condition.get("arm") == MIRAGE
-        for event in record.answer.trace
-        if isinstance(event, Retrieved)
-    )
-    encoders = [json.loads(each) for each in found]
-    named = ["BM25" if each is None else " and ".join(["BM25", *_listed(each)]) for each in encoders]
-    if not named:
+def build_retrieved_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    """Build the cases of every k, without placing documents; arms without documents are asked once.
+
+    Raises InputError where the settings have a reranker.
+    """
+    settings = inputs.settings
+    if settings.rerank.name is not None:
+        raise InputError("this experiment reads passages in the order of the search: leave rerank out of the settings")
+    # The check of the protocol, unless the settings have their own.
+    check = None if settings.preflight == PreflightSettings() else settings.preflight
+    by_key: dict[str, Case] = {}
+    for k in inputs.grid.ks:
+        for case in cases(inputs.questions, inputs.study, k=k, arms=inputs.grid.arms, check=check):
+            by_key[case.key] = case
+    return tuple(by_key.values())
+
+
+def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    if len(inputs.grid.ks) > 1:
+        raise InputError(f"{NAME} reads one k: give -k once, and run it again for another")
+    return build_retrieved_cases(inputs)
+
+
+def mirage_remarks(records: Iterable[RunRecord]) -> tuple[str, ...]:
+    """Return a remark on the retrievers of the arm `mirage`, as named in its rankings; none without that arm."""
+    encoders: dict[str, Any] = {}
+    for record in records:
+        for event in record.answer.trace if record.condition.get("arm") == MIRAGE else ():
+            if isinstance(event, Retrieved):
+                encoder = event.ranking.parameters.get("encoder")
+                encoders[json.dumps(encoder)] = encoder
+    if not encoders:
         return ()
     return (
         "Arm mirage: MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT) over four corpora; here "
-        f"{'; '.join(named)} over this library stood in for them.",
+        f"{'; '.join(map(_name_retrievers, encoders.values()))} over this library replaced them.",
     )
 
 
-def _listed(encoder: str | list[str]) -> list[str]:
-    return [encoder] if isinstance(encoder, str) else encoder
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
+def _name_retrievers(encoder: str | list[str] | None) -> str:
+    if encoder is None:
+        return "BM25"
+    encoders = [encoder] if isinstance(encoder, str) else encoder
+    return " and ".join(["BM25", *encoders])
 
 
 def tables(
-    runs: Mapping[str, Sequence[Outcome]],
+    runs: OutcomesByModel,
     *,
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
-    """Of finished runs, by the name of their model: all arms against RAG; where these were asked BriefContext against
-    RAG as MIRAGE ran it, and with its check against without; and what the papers print, averaged both ways. `remarks`
-    (the protocol's notes, `stood_in`) stand under each but the last."""
-    asked = {str(each.condition["arm"]) for outcomes in runs.values() for each in outcomes}
-    made = [
-        _table(runs, baseline, [arm for arm in arms if arm in asked and arm != baseline], measure, remarks, seed)
-        for baseline, arms in _COMPARED
-        if baseline == RAG or (baseline in asked and asked & set(arms))
-    ]
-    return *made, published_table()
+    """Build the tables of finished runs: all arms against RAG, against RAG as MIRAGE ran it, and the check's effect.
+
+    The last table holds what the papers print, averaged both ways. `remarks` stand under all others.
+    """
+    asked = set(values_of(all_outcomes(runs), "arm"))
+    compared = []
+    for baseline, arms in _COMPARISONS:
+        if baseline == RAG or (baseline in asked and asked & set(arms)):
+            others = [arm for arm in arms if arm in asked and arm != baseline]
+            compared.append(_comparison_table(runs, baseline, others, measure, remarks, seed))
+    return *compared, published_table()
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    cells: tuple[Cell, ...]
-    difference: Difference | None
-
-
-def _table(
-    runs: Mapping[str, Sequence[Outcome]],
+def _comparison_table(
+    runs: OutcomesByModel,
     baseline: str,
     arms: Sequence[str],
     measure: AccuracyMeasure,
     remarks: Sequence[str],
     seed: int,
 ) -> Table:
-    rows = [row for model, of in runs.items() for row in _rows(model, of, (baseline, *arms), measure, seed)]
-    corrected = corrected_p([row.difference for row in rows])
-    everyone = [each for outcomes in runs.values() for each in outcomes if each.condition["arm"] in (baseline, *arms)]
-    compared = sum(p is not None for p in corrected)
-    more = (*chance(everyone), *left_out(everyone), *_AVERAGES, *remarks)
+    shown = (baseline, *arms)
+    everyone = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in shown]
+    rows: list[tuple[Cell, ...]] = []
+    differences: list[Difference | None] = []
+    for model, outcomes in runs.items():
+        for row, less in _rows(model, outcomes, shown, measure, seed):
+            rows.append(row)
+            differences.append(less)
+    compared = len(differences) - differences.count(None)
+    more = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
-        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P),
-        tuple((*row.cells, row.difference, p) for row, p in zip(rows, corrected, strict=True)),
-        notes(measure, compared, more),
+        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
+        add_differences(rows, differences),
+        make_notes(measure, compared, more),
     )
+
+
+_Row: TypeAlias = tuple[tuple[Cell, ...], Difference | None]
 
 
 def _rows(
     model: str, outcomes: Sequence[Outcome], arms: Sequence[str], measure: AccuracyMeasure, seed: int
 ) -> Iterator[_Row]:
-    """The first of the arms is the baseline. One set alone has no averages."""
-    of = {arm: [each for each in outcomes if each.condition["arm"] == arm] for arm in arms}
-    names = {str(each.condition["dataset"]) for each in outcomes}
-    sets = sorted(names, key=lambda name: (SETS.index(name) if name in SETS else len(SETS), name))
-    for part in (*sets, *((MACRO, MICRO) if len(sets) > 1 else ())):
-        for arm, mine in of.items():
-            here, against = _of(part, mine), _of(part, of[arms[0]])
+    """Yield a row with its difference for each set, then for the averages of several sets, and each arm.
+
+    The first arm is the baseline.
+    """
+    sets = sorted(map(str, values_of(outcomes, "dataset")))
+    sets.sort(key=lambda name: SETS.index(name) if name in SETS else len(SETS))
+    averages = (MACRO, MICRO) if len(sets) > 1 else ()
+    for part in (*sets, *averages):
+        in_part = list(outcomes) if part in averages else select(outcomes, dataset=part)
+        rivals = select(in_part, arm=arms[0])
+        for arm in arms:
+            here = select(in_part, arm=arm)
             if not here:
                 continue
+            against = rivals if arm != arms[0] else []
             labels = (model, part, arm, here[0].condition.get("k"))
-            group = Group(labels, here, against if arm != arms[0] else (), ("repeat",))
-            figures: tuple[Cell, ...]
             if part == MACRO:
-                figures = (macro_mean(here, measure, seed), *[None] * len(STATES))
-                less = macro_difference(here, group.against, measure, seed)
+                blanks = [None] * len(STATES)
+                less = macro_difference(here, against, measure, seed)
+                yield (*labels, macro_mean(here, measure, seed), *blanks), less
             else:
-                figures = (mean(here, measure, seed), *counts(here))
-                less = difference(group, measure, seed)
-            yield _Row((*labels, *figures), less)
-
-
-def _of(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    return [each for each in outcomes if part in (MACRO, MICRO, each.condition["dataset"])]
-
-
-# -- averages of sets -------------------------------------------------------------------------------------------------
+                less = compare_to_baseline(Group(labels, here, against, ("repeat",)), measure, seed)
+                yield (*labels, mean_score(here, measure, seed), *count_endings(here)), less
 
 
 def macro_mean(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
-    """The mean of the sets' means; a question that was asked several times counts by its mean."""
-    sets = list(_by_set(outcomes, measure).values())
-    unscored = sum(score(each, measure) is None for each in outcomes)
+    """Return the mean of the sets' means; a question that was asked several times counts by its mean."""
+    by_set = _scores_by_set(outcomes, measure)
+    sets = [list(scores.values()) for scores in by_set.values()]
+    unscored = sum(score_outcome(outcome, measure) is None for outcome in outcomes)
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
-    value = fmean(fmean(of.values()) for of in sets)
-    interval = _interval([list(of.values()) for of in sets], (0.0, 1.0), seed)
-    return Mean(value, interval, len(outcomes) - unscored, unscored)
+    return Mean(fmean(map(fmean, sets)), _interval(sets, (0.0, 1.0), seed), len(outcomes) - unscored, unscored)
 
 
 def macro_difference(
     first: Sequence[Outcome], second: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0
 ) -> Difference | None:
-    """The mean of the sets' mean differences, over the questions that both have scored; `None` where a set has none
-    such. `p` flips the signs of whole questions, each weighing as its set has it."""
-    mine, theirs = _by_set(first, measure), _by_set(second, measure)
-    both = {
-        name: {pair: mine[name][pair] - theirs[name][pair] for pair in mine[name] if pair in theirs[name]}
-        for name in mine
-        if name in theirs
-    }
-    if not both or set(both) != {*mine, *theirs} or not all(both.values()):
+    """Return the mean of the sets' mean differences, over the questions with a score in both.
+
+    Returns None where a set has no such question. `p` flips the signs of whole questions, each with the weight of its
+    set.
+    """
+    ours, theirs = _scores_by_set(first, measure), _scores_by_set(second, measure)
+    if ours.keys() != theirs.keys():
         return None
-    n = sum(map(len, both.values()))
-    weighed = {
-        (name, pair): value * n / (len(both) * len(of)) for name, of in both.items() for pair, value in of.items()
-    }
-    flipped = paired_difference(weighed, dict.fromkeys(weighed, 0.0), seed=seed)
-    interval = _interval([list(of.values()) for of in both.values()], (-1.0, 1.0), seed)
-    return replace(flipped, interval=interval)
+    by_set: dict[str, dict[PairingKey, float]] = {}
+    for name, scores in ours.items():
+        rivals = theirs[name]
+        by_set[name] = {pair: value - rivals[pair] for pair, value in scores.items() if pair in rivals}
+    if not by_set or not all(by_set.values()):
+        return None
+    n = sum(map(len, by_set.values()))
+    weighted: dict[tuple[str, PairingKey], float] = {}
+    for name, differences in by_set.items():
+        for pair, value in differences.items():
+            weighted[name, pair] = value * n / (len(by_set) * len(differences))
+    flipped = paired_difference(weighted, dict.fromkeys(weighted, 0.0), seed=seed)
+    sets = [list(differences.values()) for differences in by_set.values()]
+    return replace(flipped, interval=_interval(sets, (-1.0, 1.0), seed))
 
 
-def _by_set(outcomes: Iterable[Outcome], measure: AccuracyMeasure) -> dict[str, dict[PairingKey, float]]:
-    """The mean score of each question by its set, the sets by name."""
-    parts: dict[str, list[Outcome]] = {}
-    for each in outcomes:
-        parts.setdefault(str(each.condition["dataset"]), []).append(each)
-    scored = {name: by_pair(part, (), measure) for name, part in sorted(parts.items())}
-    return {name: of for name, of in scored.items() if of}
+def _scores_by_set(outcomes: Iterable[Outcome], measure: AccuracyMeasure) -> dict[str, dict[PairingKey, float]]:
+    """Return the mean score of each question by set, the sets by name; sets without a score are left out."""
+    groups = group_by(outcomes, lambda outcome: str(outcome.condition["dataset"]))
+    by_set = {name: mean_by_pair(groups[name], (), measure) for name in sorted(groups)}
+    return {name: scores for name, scores in by_set.items() if scores}
 
 
 def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float], seed: int) -> Interval:
-    """Of the mean of the sets' means, each set's questions drawn with replacement. `limits`: of a score."""
+    """Return the interval of the mean of the sets' means, each set's questions resampled. `limits`: of a score."""
     if all(max(values) - min(values) < 1e-9 for values in sets):
-        alike = [of_all_alike(values[0], len(values), limits) for values in sets]
-        return Interval(fmean(each.low for each in alike), fmean(each.high for each in alike))
-    drawn = np.mean([_redrawn(values, seed + number) for number, values in enumerate(sets)], axis=0)
-    low, high = np.quantile(drawn, [0.025, 0.975])
+        intervals = [uniform_interval(values[0], len(values), limits) for values in sets]
+        low = fmean(interval.low for interval in intervals)
+        high = fmean(interval.high for interval in intervals)
+    else:
+        resampled = [_resample(values, seed + number) for number, values in enumerate(sets)]
+        low, high = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975])
     return Interval(float(low), float(high))
 
 
-def _redrawn(values: Sequence[float], seed: int) -> npt.NDArray[np.float64]:
-    """Means of as many values as there are, drawn with replacement. Few of them differ, so their counts are drawn."""
-    distinct, counted = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
+def _resample(values: Sequence[float], seed: int) -> npt.NDArray[np.float64]:
+    """Return the means of samples with replacement. Few values differ, so their counts are drawn."""
+    distinct, frequencies = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
     n = len(values)
-    drawn = np.random.default_rng(seed).multinomial(n, counted / n, size=statistics.RESAMPLES)
-    means: npt.NDArray[np.float64] = drawn @ distinct / n
+    samples = np.random.default_rng(seed).multinomial(n, frequencies / n, size=statistics.RESAMPLES)
+    means: npt.NDArray[np.float64] = samples @ distinct / n
     return means
 
 
-# -- what the papers print --------------------------------------------------------------------------------------------
-
-
 def published_table() -> Table:
-    """Supplementary Table 3 averaged both ways, with RAG as MIRAGE released it and what BriefContext gains on each."""
-    printed = published()["integration"].table
+    """Build Supplementary Table 3 averaged both ways, with RAG as MIRAGE released it and BriefContext's gains."""
+    printed = load_published()["integration"].table
     sets = ("MedMCQA", "PubMedQA", "BioASQ")
-    sizes = [
-        float(str(published()["datasets"].figure("questions", name))) for name in ("MedMCQA", "PubMedQA", "BioASQ-Y/N")
-    ]
-    rows = [
-        (str(model), str(method), [float(str(each)) for each in shares]) for model, method, *shares, _ in printed.rows
-    ]
+    sizes = [float(str(load_published()["datasets"].figure("questions", name))) for name in (*sets[:2], "BioASQ-Y/N")]
+    rows: list[tuple[str, str, tuple[float, ...]]] = []
+    for model, method, *cells, _ in printed.rows:
+        rows.append((str(model), str(method), tuple(float(str(cell)) for cell in cells)))
     rows.append((RELEASED_MODEL, "RAG, as MIRAGE released it", RELEASED))
-    ours = {model: shares for model, method, shares in rows if method == "BriefContext"}
+    ours = {name: shares for name, strategy, shares in rows if strategy == "BriefContext"}
 
-    def averages(shares: Sequence[float]) -> tuple[float, float]:
-        return fmean(shares), sum(share * size for share, size in zip(shares, sizes, strict=True)) / sum(sizes)
+    def micro(shares: Sequence[float]) -> float:
+        return sum(share * size for share, size in zip(shares, sizes, strict=True)) / sum(sizes)
 
-    made: list[tuple[Cell, ...]] = []
-    for model, method, shares in rows:
-        macro, micro = averages(shares)
-        best = averages(ours[model])
-        gains = (None, None) if method == "BriefContext" else (best[0] - macro, best[1] - micro)
-        made.append((model, method, *shares, macro, micro, *gains))
+    built: list[tuple[Cell, ...]] = []
+    for name, strategy, shares in rows:
+        gains: tuple[Cell, Cell] = (None, None)
+        if strategy != "BriefContext":
+            best = ours[name]
+            gains = fmean(best) - fmean(shares), micro(best) - micro(shares)
+        built.append((name, strategy, *shares, fmean(shares), micro(shares), *gains))
     remarks = (
         "In percent. Averages and gains are computed from the printed shares. The arms differ in more than the "
-        "strategy (errata B7): CoT and RAG are of MIRAGE's benchmark, 32 passages of four retrievers, four corpora "
+        "strategy (errata B7): CoT and RAG are from MIRAGE's benchmark, 32 passages of four retrievers, four corpora "
         "and other prompts.",
         "The RAG row printed for GPT-3.5 is not the one that MIRAGE released (B6).",
     )
     columns = ("model", "method", *sets, MACRO, MICRO, "BriefContext gains, macro", "BriefContext gains, micro")
-    return Table("What the papers print, averaged both ways", columns, tuple(made), remarks, printed.source)
+    return Table("What the papers print, averaged both ways", columns, tuple(built), remarks, printed.source)
+
+
+def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Build the tables, and those of the cost where a run has the arms for them."""
+    retrievers: dict[str, None] = {}
+    for run in runs:
+        retrievers |= dict.fromkeys(mirage_remarks(run.records()))
+    costs = [each for each in token_costs.tables(runs, remarks) if each.rows]
+    return (*tables(read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Are reasoning, RAG and BriefContext right on the passages of a real search? (BriefContext, Figure 3)",
+    _build_cases,
+    _tables_of_runs,
+    sets=SETS,
+    grid=Grid(ARMS, (K,)),
+    published=("integration", "integration-averages"),
+    plots=(
+        (
+            PlotSpec(
+                "Share right by arm",
+                "points",
+                (SHARE_COLUMN,),
+                ("arm",),
+                ("arm",),
+                ("model", "set"),
+                method_columns=("arm",),
+            ),
+            PlotSpec("Differences by arm", "points", ("difference to *",), ("arm",), ("arm",), ("model", "set")),
+        ),
+    ),
+    whole_sets=True,
+    places_documents=False,
+)

@@ -1,107 +1,140 @@
 """What do solved questions bring, and does it matter which? (The context-retrieval study, section 4.2: Tables 5 to 7.)
 
-Medprompt over libraries of solved questions that differ in encoder or in how they were made, with and without a
-reranker; beside it the same votes without examples (errata P6), and examples drawn at random or the same for all.
+Medprompt over libraries of solved questions that differ in encoder or in how they were written, with and without a
+reranker. The rivals are the same votes without examples (errata P6), and examples drawn at random or the same for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
+from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments.arms import Find
-from epicrisis.evaluation.experiments.ensembles import SHUFFLED, VoteSampling, check_choices, of
+from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, select, values_of
+from epicrisis.evaluation.experiments.vote_sampling import (
+    CALLS_PLOT,
+    MEDPROMPT,
+    NO_EXAMPLES,
+    QUESTION_SETS,
+    SHUFFLED,
+    TOKENS_PLOT,
+    VoteSampling,
+    cases_by_set,
+    check_choices,
+    sampling_of,
+    single_votes,
+    vote_tables,
+)
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question
 
 NAME = "medprompt"
 VOTES = 5
-K = 5
-MEDPROMPT = "medprompt"
-NONE, RETRIEVED = "none", "retrieved"
+RETRIEVED = "retrieved"
 CONTROLS = ("random", "fixed")
-ARMS = (NONE, RETRIEVED, *CONTROLS)
-"""Which examples are shown."""
+ARMS = (NO_EXAMPLES, RETRIEVED, *CONTROLS)
+"""Kinds of examples."""
 RERANKED = "+reranker"
-PUBLISHED = ("medprompt-encoder-properties", "medprompt-encoders", "medprompt-databases", "medprompt-reranker")
 
 _NOTES = (
     "Without examples: self-consistency with the same number of votes and shuffled options (errata P6: the study's "
     "gains are measured against one next-token prediction).",
-    "Random: other examples for each question, of the first library; fixed: the same for all questions.",
+    "Random: other examples for each question, from the first library; fixed: the same for all questions.",
     "The reranker scores question against question, though MedCPT's was trained on query and article (errata P7).",
 )
 
 
 def cases(
     questions: Sequence[Question],
-    drawing: VoteSampling,
-    sources: Mapping[str, Find],
+    sampling: VoteSampling,
+    sources: Mapping[str, ExampleFinder],
     *,
     votes: int = VOTES,
     arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
-    """Conditions: `arm`, `examples` (the source's name, or `none` for the control), `repeat`; of one question the
-    sources follow each other.
+    """Build the cases. Conditions: `arm`, `examples` (the source's name, or `none`) and `repeat`.
 
-    Raises InputError without a source, for an arm that is not known, or for a question without a gold letter.
+    The sources of one question are adjacent. Raises InputError without a source, for an unknown arm, or for a question
+    without a gold letter.
     """
-    if unknown := [arm for arm in arms if arm not in ARMS]:
-        raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
+    check_names(arms, ARMS)
     if not sources:
         raise InputError("this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY")
     check_choices(questions)
-    voting = drawing.votes(votes, shuffle=True)
-    made: list[Case] = []
+    voting = sampling.votes(votes, shuffle=True)
+    built: list[Case] = []
     for question in questions:
-        if NONE in arms:
-            without = RunOverrides("self-consistency", voting=voting)
-            made += drawing.cases(question, {"arm": SHUFFLED, "examples": NONE}, without)
+        if NO_EXAMPLES in arms:
+            overrides = RunOverrides("self-consistency", voting=voting)
+            built += sampling.cases(question, {"arm": SHUFFLED, "examples": NO_EXAMPLES}, overrides)
         for name, find in sources.items():
-            if (name if name in CONTROLS else RETRIEVED) not in arms:
-                continue
-            treatment = RunOverrides("medprompt", voting=voting, examples=find(question))
-            made += drawing.cases(question, {"arm": MEDPROMPT, "examples": name}, treatment)
-    return tuple(made)
+            if (name if name in CONTROLS else RETRIEVED) in arms:
+                overrides = RunOverrides("medprompt", voting=voting, examples=find(question))
+                built += sampling.cases(question, {"arm": MEDPROMPT, "examples": name}, overrides)
+    return tuple(built)
+
+
+def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    sampling, votes = sampling_of(inputs), single_votes(inputs, NAME)
+    sources = inputs.study.examples
+    return cases_by_set(inputs, partial(cases, sampling=sampling, sources=sources, votes=votes, arms=inputs.grid.arms))
 
 
 def tables(
-    runs: Mapping[str, Sequence[Outcome]],
+    runs: OutcomesByModel,
     *,
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
-    """Of finished runs, by the name of their model: each source against no examples, and against the first source where
-    there are others."""
-    made = partial(table, labels=("model", "examples"), measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
-    by_source = [
-        (model, name, of(found, examples=name), found) for model, found in runs.items() for name in _names(found)
-    ]
-    shown = [
-        Group((model, name), here, of(found, examples=NONE) if name != NONE else (), ("repeat",))
-        for model, name, here, found in by_source
-    ]
-    others = [group for model, name, here, found in by_source for group in _against_first(model, name, here, found)]
-    first = "the first library, or without reranker"
-    return (
-        made("Accuracy by the examples that are shown", groups=shown, baseline="no examples"),
-        *([made("Which examples", groups=others, baseline=first)] if others else ()),
+    """Build the tables of finished runs: each source against no examples, and against the first source.
+
+    A reranked source is compared with itself without the reranker.
+    """
+    against_none: list[Group] = []
+    against_first: list[Group] = []
+    for model, outcomes in runs.items():
+        names = list(map(str, values_of(outcomes, "examples")))
+        first = next((name for name in names if name != NO_EXAMPLES), NO_EXAMPLES)
+        without = select(outcomes, examples=NO_EXAMPLES)
+        for name in names:
+            here = select(outcomes, examples=name)
+            against_none.append(Group((model, name), here, without if name != NO_EXAMPLES else (), ("repeat",)))
+            rival = name.removesuffix(RERANKED) if name.endswith(RERANKED) else first
+            if name not in (NO_EXAMPLES, rival):
+                against_first.append(Group((model, name), here, select(outcomes, examples=rival), ("repeat",)))
+    build = partial(
+        make_accuracy_table, labels=("model", "examples"), measure=measure, remarks=(*_NOTES, *remarks), seed=seed
     )
+    built = [build("Accuracy by the examples that are shown", groups=against_none, baseline="no examples")]
+    if against_first:
+        built.append(build("Which examples", groups=against_first, baseline=_FIRST))
+    return tuple(built)
 
 
-def _against_first(model: str, name: str, here: Sequence[Outcome], found: Sequence[Outcome]) -> Iterator[Group]:
-    """A reranked source is held against itself without the reranker."""
-    first = next((each for each in _names(found) if each != NONE), NONE)
-    other = name.removesuffix(RERANKED) if name.endswith(RERANKED) else first
-    if name not in (NONE, other):
-        yield Group((model, name), here, of(found, examples=other), ("repeat",))
-
-
-def _names(outcomes: Sequence[Outcome]) -> list[str]:
-    return list(dict.fromkeys(str(each.condition["examples"]) for each in outcomes))
+_FIRST = "the first library, or without reranker"
+EXPERIMENT = Experiment(
+    NAME,
+    "What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",
+    _build_cases,
+    vote_tables(tables, ("arm", "examples")),
+    sets=QUESTION_SETS,
+    grid=Grid(ARMS, votes=(VOTES,)),
+    published=("medprompt-encoder-properties", "medprompt-encoders", "medprompt-databases", "medprompt-reranker"),
+    plots=(
+        (PlotSpec("Differences between examples", "points", (f"difference to {_FIRST}",), panel=("model",)),),
+        (SHARES, DIFFERENCES),
+        (replace(TOKENS_PLOT, along=("examples",)), replace(CALLS_PLOT, along=("examples",))),
+    ),
+    strategy="self-consistency",
+    places_documents=False,
+    shows_examples=True,
+    by_settings=True,
+)

@@ -1,101 +1,151 @@
 """What does context retrieval bring to each of several models? (The context-retrieval study, sections 4.4 and 4.5:
 Tables 8 and 9.)
 
-Each model by next token, by self-consistency with shuffled options, and by Medprompt with as many votes: the gain is
-told against both, since the study measures twenty votes against one prediction (errata P6).
+Each model by next token, by self-consistency with shuffled options, and by Medprompt with as many votes. The gain is
+shown against both, since the study compares twenty votes with one prediction (errata P6).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, mean, table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table, mean_score
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.arms import Find
-from epicrisis.evaluation.experiments.ensembles import SHUFFLED, ZERO, VoteSampling, check_choices, of
-from epicrisis.evaluation.experiments.medprompt import MEDPROMPT
+from epicrisis.evaluation.experiments.arms import ExampleFinder
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, all_outcomes, select, values_of
+from epicrisis.evaluation.experiments.vote_sampling import (
+    CALLS_PLOT,
+    MEDPROMPT,
+    QUESTION_SETS,
+    SHUFFLED,
+    TOKENS_PLOT,
+    ZERO,
+    VoteSampling,
+    check_choices,
+    sampling_of,
+    single_votes,
+    vote_tables,
+)
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question
 
 NAME = "models"
 VOTES = 20
 ARMS = (ZERO, SHUFFLED, MEDPROMPT)
-PUBLISHED = ("models", "models-averages", "models-leaderboard")
 
 _NOTES = (
-    "Zero-shot is one prediction of the next token; the two others have the same number of votes, so what the examples "
-    "bring is the difference between these.",
+    "Zero-shot is one prediction of the next token; the two others have the same number of votes, so their difference "
+    "is the effect of the examples.",
 )
-_SORTED = (
-    "Sorted by the mean over the sets, each of them counted alike; a model that was not asked all of them has none.",
+_LEADERBOARD_NOTE = (
+    "Sorted by the mean over the sets, all of equal weight; a model that was not asked all of them has none."
 )
 
 
 def cases(
-    asked: Mapping[str, Sequence[Question]], drawing: VoteSampling, sources: Mapping[str, Find], *, votes: int = VOTES
+    questions_by_set: Mapping[str, Sequence[Question]],
+    sampling: VoteSampling,
+    sources: Mapping[str, ExampleFinder],
+    *,
+    votes: int = VOTES,
 ) -> tuple[Case, ...]:
-    """Of questions by the name of their set. Conditions: `set`, `arm`, `repeat`. Raises InputError unless there is one
-    source of examples, or for a question without a gold letter."""
+    """Build the cases of questions by set. Conditions: `set`, `arm`, `repeat`.
+
+    Raises InputError without exactly one source of examples, or for a question without a gold letter.
+    """
     if len(sources) != 1:
         raise InputError("models are compared over one library of solved questions: name it with --examples")
     (find,) = sources.values()
-    voting = drawing.votes(votes, shuffle=True)
-    made: list[Case] = []
-    for name, questions in asked.items():
+    voting = sampling.votes(votes, shuffle=True)
+    built: list[Case] = []
+    for name, questions in questions_by_set.items():
         check_choices(questions)
         for question in questions:
-            for arm, treatment in (
-                (ZERO, RunOverrides("zero-shot")),
-                (SHUFFLED, RunOverrides("self-consistency", voting=voting)),
-                (MEDPROMPT, RunOverrides("medprompt", voting=voting, examples=find(question))),
-            ):
-                made += drawing.cases(question, {"set": name, "arm": arm}, treatment)
-    return tuple(made)
+            arms = {
+                ZERO: RunOverrides("zero-shot"),
+                SHUFFLED: RunOverrides("self-consistency", voting=voting),
+                MEDPROMPT: RunOverrides("medprompt", voting=voting, examples=find(question)),
+            }
+            for arm, overrides in arms.items():
+                built += sampling.cases(question, {"set": name, "arm": arm}, overrides)
+    return tuple(built)
+
+
+def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    votes = single_votes(inputs, NAME)
+    return cases(inputs.questions, sampling_of(inputs), inputs.study.examples, votes=votes)
 
 
 def tables(
-    runs: Mapping[str, Sequence[Outcome]],
+    runs: OutcomesByModel,
     *,
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
-    """Of finished runs, by the name of their model: gains over zero-shot (Table 8), over the same votes without
-    examples, and all methods of all models in order (Table 9)."""
-    told = (*_NOTES, *remarks)
+    """Build the tables of finished runs: gains over zero-shot (Table 8), over the same votes without examples, and all
+    methods of all models, sorted (Table 9)."""
+    notes = (*_NOTES, *remarks)
 
-    def gains(title: str, over: str, arms: Sequence[str]) -> Table:
-        groups = [
-            Group((model, name, arm), of(found, set=name, arm=arm), of(found, set=name, arm=over), ("repeat",))
-            for model, found in runs.items()
-            for name in _sets(found)
-            for arm in arms
-        ]
-        return table(title, ("model", "set", "arm"), groups, baseline=over, measure=measure, remarks=told, seed=seed)
+    def gains_table(title: str, baseline: str, arms: Sequence[str]) -> Table:
+        labels = ("model", "set", "arm")
+        groups: list[Group] = []
+        for model, outcomes in runs.items():
+            for name in values_of(outcomes, "set"):
+                in_set = select(outcomes, set=name)
+                rivals = select(in_set, arm=baseline)
+                groups += [Group((model, name, arm), select(in_set, arm=arm), rivals, ("repeat",)) for arm in arms]
+        return make_accuracy_table(title, labels, groups, baseline=baseline, measure=measure, remarks=notes, seed=seed)
 
     return (
-        gains("With and without context retrieval", ZERO, (SHUFFLED, MEDPROMPT)),
-        gains("What the examples bring", SHUFFLED, (MEDPROMPT,)),
-        _leaderboard(runs, measure, (*told, *_SORTED), seed),
+        gains_table("With and without context retrieval", ZERO, (SHUFFLED, MEDPROMPT)),
+        gains_table("What the examples bring", SHUFFLED, (MEDPROMPT,)),
+        _leaderboard(runs, measure, (*notes, _LEADERBOARD_NOTE), seed),
     )
 
 
-def _leaderboard(
-    runs: Mapping[str, Sequence[Outcome]], measure: AccuracyMeasure, remarks: tuple[str, ...], seed: int
-) -> Table:
-    sets = list(dict.fromkeys(name for found in runs.values() for name in _sets(found)))
-    rows: list[tuple[Cell, ...]] = []
-    for model, found in runs.items():
+def _leaderboard(runs: OutcomesByModel, measure: AccuracyMeasure, notes: tuple[str, ...], seed: int) -> Table:
+    sets = values_of(all_outcomes(runs), "set")
+    ranked: list[tuple[float, tuple[Cell, ...]]] = []
+    for model, outcomes in runs.items():
         for arm in ARMS:
-            means = [mean(of(found, set=name, arm=arm), measure, seed) for name in sets]
-            average = sum(each.value for each in means) / len(means) if all(each.n for each in means) else None
-            rows.append((model, arm, average, *means))
-    rows.sort(key=lambda row: -1.0 if row[2] is None else float(str(row[2])), reverse=True)
-    return Table("Leaderboard", ("model", "arm", "average", *map(str, sets)), tuple(rows), remarks)
+            means = [mean_score(select(outcomes, set=name, arm=arm), measure, seed) for name in sets]
+            complete = all(each.n for each in means)
+            average = sum(each.value for each in means) / len(means) if complete else None
+            ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
+    ranked.sort(key=lambda entry: entry[0], reverse=True)
+    rows = tuple(row for _, row in ranked)
+    return Table("Leaderboard", ("model", "arm", "average", *map(str, sets)), rows, notes)
 
 
-def _sets(outcomes: Sequence[Outcome]) -> list[Cell]:
-    return list(dict.fromkeys(each.condition["set"] for each in outcomes))
+_MODEL, _ROWS = ("model",), ("model", "arm")
+EXPERIMENT = Experiment(
+    NAME,
+    "What does context retrieval bring to each of several models? (Context retrieval, Tables 8 and 9)",
+    _build_cases,
+    vote_tables(tables, ("set", "arm")),
+    sets=QUESTION_SETS,
+    grid=Grid(votes=(VOTES,)),
+    published=("models", "models-averages", "models-leaderboard"),
+    plots=(
+        (
+            PlotSpec("Gains over one prediction", "points", (f"difference to {ZERO}",), _ROWS, ("arm",), ("set",)),
+            PlotSpec("Share right", "points", (SHARE_COLUMN,), _ROWS, ("arm",), ("set",), method_columns=("arm",)),
+        ),
+        (PlotSpec("What the examples bring", "points", ("difference to *",), _MODEL, _MODEL, ("set",)),),
+        (PlotSpec("Leaderboard", "points", ("average",), _ROWS, ("arm",), ()),),
+        (
+            replace(TOKENS_PLOT, along=("arm",), series=("arm",), panel=("model", "set")),
+            replace(CALLS_PLOT, along=("arm",), series=("arm",), panel=("model", "set")),
+        ),
+    ),
+    strategy="self-consistency",
+    places_documents=False,
+    shows_examples=True,
+    by_settings=True,
+)

@@ -1,28 +1,33 @@
 """Are BriefContext's answers to open questions better? (BriefContext, Results: MedQ, 48 questions, three experts.)
 
-Both arms answer with the pipeline's own retrieval; their answers are compared blind, by people and by models
-(`evaluation.judging`). The paper names no test; its 14 better and 6 worse of 48 are none by a sign test (errata B11).
+Both arms answer with the pipeline's own retrieval, and people and models compare their answers blind
+(`evaluation.grading`). The paper names no test: its 14 better and 6 worse of 48 are no difference by a sign test
+(errata B11).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, agreement
+from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.sample_size import ALPHA
-from epicrisis.evaluation.analysis.statistics import Mean, holm, mean_of, sign_test
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, holm, sign_test
 from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import PairVerdict
 from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question, StrategyName
 
@@ -30,30 +35,29 @@ NAME = "open-ended"
 RIVAL: StrategyName = "rag"
 OURS: StrategyName = "brief-context"
 ARMS = (RIVAL, OURS)
-PUBLISHED = ("open-ended",)
-"""Tables of `published` to set beside these."""
 
 JUDGING = "judging"
-"""The folder beside a run's records that its pairs and their verdicts lie in."""
+"""Folder of a run's pairs and their verdicts, next to its records."""
 PEOPLE, MODELS = "verdicts-*", "judged-*.jsonl"
+"""Patterns of the files of verdicts in that folder."""
 
 STATES = ("answered", "abstained", "unparsed", "failed", blind_pairs.NOT_ASKED)
 
-_VERDICTS = (
+_VERDICT_NOTES = (
     "Better, same, worse: BriefContext's answer against RAG's; answers of the same words are the same for every judge, "
-    "and shown to none. Not judged, and in none of these: no verdict, or none that can be read. Intervals are 95 % "
+    "and shown to none. Not judged, and in none of these: no verdict, or none that can be parsed. Intervals are 95 % "
     "(Wilson); p by the exact sign test, ties left out, corrected by Holm for this table's {n} tests.",
-    "Of several reviewers the majority counts, and a pair without one is a tie; what each says alone is not tested.",
+    "Of several reviewers the majority counts, and a pair without one is a tie; each reviewer alone is not tested.",
     "A model judges each pair in both orders; where they disagree it is a tie.",
 )
-_AGREEMENT = (
+_AGREEMENT_NOTE = (
     "Over the pairs that at least two of them judged, by the answer preferred; a model's disagreement with itself is a "
     "tie. Intervals are 95 %, by a bootstrap of the pairs; none where every resample gives the same. No coefficient "
-    "where all that was said is one word.",
+    "where all verdicts are the same word."
 )
-_POSITION = (
-    "Which place wins, whatever stands there: each arm stands first in half of the pairs. Share first: of the pairs "
-    "that prefer a place; p by the exact sign test over these, corrected by Holm for this table's {n} tests.",
+_PLACE_NOTES = (
+    "Which place wins, whatever answer it shows: each arm is first in half of the pairs. Share first: of the pairs "
+    "with a preferred place; p by the exact sign test over these, corrected by Holm for this table's {n} tests.",
     "Of a model the replies in both orders are counted, and a pair prefers the place that more of its two prefer; "
     "consistent, inconsistent, unparsed and failed are counts of pairs.",
 )
@@ -61,7 +65,7 @@ _POSITION = (
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """The pairs of one run, and whatever was said of them."""
+    """The pairs of one run, and all verdicts on them."""
 
     paired: BlindPairs
     people: tuple[HumanVerdict, ...] = ()
@@ -75,100 +79,110 @@ class _Rater:
     choices: Mapping[str, PreferredAnswer]
     """By pair."""
     tested: bool = True
-    """False: one of several whose majority counts."""
+    """False: one of several reviewers whose majority counts."""
 
 
 def cases(questions: Sequence[Question], *, preflight: bool = False) -> tuple[Case, ...]:
-    """Each question by both arms, condition `arm`; retrieval, k and all else are as the settings say.
+    """Build each question by both arms, condition `arm`; retrieval, k and all else are those of the settings.
 
     Without its preflight check BriefContext reads every question in parts; with it some of its answers are plain RAG's.
-    Raises InputError where there is no question.
+    Raises InputError without questions.
     """
     if not questions:
         raise InputError("there is no question to ask: draw at least one")
-    return tuple(
-        Case(question, {"arm": arm}, RunOverrides(strategy=arm, preflight=preflight))
-        for question in questions
-        for arm in ARMS
-    )
+    built: list[Case] = []
+    for question in questions:
+        for arm in ARMS:
+            built.append(Case(question, {"arm": arm}, RunOverrides(strategy=arm, preflight=preflight)))
+    return tuple(built)
 
 
-def judging_of(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
-    """The pairs of a folder that `pairs.write` wrote, with the verdicts in these files. Raises InputError."""
+def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    return cases(inputs.all_questions())
+
+
+def read_judging(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
+    """Read the pairs of a folder, with the verdicts in these files. Raises InputError."""
     paired = blind_pairs.read_pairs(folder)
     judges: dict[str, Mapping[str, PairVerdict]] = {}
     for path in models:
-        made, judged = preference.read_pair_verdicts(path, paired.pairs)
-        name = str(made["judge"]["name"])
+        recipe, judged = preference.read_pair_verdicts(path, paired.pairs)
+        name = str(recipe["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = judged
-    return Judging(paired, human_verdicts.read_verdicts(people, {pair.id for pair in paired.pairs}), judges)
+    pair_ids = {pair.id for pair in paired.pairs}
+    return Judging(paired, human_verdicts.read_verdicts(people, pair_ids), judges)
 
 
-def judging_in(folder: Path) -> Judging:
-    """As `judging_of`, with all files of verdicts that lie in the folder by the names that PEOPLE and MODELS say."""
-    return judging_of(folder, sorted(folder.glob(PEOPLE)), sorted(folder.glob(MODELS)))
+def read_judging_folder(folder: Path) -> Judging:
+    """Read the pairs of a folder with all verdicts in it, by the patterns PEOPLE and MODELS. Raises InputError."""
+    return read_judging(folder, sorted(folder.glob(PEOPLE)), sorted(folder.glob(MODELS)))
+
+
+def _judging_of_run(run: RecordedRun) -> Judging:
+    """Read the run's pairs with their verdicts; before any were written, return its pairs."""
+    folder = run.path.parent / JUDGING
+    return read_judging_folder(folder) if folder.is_dir() else Judging(blind_pairs.make_pairs(run.records(), ARMS, 0))
 
 
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
-    """Of judged runs, by the name of their model: what was answered; the verdicts of people and models; how far these
-    agree; and what the place of an answer does."""
-    made = [_answers(judgings, remarks)]
-    if any(_raters(each) for each in judgings.values()):
-        made += [_verdicts(judgings, remarks), _agreements(judgings, seed), _positions(judgings)]
-    return tuple(made)
+    """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree,
+    and the effect of an answer's place."""
+    answers = _answers_table(judgings, remarks)
+    if not any(map(_raters, judgings.values())):
+        return (answers,)
+    return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings, seed), _place_table(judgings)
 
 
 def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str, ...]:
-    """Plain sentences: what the verdicts come to, how far the judges agree, and whether the place decides."""
-    said = []
-    for model, judge, n, _, better, same, worse, _, _, p in _verdicts(judgings, ()).rows:
+    """Return sentences on the verdicts, the judges' agreement, and the effect of the place."""
+    sentences: list[str] = []
+    for model, judge, n, _, better, same, worse, _, _, p in _verdicts_table(judgings, ()).rows:
         if isinstance(p, float):
-            said.append(
+            sentences.append(
                 f"{model}, judged by {judge}: of {n} questions BriefContext's answer is better in {better}, worse in "
-                f"{worse} and the same in {same}: {_found(p, 'a difference')}."
+                f"{worse} and the same in {same}: {_describe_test(p, 'a difference')}."
             )
-    for model, judges, _, n, raw, _, _, alpha, _ in _agreements(judgings, seed).rows:
+    for model, judges, _, n, raw, _, _, alpha, _ in _agreement_table(judgings, seed).rows:
         if isinstance(raw, Mean):
             coefficient = "not defined" if alpha is None else f"{alpha:.2f}"
-            said.append(
+            sentences.append(
                 f"{model}: {judges} agree in {100 * raw.value:.1f} % of {n} pairs (Krippendorff's alpha {coefficient})."
             )
-    for model, judge, first, _, second, _, consistent, changed, _, _, p in _positions(judgings).rows:
+    for model, judge, first, _, second, _, consistent, changed, _, _, p in _place_table(judgings).rows:
         orders = "" if changed is None else f" Of its verdicts {changed} change with the order, {consistent} do not."
         if isinstance(p, float):
-            said.append(
+            sentences.append(
                 f"{model}, judged by {judge}: the first place wins {first} times, the second {second} times: "
-                f"{_found(p, 'a preference')}.{orders}"
+                f"{_describe_test(p, 'a preference')}.{orders}"
             )
-    return (*said, *_of_themselves(judgings))
+    return (*sentences, *_self_judge_notes(judgings))
 
 
-def _found(p: float, what: str) -> str:
-    told = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    return f"{what} is {'shown' if p <= ALPHA else 'not shown'} (exact sign test, {told} corrected)"
+def _describe_test(p: float, effect: str) -> str:
+    value = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return f"{effect} is {'shown' if p <= ALPHA else 'not shown'} (exact sign test, {value} corrected)"
 
 
 def _raters(judging: Judging) -> list[_Rater]:
+    """Return all raters, with the majority of several reviewers after these."""
     reviewers = human_verdicts.choices_by_reviewer(judging.people)
     raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
     if len(reviewers) > 1:
         raters.append(
             _Rater(f"majority of {len(reviewers)} reviewers", human_verdicts.majority_choices(reviewers.values()))
         )
-    return raters + _models(judging)
+    return raters + _model_raters(judging)
 
 
-def _models(judging: Judging) -> list[_Rater]:
-    return [
-        _Rater(name, {pair: each.choice for pair, each in judged.items() if each.choice is not None})
-        for name, judged in judging.models.items()
-    ]
+def _model_raters(judging: Judging) -> list[_Rater]:
+    raters: list[_Rater] = []
+    for name, judged in judging.models.items():
+        choices = {pair: judgement.choice for pair, judgement in judged.items() if judgement.choice is not None}
+        raters.append(_Rater(name, choices))
+    return raters
 
 
-# -- what was answered ------------------------------------------------------------------------------------------------
-
-
-def _answers(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
+def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     notes: list[str] = []
     for model, judging in judgings.items():
@@ -181,22 +195,19 @@ def _answers(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
                 (model, arm, key.asked, *(ended[state] for state in STATES), fmean(lengths) if lengths else None)
             )
         notes.append(
-            f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, shown to nobody), "
+            f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, not shown), "
             f"{len(key.left_out)} questions without a pair because an arm did not answer."
         )
-        if paired.telling:
+        if paired.revealing:
             notes.append(
-                f"{model}: in {paired.telling} pairs one answer alone speaks of documents, findings, passages or "
+                f"{model}: in {paired.revealing} pairs one answer alone speaks of documents, findings, passages or "
                 "readers, which may tell a reviewer how it was made; citations and their labels are taken out of all."
             )
     columns = ("model", "arm", "asked", *STATES, "words of an answer shown")
     return Table("What was answered", columns, tuple(rows), (*notes, *remarks))
 
 
-# -- verdicts ---------------------------------------------------------------------------------------------------------
-
-
-def _verdicts(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
+def _verdicts_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
     for model, judging in judgings.items():
@@ -205,10 +216,10 @@ def _verdicts(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
             arms = [paired.key.preferred(pair, choice) for pair, choice in rater.choices.items()]
             better, worse = arms.count(OURS), arms.count(RIVAL)
             same = arms.count(None) + len(paired.key.same)
-            left = len(paired.pairs) - len(arms)
-            scores = [1.0] * better + [0.0] * (same + worse) + [None] * left
+            unjudged = len(paired.pairs) - len(arms)
+            share = _mean([1.0] * better + [0.0] * (same + worse) + [None] * unjudged)
             decided = _mean([1.0] * better + [0.0] * worse)
-            rows.append((model, rater.name, better + same + worse, left, better, same, worse, _mean(scores), decided))
+            rows.append((model, rater.name, better + same + worse, unjudged, better, same, worse, share, decided))
             p_values.append(sign_test(better, worse) if rater.tested else None)
     columns = (
         "model",
@@ -222,36 +233,35 @@ def _verdicts(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
         "share of decided",
         "p (Holm)",
     )
-    tested = sum(p is not None for p in p_values)
-    notes = (_VERDICTS[0].format(n=tested), *_VERDICTS[1:], *_of_themselves(judgings), *remarks)
-    with_p = tuple((*row, p) for row, p in zip(rows, _corrected(p_values), strict=True))
-    return Table("BriefContext's answer against RAG's", columns, with_p, notes)
+    tested = len(p_values) - p_values.count(None)
+    notes = (_VERDICT_NOTES[0].format(n=tested), *_VERDICT_NOTES[1:], *_self_judge_notes(judgings), *remarks)
+    return Table("BriefContext's answer against RAG's", columns, _add_p(rows, p_values), notes)
 
 
-def _of_themselves(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
-    """A note for each judge that wrote the answers, by the name of the model."""
+def _self_judge_notes(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
+    """Return a note for each judge that wrote the answers, by the name of the model."""
+    judges: dict[str, None] = {}
+    for judging in judgings.values():
+        for judge in judging.models:
+            if judge in judging.paired.key.writers:
+                judges[judge] = None
     return tuple(
         f"{judge} wrote the answers that it judges: a model may prefer its own words; let another one judge as well."
-        for judge in dict.fromkeys(
-            name for judging in judgings.values() for name in judging.models if name in judging.paired.key.writers
-        )
+        for judge in judges
     )
 
 
-def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
+def _add_p(rows: Sequence[tuple[Cell, ...]], p_values: Sequence[float | None]) -> tuple[tuple[Cell, ...], ...]:
+    """Return each row with its p, corrected by Holm, at the end."""
     corrected = iter(holm([p for p in p_values if p is not None]))
-    return [None if p is None else next(corrected) for p in p_values]
+    return tuple((*row, None if p is None else next(corrected)) for row, p in zip(rows, p_values, strict=True))
 
 
-# -- agreement --------------------------------------------------------------------------------------------------------
-
-
-def _agreements(judgings: Mapping[str, Judging], seed: int) -> Table:
-    rows = tuple(
-        (model, *_agreement_cells(name, agreement(raters, seed)))
-        for model, judging in judgings.items()
-        for name, raters in _compared(judging)
-    )
+def _agreement_table(judgings: Mapping[str, Judging], seed: int) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for model, judging in judgings.items():
+        for name, raters in _rater_groups(judging):
+            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed))))
     columns = (
         "model",
         "judges",
@@ -263,39 +273,36 @@ def _agreements(judgings: Mapping[str, Judging], seed: int) -> Table:
         "Krippendorff's alpha",
         "alpha interval",
     )
-    return Table("How far the judges agree", columns, rows, _AGREEMENT)
+    return Table("How far the judges agree", columns, tuple(rows), (_AGREEMENT_NOTE,))
 
 
-def _compared(judging: Judging) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """People among each other, each model with their majority, and each two models."""
+def _rater_groups(judging: Judging) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """Yield the groups whose agreement is shown: people, each model with their majority, and each two models."""
     key = judging.paired.key
 
     def by_arm(choices: Mapping[str, PreferredAnswer]) -> Mapping[str, str | None]:
         return {pair: key.preferred(pair, choice) for pair, choice in choices.items()}
 
-    people = [by_arm(choices) for choices in human_verdicts.choices_by_reviewer(judging.people).values()]
-    models = [(rater.name, by_arm(rater.choices)) for rater in _models(judging)]
-    found = [("people", people)] if len(people) > 1 else []
-    if people:
-        joined = by_arm(human_verdicts.majority_choices(human_verdicts.choices_by_reviewer(judging.people).values()))
-        found += [(f"people and {name}", [joined, choices]) for name, choices in models]
-    return found + [
-        (f"{name} and {other}", [mine, theirs])
-        for place, (name, mine) in enumerate(models)
-        for other, theirs in models[place + 1 :]
-    ]
+    reviewers = list(human_verdicts.choices_by_reviewer(judging.people).values())
+    models = [(rater.name, by_arm(rater.choices)) for rater in _model_raters(judging)]
+    if len(reviewers) > 1:
+        yield "people", list(map(by_arm, reviewers))
+    if reviewers:
+        majority = by_arm(human_verdicts.majority_choices(reviewers))
+        for name, choices in models:
+            yield f"people and {name}", [majority, choices]
+    for (name, mine), (other, theirs) in combinations(models, 2):
+        yield f"{name} and {other}", [mine, theirs]
 
 
 def _agreement_cells(name: str, found: RaterAgreement) -> tuple[Cell, ...]:
     kappa, alpha = found.kappa, found.alpha
-    of_two = (None, None) if kappa is None else (kappa.value, kappa.interval)
-    return (name, found.raters, found.units, found.raw if found.units else None, *of_two, alpha.value, alpha.interval)
+    kappa_cells = (None, None) if kappa is None else (kappa.value, kappa.interval)
+    raw = found.raw if found.units else None
+    return (name, found.raters, found.units, raw, *kappa_cells, alpha.value, alpha.interval)
 
 
-# -- position ---------------------------------------------------------------------------------------------------------
-
-
-def _positions(judgings: Mapping[str, Judging]) -> Table:
+def _place_table(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
     for model, judging in judgings.items():
@@ -304,16 +311,14 @@ def _positions(judgings: Mapping[str, Judging]) -> Table:
             rows.append((model, name, *cells, None, None, None, None))
             p_values.append(p)
         for name, judged in judging.models.items():
-            cells, p = _place_cells(
-                [
-                    (pair, reply.choice)
-                    for pair, each in judged.items()
-                    for reply in (each.shown, each.swapped)
-                    if each.state == "judged" and reply.choice is not None
-                ]
-            )
-            consistent = [each.consistent for each in judged.values()]
-            ended = Counter(each.state for each in judged.values())
+            replies: list[tuple[str, PreferredAnswer]] = []
+            for pair, judgement in judged.items():
+                for reply in (judgement.shown, judgement.swapped):
+                    if judgement.state == "judged" and reply.choice is not None:
+                        replies.append((pair, reply.choice))
+            cells, p = _place_cells(replies)
+            consistent = [judgement.consistent for judgement in judged.values()]
+            ended = Counter(judgement.state for judgement in judged.values())
             counts = (consistent.count(True), consistent.count(False), ended["unparsed"], ended["failed"])
             rows.append((model, name, *cells, *counts))
             p_values.append(p)
@@ -330,21 +335,56 @@ def _positions(judgings: Mapping[str, Judging]) -> Table:
         "failed",
         "p (Holm)",
     )
-    with_p = tuple((*row, p) for row, p in zip(rows, _corrected(p_values), strict=True))
-    return Table("Does the place decide?", columns, with_p, (_POSITION[0].format(n=len(rows)), *_POSITION[1:]))
+    notes = (_PLACE_NOTES[0].format(n=len(rows)), *_PLACE_NOTES[1:])
+    return Table("Does the place decide?", columns, _add_p(rows, p_values), notes)
+
+
+_LEANING: Mapping[PreferredAnswer, int] = {"1": 1, "2": -1, "tie": 0}
 
 
 def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[Cell, ...], float]:
-    """How often each place wins, the share of pairs that lean to the first of those that lean, and the test of that."""
-    said = Counter(choice for _, choice in replies)
+    """Return how often each place wins, the share of pairs that lean to the first, and the p of that."""
+    counts = Counter(choice for _, choice in replies)
     leaning: Counter[str] = Counter()
     for pair, choice in replies:
-        leaning[pair] += {"1": 1, "2": -1, "tie": 0}[choice]
-    first, second = (sum(sign * each > 0 for each in leaning.values()) for sign in (1, -1))
-    return (said["1"], said["tie"], said["2"], _mean([1.0] * first + [0.0] * second)), sign_test(first, second)
+        leaning[pair] += _LEANING[choice]
+    first = sum(value > 0 for value in leaning.values())
+    second = sum(value < 0 for value in leaning.values())
+    share = _mean([1.0] * first + [0.0] * second)
+    return (counts["1"], counts["tie"], counts["2"], share), sign_test(first, second)
 
 
 def _mean(scores: Sequence[float | None]) -> Mean | None:
-    """`None` where nothing is scored."""
-    found = mean_of(scores)
-    return found if found.n else None
+    """Return the mean of the scores, or None without one."""
+    mean = estimate_mean(scores)
+    return mean if mean.n else None
+
+
+def _read_judgings(runs: Runs) -> dict[str, Judging]:
+    return {run.name: _judging_of_run(run) for run in runs}
+
+
+def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    return tables(_read_judgings(runs), remarks=remarks)
+
+
+def _conclude(runs: Runs, _: Sequence[Table]) -> tuple[str, ...]:
+    return conclusions(_read_judgings(runs))
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Whose answer to an open question is better, judged blind? (BriefContext, on MedQ)",
+    _build_cases,
+    _tables_of_runs,
+    sets=("medq",),
+    published=("open-ended",),
+    plots=(
+        (PlotSpec("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),
+        (PlotSpec("By the place of the answer", "bars", ("first better", "tie", "second better"), ("judge",)),),
+    ),
+    conclude=_conclude,
+    whole_sets=True,
+    places_documents=False,
+    by_settings=True,
+)

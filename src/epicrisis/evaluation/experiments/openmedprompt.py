@@ -2,23 +2,39 @@
 Figures 5 and 6.)
 
 One draft without and with solved questions; ensemble refining and self-reflection over a growing number of drafts and
-rounds, and over a growing number of examples. Answers are marked afterwards (`epicrisis open-ended mark`): these tables
-take the marks. The drafts of a smaller number are among those of a larger one, so they come out of the cache.
+rounds, and over a growing number of examples. Answers are marked afterwards (`epicrisis open-ended mark`), and these
+tables read the marks. The drafts of a smaller number are among those of a larger one, so they come from the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
-from epicrisis.answering.refining import Refining
+from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table
+from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments.arms import Find
-from epicrisis.evaluation.experiments.ensembles import VoteSampling, most_like, of
-from epicrisis.evaluation.experiments.medprompt import NONE
+from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, group_by, numbers_of, select, values_of
+from epicrisis.evaluation.experiments.vote_sampling import (
+    CALLS_PLOT,
+    NO_EXAMPLES,
+    TOKENS_PLOT,
+    VoteSampling,
+    cases_by_set,
+    preferred_size,
+    sampling_of,
+    sort_outcomes,
+    split_sets,
+    usage_of_runs,
+)
+from epicrisis.evaluation.grading.correctness import read_correctness
+from epicrisis.evaluation.grading.correctness_tables import correctness_remarks as marking_remarks
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.overrides import RunOverrides
@@ -26,11 +42,10 @@ from epicrisis.types import DraftSelection, Examples, Question, StrategyName
 
 NAME = "openmedprompt"
 NS, KS = (3, 5, 7, 10, 15, 20), (0, 1, 3, 5)
-"""Drafts or rounds at K = 5 as printed; the examples at N = 5 are ours, for Figure 5 prints no grid."""
+"""Drafts or rounds at K = 5 as printed; the examples at N = 5 are ours, since Figure 5 prints no grid."""
 N, K = 5, 5
 ONE, REFINING, LAST, BEST = "one-draft", "ensemble-refining", "self-reflection", "self-reflection+best"
 ARMS = (ONE, REFINING, LAST, BEST)
-PUBLISHED = ("open-baseline", "openmedprompt-refining", "openmedprompt-reflection")
 
 _STRATEGIES: Mapping[str, StrategyName] = {
     ONE: "self-reflection",
@@ -42,15 +57,17 @@ _NOTES = (
     f"{LAST}: the last draft is the answer, as published; {BEST}: the one of highest reward, as corrected (errata P8). "
     "Without a reward model both are the last.",
     "Drafts of a smaller number are the first of a larger one, so rows are not independent of each other.",
-    "The study sets open answers against a next-token figure of the same questions with options (errata P10): here all "
-    "are open.",
+    "The study compares open answers with a next-token figure of the same questions with options (errata P10): here "
+    "all are open.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`ns`: drafts or rounds at K examples; `ks`: examples at N drafts or rounds. Where K or N is none of them, the
-    largest that is takes its place."""
+    """`ns`: drafts or rounds at K examples; `ks`: examples at N drafts or rounds.
+
+    Where K or N is not among them, the largest of them replaces it.
+    """
 
     ns: Sequence[int] = NS
     ks: Sequence[int] = KS
@@ -58,34 +75,35 @@ class Sizes:
     @property
     def k(self) -> int:
         """Examples of the rows over drafts and rounds, and of the one draft."""
-        return most_like(K, self.ks)
+        return preferred_size(K, self.ks)
 
     @property
     def n(self) -> int:
         """Drafts or rounds of the rows over examples."""
-        return most_like(N, self.ns)
+        return preferred_size(N, self.ns)
 
     def pairs(self) -> list[tuple[int, int]]:
-        """(n, k), the largest n first, so that the rest is there."""
-        pairs = {(n, self.k) for n in self.ns} | {(self.n, k) for k in self.ks}
+        """Return the pairs (n, k), the largest n first, which fills the cache for the others."""
+        pairs = {(n, self.k) for n in self.ns}
+        pairs.update((self.n, k) for k in self.ks)
         return sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
 
 
 def cases(
     questions: Sequence[Question],
-    drawing: VoteSampling,
-    sources: Mapping[str, Find],
+    sampling: VoteSampling,
+    sources: Mapping[str, ExampleFinder],
     *,
     sizes: Sizes = Sizes(),
     arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
-    """Conditions: `arm`, `examples` (the source's name, or `none`), `k` examples, `n` drafts or rounds, `repeat`.
+    """Build the cases. Conditions: `arm`, `examples` (the source's name, or `none`), `k` examples, `n` drafts or
+    rounds, `repeat`.
 
-    Raises InputError for an arm that is not known or has no examples to show, a question that is not open or has no
-    reference, or a source with fewer examples than are to be shown.
+    Raises InputError for an unknown arm or one without examples, a question that is not open or has no reference, or a
+    source with too few examples.
     """
-    if unknown := [arm for arm in arms if arm not in ARMS]:
-        raise InputError(f"no arm is called {unknown[0]}: known are {', '.join(ARMS)}")
+    check_names(arms, ARMS)
     for question in questions:
         if question.options or question.gold is None:
             raise InputError(
@@ -97,113 +115,162 @@ def cases(
             "this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY, or ask "
             f"--arm {ONE} alone"
         )
-    made: list[Case] = []
+    built: list[Case] = []
     for question in questions:
-        for condition, treatment in _treated(question, sources, sizes, arms):
-            made += drawing.cases(question, condition, treatment)
-    return tuple(made)
+        for condition, overrides in _variants(question, sources, sizes, arms):
+            built += sampling.cases(question, condition, overrides)
+    return tuple(built)
 
 
-def _treated(
-    question: Question, sources: Mapping[str, Find], sizes: Sizes, arms: Sequence[str]
+def _variants(
+    question: Question, sources: Mapping[str, ExampleFinder], sizes: Sizes, arms: Sequence[str]
 ) -> Iterator[tuple[Condition, RunOverrides]]:
-    none = Examples(())
+    """Yield the conditions of one question with their overrides."""
     if ONE in arms:
-        yield _one(NONE, 0, none)
+        yield _one_draft(NO_EXAMPLES, 0, Examples(()))
     for name, find in sources.items():
-        found = find(question)
+        examples = find(question)
         if ONE in arms:
-            yield _one(name, sizes.k, _first(found, sizes.k))
+            yield _one_draft(name, sizes.k, _first(examples, sizes.k))
         for arm in arms:
+            keep: DraftSelection = "best" if arm == BEST else "last"
             for n, k in sizes.pairs() if arm != ONE else ():
-                keep: DraftSelection = "best" if arm == BEST else "last"
-                treatment = RunOverrides(
-                    _STRATEGIES[arm], refining=Refining(drafts=n, rounds=n, keep=keep), examples=_first(found, k)
-                )
-                yield {"arm": arm, "examples": name, "k": k, "n": n}, treatment
+                refining = RefiningOptions(drafts=n, rounds=n, keep=keep)
+                overrides = RunOverrides(_STRATEGIES[arm], refining=refining, examples=_first(examples, k))
+                yield {"arm": arm, "examples": name, "k": k, "n": n}, overrides
 
 
-def _one(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
-    treatment = RunOverrides(_STRATEGIES[ONE], refining=Refining(rounds=0, keep="last"), examples=examples)
-    return {"arm": ONE, "examples": name, "k": k}, treatment
+def _one_draft(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
+    overrides = RunOverrides(_STRATEGIES[ONE], refining=RefiningOptions(rounds=0, keep="last"), examples=examples)
+    return {"arm": ONE, "examples": name, "k": k}, overrides
 
 
 def _first(examples: Examples, k: int) -> Examples:
-    if len(examples.examples) < k:
-        raise InputError(f"a library has {len(examples.examples)} solved questions to show of {k}: give less with -k")
+    n = len(examples.examples)
+    if n < k:
+        raise InputError(f"a library has {n} solved questions to show of {k}: give less with -k")
     return replace(examples, examples=examples.examples[:k])
 
 
+def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+    grid, sampling = inputs.grid, sampling_of(inputs)
+    sizes = Sizes(grid.votes, grid.ks)
+    build = partial(cases, sampling=sampling, sources=inputs.study.examples, sizes=sizes, arms=grid.arms)
+    return cases_by_set(inputs, build)
+
+
 def tables(
-    runs: Mapping[str, Sequence[Outcome]],
+    runs: OutcomesByModel,
     *,
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Table, ...]:
-    """Of finished and marked runs, by the name of their model: one draft (Table 10), drafts and rounds (Tables 11 and
-    12, Figure 6), examples (Figure 5) where their number was varied."""
-    told = (*_NOTES, *remarks)
-    by_examples = [group for model, found in runs.items() if _varied(found) for group in _by(model, found, "k")]
-
-    def made(title: str, labels: Sequence[str], groups: Sequence[Group], baseline: str) -> Table:
-        return table(title, labels, groups, baseline=baseline, measure=measure, remarks=told, seed=seed)
-
-    return (
-        made(
-            "One draft",
-            ("model", "examples", "k"),
-            [group for model, found in runs.items() for group in _one_draft(model, found)],
-            "no examples",
-        ),
-        made(
+    """Build the tables of finished and marked runs: one draft (Table 10), drafts and rounds (Tables 11 and 12, Figure
+    6), and examples (Figure 5) where their number was varied."""
+    one_draft: list[Group] = []
+    by_drafts: list[Group] = []
+    by_examples: list[Group] = []
+    for model, outcomes in runs.items():
+        several = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
+        one_draft += _one_draft_groups(model, outcomes)
+        by_drafts += _size_groups(model, outcomes, "n")
+        # With one number of examples, the rows over drafts and rounds are the same.
+        if len(values_of(several, "k")) > 1:
+            by_examples += _size_groups(model, outcomes, "k")
+    build = partial(make_accuracy_table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    labels = ("model", "arm", "examples")
+    built = [
+        build("One draft", ("model", "examples", "k"), one_draft, baseline="no examples"),
+        build(
             "Accuracy by the number of drafts or rounds",
-            ("model", "arm", "examples", "n"),
-            [group for model, found in runs.items() for group in _by(model, found, "n")],
-            "one draft with the same examples",
+            (*labels, "n"),
+            by_drafts,
+            baseline="one draft with the same examples",
         ),
-        *(
-            [
-                made(
-                    "Accuracy by the number of examples",
-                    ("model", "arm", "examples", "k"),
-                    by_examples,
-                    "one draft with the same library",
-                )
-            ]
-            if by_examples
-            else ()
-        ),
+    ]
+    if by_examples:
+        baseline = "one draft with the same library"
+        built.append(build("Accuracy by the number of examples", (*labels, "k"), by_examples, baseline=baseline))
+    return tuple(built)
+
+
+def _one_draft_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
+    ones = select(outcomes, arm=ONE)
+    without = select(ones, examples=NO_EXAMPLES)
+    groups = group_by(ones, lambda outcome: (outcome.condition["examples"], outcome.condition["k"]))
+    for (name, k), here in groups.items():
+        yield Group((model, name, k), here, () if name == NO_EXAMPLES else without, ("repeat",))
+
+
+def _size_groups(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"]) -> Iterator[Group]:
+    """Yield each number of drafts, or of examples, with the other one as the run's sizes say."""
+    several = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
+    if not several:
+        return
+    sizes = Sizes(numbers_of(several, "n"), numbers_of(several, "k"))
+    rows = select(several, k=sizes.k) if size == "n" else select(several, n=sizes.n)
+    groups = group_by(rows, lambda outcome: (outcome.condition["arm"], outcome.condition["examples"]))
+    for (arm, name), of_arm in groups.items():
+        rivals = select(outcomes, arm=ONE, examples=name)
+        for value in numbers_of(of_arm, size):
+            here = select(of_arm, **{size: value})
+            yield Group((model, arm, name, value), here, rivals, ("repeat",))
+
+
+def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Build the tables from the marks next to the records; of an unmarked run its usage, and what to do."""
+    outcomes: dict[str, list[Outcome]] = {}
+    notes = dict.fromkeys(remarks)
+    unmarked: list[str] = []
+    for run in runs:
+        marking = read_correctness(run.path.parent)
+        if marking.judges:
+            outcomes[run.name] = sort_outcomes(run, marking.outcomes())
+            notes |= dict.fromkeys(marking_remarks(marking))
+        else:
+            unmarked.append(
+                f"{run.name}: these open answers are not marked yet, so nothing says which are right: `epicrisis "
+                "open-ended mark FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same "
+                "command again."
+            )
+    built = tables(split_sets(outcomes), remarks=tuple(notes)) if outcomes else ()
+    usage = usage_of_runs(runs, ("arm", "examples", "k", "n"))
+    return (*built, replace(usage, notes=(*unmarked, *usage.notes)))
+
+
+def _size_plots(size: str, unit: str) -> tuple[PlotSpec, ...]:
+    """Return the plots over the number of drafts or examples."""
+    axis, panel = f"{unit} ({size.upper()})", ("model", "examples")
+    values = {"Share right": SHARE_COLUMN, "Differences to one draft": "difference to one draft *"}
+    return tuple(
+        PlotSpec(f"{title} by {unit}", "line", (value,), (size,), ("arm",), panel, axis_title=axis)
+        for title, value in values.items()
     )
 
 
-def _varied(outcomes: Sequence[Outcome]) -> bool:
-    """Whether there is more than one number of examples: else its rows are those over drafts and rounds."""
-    return len({each.condition["k"] for each in outcomes if each.condition["arm"] != ONE}) > 1
-
-
-def _one_draft(model: str, outcomes: Sequence[Outcome]) -> list[Group]:
-    ones = of(outcomes, arm=ONE)
-    none = of(ones, examples=NONE)
-    return [
-        Group((model, name, k), of(ones, examples=name, k=k), () if name == NONE else none, ("repeat",))
-        for name, k in dict.fromkeys((each.condition["examples"], each.condition["k"]) for each in ones)
-    ]
-
-
-def _by(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"]) -> list[Group]:
-    """Each number of drafts, or of examples, the other being as the run's sizes say."""
-    several = [each for each in outcomes if each.condition["arm"] != ONE]
-    if not several:
-        return []
-    ns, ks = ({int(str(each.condition[name])) for each in several} for name in ("n", "k"))
-    sizes = Sizes(tuple(ns), tuple(ks))
-    rows = of(several, k=sizes.k) if size == "n" else of(several, n=sizes.n)
-    labels = dict.fromkeys((each.condition["arm"], each.condition["examples"]) for each in rows)
-    groups = []
-    for arm, name in labels:
-        here = of(rows, arm=arm, examples=name)
-        against = of(outcomes, arm=ONE, examples=name)
-        for value in sorted({int(str(each.condition[size])) for each in here}):
-            groups.append(Group((model, arm, name, value), of(here, **{size: value}), against, ("repeat",)))
-    return groups
+EXPERIMENT = Experiment(
+    NAME,
+    "What do drafts, critique and rewards bring to open answers? (Context retrieval, Tables 10 to 12)",
+    _build_cases,
+    _tables_of_runs,
+    sets=("medqa/open-test",),
+    grid=Grid(ARMS, KS, votes=NS),
+    published=("open-baseline", "openmedprompt-refining", "openmedprompt-reflection"),
+    plots=(
+        (
+            SHARES,
+            PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",)),
+        ),
+        _size_plots("n", "drafts or rounds"),
+        _size_plots("k", "examples"),
+        (
+            replace(TOKENS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
+            replace(CALLS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
+        ),
+    ),
+    strategy="self-reflection",
+    places_documents=False,
+    shows_examples=True,
+    by_settings=True,
+)

@@ -1,47 +1,58 @@
-"""What an experiment takes its passages from, as functions, and those of a real library.
+"""The passages of an experiment, as functions: for tests, or those of a real library.
 
-Synchronous: cases are made before the first call. Knows no arm and no place.
+All calls are synchronous, because cases are built before the first question is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from epicrisis.components import LibrarySearch, build_scope
-from epicrisis.library.passage_lookup import at_random, passages_of
+from epicrisis.errors import InputError
+from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
-from epicrisis.retrieval.ranking_signals import Scored
+from epicrisis.retrieval.ranking_signals import ScoredIds
 from epicrisis.settings import Settings
 from epicrisis.types import CountUnit, Passage, Question, Ranking, Scope, SearchMode
 
 POOL = 2000
-"""Passages from which random distractors are drawn; a library of fewer gives all it has."""
+"""Passages in the pool of random distractors; a smaller library gives all of its passages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Where passages come from."""
+class PassageSource:
+    """The searches and lookups that build the cases of an experiment."""
 
     retrieve: Callable[[Question, int], Ranking]
-    """So many documents or passages for the question, best first."""
-    passages_of: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
-    """The passages of each of the question's gold documents; what is not there is left out."""
-    words: Callable[[Question, Sequence[str]], Scored] | None = None
-    """These passage ids by BM25; those without a word in common may be left out."""
+    """Return that many documents or passages for the question, best first."""
+    gold_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
+    """Return the passages of each gold document of the question; absent documents are left out."""
+    words: Callable[[Question, Sequence[str]], ScoredIds] | None = None
+    """Score these passage ids by BM25; passages without a common word may be left out."""
     fused: Callable[[Question, int], Ranking] | None = None
-    """So many of them for the question by all retrievers there are, fused."""
+    """Return that many for the question by all retrievers, fused."""
     reranker: tuple[str, Reranker] | None = None
-    """With its name."""
+    """A reranker with its name."""
     pool: Callable[[], Sequence[Passage]] | None = None
-    """Documents or passages of the whole library, drawn at random; the passages of one document stand together."""
+    """Return random documents or passages of the whole library, the passages of a document together."""
     rrf_k: int = 60
     count: CountUnit = "documents"
-    """What is counted."""
+    """The unit of k."""
 
 
-def of_library(
+def no_source() -> PassageSource:
+    """Return the source of experiments that read no library."""
+
+    def refuse(*_: Any) -> Any:
+        raise InputError("this experiment reads no library of passages")
+
+    return PassageSource(retrieve=refuse, gold_passages=refuse)
+
+
+def library_source(
     opened: LibrarySearch,
     settings: Settings,
     by: SearchMode,
@@ -49,50 +60,55 @@ def of_library(
     reranker: tuple[str, Reranker] | None = None,
     seed: int = 0,
     count: CountUnit | None = None,
-) -> Evidence:
-    """The open library's. `reranker` is the rival's; one of the settings is part of every search already. `count`
-    goes before what the settings count."""
-    counted = count or settings.count_unit()
+) -> PassageSource:
+    """Return the open library as a source.
 
-    # Thousands of questions are held before the first is asked: a passage that many of them find is held once.
-    known: dict[str, Passage] = {}
+    `reranker` serves the arm `reranked`; a reranker of the settings is part of every search. `count` overrides the unit
+    of the settings.
+    """
+    unit = count or settings.count_unit()
+
+    # Thousands of questions are in memory before the first is asked: a passage that many of them find is stored once.
+    passages_by_id: dict[str, Passage] = {}
 
     def scope(question: Question) -> Scope:
         return build_scope(settings.scope, question=question)
 
-    def ranked(question: Question, k: int, by: SearchMode) -> Ranking:
-        found = opened.retriever.found(question.text, k, by, scope(question), counted)
-        hits = (replace(hit, passage=known.setdefault(hit.passage.id, hit.passage)) for hit in found.hits)
-        return replace(found, hits=tuple(hits))
+    def rank(question: Question, k: int, by: SearchMode) -> Ranking:
+        ranking = opened.retriever.search(question.text, k, by, scope(question), unit)
+        hits = (replace(hit, passage=passages_by_id.setdefault(hit.passage.id, hit.passage)) for hit in ranking.hits)
+        return replace(ranking, hits=tuple(hits))
 
-    def words(question: Question, ids: Sequence[str]) -> Scored:
+    def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
         return [(hit.passage.id, hit.score) for hit in hits]
 
-    return Evidence(
-        retrieve=lambda question, k: ranked(question, k, by),
-        passages_of=lambda question: passages_of(opened.library, question.gold_documents, scope(question)),
-        words=words,
-        fused=lambda question, k: ranked(question, k, "hybrid"),
+    return PassageSource(
+        retrieve=lambda question, k: rank(question, k, by),
+        gold_passages=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
+        words=score_words,
+        fused=lambda question, k: rank(question, k, "hybrid"),
         reranker=reranker,
-        # Literature only: what is drawn here is shown to every question.
-        pool=lambda: _pool(opened, seed, build_scope(settings.scope), counted),
+        # Literature only: every question is shown passages of this pool.
+        pool=lambda: _draw_pool(opened, seed, build_scope(settings.scope), unit),
         rrf_k=settings.rrf_k,
-        count=counted,
+        count=unit,
     )
 
 
-def _pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
-    """Return POOL passages drawn at random, or their documents, of a long one the passages about the one drawn."""
-    passages = at_random(opened.library, POOL, seed, scope)
+def _draw_pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
+    """Return POOL random passages, or their documents, each cut to the passages around the drawn one."""
+    passages = sample_passages(opened.library, POOL, seed, scope)
     if count == "passages":
         return list(passages)
-    drawn = {passage.document_id: passage for passage in reversed(passages)}
-    whole = passages_of(opened.library, list(drawn), scope)
+    first_drawn: dict[str, Passage] = {}
+    for passage in passages:
+        first_drawn.setdefault(passage.document_id, passage)
+    documents = read_document_passages(opened.library, list(first_drawn), scope)
     pool: list[Passage] = []
-    for name in dict.fromkeys(passage.document_id for passage in passages):
-        # A document that is deleted at this moment is not there any more.
-        of_document = whole.get(name, (drawn[name],))
-        start = max(0, min(drawn[name].ordinal, len(of_document) - PASSAGES_PER_DOCUMENT))
-        pool += of_document[start : start + PASSAGES_PER_DOCUMENT]
+    for name, passage in first_drawn.items():
+        # A document may have been deleted since the draw.
+        document = documents.get(name, (passage,))
+        start = max(0, min(passage.ordinal, len(document) - PASSAGES_PER_DOCUMENT))
+        pool += document[start : start + PASSAGES_PER_DOCUMENT]
     return pool

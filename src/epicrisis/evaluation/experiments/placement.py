@@ -1,40 +1,47 @@
-"""Rankings made for a study: the key documents at a given place among distractors (BriefContext, Methods). Pure.
+"""Rankings built for a study: the key documents at a given place among distractors (BriefContext, Methods).
 
-Places are percentiles. Of k documents (or passages, where these are counted) the key is at rank 0 at the 0th and at
-rank k - 1 at the 100th percentile, between them at the nearest rank, halves up: 0, 2, 4, 5, 7 of 8 and 0, 4, 8, 11, 15
-of 16. So the 50th is rank k // 2, the only place whose rank the published notebooks show. Several keys stand together,
-and the same holds for the room they leave. The passages of a document stand together and take one place.
+Places are percentiles. Among k documents (or passages, where those are counted) the key has rank 0 at the 0th and rank
+k - 1 at the 100th percentile, in between the nearest rank, halves rounded up: 0, 2, 4, 5, 7 of 8 and 0, 4, 8, 11, 15 of
+16. The 50th is rank k // 2, the only place with a rank in the published notebooks. Several keys stand together as one
+block; the passages of a document stand together and take one place.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from epicrisis.errors import InputError
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
-from epicrisis.retrieval.ordering import in_order
+from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.types import CountUnit, Passage, Ranking
 
 PLACES = (0, 25, 50, 75, 100)
-"""Of BriefContext's figures, in percentiles."""
+"""Percentiles of BriefContext's figures."""
 
 
 def first_rank(place: int, k: int, keys: int = 1) -> int:
-    """Rank (from 0) of the first of `keys` that stand together among `k`, `place` from 0 to 100."""
+    """Return the rank (from 0) of the first of `keys` adjacent ones among `k`, at percentile `place`."""
     return (place * (k - keys) + 50) // 100
 
 
-def distinct(places: Iterable[int], k: int, keys: int = 1) -> tuple[int, ...]:
-    """The places that have a rank of their own among `k`; of those that share one the one that says it best, so that
-    the last rank is the 100th percentile. One alone at k = 1."""
+def distinct_places(places: Iterable[int], k: int, keys: int = 1) -> tuple[int, ...]:
+    """Return the places with distinct ranks among `k`: one place at k = 1.
+
+    Of places with the same rank the closest is returned, so that the last rank is the 100th percentile.
+    """
+
+    def error(place: int) -> int:
+        return abs(place * (k - keys) - 100 * first_rank(place, k, keys))
+
     by_rank: dict[int, int] = {}
-    for place in sorted(places, key=lambda place: abs(place * (k - keys) - 100 * first_rank(place, k, keys))):
+    for place in sorted(places, key=error):
         by_rank.setdefault(first_rank(place, k, keys), place)
     return tuple(sorted(by_rank.values()))
 
 
-def placed(
+def place_keys(
     keys: Sequence[Passage],
     others: Sequence[Passage],
     k: int,
@@ -44,11 +51,11 @@ def placed(
     distractors: str = "retrieved",
     count: CountUnit = "documents",
 ) -> Ranking:
-    """`k` documents or passages: the keys together, their first at the rank of `place`, and the best of `others` around
-    them in their order. `others` lose whatever is of a key's document or of one in `gold` (document ids).
+    """Return `k` documents or passages: the keys together at `place`, around them the best of `others` in their order.
 
-    Raises InputError where a text is missing (each after it would stand elsewhere, errata C7), where the keys take more
-    than `k`, or have more passages than `k` documents may, or where `others` are too few.
+    Passages of a key's document, or of one in `gold` (document ids), are removed from `others`. Raises InputError where
+    a text is empty (later ones would move up, errata C7), where the keys take more than `k`, or have more passages than
+    `k` documents may have, or where `others` are too few.
     """
     if not 0 <= place <= 100:
         raise InputError(f"a place is a percentile from 0 to 100, not {place}")
@@ -59,29 +66,34 @@ def placed(
         raise InputError(
             f"{len(keys)} key passages do not fit among {k} {count}: place one document, or take a larger k"
         )
-    apart = {passage.document_id for passage in keys} | set(gold)
-    around = group_passages([passage for passage in others if passage.document_id not in apart], count)[
-        : k - len(key_units)
-    ]
-    if len(around) < k - len(key_units):
+    room = k - len(key_units)
+    excluded = {passage.document_id for passage in keys} | set(gold)
+    around = group_passages([passage for passage in others if passage.document_id not in excluded], count)[:room]
+    if len(around) < room:
         raise InputError(
-            f"{len(around)} {count} beside the key ones were found, k = {k} needs {k - len(key_units)}: take a smaller "
-            "k, or a larger library"
+            f"{len(around)} {count} other than the key ones were found, k = {k} needs {room}: take a smaller k, or a "
+            "larger library"
         )
     rank = first_rank(place, k, len(key_units))
-    ordered = [passage for unit in (*around[:rank], *key_units, *around[rank:]) for passage in unit]
-    if without := [passage.id for passage in ordered if not passage.text.strip()]:
-        raise InputError(f"{without[0]} has no text, so what follows it would stand elsewhere: add its document again")
+    ordered = list(chain(*around[:rank], *key_units, *around[rank:]))
+    for passage in ordered:
+        if not passage.text.strip():
+            raise InputError(
+                f"{passage.id} has no text, so later documents would change their place: add its document again"
+            )
     where = {"k": k, "count": count, "place": place, "rank": rank}
     parameters = {**where, "keys": [key.id for key in keys], "distractors": distractors}
-    return in_order(ordered, "placed", parameters)
+    return rank_in_order(ordered, "placed", parameters)
 
 
-def drawn(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents") -> list[Passage]:
-    """The pool in an order of its own for each question, by seed and ids alone; the passages of a document, which stand
-    together in the pool, still do."""
+def shuffle_pool(pool: Sequence[Passage], seed: int, question: str, count: CountUnit = "documents") -> list[Passage]:
+    """Return the pool in a different order for each question id, which depends on seed and ids alone.
 
-    def order(unit: Sequence[Passage]) -> bytes:
+    Passages of a document, adjacent in the pool, stay adjacent.
+    """
+
+    def order(unit: tuple[Passage, ...]) -> bytes:
         return hashlib.sha256(f"{seed}:{question}:{unit[0].id}".encode()).digest()
 
-    return [passage for unit in sorted(group_passages(pool, count), key=order) for passage in unit]
+    shuffled = sorted(group_passages(pool, count), key=order)
+    return list(chain.from_iterable(shuffled))

@@ -1,4 +1,4 @@
-"""The plain run: each question of a set asked once, as the settings say. Asks no model itself."""
+"""The plain run: each question of a set asked once, as the settings say."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from epicrisis.components import build_scope
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.load import load
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.load import load_dataset
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
@@ -19,7 +19,7 @@ from epicrisis.types import Question
 NAME = "evaluate"
 
 
-def prepared(
+def plan_plain_run(
     questions: str,
     settings: Settings,
     pipeline: Pipeline,
@@ -29,14 +29,14 @@ def prepared(
     draw: int = 0,
     guard: Guard = "none",
 ) -> tuple[RunPlan, tuple[Case, ...]]:
-    """The run's plan and its cases: all questions of the set of that name or path, or `n` of them, drawn by `draw`.
+    """Build the plan and the cases: all questions of the set with that name or path, or a sample of `n` by seed `draw`.
 
-    Raises InputError: no library where one is read, no such set, fewer questions, a guard that cannot be kept.
+    Raises InputError for a missing library or set, too few questions, or a guard that cannot be applied.
     """
-    if pipeline.opened is None and settings.strategy not in WITHOUT_LIBRARY:
+    if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
         raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
-    dataset = load(questions, settings.home, data)
-    sample = dataset if n is None else at_random(dataset, n, draw)
+    dataset = load_dataset(questions, settings.home, data)
+    sample = dataset if n is None else sample_at_random(dataset, n, draw)
     plan = RunPlan(
         name=NAME,
         arguments={"guard": guard},
@@ -45,23 +45,23 @@ def prepared(
         sample={"how": "all"} if n is None else {"how": "at-random", "n": n, "seed": draw},
         seed=settings.seed,
     )
-    return plan, tuple(_case(question, settings, pipeline, guard) for question in sample.questions)
+    return plan, tuple(_build_case(question, settings, pipeline, guard) for question in sample.questions)
 
 
-def _case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
+def _build_case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
     if guard == "none":
         return Case(question)
-    if pipeline.opened is None:
+    if pipeline.search is None:
         raise InputError(f"the strategy {settings.strategy} reads no library: leave the leak guard out")
     if not question.gold_documents:
         raise InputError(
             f"question {question.id!r} names no source document, so nothing can be hidden from it: give it "
             "gold_documents, or leave the leak guard out"
         )
-    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.opened.library)
+    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.search.library)
     if scope is None:
         raise InputError(
-            f"none of the documents of question {question.id!r} has a date in the library, so nobody can say what is "
-            "older: leave such questions out, or guard by source-hidden"
+            f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot "
+            "be told apart: leave such questions out, or guard by source-hidden"
         )
     return Case(question, treatment=RunOverrides(scope=scope))

@@ -1,332 +1,230 @@
-"""Can it be foreseen that the key document is lost in the middle? (BriefContext, Supplementary Table 4; preflight.)
+"""Can the program predict that the key document is lost in the middle? (BriefContext, Supplementary Tables 4 and 5.)
 
-From recorded rankings to tables: what the issue is, by several definitions; what a rule says; how often it is right.
-Pure functions. A verdict "the rankings agree" skips map-reduce, so "true positive" is: an issue, and map-reduce runs.
-Searches nothing and fits nothing: see `rankings` and `calibration`.
+The tables are made from recorded rankings, a file for each leak guard; no chat model is asked.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from epicrisis.evaluation.analysis.published import published
-from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
+from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
+from epicrisis.evaluation.analysis.published import load_published
+from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
-from epicrisis.retrieval.document_ranking import document_of
-from epicrisis.retrieval.ranking_signals import Signal, measured
+from epicrisis.evaluation.experiments.experiment import Experiment
+from epicrisis.evaluation.experiments.preflight_calibration import (
+    PreflightCalibration,
+    calibrate,
+    calibration_table,
+    signals_table,
+)
+from epicrisis.evaluation.experiments.preflight_rules import (
+    ALWAYS,
+    AS_CODED,
+    NEVER,
+    PAPERS_RULE,
+    PUBLISHED,
+    Confusion,
+    Definition,
+    Rule,
+    definitions,
+    evaluate_rule,
+    label_rankings,
+    proportion,
+    threshold_curve,
+)
+from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
+from epicrisis.evaluation.runs.recorded_run import RunSummary
+from epicrisis.retrieval.document_ranking import parse_document_id
+from epicrisis.retrieval.ranking_signals import Signal
 
-Label: TypeAlias = Literal["issue", "no-issue", "not-retrieved", "no-key"]
-"""`not-retrieved`: the library holds a key document, and none is among those read. `no-key`: the library holds none,
-or none may be seen, so nobody can say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """When a question has the issue (errata B13). Places are those of documents in the ranking that is read, or of
-    passages where the record counts these."""
-
-    name: str
-    top: int = 3
-    """A key document among so many first places is seen."""
-    bottom: int = 0
-    """And among so many last ones: the other spotlight."""
-    k: int = 16
-    """Documents, or passages, read."""
-    gold: Literal["best", "all"] = "best"
-    """Of several key documents the best-placed one counts, or each must be seen."""
-    missing: Literal["issue", "apart"] = "issue"
-    """What a key document is that is not among those read: no strategy finds it there."""
-
-    def label(self, each: Recorded) -> Label:
-        """What the question counts as."""
-        if not each.held:
-            return "no-key"
-        read = documents = each.documents_read(self.k)
-        places = [documents.index(name) for name in each.held if name in documents]
-        if not places:
-            return "issue" if self.missing == "issue" else "not-retrieved"
-        if self.gold == "all":
-            lacking = self.missing == "issue" and len(places) < len(each.held)
-            return "issue" if lacking or any(self._lost(place, len(read)) for place in places) else "no-issue"
-        return "issue" if self._lost(min(places), len(read)) else "no-issue"
-
-    def _lost(self, place: int, read: int) -> bool:
-        return place >= self.top and place < read - self.bottom
-
-
-PUBLISHED = Definition("beyond 3, or not retrieved")
-"""The papers' definition, what is not retrieved being beyond any place."""
-BEYOND_3 = Definition("beyond 3, of those retrieved", missing="apart")
-"""The one that decides money: what is not retrieved no map call finds."""
-
-
-def definitions(k: int = 16) -> tuple[Definition, ...]:
-    """All that are told apart where `k` documents or passages are read, the papers' first."""
-    return (
-        replace(PUBLISHED, k=k),
-        replace(BEYOND_3, k=k),
-        Definition("neither among the first 3 nor the last 3, of those retrieved", bottom=3, k=k, missing="apart"),
-        Definition("not retrieved", top=k, k=k),
-        Definition("one of several beyond 3, or not retrieved", k=k, gold="all"),
-        Definition("one of several beyond 3, of those retrieved", k=k, gold="all", missing="apart"),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The rankings agree where the signal is greater than the threshold, `depth` dense documents (or passages) ranked
-    anew."""
-
-    signal: Signal
-    threshold: float
-    depth: int = 16
-
-    def agree(self, each: Recorded) -> bool | None:
-        """Whether map-reduce is skipped; `None` where the signal was not recorded."""
-        value = signal_of(self.signal, each, self.depth)
-        return None if value is None else value > self.threshold
-
-    def __str__(self) -> str:
-        if math.isinf(self.threshold):
-            return "always map-reduce" if self.threshold > 0 else "never map-reduce"
-        return f"{self.signal} > {self.threshold:.4g}, depth {self.depth}"
-
-
-PAPERS_RULE = Rule(Signal("overlap", 3), 0.2)
-AS_CODED = Rule(Signal("overlap", 3), 0.3, depth=64)
-"""Of the notebooks, which call it nowhere (errata B2, C2, C12)."""
-ALWAYS, NEVER = Rule(Signal("overlap", 3), math.inf), Rule(Signal("overlap", 3), -math.inf)
-
-
-def signal_of(signal: Signal, each: Recorded, depth: int = 16) -> float | None:
-    """The signal's value for a question; `None` where it was not recorded."""
-    cut = each.at_depth(depth)
-    return measured(signal, cut.dense, cut.bm25, cut.reranked)
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """Counts of questions. Rows of the papers' matrix are, read rightly (errata B3), the truth: (tp, fn), (fp, tn)."""
-
-    tp: int
-    fn: int
-    fp: int
-    tn: int
-    apart: int = 0
-    """Without a label: in no rate but the share skipped."""
-    apart_skipped: int = 0
-
-    @property
-    def n(self) -> int:
-        return self.tp + self.fn + self.fp + self.tn
-
-    @property
-    def issues(self) -> int:
-        return self.tp + self.fn
-
-    @property
-    def precision(self) -> Mean:
-        return share(self.tp, self.tp + self.fp)
-
-    @property
-    def recall(self) -> Mean:
-        return share(self.tp, self.tp + self.fn)
-
-    @property
-    def specificity(self) -> Mean:
-        """Of the questions without the issue, those that skip map-reduce: the papers' "true negatives filtered"."""
-        return share(self.tn, self.fp + self.tn)
-
-    @property
-    def accuracy(self) -> Mean:
-        return share(self.tp + self.tn, self.n)
-
-    @property
-    def skipped(self) -> Mean:
-        """Of all questions, labelled or not, those that skip map-reduce: what is saved (errata B4)."""
-        return share(self.tn + self.fn + self.apart_skipped, self.n + self.apart)
-
-    def f1(self, resamples: int = 10_000, seed: int = 0) -> Mean:
-        """Harmonic mean of precision and recall; its interval is a bootstrap of the labelled questions."""
-        if 2 * self.tp + self.fp + self.fn == 0:
-            return Mean(math.nan, Interval(math.nan, math.nan), 0)
-        cells = np.array([self.tp, self.fn, self.fp, self.tn])
-        tp, fn, fp, _ = np.random.default_rng(seed).multinomial(self.n, cells / self.n, size=resamples).T
-        drawn = 2 * tp / np.maximum(2 * tp + fp + fn, 1)
-        low, high = np.quantile(drawn, [0.025, 0.975])
-        return Mean(2 * self.tp / (2 * self.tp + self.fp + self.fn), Interval(float(low), float(high)), self.n)
-
-
-def share(part: int, whole: int) -> Mean:
-    """A proportion with Wilson's interval; not a number where there is nothing to share."""
-    return Mean(part / whole if whole else math.nan, wilson(part, whole), whole)
-
-
-def confusion(judged: Iterable[tuple[Label, bool]]) -> Confusion:
-    """Counts of (label, whether the rankings agree)."""
-    counts = Counter(judged)
-    apart = {agree: counts["not-retrieved", agree] + counts["no-key", agree] for agree in (True, False)}
-    return Confusion(
-        tp=counts["issue", False],
-        fn=counts["issue", True],
-        fp=counts["no-issue", False],
-        tn=counts["no-issue", True],
-        apart=sum(apart.values()),
-        apart_skipped=apart[True],
-    )
-
-
-def judge(recorded: Iterable[Recorded], rule: Rule, definition: Definition) -> Confusion:
-    """The rule's matrix under the definition, of the questions that have its signal."""
-    pairs = [(definition.label(each), rule.agree(each)) for each in recorded]
-    return confusion((label, agree) for label, agree in pairs if agree is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The matrix at one threshold."""
-
-    threshold: float
-    confusion: Confusion
-
-
-def curve(labels: Sequence[Label], values: Sequence[float]) -> tuple[Point, ...]:
-    """Every threshold that makes a difference, rising: from never (minus infinity) to always map-reduce."""
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    disagreeing: Counter[Label] = Counter()
-    agreeing = Counter(labels)
-    points = [Point(-math.inf, _counted(disagreeing, agreeing))]
-    for at, i in enumerate(order):
-        disagreeing[labels[i]] += 1
-        agreeing[labels[i]] -= 1
-        if at + 1 == len(order) or values[order[at + 1]] > values[i]:
-            points.append(Point(values[i], _counted(disagreeing, agreeing)))
-    return tuple(points)
-
-
-def _counted(disagreeing: Counter[Label], agreeing: Counter[Label]) -> Confusion:
-    apart_skipped = agreeing["not-retrieved"] + agreeing["no-key"]
-    return Confusion(
-        tp=disagreeing["issue"],
-        fn=agreeing["issue"],
-        fp=disagreeing["no-issue"],
-        tn=agreeing["no-issue"],
-        apart=apart_skipped + disagreeing["not-retrieved"] + disagreeing["no-key"],
-        apart_skipped=apart_skipped,
-    )
-
-
-def specificity_at(points: Sequence[Point], recall: float) -> Point:
-    """The point of highest specificity among those of at least this recall. Ties: the higher recall."""
-    enough = [each for each in points if each.confusion.recall.value >= recall - 1e-12]
-    if not enough:
-        raise ValueError("no threshold has that recall: no question has the issue")
-    return max(enough, key=lambda each: (each.confusion.specificity.value, each.confusion.recall.value))
-
-
-def area(labels: Sequence[Label], values: Sequence[float]) -> Mean:
-    """How often a question without the issue has the higher signal than one with it (ties half): 0.5 is chance.
-
-    The area under the receiver's curve; interval by DeLong, DeLong and Clarke-Pearson, Biometrics 1988.
-    """
-    fine = np.array([value for label, value in zip(labels, values, strict=True) if label == "no-issue"])
-    lost = np.array([value for label, value in zip(labels, values, strict=True) if label == "issue"])
-    if len(fine) < 2 or len(lost) < 2:
-        return Mean(math.nan, Interval(math.nan, math.nan), len(fine) + len(lost))
-    wins = (fine[:, None] > lost[None, :]) + 0.5 * (fine[:, None] == lost[None, :])
-    value = float(wins.mean())
-    variance = wins.mean(axis=1).var(ddof=1) / len(fine) + wins.mean(axis=0).var(ddof=1) / len(lost)
-    reach = 1.959964 * math.sqrt(float(variance))
-    return Mean(value, Interval(max(0.0, value - reach), min(1.0, value + reach)), len(fine) + len(lost))
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
+NAME = "preflight"
+K = 16
+HIDDEN: Guard = "source-hidden"
+OVERLAP = Signal("overlap", 3)
+"""The signal of the papers' rule."""
+RULES = (PAPERS_RULE, Rule(OVERLAP, 0.2, depth=64), AS_CODED, Rule(Signal("overlap", 5), 0.2), ALWAYS, NEVER)
+"""The papers' rule, a deeper one, the coded one and a wider one, and the two that ignore the signal."""
 
 _COUNTS = ("TP", "FN", "FP", "TN")
 _RATES = ("precision", "recall", "specificity", "F1", "skipped", "apart")
 _APART = "Apart: questions without a label, in no rate but the share skipped."
 
 
+def rankings_path(folder: Path, guard: Guard) -> Path:
+    """Return the path of the rankings under a guard."""
+    return folder / f"rankings-{guard}.jsonl"
+
+
+def holds_rankings(folder: Path) -> bool:
+    """Return whether the folder holds a run of this experiment."""
+    return rankings_path(folder, "none").is_file()
+
+
+def read_findings(folder: Path) -> Findings:
+    """Build all tables of one library's rankings. Raises InputError where a file holds none."""
+    recipe, recorded = read_rankings(rankings_path(folder, "none"))
+    by_guard: dict[str, Sequence[QuestionRankings]] = {"none": recorded}
+    for guard in GUARDS[1:]:
+        path = rankings_path(folder, guard)
+        if path.is_file():
+            by_guard[guard] = read_rankings(path)[1]
+    tables = [places_table(recorded, K), counts_table(recorded), rules_table(recorded, RULES, K)]
+    conclusions: list[str] = []
+    for definition in definitions(K)[:2]:
+        try:
+            calibration = calibrate(recorded, definition)
+        except InputError as error:
+            issue = f"the issue that the key document is {definition.name}"
+            conclusions.append(f"No rule was fitted for {issue}: {error.message}.")
+        else:
+            conclusions.append(_compare_rules(calibration))
+            tables += _calibration_tables(recorded, calibration)
+    if len(by_guard) > 1:
+        tables.append(guards_table(by_guard, k=K))
+    name = folder.resolve().name
+    source = f"{name}: {recipe['passages']:,} passages by {recipe['encoder']}, read {recipe['by']}, "
+    source += f"counted by {recipe.get('count', 'passages')}"
+    # The guard by date leaves questions out; the other one asks the same questions.
+    complete = len(by_guard.get(HIDDEN, recorded)) == len(recorded)
+    datasets = dict.fromkeys(rankings.dataset for rankings in recorded)
+    return Findings(
+        experiment=NAME,
+        about=EXPERIMENT.question,
+        sources=(RunSummary(name, _describe_run(recipe, by_guard), complete, " + ".join(datasets)),),
+        tables=tuple(replace(table, source=table.source or source) for table in tables),
+        conclusions=tuple(conclusions),
+        published=tuple(load_published()[name] for name in EXPERIMENT.published),
+    )
+
+
+def _calibration_tables(recorded: Sequence[QuestionRankings], calibration: PreflightCalibration) -> list[Table]:
+    definition = calibration.definition
+    tables = (
+        signals_table(recorded, definition),
+        calibration_table(calibration, K),
+        curve_table(recorded, OVERLAP, definition),
+    )
+    return [replace(table, title=f"{table.title} (issue: key document {definition.name})") for table in tables]
+
+
+def _compare_rules(calibration: PreflightCalibration) -> str:
+    """Return a sentence on both rules at the same recall."""
+    papers = calibration.papers
+    fitted = calibration.at_recall(papers.recall.value)
+    return (
+        f"The issue being that the key document is {calibration.definition.name}: the papers' rule has a specificity "
+        f"of {_describe_rates(papers)}; rules fitted on the other questions, set to that recall, "
+        f"{_describe_rates(fitted)}. Fitted on all: {calibration.rule}."
+    )
+
+
+def _describe_rates(matrix: Confusion) -> str:
+    return f"{_percent(matrix.specificity)} at a recall of {_percent(matrix.recall)}"
+
+
+def _percent(share: Mean) -> str:
+    return f"{100 * share.value:.1f} % ({100 * share.interval.low:.1f} to {100 * share.interval.high:.1f})"
+
+
+def _describe_run(recipe: Mapping[str, Any], by_guard: Mapping[str, Sequence[QuestionRankings]]) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for guard, recorded in by_guard.items():
+        facts["questions" if guard == "none" else f"questions, {guard}"] = len(recorded)
+    return {**facts, "recipe": {name: value for name, value in recipe.items() if name != "guard"}}
+
+
 def published_confusion() -> Confusion:
-    """The papers' matrix, its rows read as the truth, which alone gives the rates in the text (errata B3)."""
-    (tp, fn), (fp, tn) = (row[1:] for row in published()["preflight"].table.rows)
-    return Confusion(*(int(str(cell)) for cell in (tp, fn, fp, tn)))
+    """Return the papers' matrix with its rows as the truth, which alone gives the rates in the text (errata B3)."""
+    issue, no_issue = load_published()["preflight"].table.rows
+    return Confusion(*(int(str(cell)) for cell in (*issue[1:], *no_issue[1:])))
 
 
 def rules_table(
-    recorded: Sequence[Recorded], rules: Sequence[Rule] = (PAPERS_RULE, ALWAYS, NEVER), k: int = 16, source: str = ""
+    recorded: Sequence[QuestionRankings],
+    rules: Sequence[Rule] = (PAPERS_RULE, ALWAYS, NEVER),
+    k: int = 16,
+    source: str = "",
 ) -> Table:
-    """Supplementary Table 4 for each definition of the issue and each rule, and the papers' own matrix first."""
-    rows = [("as published", "overlap > 0.2, n not stated", *_cells(published_confusion()))]
+    """Build Supplementary Table 4 for each definition of the issue and each rule, after the papers' own matrix."""
+    rows = [("as published", "overlap > 0.2, n not stated", *_matrix_cells(published_confusion()))]
     for definition in definitions(k):
         for rule in rules:
-            rows.append((definition.name, str(rule), *_cells(judge(recorded, rule, definition))))
+            rows.append((definition.name, str(rule), *_matrix_cells(evaluate_rule(recorded, rule, definition))))
     notes = (
         _APART,
         "The published row is of other questions, another encoder and another library: no replication.",
-        f"The papers' rule is taken to be {PAPERS_RULE}, for they state no n; the notebooks have {AS_CODED}, call it "
-        "nowhere (errata C2), and count words among the ranked passages alone (C6), where these rules go by the whole "
-        "library's. At n = 3 both thresholds are one test, but where BM25 finds fewer than 3 of the passages (B2).",
+        f"The papers' rule is assumed to be {PAPERS_RULE}, for they state no n; the notebooks have {AS_CODED}, never "
+        "call it (errata C2), and count words among the ranked passages alone (C6), where these rules use the whole "
+        "library's. At n = 3 both thresholds are one test, except where BM25 finds fewer than 3 of the passages (B2).",
         "Intervals: Wilson's, F1's by bootstrap over questions.",
     )
     columns = ("issue: key document", "rule", *_COUNTS, *_RATES)
     return Table("Is the issue foreseen?", columns, tuple(rows), notes, source)
 
 
-def _cells(each: Confusion) -> tuple[Cell, ...]:
-    rates = (each.precision, each.recall, each.specificity, each.f1(), each.skipped)
-    return (each.tp, each.fn, each.fp, each.tn, *rates, each.apart)
+def _matrix_cells(matrix: Confusion) -> tuple[Cell, ...]:
+    counts = (matrix.tp, matrix.fn, matrix.fp, matrix.tn)
+    rates = (matrix.precision, matrix.recall, matrix.specificity, matrix.f1(), matrix.skipped)
+    return (*counts, *rates, matrix.apart)
 
 
-def places_table(recorded: Sequence[Recorded], k: int = 16, source: str = "") -> Table:
-    """Where the best-placed key document of each question stands, by question set."""
-    heads = ("place 1", "2 to 3", f"4 to {k}", f"not among {k}", "not in the library")
+def places_table(recorded: Sequence[QuestionRankings], k: int = 16, source: str = "") -> Table:
+    """Build the table of the place of each question's best-placed key document, by question set."""
+    first, next_two, rest, missing, absent = "place 1", "2 to 3", f"4 to {k}", f"not among {k}", "not in the library"
     counts: dict[str, Counter[str]] = {}
-    for each in recorded:
-        documents = each.documents_read(k)
-        place = min((documents.index(name) for name in each.held if name in documents), default=None)
-        if place is not None:
-            head = heads[0] if place == 0 else heads[1] if place < 3 else heads[2]
+    for rankings in recorded:
+        documents = rankings.documents_read(k)
+        places = [documents.index(name) for name in rankings.held if name in documents]
+        if not places:
+            column = missing if rankings.held else absent
+        elif min(places) == 0:
+            column = first
         else:
-            head = heads[3] if each.held else heads[4]
-        counts.setdefault(each.dataset, Counter())[head] += 1
-    rows: list[tuple[Cell, ...]] = [
-        (name, count.total(), *(count[head] for head in heads)) for name, count in counts.items()
-    ]
-    return Table("Where the key documents stand", ("set", "questions", *heads), tuple(rows), source=source)
+            column = next_two if min(places) < 3 else rest
+        counts.setdefault(rankings.dataset, Counter())[column] += 1
+    columns = (first, next_two, rest, missing, absent)
+    rows = _count_rows(counts, columns)
+    with_total = [(row[0], counts[str(row[0])].total(), *row[1:]) for row in rows]
+    return Table("Where the key documents stand", ("set", "questions", *columns), tuple(with_total), source=source)
 
 
-def counts_table(recorded: Sequence[Recorded], source: str = "") -> Table:
-    """Return how often the papers' rule lets two passages of one document pass for two documents, by question set.
+def _count_rows(counts: Mapping[str, Counter[str]], columns: Sequence[str]) -> list[tuple[Cell, ...]]:
+    """Return a row for each name with its counts in these columns."""
+    return [(name, *map(count.__getitem__, columns)) for name, count in counts.items()]
 
-    Both countings look at the same recorded rankings of passages.
+
+def counts_table(recorded: Sequence[QuestionRankings], source: str = "") -> Table:
+    """Build the table of how often the papers' rule counts two passages of one document as two documents, by set.
+
+    Both counts use the same recorded rankings of passages.
     """
     by_set: dict[str, Counter[str]] = {}
-    for each in recorded:
-        counts = by_set.setdefault(each.dataset, Counter())
+    for rankings in recorded:
+        counts = by_set.setdefault(rankings.dataset, Counter())
         counts["questions"] += 1
-        cut = replace(each, count="passages").at_depth(PAPERS_RULE.depth)
-        by_documents = bool(PAPERS_RULE.agree(replace(each, count="documents")))
+        by_passages = replace(rankings, count="passages").at_depth(PAPERS_RULE.depth)
+        by_documents = bool(PAPERS_RULE.agree(replace(rankings, count="documents")))
         counts["documents"] += by_documents
-        if not PAPERS_RULE.agree(cut):
+        if not PAPERS_RULE.agree(by_passages):
             counts["only documents"] += by_documents
             continue
-        shared = {id_ for id_, _ in cut.dense[:3]} & {id_ for id_, _ in cut.bm25[:3]}
+        first_words = {passage_id for passage_id, _ in by_passages.bm25[:3]}
+        shared = {parse_document_id(passage_id) for passage_id, _ in by_passages.dense[:3] if passage_id in first_words}
         counts["passages"] += 1
-        counts["one document"] += len({document_of(id_) for id_ in shared}) == 1
+        counts["one document"] += len(shared) == 1
         counts["only passages"] += not by_documents
-    heads = ("questions", "passages", "one document", "only passages", "documents", "only documents")
-    rows: list[tuple[Cell, ...]] = [(name, *(counts[head] for head in heads)) for name, counts in by_set.items()]
-    total = sum(by_set.values(), Counter())
+    keys = ("questions", "passages", "one document", "only passages", "documents", "only documents")
+    rows = _count_rows(by_set, keys)
     if len(rows) > 1:
-        rows.append(("all", *(total[head] for head in heads)))
+        rows += _count_rows({"all": sum(by_set.values(), Counter())}, keys)
     columns = (
         "set",
         "questions",
@@ -341,17 +239,21 @@ def counts_table(recorded: Sequence[Recorded], source: str = "") -> Table:
 
 
 def curve_table(
-    recorded: Sequence[Recorded], signal: Signal, definition: Definition, depth: int = 16, source: str = ""
+    recorded: Sequence[QuestionRankings], signal: Signal, definition: Definition, depth: int = 16, source: str = ""
 ) -> Table:
-    """What every threshold of one signal gives, from never to always map-reduce."""
-    labels, values = labelled(recorded, signal, definition, depth)
+    """Build the table of the matrix at every threshold of one signal, from never to always map-reduce."""
     rows: list[tuple[Cell, ...]] = []
-    for point in curve(labels, values):
-        of = point.confusion
-        precision, f1 = (each if each.n else None for each in (of.precision, of.f1()))
-        rates = (precision, of.recall, of.specificity, f1, of.skipped)
+    for point in threshold_curve(*label_rankings(recorded, signal, definition, depth)):
+        matrix, f1 = point.confusion, point.confusion.f1()
+        rates: tuple[Cell, ...] = (
+            matrix.precision if matrix.precision.n else None,
+            matrix.recall,
+            matrix.specificity,
+            f1 if f1.n else None,
+            matrix.skipped,
+        )
         threshold = None if math.isinf(point.threshold) else point.threshold
-        rows.append((threshold, of.tp, of.fn, of.fp, of.tn, *rates, of.apart))
+        rows.append((threshold, matrix.tp, matrix.fn, matrix.fp, matrix.tn, *rates, matrix.apart))
     notes = (
         _APART,
         f"The issue: key document {definition.name}. Map-reduce runs where the signal is not above the "
@@ -361,16 +263,20 @@ def curve_table(
 
 
 def guards_table(
-    arms: Mapping[str, Sequence[Recorded]], rules: Sequence[Rule] = (PAPERS_RULE,), k: int = 16, source: str = ""
+    by_guard: Mapping[str, Sequence[QuestionRankings]],
+    rules: Sequence[Rule] = (PAPERS_RULE,),
+    k: int = 16,
+    source: str = "",
 ) -> Table:
-    """What the rules say where a question may not find its own source (errata B15), beside where it may."""
+    """Build the table of the rules' verdicts where a question may not find its own source (errata B15), and where it
+    may."""
+    not_retrieved = replace(PUBLISHED, top=k, k=k)
     rows: list[tuple[Cell, ...]] = []
-    for guard, recorded in arms.items():
-        gone = [each for each in recorded if not each.held]
-        lost = [each for each in recorded if each.held and replace(PUBLISHED, top=k, k=k).label(each) == "issue"]
+    for guard, recorded in by_guard.items():
+        gone = [rankings for rankings in recorded if not rankings.held]
+        lost = [rankings for rankings in recorded if rankings.held and not_retrieved.label(rankings) == "issue"]
         for rule in rules:
-            of = [[rule.agree(each) for each in part] for part in (recorded, lost, gone)]
-            skipped = (share(sum(map(bool, part)), sum(said is not None for said in part)) for part in of)
+            skipped = [_skipped(rule, part) for part in (recorded, lost, gone)]
             rows.append((guard, str(rule), len(recorded), len(lost), len(gone), *skipped))
     columns = (
         "guard",
@@ -383,16 +289,43 @@ def guards_table(
         "skipped, no key",
     )
     notes = (
-        "Skipped though no key document is read: the rule is sure of a ranking that cannot hold the answer.",
-        "A guard by date leaves out the questions none of whose documents has one.",
+        "Skipped though no key document is read: the rule trusts a ranking that cannot hold the answer.",
+        "A guard by date leaves out the questions without a dated document.",
     )
     return Table("Preflight under leak guards", columns, tuple(rows), notes, source)
 
 
-def labelled(
-    recorded: Iterable[Recorded], signal: Signal, definition: Definition, depth: int = 16
-) -> tuple[list[Label], list[float]]:
-    """Labels and the signal's values, of the questions that have it, in their order."""
-    values = [(definition.label(each), signal_of(signal, each, depth)) for each in recorded]
-    known = [(label, value) for label, value in values if value is not None]
-    return [label for label, _ in known], [value for _, value in known]
+def _skipped(rule: Rule, recorded: Sequence[QuestionRankings]) -> Mean:
+    """Return the share of the questions with the rule's signal that skip map-reduce."""
+    verdicts = list(map(rule.agree, recorded))
+    return proportion(verdicts.count(True), len(verdicts) - verdicts.count(None))
+
+
+def _refuse(*_: Any) -> Any:
+    raise InputError("preflight ranks whole question sets and asks no model: it has no cases and no records")
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Can it be foreseen that the key document will be lost? (BriefContext, Supplementary Tables 4 and 5)",
+    _refuse,
+    _refuse,
+    published=("preflight", "preflight-rates"),
+    plots=(
+        (
+            PlotSpec(
+                "Both rates of a rule",
+                "points",
+                ("recall", "specificity"),
+                ("rule",),
+                panel=("issue: key document",),
+            ),
+        ),
+        (PlotSpec("Both errors of a rule", "points", ("missed where needed", "run where not needed"), ("rule",)),),
+        (PlotSpec("Specificity at the recall of the papers' rule", "points", ("specificity",), ("signal",)),),
+        (PlotSpec("Every threshold", "line", ("recall",), ("specificity",), axis_title="specificity (%)"),),
+        (PlotSpec("Questions that skip map-reduce", "points", ("skipped*",), ("guard",), panel=("rule",)),),
+        (PlotSpec("Where the key documents stand", "bars", ("place *", "2 to *", "4 to *", "not *"), ("set",)),),
+    ),
+    reads="rankings",
+)

@@ -1,7 +1,6 @@
-"""What a preflight rule is worth: both its errors, and the tokens and the money that it saves.
+"""The value of a preflight rule: both kinds of its errors, and the tokens and money that it saves.
 
-Tokens are estimated: no chat model is asked and none need be there. The cost equations are those of `cost`. Knows no
-fitting; searches nothing.
+Tokens are estimated without a chat model, by the equations of `token_costs`.
 """
 
 from __future__ import annotations
@@ -11,135 +10,129 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from epicrisis.answering.baselines import PROMPTS
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.answers import Usage
-from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.cost import Shape, TokenTotals, map_reduce, rag, with_preflight
-from epicrisis.evaluation.experiments.preflight import Confusion, share
 from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
-from epicrisis.evaluation.experiments.recorded_rankings import Recorded
+from epicrisis.evaluation.experiments.preflight_rules import Confusion, proportion
+from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
+from epicrisis.evaluation.experiments.token_costs import (
+    PromptShape,
+    TokenTotals,
+    map_reduce_tokens,
+    preflight_tokens,
+    rag_tokens,
+)
 from epicrisis.models.chat.token_estimates import estimate_prompt_tokens, estimate_tokens
 from epicrisis.prompts import format_passage, render
 from epicrisis.protocols import PassageStore
 from epicrisis.types import Question, Scope
 
 SAMPLE = 100
-"""Questions whose passages are measured, evenly drawn from all in their order."""
+"""Questions whose passages are measured, evenly spaced among all in their order."""
 THOUSAND = 1_000
-"""Questions whose money is told."""
+"""Questions for which money is shown."""
 
 
-def errors_table(each: PreflightCalibration, source: str = "") -> Table:
-    """The papers' rule and the fitted one on the same questions: how often each errs, either way, and what it skips."""
-    told = (
-        ("papers' rule", each.papers),
-        ("fitted, held out", each.held_out),
-        ("fitted, at the papers' rule's recall", each.at_recall(each.papers.recall.value)),
+def errors_table(calibration: PreflightCalibration, source: str = "") -> Table:
+    """Build the table of both error rates of the papers' rule and the fitted one, and of what they skip."""
+    papers = calibration.papers
+    # Errors are the verdicts that are not right.
+    recall, specificity = calibration.differences
+
+    def row(name: str, matrix: Confusion) -> tuple[Cell, ...]:
+        missed, needless = proportion(matrix.fn, matrix.issues), proportion(matrix.fp, matrix.fp + matrix.tn)
+        return (name, matrix.n, missed, needless, matrix.skipped, matrix.apart)
+
+    rows = (
+        row("papers' rule", papers),
+        row("fitted, held out", calibration.held_out),
+        ("fitted, held out, less papers'", papers.n, -recall, -specificity, None, None),
+        row("fitted, at the papers' rule's recall", calibration.at_recall(papers.recall.value)),
     )
-    rows: list[tuple[Cell, ...]] = [(name, of.n, *_errors(of), of.skipped, of.apart) for name, of in told]
-    # Of the errors, which are what is not judged rightly.
-    recall, specificity = each.differences
-    rows.insert(2, ("fitted, held out, less papers'", each.papers.n, -recall, -specificity, None, None))
     columns = ("rule", "questions", "missed where needed", "run where not needed", "skipped", "apart")
     notes = (
-        f"The issue: key document {each.definition.name}. Missed where needed: of the questions with the issue, those "
-        "that are answered from one prompt. Run where not needed: of the others, those that are read in parts.",
-        f"Fitted on all questions: {each.rule}. Held out: by rules fitted on the other folds' questions, so it tells "
-        f"what such a rule is worth on new ones. {_asked_for(each)}",
+        f"The issue: key document {calibration.definition.name}. Missed where needed: of the questions with the issue, "
+        "those that are answered from one prompt. Run where not needed: of the others, those that are read in parts.",
+        f"Fitted on all questions: {calibration.rule}. Held out: by rules fitted on the other folds' questions, which "
+        f"shows the value of such a rule on new ones. {_describe_request(calibration)}",
         "Skipped: of all questions, those without a label (apart) included. Intervals: Wilson's, of differences by "
         "bootstrap over questions; p: McNemar's exact test, corrected by Holm for the two.",
     )
-    return Table("Both errors of a preflight rule", columns, tuple(rows), notes, source)
+    return Table("Both errors of a preflight rule", columns, rows, notes, source)
 
 
-def _asked_for(each: PreflightCalibration) -> str:
-    if each.recall is None:
+def _describe_request(calibration: PreflightCalibration) -> str:
+    if calibration.recall is None:
         return "Asked for: to miss no more than the papers' rule."
-    return f"Asked for: a recall of at least {each.recall:g}; held out it may fall short."
-
-
-def _errors(of: Confusion) -> tuple[Mean, Mean]:
-    return share(of.fn, of.issues), share(of.fp, of.fp + of.tn)
-
-
-# -- tokens and money -------------------------------------------------------------------------------------------------
+    return f"Asked for: a recall of at least {calibration.recall:g}; held out it may fall short."
 
 
 def estimated_shape(
-    asked: Sequence[tuple[Question, Recorded]],
+    asked: Sequence[tuple[Question, QuestionRankings]],
     store: PassageStore,
     scope: Callable[[Question], Scope],
     *,
     k: int,
     partition: int,
-) -> Shape:
-    """The mean shape of a question's prompts where `k` documents or passages are read, `partition` to a map call:
-    tokens from above (three bytes each), of the first `k` of each ranking; a reply is taken to be half as long as its
-    form allows."""
-    drawn = [each for each in asked[:: max(1, len(asked) // SAMPLE)] if each[1].read]
-    measured = [_measured(question, recorded, k, store, scope(question)) for question, recorded in drawn]
-    if not measured:
-        return Shape(0, 0, 0, 0)
-    return Shape(
-        context=fmean(context for context, _ in measured),
-        instruction=fmean(instruction for _, instruction in measured),
-        # Four characters a token in running text, where the form reckons with two.
-        output=fmean(AnswerFormat(question.options, documents=k).max_tokens / 4 for question, _ in drawn),
-        parts=fmean(math.ceil(len(recorded.documents_read(k)) / partition) for _, recorded in drawn),
-    )
+) -> PromptShape:
+    """Return the mean shape of a question's prompts for `k` documents or passages, `partition` per map call.
 
-
-def _measured(question: Question, each: Recorded, k: int, store: PassageStore, scope: Scope) -> tuple[int, int]:
-    """(tokens of the passages, of instruction and question)."""
-    passages = store.fetch(each.passages_read(k), scope)
-    prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
-    context = sum(estimate_tokens(format_passage(passage)) for passage in passages)
-    return context, estimate_prompt_tokens(prompt.messages)
+    Tokens are estimated from above (three bytes each), for the first `k` of each ranking. A reply is assumed to be half
+    as long as its form allows.
+    """
+    sample = [pair for pair in asked[:: max(1, len(asked) // SAMPLE)] if pair[1].read]
+    if not sample:
+        return PromptShape(0, 0, 0, 0)
+    shapes: list[tuple[float, float, float, float]] = []
+    for question, rankings in sample:
+        passages = store.fetch(rankings.passages_read(k), scope(question))
+        context = sum(estimate_tokens(format_passage(passage)) for passage in passages)
+        prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
+        # Four characters a token in running text, where the form assumes two.
+        output = AnswerFormat(question.options, documents=k).max_tokens / 4
+        parts = math.ceil(len(rankings.documents_read(k)) / partition)
+        shapes.append((context, estimate_prompt_tokens(prompt.messages), output, parts))
+    return PromptShape(*map(fmean, zip(*shapes, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """What a question takes on average where this share of them is answered from one prompt."""
+class RuleSavings:
+    """The mean cost of a question where the share `skipped` of them is answered from one prompt."""
 
     name: str
     skipped: float
     tokens: TokenTotals
     usd: float | None
-    """`None` where the price is not known."""
+    """None for an unknown price."""
 
 
-def saved(shape: Shape, skipped: Mapping[str, float], price: Callable[[Usage], float | None]) -> tuple[Saved, ...]:
-    """Always map-reduce first, then each rule by its name with the share that it skips, then never map-reduce."""
-    taken = [
-        ("always map-reduce", 0.0, map_reduce(shape)),
-        *((name, part, with_preflight(shape, part)) for name, part in skipped.items()),
-        ("never map-reduce", 1.0, rag(shape)),
-    ]
-    return tuple(Saved(name, part, tokens, price(_usage(tokens))) for name, part, tokens in taken)
+def estimate_savings(
+    shape: PromptShape, skipped: Mapping[str, float], price: Callable[[Usage], float | None]
+) -> tuple[RuleSavings, ...]:
+    """Return always map-reduce, then each rule by its name with the share that it skips, then never map-reduce."""
+    rules = [("always map-reduce", 0.0, map_reduce_tokens(shape))]
+    rules += [(name, share, preflight_tokens(shape, share)) for name, share in skipped.items()]
+    rules.append(("never map-reduce", 1.0, rag_tokens(shape)))
+    savings: list[RuleSavings] = []
+    for name, share, tokens in rules:
+        usage = Usage(prompt_tokens=round(tokens.input), completion_tokens=round(tokens.output))
+        savings.append(RuleSavings(name, share, tokens, price(usage)))
+    return tuple(savings)
 
 
-def _usage(tokens: TokenTotals) -> Usage:
-    return Usage(prompt_tokens=round(tokens.input), completion_tokens=round(tokens.output))
-
-
-def saving_table(rows: Sequence[Saved], shape: Shape, price: str, source: str = "") -> Table:
-    """What each rule takes, and how much less than always map-reduce. `price` says which it was."""
-    always = rows[0]
-    made: list[tuple[Cell, ...]] = [
-        (
-            each.name,
-            each.skipped,
-            each.tokens.calls,
-            each.tokens.input,
-            each.tokens.output,
-            1 - _all(each.tokens) / _all(always.tokens) if _all(always.tokens) else None,
-            None if each.usd is None else THOUSAND * each.usd,
-            None if each.usd is None or always.usd is None else THOUSAND * (always.usd - each.usd),
-        )
-        for each in rows
-    ]
+def savings_table(savings: Sequence[RuleSavings], shape: PromptShape, price: str, source: str = "") -> Table:
+    """Build the table of each rule's cost, and its savings against always map-reduce. `price` names the price used."""
+    always = savings[0]
+    all_tokens = always.tokens.input + always.tokens.output
+    rows: list[tuple[Cell, ...]] = []
+    for rule in savings:
+        tokens = rule.tokens
+        saved_tokens = 1 - (tokens.input + tokens.output) / all_tokens if all_tokens else None
+        usd = None if rule.usd is None else THOUSAND * rule.usd
+        saved_usd = None if rule.usd is None or always.usd is None else THOUSAND * (always.usd - rule.usd)
+        rows.append((rule.name, rule.skipped, tokens.calls, tokens.input, tokens.output, saved_tokens, usd, saved_usd))
     notes = (
         "Means a question by equations 4 and 5, with the reduce call's input (errata B5). Assumed: "
         f"{shape.context:,.0f} tokens of passages, {shape.instruction:,.0f} of instruction and question a call, "
@@ -157,8 +150,4 @@ def saving_table(rows: Sequence[Saved], shape: Shape, price: str, source: str = 
         "US dollars for 1,000 questions",
         "US dollars saved",
     )
-    return Table("What a preflight rule saves", columns, tuple(made), notes, source)
-
-
-def _all(tokens: TokenTotals) -> float:
-    return tokens.input + tokens.output
+    return Table("What a preflight rule saves", columns, tuple(rows), notes, source)

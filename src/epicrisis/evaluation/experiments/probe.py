@@ -1,7 +1,7 @@
-"""Does this model lose the middle of a long prompt, on these documents? Is map-reduce worth its cost for it?
+"""Does this model lose the middle of a long prompt on these documents, and is map-reduce worth its cost for it?
 
-The positions study in small, over questions of a set or over ones that the library's own documents answer
-(`cloze`), with the two plain answers at its end. No figure of a paper.
+A small positions study, over a question set or over questions from the library's own documents (`cloze`), with two
+plain answers first. No figure of a paper.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from epicrisis.evaluation.analysis.grouping import corrected_p
+from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
-from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.analysis.table_text import p_told
-from epicrisis.evaluation.experiments import positions
-from epicrisis.evaluation.experiments.cost import CaseCost, measured_table, times
-from epicrisis.evaluation.experiments.passage_source import Evidence
-from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table_text import format_p_equation
+from epicrisis.evaluation.experiments import cloze, positions
+from epicrisis.evaluation.experiments.cost_study import INPUT_PLOT
+from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, read_outcomes
+from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.token_costs import CaseCost, measured_table, read_costs, token_ratio
 from epicrisis.types import Passage, Question, Ranking
 
 NAME = "probe"
@@ -25,99 +27,119 @@ K = 16
 PLACES = (0, 50, 100)
 ARMS = ("rag", "brief-context", "oracle", "closed-book")
 N = 40
+"""Questions, by default."""
 
 _LOOKUP = (
-    "Where no question set was named the questions are sentences of the library with a number left out: whoever finds "
-    "the sentence knows the answer. A model that finds it may still lose the middle where evidence has to be weighed."
+    "Where no question set was named the questions are sentences of the library with a number left out: a reader who "
+    "finds the sentence knows the answer. A model that finds it may still lose the middle where evidence must be "
+    "weighed."
 )
+_MIDDLE, _WORTH = "Does it lose the middle?", "Is map-reduce worth it?"
 
 
-def within(evidence: Evidence, keys: Mapping[str, Passage]) -> Evidence:
-    """The evidence with one key passage for each of these questions, by id, rather than the whole of its document."""
+def use_key_passages(source: PassageSource, keys: Mapping[str, Passage]) -> PassageSource:
+    """Return the source with one key passage for each question id in `keys`, instead of the whole of its document."""
 
-    def passages_of(question: Question) -> Mapping[str, tuple[Passage, ...]]:
+    def gold_passages(question: Question) -> Mapping[str, tuple[Passage, ...]]:
         key = keys.get(question.id)
-        return evidence.passages_of(question) if key is None else {key.document_id: (key,)}
+        return source.gold_passages(question) if key is None else {key.document_id: (key,)}
 
     def retrieve(question: Question, k: int) -> Ranking:
-        # The rest of the key's document is no distractor, so more must be found.
-        more = sum(map(len, evidence.passages_of(question).values())) if question.id in keys else 0
-        return evidence.retrieve(question, k + more)
+        # The rest of the key's document is no distractor, so more must be retrieved.
+        extra = sum(map(len, source.gold_passages(question).values())) if question.id in keys else 0
+        return source.retrieve(question, k + extra)
 
-    return replace(evidence, passages_of=passages_of, retrieve=retrieve)
+    return replace(source, gold_passages=gold_passages, retrieve=retrieve)
 
 
 def tables(
-    runs: Mapping[str, Sequence[Outcome]], spent: Mapping[str, Sequence[CaseCost]], remarks: Sequence[str] = ()
+    runs: OutcomesByModel, costs: Mapping[str, Sequence[CaseCost]], remarks: Sequence[str] = ()
 ) -> tuple[Table, ...]:
-    """Those of `positions`, what each arm took, and the answers."""
+    """Build the answers, the tables of `positions`, and the cost of each arm."""
     by_place, averages, middle = positions.tables(runs, remarks=remarks)
-    costs = tuple(measured_table(cases, name) for name, cases in spent.items())
-    return _answers(averages, middle, spent), by_place, averages, middle, *costs
+    measured = [measured_table(cases, name) for name, cases in costs.items()]
+    return _answers_table(averages, middle, costs), by_place, averages, middle, *measured
 
 
-def _answers(averages: Table, middle: Table, spent: Mapping[str, Sequence[CaseCost]]) -> Table:
-    """The two questions of the probe, for each run and k; their p values are a family of their own."""
+def _answers_table(averages: Table, middle: Table, costs: Mapping[str, Sequence[CaseCost]]) -> Table:
+    """Build the answers to the probe's two questions, for each run and k. Their p values are a family of their own."""
     gains = {row[:2]: row[-2] for row in averages.rows if row[2] == "brief-context"}
-    asked = [
-        (row[:2], question, found if isinstance(found, Difference) else None)
-        for row in middle.rows
-        if row[2] == "rag"
-        for question, found in ((_MIDDLE, row[3]), (_WORTH, gains.get(row[:2])))
-    ]
-    corrected = corrected_p([found for _, _, found in asked])
-    rows = tuple(
-        (model, k, question, _lost(found, p) if question == _MIDDLE else _worth(found, p, times(spent[str(model)], k)))
-        for ((model, k), question, found), p in zip(asked, corrected, strict=True)
-    )
-    n = sum(p is not None for p in corrected)
+    labels: list[tuple[Cell, Cell, str]] = []
+    differences: list[Difference | None] = []
+    for row in middle.rows:
+        if row[2] == "rag":
+            for question, value in ((_MIDDLE, row[3]), (_WORTH, gains.get(row[:2]))):
+                labels.append((row[0], row[1], question))
+                differences.append(value if isinstance(value, Difference) else None)
+    corrected = correct_p_values(differences)
+    rows: list[tuple[Cell, ...]] = []
+    for (model, k, question), difference, p in zip(labels, differences, corrected, strict=True):
+        if question == _MIDDLE:
+            answer = _answer_middle(difference, p)
+        else:
+            answer = _answer_worth(difference, p, token_ratio(costs[str(model)], k))
+        rows.append((model, k, question, answer))
+    n = len(corrected) - corrected.count(None)
     notes = (
-        *_bounds(averages),
+        *_describe_bounds(averages),
         f"An effect is called shown where its p is at most {ALPHA:g}, corrected by Holm for the {n} tests of this "
         "table alone.",
         _LOOKUP,
     )
-    return Table("Answers", ("model", "k", "question", "answer"), rows, notes)
+    return Table("Answers", ("model", "k", "question", "answer"), tuple(rows), notes)
 
 
-def _bounds(averages: Table) -> Iterator[str]:
-    """What is to be known first: whether the model answers from the passage at all."""
+def _describe_bounds(averages: Table) -> Iterator[str]:
+    """Yield a note on each model and k: whether the model answers from the passage at all."""
     shares = {row[:3]: row[3].value for row in averages.rows if isinstance(row[3], Mean)}
     for model, k in dict.fromkeys(row[:2] for row in averages.rows):
-        alone, without = (shares.get((model, k, arm)) for arm in ("oracle", "closed-book"))
+        alone, without = shares.get((model, k, "oracle")), shares.get((model, k, "closed-book"))
         if alone is not None and without is not None:
             yield (
                 f"{model}: right in {100 * alone:.1f} % with that passage alone, in {100 * without:.1f} % without any. "
-                "What is not answered from the passage alone, no place can lose."
+                "No place can lose an answer that the model does not find in the passage alone."
             )
 
 
-_MIDDLE, _WORTH = "Does it lose the middle?", "Is map-reduce worth it?"
-
-
-def _lost(lost: Difference | None, p: float | None) -> str:
-    if lost is None or p is None:
-        return "Not to be said: the ends and the middle were not both asked."
-    told = f"{100 * lost.value:+.1f} points ({_points(lost)}; {p_told(p)}, {lost.clusters} questions)"
+def _answer_middle(loss: Difference | None, p: float | None) -> str:
+    if loss is None or p is None:
+        return "Unknown: the ends and the middle were not both asked."
+    told = f"{100 * loss.value:+.1f} points ({_interval(loss)}; {format_p_equation(p)}, {loss.clusters} questions)"
     if p > ALPHA:
-        return f"Not shown: ends less middle {told}. A loss within that interval may be there."
-    if lost.value > 0:
+        return f"Not shown: ends less middle {told}. A loss within that interval is possible."
+    if loss.value > 0:
         return f"Yes: at the ends it is right more often than in the middle, {told}."
-    return f"No, the other way round: it is right more often in the middle, ends less middle {told}."
+    return f"No, the reverse: it is right more often in the middle, ends less middle {told}."
 
 
-def _worth(gain: Difference | None, p: float | None, times: float | None) -> str:
+def _answer_worth(gain: Difference | None, p: float | None, ratio: float | None) -> str:
     if gain is None or p is None:
-        return "Not to be said: RAG and BriefContext were not both asked."
-    dear = "" if times is None else f" It takes {times:.2f} times the tokens."
-    told = f"{100 * gain.value:+.1f} points against RAG ({_points(gain)}; {p_told(p)}, {gain.clusters} questions)"
-    if p > ALPHA:
-        cheaper = (
-            "" if times is None or times < 1 else " Plain RAG is the cheaper choice until more questions say otherwise."
-        )
-        return f"Not shown: {told}.{dear}{cheaper}"
-    return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{dear}"
+        return "Unknown: RAG and BriefContext were not both asked."
+    tokens = "" if ratio is None else f" It takes {ratio:.2f} times the tokens."
+    test = f"{_interval(gain)}; {format_p_equation(p)}, {gain.clusters} questions"
+    told = f"{100 * gain.value:+.1f} points against RAG ({test})"
+    if p <= ALPHA:
+        return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{tokens}"
+    if ratio is None or ratio < 1:
+        return f"Not shown: {told}.{tokens}"
+    return f"Not shown: {told}.{tokens} Plain RAG is the cheaper choice until more questions show otherwise."
 
 
-def _points(each: Difference) -> str:
-    return f"95 % interval {100 * each.interval.low:+.1f} to {100 * each.interval.high:+.1f}"
+def _interval(difference: Difference) -> str:
+    interval = difference.interval
+    return f"95 % interval {100 * interval.low:+.1f} to {100 * interval.high:+.1f}"
+
+
+def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    return tables(read_outcomes(runs), {run.name: read_costs(run) for run in runs}, remarks)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "Does this model lose the middle of a long prompt, and is map-reduce worth its cost for it?",
+    positions.build_placed_cases,
+    _tables_of_runs,
+    sets=(cloze.NAME,),
+    grid=Grid(ARMS, (K,), PLACES),
+    plots=(*positions.PLOTS, (INPUT_PLOT,)),
+)

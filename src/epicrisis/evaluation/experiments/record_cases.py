@@ -1,27 +1,34 @@
-"""From sets of records to the cases of an experiment: each question with the whole record it is asked of, lengths by
-the answering model's tokenizer, and what searches the record.
+"""From sets of patients' records to the plan and the cases of an experiment.
 
-Asks no model but for counts of tokens. Knows no metric and no screen.
+Each question is asked with the whole record of its patient; lengths are those of the answering model's tokenizer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
-from epicrisis.evaluation.datasets.sampling import at_random
-from epicrisis.evaluation.experiments import ehr
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
+from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
+from epicrisis.evaluation.experiments.record_arms import (
+    Chart,
+    RecordSearch,
+    RecordStudy,
+    build_record_cases,
+    check_arms,
+    needs_sparse,
+)
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -31,269 +38,250 @@ from epicrisis.models.sparse import load_sparse
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable
-from epicrisis.retrieval.event_mentions import stating, telling
-from epicrisis.retrieval.record_context import of_record
-from epicrisis.retrieval.sparse_ranking import sparse_ranking
-from epicrisis.retrieval.timeline import NoteTime, Resolution, resolve
+from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.record_context import rank_record
+from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
+from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.settings import Settings
-from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, Scope, SearchMode
+from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
 
 CHUNK_TOKENS = 512
 """The study's chunks (3.3)."""
-_COUNTED_AT_ONCE = 8
-_PROMPT = 1_500
-"""Room for the question, what stands around the notes, and the reply."""
+_CONCURRENT_COUNTS = 8
+_PROMPT_TOKENS = 1_500
+"""Room for the question, the text around the notes, and the reply."""
 
-TokenCounter: TypeAlias = Callable[[str], int]
+TokenCounter: TypeAlias = Callable[[Sequence[str]], Awaitable[list[int]]]
 
 
-def record_sets(wanted: Experiment, request: Request) -> list[RecordSet]:
-    """The sets that are asked, before records are chosen by their length. Raises InputError for whatever cannot be
-    asked."""
-    _check(wanted, request)
+def load_record_sets(experiment: Experiment, request: Request) -> list[RecordSet]:
+    """Load the requested sets, before records are chosen by length. Raises InputError for unusable options."""
+    _check(experiment, request)
     if request.data is None:
         raise InputError("this experiment asks patients' records: name their folder with --data")
     return [load_records(request.data, name, request.population) for name in request.sets or (None,)]
 
 
-# -- the library ------------------------------------------------------------------------------------------------------
-
-
-def fill(
+def add_notes(
     path: Path,
-    sets: Sequence[RecordSet],
+    sets: Iterable[RecordSet],
     settings: Settings,
     chunk_tokens: int | None,
     on_progress: Callable[[IngestProgress], None] | None = None,
 ) -> IngestReport:
-    """The notes of these sets in the library at `path`, made where there is none; what is there costs nothing.
+    """Add the notes of these sets to the library at `path`, which is created if needed; known notes cost nothing.
 
-    A new library has chunks of `chunk_tokens`; where nobody says, of CHUNK_TOKENS or, by an encoder that reads less, of
-    its window. Raises UserError: longer chunks than the encoder reads, another encoder, no such model.
+    A new library has chunks of `chunk_tokens`; by default of CHUNK_TOKENS, or of the window of an encoder with a
+    smaller one. Raises UserError for longer chunks than the encoder reads, another encoder, or a missing model.
     """
-    encoder, name = load_ingest_encoder(settings, path, ready_made=False)
+    encoder, name = load_ingest_encoder(settings, path, precomputed=False)
     if chunk_tokens is None and not (path / MANIFEST).is_file():
         chunk_tokens = min(CHUNK_TOKENS, encoder.max_tokens)
-    items = chain.from_iterable(each.notes() for each in sets)
+    notes = chain.from_iterable(record_set.notes() for record_set in sets)
     with open_or_create(path, encoder, name, chunk_tokens=chunk_tokens) as library:
-        return add_documents(library, items, encoder, on_progress=on_progress)
+        return add_documents(library, notes, encoder, on_progress=on_progress)
 
 
-# -- the cases --------------------------------------------------------------------------------------------------------
-
-
-async def prepared(
-    wanted: Experiment, request: Request, sets: Sequence[RecordSet], settings: Settings, pipeline: Pipeline
+async def plan_record_experiment(
+    experiment: Experiment, request: Request, sets: Sequence[RecordSet], settings: Settings, pipeline: Pipeline
 ) -> tuple[RunPlan, tuple[Case, ...]]:
-    """A run of the experiment over the pipeline's library: its plan and its cases.
+    """Build the plan and the cases of a run over the pipeline's library.
 
-    Raises InputError: no such arm or population, a patient whose record is not in the library.
+    Raises InputError for an unknown arm or population, or a library without the patients' notes.
     """
-    opened = pipeline.opened
+    opened = pipeline.search
     assert opened is not None
-    model = pipeline.context(lambda _: None, Scope()).models["writer"]
+    model = pipeline.build_context(lambda _: None, Scope()).models["writer"]
     window = (await model.capabilities()).context_tokens
-    records = _Records(opened, settings, await _counter(model))
-    chosen = [await _chosen(each, wanted, request, records) for each in sets]
-    asked = [dataset for dataset, _ in chosen]
-    search = _search(opened, settings, request, settings.note_tokens or (window and max(1, window - _PROMPT)))
-    asking = ehr.Asking(search, _extract(request, settings), request.repeats, settings.seed, settings.partition)
-    arms = request.grid.arms or wanted.grid.arms
-    cases = [
-        case
-        for each, dataset in zip(sets, asked, strict=True)
-        for case in await asyncio.to_thread(
-            ehr.cases, records.charts(dataset.questions, each), asking, arms, {"set": each.name}
-        )
-    ]
+    reader = _RecordReader(opened, settings, await _token_counter(model))
+    chosen: list[Dataset] = []
+    notices: dict[str, tuple[str, ...]] = {}
+    for record_set in sets:
+        dataset, left_out = await _choose_questions(record_set, experiment, request, reader)
+        chosen.append(dataset)
+        if record_set.notices or left_out:
+            notices[record_set.name] = (*record_set.notices, *left_out)
+    note_tokens = settings.note_tokens or (window and max(1, window - _PROMPT_TOKENS))
+    search = _build_search(opened, settings, request, note_tokens)
+    # `published`: a short sentence; `corrected`: as in the settings, by default a span.
+    extract = "sentence" if request.protocol == "published" else settings.extract
+    study = RecordStudy(search, extract, request.repeats, settings.seed, settings.partition)
+    arms = request.grid.arms or experiment.grid.arms
+    cases: list[Case] = []
+    for record_set, dataset in zip(sets, chosen, strict=True):
+        charts = reader.charts(dataset.questions, record_set)
+        cases += await asyncio.to_thread(build_record_cases, charts, study, arms, {"set": record_set.name})
     exact = (await model.capabilities()).exact_token_counts
-    notices = {
-        each.name: told for each, (_, left) in zip(sets, chosen, strict=True) if (told := (*each.notices, *left))
-    }
-    return _plan(wanted, request, asked, notices, arms, settings, pipeline, exact=exact), tuple(cases)
+    plan = RunPlan(
+        name=experiment.name,
+        arguments=_describe_arguments(request, chosen, arms, pipeline, exact=exact),
+        recipe=pipeline.recipe(),
+        dataset=describe_sets(chosen),
+        sample=_describe_sample(request, chosen, notices),
+        seed=settings.seed,
+    )
+    return plan, tuple(cases)
 
 
-def _check(wanted: Experiment, request: Request) -> None:
-    """Raises InputError for what was said and is of no use here."""
+def _check(experiment: Experiment, request: Request) -> None:
+    """Raise InputError for options without effect, an unknown arm, or a missing sparse encoder."""
     grid = request.grid
-    for flag, said in (
-        ("-k", grid.ks),
-        ("--place", grid.places),
-        ("--votes", grid.votes),
-        ("--temperature", grid.temperatures),
-        ("--examples", request.examples),
-        ("--gold", request.gold != "one"),
-    ):
-        if said:
-            raise InputError(f"{wanted.name} does not vary that: leave {flag} out")
-    arms = grid.arms or wanted.grid.arms
-    ehr.check(arms)
-    if ehr.needs_sparse(arms) and request.sparse is None:
+    unused = {
+        "-k": grid.ks,
+        "--place": grid.places,
+        "--votes": grid.votes,
+        "--temperature": grid.temperatures,
+        "--examples": request.examples,
+        "--gold": request.gold != "one",
+    }
+    for flag, value in unused.items():
+        if value:
+            raise InputError(f"{experiment.name} does not vary that: leave {flag} out")
+    arms = grid.arms or experiment.grid.arms
+    check_arms(arms)
+    if needs_sparse(arms) and request.sparse is None:
         raise InputError("the arms with +splade need a sparse encoder: name one with --sparse")
 
 
-def _extract(request: Request, settings: Settings) -> ExtractionTarget:
-    """`published`: a short sentence; `corrected`: as the settings say, a span where they say nothing."""
-    return "sentence" if request.protocol == "published" else settings.extract
-
-
-async def _chosen(
-    each: RecordSet, wanted: Experiment, request: Request, records: _Records
+async def _choose_questions(
+    record_set: RecordSet, experiment: Experiment, request: Request, reader: _RecordReader
 ) -> tuple[Dataset, tuple[str, ...]]:
-    """The questions of the population, of the forms that the experiment is about, as many as are wanted, their records
-    read; and a notice where a patient has no note in the library, so that nobody can be asked about it."""
-    questions = tuple(question for question in each.questions if not wanted.forms or question.form in wanted.forms)
+    """Return the sample of the population and forms, and notices on patients without a note in the library."""
+    questions = record_set.questions
+    if experiment.forms:
+        questions = tuple(question for question in questions if question.form in experiment.forms)
     if request.population in populations.SHORTEST:
-        questions = populations.long_enough(questions, request.population, await records.read(questions))
+        questions = populations.select_by_length(questions, request.population, await reader.read(questions))
     if not questions:
-        forms = " or ".join(wanted.forms) or "any"
-        raise InputError(f"{each.name} has no {forms} question in the population {request.population}: name another")
-    dataset = Dataset(each.name, questions, {}, licence=each.licence)
-    dataset = dataset if request.questions is None else at_random(dataset, request.questions, request.draw)
-    tokens = await records.read(dataset.questions)
-    there = tuple(question for question in dataset.questions if tokens[question.patient or ""])
-    if not there:
+        forms = " or ".join(experiment.forms) or "any"
         raise InputError(
-            f"no patient of {each.name} has a note in this library: add the notes of the set, or leave --library out"
+            f"{record_set.name} has no {forms} question in the population {request.population}: name another"
         )
-    lost = len(dataset.questions) - len(there)
-    notice = (f"{lost} of {len(dataset.questions)} questions are of patients without a note in the library: left out",)
-    return replace(dataset, questions=there), notice if lost else ()
+    dataset = Dataset(record_set.name, questions, {}, licence=record_set.licence)
+    if request.questions is not None:
+        dataset = sample_at_random(dataset, request.questions, request.draw)
+    tokens = await reader.read(dataset.questions)
+    with_notes = tuple(question for question in dataset.questions if tokens[question.patient or ""])
+    if not with_notes:
+        raise InputError(
+            f"no patient of {record_set.name} has a note in this library: add the notes of the set, or leave --library "
+            "out"
+        )
+    n, missing = len(dataset.questions), len(dataset.questions) - len(with_notes)
+    notice = f"{missing} of {n} questions are of patients without a note in the library: left out"
+    return replace(dataset, questions=with_notes), (notice,) if missing else ()
 
 
-def _plan(
-    wanted: Experiment,
-    request: Request,
-    asked: Sequence[Dataset],
-    notices: Mapping[str, Sequence[str]],
-    arms: Sequence[str],
-    settings: Settings,
-    pipeline: Pipeline,
-    *,
-    exact: bool,
-) -> RunPlan:
-    from epicrisis.evaluation.experiments.registry import together
-
-    n, patients = populations.pairs_and_patients([question for each in asked for question in each.questions])
-    grid = replace(request.grid, arms=tuple(arms))
-    return RunPlan(
-        name=wanted.name,
-        arguments={
-            "protocol": request.protocol,
-            **{each.name: value for each in fields(grid) if (value := getattr(grid, each.name))},
-            "population": request.population,
-            "asked": {each.name: _sizes(each, request.population) for each in asked},
-            "tokens": "counted" if exact else "estimated from above",
-            **_library_told(pipeline),
-            **({"sparse": request.sparse} if request.sparse else {}),
-            "repeats": request.repeats,
-        },
-        recipe=pipeline.recipe(),
-        dataset=together(asked),
-        sample={
-            "how": "all" if request.questions is None else "at-random",
-            "n": n,
-            "patients": patients,
-            "seed": request.draw,
-            **({"notices": notices} if notices else {}),
-        },
-        seed=settings.seed,
-    )
+def _describe_arguments(
+    request: Request, chosen: Sequence[Dataset], arms: Sequence[str], pipeline: Pipeline, *, exact: bool
+) -> dict[str, Any]:
+    """Return the arguments of the plan, with the chunks of the library (errata E1)."""
+    assert pipeline.search is not None
+    manifest = pipeline.search.library.manifest
+    arguments: dict[str, Any] = {
+        "protocol": request.protocol,
+        **describe_grid(replace(request.grid, arms=tuple(arms))),
+        "population": request.population,
+        "asked": {dataset.name: _describe_size(dataset, request.population) for dataset in chosen},
+        "tokens": "counted" if exact else "estimated from above",
+        "chunk_tokens": manifest.max_tokens,
+        "overlap": manifest.overlap,
+    }
+    if request.sparse:
+        arguments["sparse"] = request.sparse
+    return {**arguments, "repeats": request.repeats}
 
 
-def _sizes(asked: Dataset, population: str) -> dict[str, str | int]:
-    questions, patients = populations.pairs_and_patients(asked.questions)
-    unanswerable = sum(is_unanswerable(question.gold, question.options) for question in asked.questions)
+def _describe_size(dataset: Dataset, population: str) -> dict[str, str | int]:
+    questions, patients = populations.count_questions_and_patients(dataset.questions)
+    unanswerable = sum(is_unanswerable(question.gold, question.options) for question in dataset.questions)
     return {"population": population, "questions": questions, "patients": patients, "unanswerable": unanswerable}
 
 
-def _library_told(pipeline: Pipeline) -> dict[str, int]:
-    """How the library was cut (errata E1)."""
-    assert pipeline.opened is not None
-    made = pipeline.opened.library.manifest
-    return {"chunk_tokens": made.max_tokens, "overlap": made.overlap}
+def _describe_sample(
+    request: Request, chosen: Sequence[Dataset], notices: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    questions = list(chain.from_iterable(dataset.questions for dataset in chosen))
+    n, patients = populations.count_questions_and_patients(questions)
+    how = "all" if request.questions is None else "at-random"
+    sample: dict[str, Any] = {"how": how, "n": n, "patients": patients, "seed": request.draw}
+    if notices:
+        sample["notices"] = notices
+    return sample
 
 
-# -- records ----------------------------------------------------------------------------------------------------------
-
-
-async def _counter(model: ChatModel) -> Callable[[Sequence[str]], asyncio.Future[list[int]]]:
-    """Counts the tokens of texts, each by itself, what a prompt puts around them taken off."""
+async def _token_counter(model: ChatModel) -> TokenCounter:
+    """Return a function that counts the tokens of each text, without those of the prompt around it."""
     around = await model.count_tokens((Message("user", ""),))
-    slots = asyncio.Semaphore(_COUNTED_AT_ONCE)
+    slots = asyncio.Semaphore(_CONCURRENT_COUNTS)
 
-    async def one(text: str) -> int:
+    async def count(text: str) -> int:
         async with slots:
             return max(0, await model.count_tokens((Message("user", text),)) - around)
 
-    return lambda texts: asyncio.gather(*map(one, texts))
+    async def count_all(texts: Sequence[str]) -> list[int]:
+        return await asyncio.gather(*map(count, texts))
+
+    return count_all
 
 
-@dataclass(slots=True)
-class _Records:
-    """The records of a library, each read once: whole notes, oldest first, and their tokens."""
+@dataclass(frozen=True, slots=True)
+class _RecordReader:
+    """Reads each record of a library once: whole notes, oldest first, and their tokens."""
 
     opened: LibrarySearch
     settings: Settings
-    count: Callable[[Sequence[str]], asyncio.Future[list[int]]]
-    notes: dict[str, tuple[Passage, ...]]
-    tokens: dict[str, int]
-
-    def __init__(
-        self, opened: LibrarySearch, settings: Settings, count: Callable[[Sequence[str]], asyncio.Future[list[int]]]
-    ) -> None:
-        self.opened, self.settings, self.count = opened, settings, count
-        self.notes, self.tokens = {}, {}
+    count: TokenCounter
+    notes: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
+    """By patient."""
+    tokens: dict[str, int] = field(default_factory=dict)
+    """By note."""
 
     async def read(self, questions: Iterable[Question]) -> dict[str, int]:
-        """Tokens of the record of each patient asked about; 0 where there is no note."""
+        """Read the records of all patients in the questions. Return the tokens of each record: 0 without a note."""
         for question in questions:
             patient = question.patient or ""
             if patient not in self.notes:
                 scope = build_scope(self.settings.scope, question=question)
-                notes = of_record(await asyncio.to_thread(self.opened.library.record, scope)).passages
-                self.notes[patient] = notes
+                notes = rank_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
                 counts = await self.count([note.text for note in notes])
-                self.tokens |= {note.document_id: n for note, n in zip(notes, counts, strict=True)}
-        return {patient: sum(self.tokens[note.document_id] for note in notes) for patient, notes in self.notes.items()}
+                self.notes[patient] = notes
+                self.tokens.update(zip([note.document_id for note in notes], counts, strict=True))
+        return {patient: sum(self._tokens_of(notes).values()) for patient, notes in self.notes.items()}
 
-    def charts(self, questions: Sequence[Question], of_set: RecordSet) -> list[ehr.Chart]:
-        return [
-            ehr.Chart(question, notes, of_set.related.get(question.id, frozenset()), self._tokens(notes))
-            for question in questions
-            for notes in [self.notes[question.patient or ""]]
-        ]
+    def charts(self, questions: Sequence[Question], record_set: RecordSet) -> list[Chart]:
+        """Return the chart of each question."""
+        charts: list[Chart] = []
+        for question in questions:
+            notes = self.notes[question.patient or ""]
+            related = record_set.related.get(question.id, frozenset())
+            charts.append(Chart(question, notes, related, self._tokens_of(notes)))
+        return charts
 
-    def _tokens(self, notes: Sequence[Passage]) -> dict[str, int]:
+    def _tokens_of(self, notes: Sequence[Passage]) -> dict[str, int]:
         return {note.document_id: self.tokens[note.document_id] for note in notes}
 
 
-# -- the search -------------------------------------------------------------------------------------------------------
-
-
-def _search(opened: LibrarySearch, settings: Settings, request: Request, note_tokens: int | None) -> ehr.Search:
+def _build_search(opened: LibrarySearch, settings: Settings, request: Request, note_tokens: int | None) -> RecordSearch:
     sparse = None if request.sparse is None else load_sparse(request.sparse, settings.home, settings.threads)
+    modes: Mapping[str, SearchMode] = {"hybrid": settings.by, "bm25": "bm25", "dense": "dense"}
 
-    def scope(question: Question, hidden: frozenset[str] = frozenset()) -> Scope:
-        seen = build_scope(settings.scope, question=question)
-        return replace(seen, hidden=seen.hidden | hidden)
-
-    def chunks(question: Question, k: int, by: str, hidden: frozenset[str]) -> Ranking:
-        seen = scope(question, hidden)
+    def search(question: Question, k: int, by: str, hidden: frozenset[str]) -> Ranking:
+        scope = build_scope(settings.scope, question=question)
+        scope = replace(scope, hidden=scope.hidden | hidden)
         if by != "splade":
-            ways: Mapping[str, SearchMode] = {"hybrid": settings.by, "bm25": "bm25", "dense": "dense"}
-            return opened.retriever.rank(question.text, k, ways[by], seen)
-        assert sparse is not None, "looked at before"
-        passages = opened.library.record(seen)
-        words = partial(sparse_ranking, question.text, passages, sparse)
-        return opened.retriever.rank(question.text, k, "hybrid", seen, words)
+            return opened.retriever.rank(question.text, k, modes[by], scope)
+        assert sparse is not None, "checked by load_record_sets"
+        rank_words = partial(rank_by_sparse_vectors, question.text, opened.library.fetch_record(scope), sparse)
+        return opened.retriever.rank(question.text, k, "hybrid", scope, rank_words)
 
-    def resolved(chart: ehr.Chart) -> Resolution:
+    def resolve_time(chart: Chart) -> Resolution:
         return resolve(
             chart.question.text,
-            NoteTime.of(chart.notes),
-            lambda event: telling(event, chart.notes),
-            lambda time, years: stating(time, chart.notes, years),
+            NoteTime.from_passages(chart.notes),
+            lambda event: find_event_mentions(event, chart.notes),
+            lambda time, years: find_notes_with_date(time, chart.notes, years),
         )
 
-    return ehr.Search(chunks, resolved, note_tokens)
+    return RecordSearch(search, resolve_time, note_tokens)

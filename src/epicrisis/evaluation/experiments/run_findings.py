@@ -1,4 +1,4 @@
-"""From the folders of runs to what a report says of them. Asks nothing and draws nothing."""
+"""From the folders of runs to their findings: what a report says of them."""
 
 from __future__ import annotations
 
@@ -10,86 +10,99 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import energy_tables, run_comparison
-from epicrisis.evaluation.analysis.conclusions import conclusions
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.published import published
-from epicrisis.evaluation.experiments import positions, preflight_findings
+from epicrisis.evaluation.analysis.published import load_published
+from epicrisis.evaluation.experiments import positions, preflight
 from epicrisis.evaluation.experiments.experiment import Experiment
+from epicrisis.evaluation.experiments.outcome_groups import group_by
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
-from epicrisis.evaluation.experiments.protocol import PLACED, PROTOCOLS
-from epicrisis.evaluation.experiments.registry import EXPERIMENTS
+from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
+from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, PROTOCOLS
+from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
-_ALSO = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
-"""Experiments that the records of `positions` answer as well, where they have these arms."""
+_DERIVED = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
+"""Experiments that runs of `positions` answer as well, with the arms that they need."""
 
 
-def findings_of(paths: Sequence[Path]) -> tuple[Findings, ...]:
-    """One for each experiment among the runs, those of the same experiment together; plain runs are compared.
+def read_findings(paths: Sequence[Path]) -> tuple[Findings, ...]:
+    """Read the findings of each experiment among the runs, those of one experiment together; plain runs are compared.
 
-    Raises InputError where a path holds no run, or one of an experiment that is not known.
+    Raises InputError where a path holds no run, or one of an unknown experiment.
     """
     with refuse_mismatched_records(paths):
-        return _of_paths(paths)
+        ranked = [path for path in paths if preflight.holds_rankings(path)]
+        runs = open_runs([path for path in paths if path not in ranked])
+        found: list[Findings] = []
+        for name, same_name in group_by(runs, _name_of).items():
+            found += _findings(name, same_name)
+        return (*found, *map(preflight.read_findings, ranked))
 
 
-def _of_paths(paths: Sequence[Path]) -> tuple[Findings, ...]:
-    by_name: dict[str, list[RecordedRun]] = {}
-    ranked = [path for path in paths if preflight_findings.holds_rankings(path)]
-    for run in open_runs([path for path in paths if path not in ranked]):
-        name = EVALUATE if run.manifest is None else run.manifest.plan.name
-        if name not in (EVALUATE, *EXPERIMENTS):
-            raise InputError(f"{run.path.parent} is a run of {name}, which this program does not know: update it")
-        by_name.setdefault(name, []).append(run)
-    asked = (found for name, runs in by_name.items() for found in _findings(name, runs))
-    return (*asked, *map(preflight_findings.findings_of, ranked))
+def _name_of(run: RecordedRun) -> str:
+    """Return the name of the run's experiment. Raises InputError for an unknown one."""
+    name = EVALUATE if run.manifest is None else run.manifest.plan.name
+    if name == preflight.NAME or name not in (EVALUATE, *NAMES):
+        raise InputError(f"{run.path.parent} is a run of {name}, which this program does not know: update it")
+    return name
 
 
 def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     if name == EVALUATE:
-        yield _with_energy(run_comparison.findings_of_runs(runs), runs)
+        yield _with_energy(run_comparison.compare_runs(runs), runs)
         return
-    named = _by_model(runs)
-    yield _with_energy(_of(EXPERIMENTS[name], named), named)
-    for also, arms in _ALSO.items() if name == positions.NAME else ():
-        if having := [run for run in named if arms <= {*_arguments(run).get("arms", ())}]:
-            yield _of(EXPERIMENTS[also], having)
+    named = _name_by_model(runs)
+    yield _with_energy(_experiment_findings(find_experiment(name), named), named)
+    for derived, arms in _DERIVED.items() if name == positions.NAME else ():
+        usable = [run for run in named if arms <= {*_arguments(run).get("arms", ())}]
+        if usable:
+            yield _experiment_findings(find_experiment(derived), usable)
 
 
-def _with_energy(found: Findings, runs: Sequence[RecordedRun]) -> Findings:
-    return replace(found, tables=(*found.tables, *energy_tables.tables(runs)))
+def _with_energy(findings: Findings, runs: Sequence[RecordedRun]) -> Findings:
+    return replace(findings, tables=(*findings.tables, *energy_tables.make_energy_tables(runs, graded_right)))
 
 
-def _of(wanted: Experiment, runs: Sequence[RecordedRun]) -> Findings:
-    told = () if wanted.of_records else (*_protocols(runs), *(PLACED if _places(runs) else ()))
-    tables = wanted.tables(runs, told)
-    said = [*_unfinished(runs), *_unlike(runs)]
-    said += wanted.concluded(runs) if wanted.concluded else (each for table in tables for each in conclusions(table))
+def graded_right(folder: Path) -> frozenset[str]:
+    """Return the keys of the cases in a run folder whose open answers the run's graders call correct."""
+    verdicts = read_correctness_verdicts(folder) if (folder / CORRECTNESS_FOLDER).is_dir() else {}
+    return frozenset(key for key, verdict in verdicts.items() if verdict == "correct")
+
+
+def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) -> Findings:
+    remarks: list[str] = []
+    if experiment.reads != "records":
+        remarks += _protocol_notes(runs)
+        remarks += PLACEMENT_NOTES if any(map(_places_documents, runs)) else ()
+    tables = experiment.tables(runs, tuple(remarks))
+    warnings = (*_describe_unfinished(runs), *_describe_differences(runs))
     return Findings(
-        experiment=wanted.name,
-        about=wanted.about,
+        experiment=experiment.name,
+        about=experiment.question,
         sources=tuple(run.source for run in runs),
         tables=tables,
-        conclusions=tuple(said),
-        published=tuple(published()[each] for each in wanted.published),
+        conclusions=(*warnings, *experiment.conclude(runs, tables)),
+        published=tuple(load_published()[name] for name in experiment.published),
     )
 
 
-def _protocols(runs: Sequence[RecordedRun]) -> list[str]:
-    """What the runs' protocols have a reader know; with the run's name where another one went by another."""
-    protocols = {run.name: PROTOCOLS.get(str(_arguments(run).get("protocol"))) for run in runs}
-    notes = [(name, note) for name, each in protocols.items() if each for note in each.notes]
-    often = Counter(note for _, note in notes)
-    told = (note if often[note] == len(runs) else f"{name}: {note}" for name, note in notes)
-    return list(dict.fromkeys(told))
+def _protocol_notes(runs: Sequence[RecordedRun]) -> list[str]:
+    """Return the notes of the runs' protocols, with the name of the run where the protocols differ."""
+    notes: list[tuple[str, str]] = []
+    for run in runs:
+        protocol = PROTOCOLS.get(str(_arguments(run).get("protocol")))
+        notes += [(run.name, note) for note in protocol.notes] if protocol else []
+    counts = Counter(note for _, note in notes)
+    shown = [note if counts[note] == len(runs) else f"{name}: {note}" for name, note in notes]
+    return list(dict.fromkeys(shown))
 
 
-def _places(runs: Sequence[RecordedRun]) -> bool:
-    """Whether documents are placed in any of them: conflicts and cost are read off such runs as well."""
-    return any(run.manifest is not None and EXPERIMENTS[run.manifest.plan.name].placed for run in runs)
+def _places_documents(run: RecordedRun) -> bool:
+    """Return whether documents are placed in the run; conflicts and cost are read from such runs as well."""
+    return run.manifest is not None and find_experiment(run.manifest.plan.name).places_documents
 
 
-def _unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
+def _describe_unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
     for run in runs:
         if run.manifest is None or run.manifest.complete:
             continue
@@ -97,18 +110,20 @@ def _unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
         cases = run.manifest.cases
         yield (
             f"{run.name} is not complete: of its {cases:,} cases {cases - states.total():,} have no record yet, and "
-            f"{states['failed']:,} failed. A mean is over the cases that there are, so one over places may have more "
+            f"{states['failed']:,} failed. A mean is over the cases with a record, so one over places may have more "
             "of one place than of another; differences are over pairs."
         )
 
 
-def _unlike(runs: Sequence[RecordedRun]) -> Iterator[str]:
-    """What sets the runs apart beside their model: they stand in the same tables, each held against itself alone."""
+def _describe_differences(runs: Sequence[RecordedRun]) -> Iterator[str]:
+    """Yield the differences between runs, other than the model: they share tables, and are not compared."""
     first, *others = runs
     for other in others:
         names = [name for name in list_differences(first, other) if name != "model"]
-        plans = [(run.questions, run.manifest.plan.sample if run.manifest else None) for run in (first, other)]
-        names += [name for name, mine, theirs in zip(("question set", "sample"), *plans, strict=True) if mine != theirs]
+        if first.questions != other.questions:
+            names.append("question set")
+        if _sample(first) != _sample(other):
+            names.append("sample")
         if names:
             yield (
                 f"Warning: {first.name} and {other.name} stand side by side and are not compared with each other: they "
@@ -116,21 +131,28 @@ def _unlike(runs: Sequence[RecordedRun]) -> Iterator[str]:
             )
 
 
-def _by_model(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
-    """Each run under its model's name, with its own behind it where several share one."""
-    models = [_model(run) for run in runs]
-    often = Counter(models)
-    return [
-        replace(run, name=model if often[model] == 1 else f"{model} ({run.name})")
-        for run, model in zip(runs, models, strict=True)
-    ]
+def _name_by_model(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
+    """Return each run under its model's name, followed by its own where several runs share a model."""
+    models = list(map(_model_name, runs))
+    counts = Counter(models)
+    named: list[RecordedRun] = []
+    for run, model in zip(runs, models, strict=True):
+        named.append(replace(run, name=model if counts[model] == 1 else f"{model} ({run.name})"))
+    return named
 
 
-def _model(run: RecordedRun) -> str:
-    """The models that answer, each once; an endpoint's by its model's name, a file by its own."""
-    names = [str(model["name"]) for model in run.recipe.get("models", {}).values()]
-    return " + ".join(dict.fromkeys(name.rpartition("#")[2].rpartition("/")[2] or name for name in names)) or run.name
+def _model_name(run: RecordedRun) -> str:
+    """Return the distinct answering models: an endpoint by its model's name, a file by its own."""
+    names: dict[str, None] = {}
+    for model in run.recipe.get("models", {}).values():
+        name = str(model["name"])
+        names[name.rpartition("#")[2].rpartition("/")[2] or name] = None
+    return " + ".join(names) or run.name
 
 
 def _arguments(run: RecordedRun) -> Mapping[str, Any]:
     return run.manifest.plan.arguments if run.manifest else {}
+
+
+def _sample(run: RecordedRun) -> Mapping[str, Any] | None:
+    return run.manifest.plan.sample if run.manifest else None

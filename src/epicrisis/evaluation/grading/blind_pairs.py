@@ -1,10 +1,10 @@
-"""Blind pairs: two answers to one question in a hidden order, handed out without a word of who gave which.
+"""Blind pairs: two answers to one question in a hidden order, for reviewers who must not know their arms.
 
-    pairs.csv         for a spreadsheet, verdict, reviewer and why left empty
+    pairs.csv         for a spreadsheet, with empty columns for verdict, reviewer and why
     pairs.jsonl       the same
-    pairs.key.json    which answer is whose: kept by whoever hands out the others
+    pairs.key.json    the arm of each answer; keep it away from the reviewers
 
-An answer is shown without its citations, whatever arm it is of; see `blinded`. Knows no verdict and no model.
+Citations are removed from the answers of all arms (`remove_citations`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ _FIELDS = ("pair", "question", "answer_1", "answer_2")
 FORMAT = 1
 NOT_ASKED = "not asked"
 
-_ARM = "arm"
 _NAME = r"(?:docs?|documents?|findings?)"
-_LABEL = re.compile(
+_CITATION_LABEL = re.compile(
     rf"(?<!\s)\s*+\((?:see\s++)?{_NAME}\.?\s*+\d++(?:\s*+(?:,|;|and|&)\s*+(?:{_NAME}\.?\s*+)?\d++)*+\)", re.IGNORECASE
 )
-_TELLING = re.compile(r"\b(?:documents?|findings?|passages?|readers?)\b", re.IGNORECASE)
-_FORMULA = tuple("=+-@＝＋－＠")
+_REVEALING_WORD = re.compile(r"\b(?:documents?|findings?|passages?|readers?)\b", re.IGNORECASE)
+_FORMULA_STARTS = tuple("=+-@＝＋－＠")
 
 
 @dataclass(frozen=True, slots=True)
 class BlindPair:
-    """What a reviewer sees. `id` changes with every word of it."""
+    """A pair as a reviewer sees it. Its id depends on all of its words."""
 
     id: str
     question: str
@@ -54,64 +53,67 @@ class BlindPair:
 
 @dataclass(frozen=True, slots=True)
 class BlindingKey:
-    """What no reviewer sees."""
+    """The secret part of the pairs."""
 
     arms: tuple[str, str]
     seed: int
     writers: tuple[str, ...]
-    """Names of the models that answered."""
+    """Names of the models of the answers."""
     patients: bool
     """Whether a question is about a patient's record."""
     first: Mapping[str, str]
-    """By pair: the arm whose answer stands first."""
+    """By pair: the arm of the first answer."""
     questions: Mapping[str, str]
     """By pair: `Question.key`."""
     same: tuple[str, ...]
-    """Keys of the questions whose two answers are the same words: nothing is to be judged, they are ties."""
+    """Keys of the questions with the same words in both answers. They count as ties and need no verdict."""
     left_out: Mapping[str, Mapping[str, str]]
-    """By question key: how each arm ended, where one or both did not answer."""
+    """By question key: how each arm ended, if an arm did not answer."""
 
     @property
     def asked(self) -> int:
-        """Questions."""
+        """The number of questions."""
         return len(self.first) + len(self.same) + len(self.left_out)
 
     def preferred(self, pair: str, choice: str) -> str | None:
-        """The arm that a verdict (`1`, `2` or `tie`) prefers; `None` for a tie."""
+        """Return the arm that a verdict (`1`, `2` or `tie`) prefers, or None for a tie."""
         if choice == "tie":
             return None
-        return self.first[pair] if choice == "1" else next(arm for arm in self.arms if arm != self.first[pair])
+        first, second = sorted(self.arms, key=lambda arm: arm != self.first[pair])
+        return first if choice == "1" else second
 
 
 @dataclass(frozen=True, slots=True)
 class BlindPairs:
-    """Pairs in the order in which they are handed out, and their key."""
+    """Pairs in the order of the files, and their key."""
 
     pairs: tuple[BlindPair, ...]
     key: BlindingKey
 
     def answers(self, arm: str) -> tuple[str, ...]:
-        """The arm's answers, as they are shown."""
+        """Return the arm's answers without citations."""
         return tuple(pair.first if self.key.first[pair.id] == arm else pair.second for pair in self.pairs)
 
     @property
-    def telling(self) -> int:
-        """Pairs of which one answer alone speaks of documents, findings, passages or readers."""
-        return sum(bool(_TELLING.search(pair.first)) != bool(_TELLING.search(pair.second)) for pair in self.pairs)
+    def revealing(self) -> int:
+        """The number of pairs in which only one answer mentions documents, findings, passages or readers."""
+        count = 0
+        for pair in self.pairs:
+            count += bool(_REVEALING_WORD.search(pair.first)) != bool(_REVEALING_WORD.search(pair.second))
+        return count
 
 
 def remove_citations(text: str) -> str:
-    """The answer without what names its evidence: `[1]` behind it, and `[doc 2]`, `(finding 3)` in it, which only one
-    arm writes. All else is as it was written."""
+    """Remove citations from an answer: `[1]`, `[doc 2]` and `(finding 3)`, which only one arm writes."""
     bare, _ = cite(text, (), {})
-    return _LABEL.sub("", bare).strip()
+    return _CITATION_LABEL.sub("", bare).strip()
 
 
 def make_pairs(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -> BlindPairs:
-    """The pairs of these arms (the condition `arm`, else the strategy), of one or several runs.
+    """Make the pairs of these arms from the records of one or several runs.
 
-    Each arm stands first in half of the pairs (the odd one is drawn); which ones, and the order of the pairs, depend on
-    seed and question keys alone. Raises InputError where an arm has no record at all, or answered a question twice.
+    Each arm comes first in half of the pairs; the odd one is drawn. The places, and the order of the pairs, depend only
+    on the seed and the question keys. Raises InputError if an arm has no record, or answered a question twice.
     """
     answers: dict[str, dict[str, Answer]] = {}
     writers: dict[str, None] = {}
@@ -121,123 +123,140 @@ def make_pairs(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -
             continue
         if arm in answers.setdefault(key, {}):
             raise InputError(
-                f"{arm} answered question {record.answer.question.id!r} twice: name runs of one model that "
-                "ask each question once an arm"
+                f"{arm} answered question {record.answer.question.id!r} twice: name runs of one model that ask each "
+                "question once an arm"
             )
-        # Not its trace: that of thousands of answers would fill the memory.
+        # Traces are not kept: those of thousands of answers would fill the memory.
         answers[key][arm] = replace(record.answer, trace=(), partials=())
-        writers |= {model["name"]: None for model in record.recipe["models"].values()}
-    if missing := [arm for arm in arms if not any(arm in each for each in answers.values())]:
+        writers |= dict.fromkeys(model["name"] for model in record.recipe["models"].values())
+    missing = sorted(set(arms) - {arm for by_arm in answers.values() for arm in by_arm}, key=arms.index)
+    if missing:
         raise InputError(f"no record of {' and '.join(missing)}: name runs of both {' and '.join(arms)}")
-    return _paired(answers, arms, seed, tuple(writers))
+    return _pair_answers(answers, arms, seed, tuple(writers))
 
 
-def _paired(
+def _pair_answers(
     answers: Mapping[str, Mapping[str, Answer]], arms: tuple[str, str], seed: int, writers: tuple[str, ...]
 ) -> BlindPairs:
-    states = {
-        key: {arm: each[arm].state if arm in each else NOT_ASKED for arm in arms} for key, each in answers.items()
-    }
-    both = [key for key, ended in states.items() if set(ended.values()) == {"answered"}]
-    texts = {key: {arm: remove_citations(answers[key][arm].text) for arm in arms} for key in both}
-    same = [key for key in both if len({" ".join(text.split()).casefold() for text in texts[key].values()}) == 1]
-    # By a hash of its own for each purpose: the place in the file must not tell which arm stands first.
-    ordered = sorted(set(both) - set(same), key=lambda key: _hash(seed, "first", key))
-    first = {key: arms[(place + _hash(seed, "start", "")[0]) % 2] for place, key in enumerate(ordered)}
+    texts: dict[str, dict[str, str]] = {}
+    left_out: dict[str, dict[str, str]] = {}
+    same: list[str] = []
+    for key, by_arm in answers.items():
+        states = {arm: by_arm[arm].state if arm in by_arm else NOT_ASKED for arm in arms}
+        if set(states.values()) != {"answered"}:
+            left_out[key] = states
+            continue
+        texts[key] = {arm: remove_citations(by_arm[arm].text) for arm in arms}
+        if len(set(map(_normalized_words, texts[key].values()))) == 1:
+            same.append(key)
+    # Each purpose has a hash of its own: the place in the file must not reveal the first arm.
+    different = sorted(texts.keys() - set(same), key=lambda key: _hash(seed, "first", key))
+    start = _hash(seed, "start", "")[0]
+    first = {key: arms[(place + start) % 2] for place, key in enumerate(different)}
     pairs: dict[str, BlindPair] = {}
-    for key in sorted(ordered, key=lambda key: _hash(seed, "place", key)):
+    for key in sorted(different, key=lambda key: _hash(seed, "place", key)):
         question = answers[key][arms[0]].question.text.strip()
-        shown_first, shown_second = (texts[key][arm] for arm in sorted(arms, key=lambda arm: arm != first[key]))
-        pairs[key] = BlindPair(_id(seed, question, shown_first, shown_second), question, shown_first, shown_second)
-    return BlindPairs(
-        tuple(pairs.values()),
-        BlindingKey(
-            arms=arms,
-            seed=seed,
-            writers=writers,
-            patients=any(a.question.patient is not None for each in answers.values() for a in each.values()),
-            first={pair.id: first[key] for key, pair in pairs.items()},
-            questions={pair.id: key for key, pair in pairs.items()},
-            same=tuple(same),
-            left_out={key: states[key] for key in states if key not in texts},
-        ),
+        first_text, second_text = (texts[key][arm] for arm in sorted(arms, key=lambda arm: arm != first[key]))
+        pairs[key] = BlindPair(_pair_id(seed, question, first_text, second_text), question, first_text, second_text)
+    blinding_key = BlindingKey(
+        arms=arms,
+        seed=seed,
+        writers=writers,
+        patients=any(a.question.patient is not None for by_arm in answers.values() for a in by_arm.values()),
+        first={pair.id: first[key] for key, pair in pairs.items()},
+        questions={pair.id: key for key, pair in pairs.items()},
+        same=tuple(same),
+        left_out=left_out,
     )
+    return BlindPairs(tuple(pairs.values()), blinding_key)
+
+
+def _normalized_words(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def _hash(seed: int, purpose: str, key: str) -> bytes:
     return hashlib.sha256(f"{seed}:{purpose}:{key}".encode()).digest()
 
 
-def _id(seed: int, *texts: str) -> str:
-    """Begins with a letter: a spreadsheet makes numbers of what looks like one."""
+def _pair_id(seed: int, *texts: str) -> str:
+    """Return an id that begins with a letter: spreadsheets turn ids that look like numbers into numbers."""
     return f"p{hashlib.sha256(json.dumps([seed, *texts]).encode()).hexdigest()[:12]}"
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+def write_pairs(pairs: BlindPairs, folder: Path) -> None:
+    """Write the three files, the key last, readable only for their owner.
 
-
-def write_pairs(paired: BlindPairs, folder: Path) -> None:
-    """The three files, the key last, each its owner's alone to read until it is handed out. Raises InputError where one
-    of them is there already: people may have written into it; StorageError where the disk does not take them."""
+    Raises InputError if one of them exists, because people may have written into it, and StorageError if the disk
+    refuses them.
+    """
+    lines = [printable_json(json.dumps(_json_row(pair), ensure_ascii=False)) + "\n" for pair in pairs.pairs]
     texts = {
-        CSV: "\ufeff" + _csv(paired.pairs),
-        JSONL: "".join(printable_json(json.dumps(row, ensure_ascii=False)) + "\n" for row in map(_row, paired.pairs)),
-        KEY: json.dumps({"format": FORMAT, **asdict(paired.key)}, ensure_ascii=False, indent=2) + "\n",
+        CSV: "\ufeff" + _csv_text(pairs.pairs),
+        JSONL: "".join(lines),
+        KEY: json.dumps({"format": FORMAT, **asdict(pairs.key)}, ensure_ascii=False, indent=2) + "\n",
     }
-    if there := [name for name in texts if (folder / name).exists()]:
-        raise InputError(f"{folder} holds {there[0]} already, perhaps with verdicts in it: name another folder")
+    for name in texts:
+        if (folder / name).exists():
+            raise InputError(f"{folder} holds {name} already, perhaps with verdicts in it: name another folder")
     try:
         for name, text in texts.items():
-            made = open_private(folder / name, os.O_WRONLY | os.O_EXCL)
-            # A spreadsheet's line ends, whatever the system's.
-            with os.fdopen(made, "w", encoding="utf-8", newline="") as file:
+            descriptor = open_private(folder / name, os.O_WRONLY | os.O_EXCL)
+            # The line ends are those of a spreadsheet on every system.
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
     except OSError as error:
         raise StorageError(
-            f"{folder} cannot be written ({error.strerror}): free some space, or name another"
+            f"{folder} cannot be written ({error.strerror}): free some space, or name another folder"
         ) from error
 
 
-def _csv(pairs: Sequence[BlindPair]) -> str:
+def _csv_text(pairs: Sequence[BlindPair]) -> str:
     text = io.StringIO()
-    # All of it quoted: in another country's spreadsheet another character parts the cells.
+    # All cells are quoted, because spreadsheets of other countries separate cells by another character.
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
-    writer.writerows([*map(_cell, (pair.id, pair.question, pair.first, pair.second)), "", "", ""] for pair in pairs)
+    for pair in pairs:
+        writer.writerow([*map(_without_formula, (pair.id, pair.question, pair.first, pair.second)), "", "", ""])
     return text.getvalue()
 
 
-def _cell(text: str) -> str:
-    """A spreadsheet takes what begins like a formula for one; behind an apostrophe it is text."""
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+def _without_formula(text: str) -> str:
+    """Prefix an apostrophe to a text that a spreadsheet would run as a formula."""
+    return f"'{text}" if text.lstrip().startswith(_FORMULA_STARTS) else text
 
 
-def _row(pair: BlindPair) -> dict[str, str]:
-    values = (pair.id, pair.question, pair.first, pair.second)
-    return {**dict(zip(_FIELDS, values, strict=True)), "verdict": "", "reviewer": "", "why": ""}
+def _json_row(pair: BlindPair) -> dict[str, str]:
+    row = dict(zip(_FIELDS, (pair.id, pair.question, pair.first, pair.second), strict=True))
+    return {**row, "verdict": "", "reviewer": "", "why": ""}
 
 
 def read_pairs(folder: Path) -> BlindPairs:
-    """What `write_pairs` wrote. Raises InputError where a file is missing, or no longer as it was written."""
-    changed = InputError(
-        f"{JSONL} and {KEY} in {folder} are not as they were written: make the pairs anew in another folder"
-    )
+    """Read the files of `write_pairs`. Raises InputError if one is missing or was changed."""
+    changed = InputError(f"{JSONL} and {KEY} in {folder} were changed: make the pairs again in another folder")
+    pairs = []
     try:
         lines = (folder / JSONL).read_text("utf-8").split("\n")
         values = json.loads((folder / KEY).read_text("utf-8"))
-        if (made := values.pop("format")) != FORMAT:
-            raise InputError(f"{folder / KEY} has format {made}, this program knows {FORMAT}: use the one that made it")
-        pairs = tuple(
-            BlindPair(*(row[field] for field in _FIELDS)) for row in map(json.loads, filter(str.strip, lines))
-        )
-        key = BlindingKey(**{**values, **{name: tuple(values[name]) for name in ("arms", "writers", "same")}})
+        if (version := values.pop("format")) != FORMAT:
+            raise InputError(
+                f"{folder / KEY} has format {version}, but this version reads format {FORMAT}: use the version that "
+                "wrote it"
+            )
+        for line in filter(str.strip, lines):
+            row = json.loads(line)
+            pairs.append(BlindPair(*map(row.__getitem__, _FIELDS)))
+        for name in ("arms", "writers", "same"):
+            values[name] = tuple(values[name])
+        key = BlindingKey(**values)
     except OSError as error:
         raise InputError(
-            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis open-ended pairs` wrote"
+            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis grade pairs` "
+            "wrote"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None
-    whole = all(_id(key.seed, pair.question, pair.first, pair.second) == pair.id for pair in pairs)
-    if not whole or {pair.id for pair in pairs} != key.first.keys():
+    complete = {pair.id for pair in pairs} == key.first.keys()
+    if not complete or any(_pair_id(key.seed, p.question, p.first, p.second) != p.id for p in pairs):
         raise changed
-    return BlindPairs(pairs, key)
+    return BlindPairs(tuple(pairs), key)

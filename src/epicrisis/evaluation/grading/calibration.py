@@ -1,8 +1,8 @@
-"""How far a judge goes with people: its grades of summaries that people have counted the facts of, and its choice
-between answers of which people prefer one. What it comes to is kept in a file, to stand beside the judge's figures.
+"""Calibration of a judge: how well it agrees with people.
 
-The grades are those of the rubric, by the very prompt that grades answers; the choices those of blind pairs, each pair
-in both orders. Knows no run.
+Its rubric grades of summaries are compared with the facts that people counted, and its choices between two answers with
+the preferred ones, each pair in both orders. The prompts are those of grading. Reports show the result next to the
+judge's figures.
 """
 
 from __future__ import annotations
@@ -15,225 +15,237 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.correlation import correlation
-from epicrisis.evaluation.analysis.statistics import Interval, Mean, mean_of
-from epicrisis.evaluation.grading import preference
-from epicrisis.evaluation.grading.answer_notes import NoteTexts
+from epicrisis.evaluation.analysis.correlation import correlate
+from epicrisis.evaluation.analysis.statistics import Interval, Mean, estimate_mean
 from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
-from epicrisis.evaluation.grading.measurements import Measurement, read_measurements, store_name
-from epicrisis.evaluation.grading.measurers import JUDGED_NOTES, Measurer, metric_name, notes_measurer, rubric_measurer
-from epicrisis.evaluation.grading.preference import ORDERS, PairGrade, PresentationOrder, open_preference_store
-from epicrisis.evaluation.grading.rubric import recipe
-from epicrisis.evaluation.grading.run_measures import measure_answers, open_measure_store
+from epicrisis.evaluation.grading.measurements import (
+    Measurement,
+    Measurer,
+    measure_answers,
+    open_measure_store,
+    read_measurements,
+    store_name,
+)
+from epicrisis.evaluation.grading.measurers import FAITHFUL_TO_NOTES, metric_name, notes_measurer, rubric_measurer
+from epicrisis.evaluation.grading.preference import (
+    ORDERS,
+    PairGrade,
+    PresentationOrder,
+    grade_pairs,
+    open_preference_store,
+    preference_grader,
+)
+from epicrisis.evaluation.grading.rubric import rubric_grader
+from epicrisis.evaluation.grading.scored_answers import NoteTexts
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
 
 CALIBRATION = "calibration.json"
 FORMAT = 1
+_PAIRS = "pairs.jsonl"
 
-# By aspect: what people counted of the same thing, and whether less of it is better.
-_COUNTED: tuple[tuple[str, str, bool], ...] = (
+# By aspect: the rate that people counted, and whether less of it is better.
+_RATES: tuple[tuple[str, str, bool], ...] = (
     ("faithfulness", "FactualPrecision", False),
     ("faithfulness", "HallucinationRate", True),
     ("completeness", "FactualRecall", False),
     ("completeness", "OmissionRate", True),
     ("correctness", "FactualF1", False),
-    (JUDGED_NOTES, "FactualPrecision", False),
-    (JUDGED_NOTES, "HallucinationRate", True),
+    (FAITHFUL_TO_NOTES, "FactualPrecision", False),
+    (FAITHFUL_TO_NOTES, "HallucinationRate", True),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class HumanAgreement:
-    """How far one aspect of a judge goes with what people counted; both so that more is better."""
+    """The agreement of one aspect of a judge with a rate that people counted. More is better in both."""
 
     aspect: str
     counted: str
     n: int
     unscored: int
-    """Summaries that the judge gave no grade, or people no figure."""
+    """Summaries without a grade of the judge or a rate of people."""
     spearman: float | None
     interval: Interval | None
-    """95 %, conversations drawn whole."""
+    """95 %, by a bootstrap of whole conversations."""
     kappa: float | None
-    """Quadratic, of the grade and the share put on the same five steps."""
+    """Quadratic, of the grade and the rate on the same five steps."""
     kappa_interval: Interval | None
     same: float | None
-    """The share of the summaries that people gave one and the same figure: where it is high, nobody's ranks can go
-    with theirs."""
+    """The share of summaries with the most frequent rate. If it is high, no ranking can agree with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceAccuracy:
-    """A judge's choices in one subset, or in all: each pair in both orders."""
+    """A judge's choices in one subset of pairs, or in all, each pair in both orders."""
 
     subset: str
     pairs: int
     judged: int
-    """Pairs with a verdict in both orders; the others are in no figure."""
+    """Pairs with a verdict in both orders. The other figures are about these."""
     accuracy: Mean | None
-    """Of the pairs, the mean of both orders: 1 for the preferred answer, 1/2 for a tie, 0 for the other. Chance is
-    1/2, whatever place a guesser likes. `None` where none was judged."""
+    """Mean over the pairs of both orders: 1 for the preferred answer, 1/2 for a tie, 0 for the other. Chance is 1/2,
+    whichever place a guesser prefers. None if no pair was judged."""
     right: int
-    """In both orders."""
+    """Right in both orders."""
     wrong: int
-    """In both orders."""
+    """Wrong in both orders."""
     changed: int
-    """The choice went with the place, or a tie in one order was none in the other."""
+    """The choice followed the place, or only one order was a tie."""
     tied: int
     """A tie in both orders."""
     first: int
-    """Verdicts, of twice as many as pairs, for the answer that stood first."""
+    """Verdicts for the first place; there are twice as many verdicts as pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraderCalibration:
-    """All that is known of one judge."""
+    """The calibration of one judge."""
 
     model: str
     judge: Mapping[str, Any]
-    """`rubric.recipe`: another prompt is another judge."""
+    """The recipe of its rubric grades. Another prompt is another judge."""
     sample: Mapping[str, Any]
     with_people: tuple[HumanAgreement, ...]
     choices: tuple[ChoiceAccuracy, ...]
-    """All pairs first, then by subset."""
+    """All pairs first, then each subset."""
     usage: Usage = field(default_factory=Usage)
 
 
+def _ignore(_: Measurement | PairGrade) -> None: ...
+
+
 async def calibrate_grader(
-    asker: ModelClient,
+    client: ModelClient,
     folder: Path,
     summaries: Sequence[Summary],
     pairs: Sequence[PreferencePair],
     *,
     against_talk: bool = False,
     sample: Mapping[str, Any] | None = None,
-    tell: Callable[[Measurement | PairGrade], None] = lambda _: None,
+    on_grade: Callable[[Measurement | PairGrade], None] = _ignore,
 ) -> GraderCalibration:
-    """Asks what has no reply in the folder yet, and sums all up in its file CALIBRATION. `against_talk`: each summary
-    is judged against the conversation too, which costs as many calls again.
+    """Request the grades that the folder lacks, and write the calibration to its file CALIBRATION.
 
-    Raises InputError where the folder holds another judge's files, and as `worked_off` does.
+    `against_talk` also grades each summary against the conversation, which doubles the requests for summaries.
+    `on_grade` receives each grade once it is stored. Raises InputError if the folder holds files of another judge, and
+    as `run_concurrently` does.
     """
-    measurers = [rubric_measurer(asker), *([notes_measurer(asker, NoteTexts())] if against_talk else [])]
+    measurers = [rubric_measurer(client)]
+    if against_talk:
+        measurers.append(notes_measurer(client, NoteTexts()))
     usage = Usage()
     for measurer in measurers:
-        file = open_measure_store(folder, measurer)
-        async for made in measure_answers((each.response for each in summaries), measurer, file):
-            tell(made)
-        usage += file.usage
-    replies = open_preference_store(folder / "pairs.jsonl", asker)
-    async for reply in preference.grade_pairs([each.pair for each in pairs], asker, replies):
-        tell(reply)
-    model = str(asker.model_recipe["name"])
-    grades = _grades(folder, measurers)
-    found = GraderCalibration(
-        model,
-        recipe(asker),
+        store = open_measure_store(folder, measurer)
+        async for measurement in measure_answers((summary.answer for summary in summaries), measurer, store):
+            on_grade(measurement)
+        usage += store.usage
+    preferences = preference_grader(client)
+    pair_store = open_preference_store(folder / _PAIRS, preferences)
+    async for grade in grade_pairs([pair.pair for pair in pairs], preferences, pair_store):
+        on_grade(grade)
+    calibration = GraderCalibration(
+        preferences.model,
+        rubric_grader(client).recipe,
         sample or {},
-        compare_grades(grades, summaries, model),
-        compare_choices(replies, pairs),
-        usage + replies.usage,
+        compare_grades(_read_grades(folder, measurers), summaries, preferences.model),
+        compare_choices(pair_store, pairs),
+        usage + pair_store.usage,
     )
-    _write(folder / CALIBRATION, found)
-    return found
+    _write_calibration(folder / CALIBRATION, calibration)
+    return calibration
 
 
 def count_missing(
-    asker: ModelClient, folder: Path, summaries: Sequence[Summary], pairs: Sequence[PreferencePair]
+    client: ModelClient, folder: Path, summaries: Sequence[Summary], pairs: Sequence[PreferencePair]
 ) -> tuple[int, int]:
-    """How many summaries, and verdicts on pairs, have to be asked for still."""
-    file, replies = (
-        open_measure_store(folder, rubric_measurer(asker)),
-        open_preference_store(folder / "pairs.jsonl", asker),
-    )
-    return (
-        sum(not file.is_done(each.response.key, each.response.of) for each in summaries),
-        sum(not replies.is_done((each.pair.id, order)) for each in pairs for order in ORDERS),
-    )
+    """Return how many summaries, and how many verdicts on pairs, still need a request."""
+    store = open_measure_store(folder, rubric_measurer(client))
+    pair_store = open_preference_store(folder / _PAIRS, preference_grader(client))
+    missing_verdicts = sum(not pair_store.is_done((pair.pair.id, order)) for pair in pairs for order in ORDERS)
+    return sum(not store.has_measured(summary.answer) for summary in summaries), missing_verdicts
 
 
-def _grades(folder: Path, measurers: Sequence[Measurer]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+def _read_grades(folder: Path, measurers: Sequence[Measurer]) -> dict[str, dict[str, float]]:
+    grades: dict[str, dict[str, float]] = {}
     for measurer in measurers:
-        for key, made in read_measurements(folder / store_name(measurer.name))[1].items():
-            found.setdefault(key, {}).update(made.values)
-    return found
-
-
-# -- arithmetic -------------------------------------------------------------------------------------------------------
+        _, measurements = read_measurements(folder / store_name(measurer.name))
+        for key, measurement in measurements.items():
+            grades.setdefault(key, {}).update(measurement.values)
+    return grades
 
 
 def compare_grades(
     grades: Mapping[str, Mapping[str, float]], summaries: Sequence[Summary], model: str
 ) -> tuple[HumanAgreement, ...]:
-    """`grades`: the judge's, by summary and metric. An aspect that was not asked for has no row."""
-    asked = {name for each in grades.values() for name in each}
-    rows = []
-    for aspect, counted, less in _COUNTED:
-        name = metric_name(f"judge-{aspect}", model)
-        if name not in asked:
+    """Return the agreement of the judge's grades, by summary and metric, with people, without aspects not graded."""
+    metrics = set().union(*grades.values())
+    conversations = [summary.conversation for summary in summaries]
+    agreements = []
+    for aspect, rate_name, less_is_better in _RATES:
+        metric = metric_name(f"judge-{aspect}", model)
+        if metric not in metrics:
             continue
-        said = [grades.get(each.response.key, {}).get(name) for each in summaries]
-        people = [_counted(each, counted, less=less) for each in summaries]
-        talks = [each.talk for each in summaries]
-        rank = correlation(said, people, "spearman", talks)
-        steps = correlation([_step(each) for each in said], [_step(each) for each in people], "quadratic-kappa", talks)
-        often = Counter(figure for figure, grade in zip(people, said, strict=True) if None not in (figure, grade))
-        same = max(often.values()) / rank.n if rank.n else None
-        rows.append(
-            HumanAgreement(
-                aspect, counted, rank.n, rank.unscored, rank.value, rank.interval, steps.value, steps.interval, same
-            )
-        )
-    return tuple(rows)
-
-
-def _counted(summary: Summary, name: str, *, less: bool) -> float | None:
-    share = summary.scores.get(name)
-    return 1 - share if share is not None and less else share
+        shares = [grades.get(summary.answer.key, {}).get(metric) for summary in summaries]
+        rates = []
+        for summary in summaries:
+            rate = summary.scores.get(rate_name)
+            rates.append(1 - rate if rate is not None and less_is_better else rate)
+        rank = correlate(shares, rates, "spearman", conversations)
+        steps = list(map(_step, shares)), list(map(_step, rates))
+        kappa = correlate(*steps, "quadratic-kappa", conversations)
+        counts = Counter(rate for rate, share in zip(rates, shares, strict=True) if None not in (rate, share))
+        same = max(counts.values()) / rank.n if rank.n else None
+        values = rank.value, rank.interval, kappa.value, kappa.interval
+        agreements.append(HumanAgreement(aspect, rate_name, rank.n, rank.unscored, *values, same))
+    return tuple(agreements)
 
 
 def _step(share: float | None) -> float | None:
-    """The nearest of the five grades, 1 to 5, halves upwards."""
+    """Return the nearest of the five points, 1 to 5; halves are rounded up."""
     return None if share is None else 1.0 + int(4 * share + 0.5)
 
 
-def compare_choices(replies: GradeStore[PairGrade], pairs: Sequence[PreferencePair]) -> tuple[ChoiceAccuracy, ...]:
-    """Of all pairs, then of each subset."""
+def compare_choices(store: GradeStore[PairGrade], pairs: Sequence[PreferencePair]) -> tuple[ChoiceAccuracy, ...]:
+    """Return the accuracy of the choices in all pairs, then in each subset."""
     if not pairs:
         return ()
-    subsets = dict.fromkeys(each.subset for each in pairs)
-    parts = {"all": list(pairs), **{name: [each for each in pairs if each.subset == name] for name in subsets}}
-    return tuple(_choices(name, part, replies) for name, part in parts.items())
+    parts = {"all": list(pairs)}
+    for subset in dict.fromkeys(pair.subset for pair in pairs):
+        parts[subset] = [pair for pair in pairs if pair.subset == subset]
+    return tuple(_choice_accuracy(name, part, store.grades) for name, part in parts.items())
 
 
-def _choices(name: str, pairs: Sequence[PreferencePair], replies: GradeStore[PairGrade]) -> ChoiceAccuracy:
+def _choice_accuracy(name: str, pairs: Sequence[PreferencePair], grades: Mapping[Any, PairGrade]) -> ChoiceAccuracy:
     scores: list[float | None] = []
     kinds: Counter[str] = Counter()
     first = 0
-    for each in pairs:
-        both = [replies.replies.get((each.pair.id, order)) for order in ORDERS]
-        said = [reply.choice for reply in both if reply is not None and reply.choice is not None]
-        if len(said) < len(ORDERS):
+    for pair in pairs:
+        points = []
+        for order in ORDERS:
+            grade = grades.get((pair.pair.id, order))
+            if grade is not None and grade.choice is not None:
+                points.append((grade.choice, _points(grade.choice, pair.right, order)))
+        if len(points) < len(ORDERS):
             scores.append(None)
             continue
-        first += said.count("1")
-        points = [_points(choice, each.right, order) for choice, order in zip(said, ORDERS, strict=True)]
-        scores.append(sum(points) / len(points))
-        kinds[_kind(points)] += 1
-    accuracy = mean_of(scores) if kinds else None
+        first += sum(choice == "1" for choice, _ in points)
+        values = [value for _, value in points]
+        scores.append(sum(values) / len(values))
+        kinds[_kind(values)] += 1
     return ChoiceAccuracy(
         name,
         len(pairs),
         sum(kinds.values()),
-        accuracy,
+        estimate_mean(scores) if kinds else None,
         kinds["right"],
         kinds["wrong"],
         kinds["changed"],
@@ -254,49 +266,24 @@ def _kind(points: Sequence[float]) -> str:
     return {1.0: "right", 0.0: "wrong", 0.5: "tied"}[points[0]]
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def _write(path: Path, calibration: GraderCalibration) -> None:
-    told = json.dumps({"format": FORMAT, **to_json(calibration)}, indent=2, ensure_ascii=False)
-    text = printable_json(told) + "\n"
-    part = path.with_name(f"{path.name}.partial")
-    with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-        file.write(text)
-    part.replace(path)
+def _write_calibration(path: Path, calibration: GraderCalibration) -> None:
+    text = json.dumps({"format": FORMAT, **to_json(calibration)}, indent=2, ensure_ascii=False)
+    partial = path.with_name(f"{path.name}.partial")
+    with os.fdopen(open_private(partial, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+        file.write(printable_json(text) + "\n")
+    partial.replace(path)
 
 
 def read_calibration(path: Path) -> GraderCalibration:
-    """Raises InputError where the file holds something else."""
+    """Read a calibration. Raises InputError if the file holds anything else."""
     try:
-        told = json.loads(path.read_bytes())
-        if told.pop("format") != FORMAT:
+        value = json.loads(path.read_bytes())
+        if value.pop("format") != FORMAT:
             raise ValueError("another format")
-        return GraderCalibration(
-            told["model"],
-            told["judge"],
-            told["sample"],
-            tuple(map(_with_people, told["with_people"])),
-            tuple(map(_of_choices, told["choices"])),
-            Usage(**told["usage"]),
-        )
+        return TypeAdapter(GraderCalibration).validate_python(value)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): calibrate the judge first") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path} is no calibration of a judge: make it anew (epicrisis judge calibrate)") from None
-
-
-def _with_people(told: Mapping[str, Any]) -> HumanAgreement:
-    return HumanAgreement(
-        **{**told, "interval": _interval(told["interval"]), "kappa_interval": _interval(told["kappa_interval"])}
-    )
-
-
-def _of_choices(told: Mapping[str, Any]) -> ChoiceAccuracy:
-    accuracy = told["accuracy"]
-    mean = None if accuracy is None else Mean(**{**accuracy, "interval": Interval(**accuracy["interval"])})
-    return ChoiceAccuracy(**{**told, "accuracy": mean})
-
-
-def _interval(told: Mapping[str, Any] | None) -> Interval | None:
-    return None if told is None else Interval(**told)
+        raise InputError(
+            f"{path} is not a calibration: calibrate the judge again (epicrisis grade calibrate)"
+        ) from None

@@ -1,4 +1,4 @@
-"""Whether a judging should be asked about before it begins. Knows no screen: it gives the question to ask."""
+"""The cost of grading answers, for the confirmation before it begins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import fmean
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import sample_items
-from epicrisis.evaluation.grading.rubric import FORM, render_notes_prompt, render_prompt
+from epicrisis.evaluation.grading.rubric import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
@@ -17,60 +17,63 @@ from epicrisis.prompts import Prompt
 from epicrisis.settings import ModelSettings, Settings
 from epicrisis.types import Scope
 
-CHARACTERS = 4
-"""Of a note a token: a run keeps the places of notes without their words."""
+CHARACTERS_PER_TOKEN = 4
+"""Of notes: a run stores their places without their texts."""
 
 
 async def cost_question(
-    asker: ModelClient,
+    client: ModelClient,
     settings: Settings,
     model: ModelSettings,
     answers: Sequence[ScoredAnswer],
     against_notes: Sequence[ScoredAnswer] = (),
 ) -> str | None:
-    """What to ask before `answers` are judged against their references, and `against_notes` against their notes; `None`
-    where that is cheap enough.
+    """Return the question to ask before grading, or None if it is cheap.
 
-    The prompts of a sample are counted; notes are estimated from the lengths of the passages that are judged against.
+    `answers` are graded against their references, `against_notes` against their notes. The prompts of a sample are
+    counted; the tokens of notes are estimated from their lengths.
     """
-    price = build_cost_function(model)
-    free = price(Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)) == 0
-    read = [each for each in against_notes if each.cited or each.given]
-    n, reply = len(answers) + len(read), FORM.max_tokens
+    cost = build_cost_function(model)
+    free = cost(Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)) == 0
+    with_notes = [answer for answer in against_notes if answer.cited or answer.given]
+    n, reply_tokens = len(answers) + len(with_notes), FORMAT.max_tokens
     if not n or free or settings.cache.mode == "replay":
         return None
-    shown = [
-        render_prompt(each.question, each.references[0], each.answer) for each in sample_items(answers, QUICK_SAMPLE, 0)
-    ]
-    bare = [
-        render_notes_prompt(each.question, each.answer, (), Scope()) for each in sample_items(read, QUICK_SAMPLE, 0)
-    ]
-    tokens = len(answers) * await _mean(asker, shown) + len(read) * await _mean(asker, bare) + _of_notes(read)
-    # At most each is asked for twice, and each reply is as long as it may be.
-    sizes = [
-        Usage(prompt_tokens=round(tokens * tries), completion_tokens=round(n * written))
-        for tries, written in ((1, reply / 8), (1, reply / 3), (2, 2 * reply))
-    ]
-    usd = [price(size) for size in sizes]
+    prompts = [render_prompt(a.question, a.references[0], a.answer) for a in sample_items(answers, QUICK_SAMPLE, 0)]
+    bare_prompts = []
+    for answer in sample_items(with_notes, QUICK_SAMPLE, 0):
+        bare_prompts.append(render_notes_prompt(answer.question, answer.answer, (), Scope()))
+    prompt_tokens = len(answers) * await _mean_tokens(client, prompts)
+    prompt_tokens += len(with_notes) * await _mean_tokens(client, bare_prompts) + _note_tokens(with_notes)
+    # At most, each answer is requested twice, and each reply has the greatest length.
+    usages = []
+    for attempts, tokens in ((1, reply_tokens / 8), (1, reply_tokens / 3), (2, 2 * reply_tokens)):
+        usages.append(Usage(prompt_tokens=round(prompt_tokens * attempts), completion_tokens=round(n * tokens)))
+    usd = list(map(cost, usages))
     plan = StrategyPlan(
         strategy="judge",
         calls=CostRange(n, n, 2 * n),
-        prompt_tokens=CostRange(*(size.prompt_tokens for size in sizes)),
-        completion_tokens=CostRange(*(size.completion_tokens for size in sizes)),
-        usd=None if None in usd else CostRange(*(each or 0.0 for each in usd)),
+        prompt_tokens=CostRange(*(usage.prompt_tokens for usage in usages)),
+        completion_tokens=CostRange(*(usage.completion_tokens for usage in usages)),
+        usd=None if None in usd else CostRange(*(amount or 0.0 for amount in usd)),
         seconds=None,
         exact=False,
         states={},
     )
-    named = (model.name,)
-    counted = len(shown) + len(bare)
-    return threshold_question(CostPlan(n, counted, named, False, (plan,), {}, {}), settings, of_cases=True)
+    sample_size = len(prompts) + len(bare_prompts)
+    cost_plan = CostPlan(n, sample_size, (model.name,), False, (plan,), {}, {})
+    return threshold_question(cost_plan, settings, of_cases=True)
 
 
-async def _mean(asker: ModelClient, prompts: Sequence[Prompt]) -> float:
-    return fmean([await asker.model.count_tokens(prompt.messages) for prompt in prompts]) if prompts else 0.0
+async def _mean_tokens(client: ModelClient, prompts: Sequence[Prompt]) -> float:
+    if not prompts:
+        return 0.0
+    return fmean([await client.model.count_tokens(prompt.messages) for prompt in prompts])
 
 
-def _of_notes(answers: Sequence[ScoredAnswer]) -> float:
-    """Tokens of what these answers are judged against: what they cite, else what they were given."""
-    return sum(note.end - note.start for each in answers for note in each.cited or each.given) / CHARACTERS
+def _note_tokens(answers: Sequence[ScoredAnswer]) -> float:
+    """Estimate the tokens of the notes in the prompts: those an answer cites, or else all it is based on."""
+    characters = 0
+    for answer in answers:
+        characters += sum(note.end - note.start for note in answer.cited or answer.given)
+    return characters / CHARACTERS_PER_TOKEN

@@ -1,97 +1,224 @@
-"""A judge's file: one reply a line, durable before it counts, found by what it is of, never by its place (errata P4).
+"""Graders: chat models that grade answers, and the files that keep their grades.
 
-A failed call is asked again by the next run, all else is final. Knows neither what is judged nor what a verdict is.
+    grader = preference_grader(client)                       # a prompt, the schema of the reply, and its reader
+    store = open_preference_store(path, grader)              # one grade a line
+    async for grade in grade_pairs(pairs, grader, store):    # grades that are missing; each is on disk when it arrives
+        ...
+
+A grade is found by its key, never by its place in the file (errata P4). A failed request is repeated by the next run;
+all other grades are final.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
+from pydantic import ConfigDict, Field
+
+from epicrisis.answering.structured_request import (
+    JsonFormat,
+    ModelClient,
+    StructuredReply,
+    Unreadable,
+    read_object,
+    text_schema,
+)
 from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.reader_base import check_file
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.jsonl_store import JsonlStore, OtherRecipePolicy, StoredLine, read_stored_lines
+from epicrisis.prompts import Prompt
 from epicrisis.serialization import to_json
 
+PROMPTS = "epicrisis.evaluation.grading.prompts"
+CONTENT = "grades"
+"""The lines of a file of grades, in error messages."""
+
 GradeState: TypeAlias = Literal["judged", "unparsed", "failed"]
+"""`unparsed`: the reply could not be read; `failed`: the request failed. Neither says anything about the answer."""
 STATES: tuple[GradeState, ...] = get_args(GradeState)
 
+T = TypeVar("T")
+Item = TypeVar("Item")
 
-class GraderReply(Protocol):
-    """What came of one call, as a dataclass with these fields among others."""
+
+@dataclass(frozen=True, slots=True)
+class Grade(Generic[T]):
+    """The result of one request to a grader."""
+
+    state: GradeState
+    value: T | None = None
+    """None unless the state is `judged`."""
+    reason: str = ""
+    """The grader's reason, or why its reply could not be read."""
+    failure: Failure | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Grader(Generic[T]):
+    """A chat model with the prompt and the reply format of one kind of grade."""
+
+    client: ModelClient
+    template: str
+    """The template of its prompts."""
+    reply_format: JsonFormat[tuple[T, str]]
+    """Reads the grade and its reason."""
+    checks_window: bool = False
+    """Whether texts that do not fit the model's window fail without a request."""
+
+    @property
+    def model(self) -> str:
+        """The whole name of the model, with its address."""
+        return str(self.client.model_recipe["name"])
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The settings that decide the grades, apart from the texts."""
+        return {"judge": to_json(self.client.model_recipe), "prompt": self.template, "seed": self.client.seed}
+
+    async def grade(self, prompt: Prompt) -> Grade[T]:
+        """Request a grade. Raises BudgetExceeded and ScopeViolation, which are not failures of the request."""
+        if self.checks_window and not await self.client.fits(prompt, self.reply_format):
+            message = "the texts do not fit the judge's window: choose a judge with a larger window"
+            return Grade("failed", failure=Failure("ContextOverflow", message))
+        reply: StructuredReply[tuple[T, str]] = await self.client.request(prompt, self.reply_format)
+        if reply.value is None:
+            state: GradeState = "failed" if reply.failure else "unparsed"
+            return Grade(state, None, reply.unreadable or "", reply.failure, reply.usage)
+        value, reason = reply.value
+        return Grade("judged", value, reason, usage=reply.usage)
+
+
+C = TypeVar("C", bound=str)
+
+
+def verdict_format(verdicts: tuple[C, ...], max_reason: int) -> JsonFormat[tuple[C, str]]:
+    """Return the format of a reply with a reason and one of these verdicts."""
+
+    def read(reply: str) -> tuple[C, str]:
+        value = read_object(reply, "verdict")
+        word = str(value["verdict"]).strip().casefold()
+        for verdict in verdicts:
+            if verdict == word:
+                return verdict, str(value.get("reason", ""))
+        raise Unreadable(f"the verdict is none of {', '.join(verdicts)}")
+
+    schema = {"reason": text_schema(max_reason), "verdict": {"enum": list(verdicts)}}
+    return JsonFormat(schema, max_reason, read)
+
+
+@runtime_checkable
+class StoredGrade(Protocol):
+    """A grade with its subject: a dataclass with these and other fields."""
 
     @property
     def key(self) -> Hashable:
-        """What it is of."""
+        """The subject of the grade."""
 
     @property
     def state(self) -> GradeState: ...
 
     @property
+    def failure(self) -> Failure | None: ...
+
+    @property
     def usage(self) -> Usage: ...
 
 
-R = TypeVar("R", bound=GraderReply)
-
-Reader: TypeAlias = Callable[..., R]
-"""Makes a reply of its fields by name. Raises TypeError or ValueError where they are none."""
+G = TypeVar("G", bound=StoredGrade)
 
 
-class GradeStore(Generic[R]):
-    """The replies of one judge, this process's to add to while the object lives. Raises InputError where the file holds
-    something else, those of another judge, or where another process is at work on it."""
+class GradeLine(StoredLine, Generic[G]):
+    """One line of a file of grades. Subclasses name the type of their grades."""
 
-    def __init__(self, path: Path, recipe: Mapping[str, Any], read: Reader[R]) -> None:
-        self._path = path
-        self._lock = acquire_lock(path)
-        self._recipe = to_json(recipe)
-        self.replies: dict[Hashable, R] = {}
-        """The last one of each key."""
+    # The bound of the type variable is a protocol, which pydantic cannot read.
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    grade: G = Field(alias="reply")
+
+    @property
+    def identity(self) -> Hashable:
+        return self.grade.key
+
+
+class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
+    """The file of one grader's grades. Raises InputError as `JsonlStore` does."""
+
+    def __init__(
+        self,
+        path: Path,
+        line_type: type[GradeLine[G]],
+        recipe: Mapping[str, Any],
+        *,
+        content: str = CONTENT,
+        other_recipes: OtherRecipePolicy = "refuse",
+    ) -> None:
+        self._line_type = line_type
         self.usage = Usage()
-        """Of all of them, failed ones included."""
-        for made, reply in _parsed(path, read):
-            if made != self._recipe:
-                differ = changed(made, self._recipe)
-                raise InputError(f"{path} holds verdicts made otherwise ({differ} differ): name another file")
-            self._note(reply)
+        """Usage of all grades, failed ones included."""
+        super().__init__(path, line_type, recipe, content=content, other_recipes=other_recipes)
+
+    def remember(self, line: GradeLine[G]) -> None:
+        """Keep the grade as the last one of its subject, and add its usage."""
+        super().remember(line)
+        self.usage += line.grade.usage
+
+    @property
+    def grades(self) -> dict[Hashable, G]:
+        """The last grade of each subject."""
+        return {key: line.grade for key, line in self.lines.items()}
+
+    def add(self, grade: G) -> None:
+        """Append a grade. It is on the disk when this returns."""
+        self.append(self._line_type(recipe=self.recipe, grade=grade))
 
     def is_done(self, key: Hashable) -> bool:
-        """Whether there is a reply that is not to be asked for again."""
-        reply = self.replies.get(key)
-        return reply is not None and reply.state != "failed"
+        """Return whether the subject has a grade that is not to be repeated."""
+        line = self.lines.get(key)
+        return line is not None and line.grade.state != "failed"
 
-    def append(self, reply: R) -> None:
-        """Durable when it returns."""
-        append_line(self._path, {"recipe": self._recipe, "reply": to_json(reply)})
-        self._note(reply)
-
-    def _note(self, reply: R) -> None:
-        self.replies[reply.key] = reply
-        self.usage += reply.usage
+    @property
+    def failed(self) -> int:
+        """The number of grades to be repeated."""
+        return sum(line.grade.state == "failed" for line in self.lines.values())
 
 
-def read_grades(path: Path, read: Reader[R]) -> tuple[dict[str, Any], dict[Hashable, R]]:
-    """A judge's recipe and the last reply of each key. Raises InputError where the file holds something else, or the
-    replies of several judges."""
+async def grade_all(
+    items: Iterable[Item],
+    grade: Callable[[Item], Coroutine[Any, Any, G]],
+    store: GradeStore[G],
+    concurrency: int = 1,
+) -> AsyncGenerator[G, None]:
+    """Grade the items, and yield each grade once it is stored. Raises as `run_concurrently` does."""
+    # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
+    async with aclosing(run_concurrently(items, grade, store.add, _failure, concurrency)) as grades:
+        async for one in grades:
+            yield one
+
+
+def _failure(grade: StoredGrade) -> Failure | None:
+    return grade.failure
+
+
+def read_grades(path: Path, line_type: type[GradeLine[G]]) -> tuple[dict[str, Any], dict[Hashable, G]]:
+    """Read the recipe of a grader, and the last grade of each subject.
+
+    Raises InputError if the file holds anything else, or grades of several graders.
+    """
     check_file(path)
-    parsed = list(_parsed(path, read))
-    recipes = [made for made, _ in parsed]
-    if not recipes or any(made != recipes[0] for made in recipes):
-        raise InputError(f"{path} holds the verdicts of {'several judges' if recipes else 'nobody'}: name another file")
-    return recipes[0], {reply.key: reply for _, reply in parsed}
-
-
-def _parsed(path: Path, read: Reader[R]) -> Iterator[tuple[dict[str, Any], R]]:
-    for line in read_lines(path):
-        try:
-            recipe, told = dict(line.value["recipe"]), dict(line.value["reply"])
-            failure = None if told["failure"] is None else Failure(**told["failure"])
-            reply = read(**{**told, "failure": failure, "usage": Usage(**told["usage"]) + Usage()})
-        except (KeyError, TypeError, ValueError):
-            raise InputError(
-                f"{path}, line {line.number}, is no verdict of a model: take the line out, or name another file"
-            ) from None
-        yield recipe, reply
+    recipe: dict[str, Any] | None = None
+    grades: dict[Hashable, G] = {}
+    for line in read_stored_lines(path, line_type, CONTENT):
+        if recipe is not None and line.recipe != recipe:
+            raise InputError(f"{path} holds the grades of several judges: name another file")
+        recipe = line.recipe
+        grades[line.identity] = line.grade
+    if recipe is None:
+        raise InputError(f"{path} holds no grade: name another file")
+    return recipe, grades

@@ -1,7 +1,7 @@
-"""What people have scored, to hold judges against: MTS-Dialog's summaries, and LLMBar's pairs of answers.
+"""Scores of people to calibrate judges with: MTS-Dialog's summaries, and LLMBar's pairs of answers.
 
-Reads files and knows no judge. Facts of the first: abachaa/MTS-Dialog, ManualScores (Ben Abacha et al., EACL 2023); of
-the second: princeton-nlp/LLMBar (Zeng et al., ICLR 2024).
+The first is abachaa/MTS-Dialog, ManualScores (Ben Abacha et al., EACL 2023); the second is princeton-nlp/LLMBar (Zeng
+et al., ICLR 2024).
 """
 
 from __future__ import annotations
@@ -34,99 +34,104 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One automatic summary with the shares that people counted."""
+    """An automatic summary with the shares that people counted."""
 
-    response: ScoredAnswer
-    """As it is judged: the reference note is the reference, the talk is what it was given."""
-    talk: str
-    """The conversation's id: four systems summed up each, so four summaries are one cluster."""
+    answer: ScoredAnswer
+    """The summary as an answer: the reference note is the reference, the conversation is the passage of its prompt."""
+    conversation: str
+    """The conversation's id. Four systems summarized each, so four summaries are one cluster."""
     scores: Mapping[str, float]
-    """By RATES, 0 to 1, those that people gave (two summaries have -1 for a rate of omission: none); of the last two
-    less is better."""
+    """By RATES, 0 to 1; less is better for the last two. Without the rates that people did not give (two summaries have
+    -1 for a rate of omission)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreferencePair:
-    """Two answers to one instruction, of which people prefer one."""
+    """Two answers to one instruction; people prefer one of them."""
 
     pair: BlindPair
     right: PreferredAnswer
     """`1` or `2`."""
     subset: str
-    """`Natural`, or `Adversarial/Neighbor` and others, where the worse one looks better."""
+    """`Natural`, or `Adversarial/Neighbor` and others with a worse answer that looks better."""
 
 
 def read_summaries(folder: Path) -> tuple[Summary, ...]:
-    """The 400 summaries. The file of scores names no summary: its rows are those of the other, in the same order.
+    """Read the 400 summaries. The file of scores names no summary; its rows have the order of the summaries.
 
-    Raises InputError where one is missing, broken, or of another length.
+    Raises InputError if a file is missing or broken, or if the two differ in length.
     """
-    texts, scores = _rows(folder / SUMMARIES), _rows(folder / SCORES)
+    texts, scores = _read_csv(folder / SUMMARIES), _read_csv(folder / SCORES)
     if len(texts) != len(scores) or not texts:
-        raise InputError(f"{printable_path(folder)}: {SUMMARIES} and {SCORES} differ in length: fetch both again")
-    made = []
+        raise InputError(f"{printable_path(folder)}: {SUMMARIES} and {SCORES} differ in length: download both again")
+    summaries = []
     for number, (row, counted) in enumerate(zip(texts, scores, strict=True), 1):
         try:
-            made.append(_summary(number, row, {name: float(counted[name]) for name in RATES}))
+            rates = {name: float(counted[name]) for name in RATES}
+            summaries.append(_summary(number, row, rates))
         except (KeyError, ValueError):
             raise InputError(
-                f"{printable_path(folder)}, row {number}: is no summary with its scores: fetch both again"
+                f"{printable_path(folder)}, row {number}: is not a summary with its scores: download both files again"
             ) from None
-    return tuple(made)
+    return tuple(summaries)
 
 
-def _summary(number: int, row: Mapping[str, str], scores: Mapping[str, float]) -> Summary:
-    """Raises KeyError, ValueError."""
-    if not all(score == -1 or 0 <= score <= 1 for score in scores.values()):
+def _summary(number: int, row: Mapping[str, str], rates: Mapping[str, float]) -> Summary:
+    """Return a summary. Raises KeyError and ValueError."""
+    if not all(rate == -1 or 0 <= rate <= 1 for rate in rates.values()):
         raise ValueError("a share lies outside 0 and 1")
-    talk = row["Dialogue"]
-    passage = Passage(f"mts-dialog:{row['ID']}#0", f"mts-dialog:{row['ID']}", 0, 0, len(talk), talk)
-    response = ScoredAnswer(
+    text, document_id = row["Dialogue"], f"mts-dialog:{row['ID']}"
+    answer = ScoredAnswer(
         key=f"mts-dialog:{number}",
         question=TASK,
         references=(row["Reference Summary"].strip(),),
         answer=row["Automatic Summary"].strip(),
-        question_key=f"mts-dialog:{row['ID']}",
-        given=(passage,),
+        question_key=document_id,
+        given=(Passage(f"{document_id}#0", document_id, 0, 0, len(text), text),),
     )
-    return Summary(response, row["ID"], {name: score for name, score in scores.items() if score >= 0})
+    return Summary(answer, row["ID"], {name: rate for name, rate in rates.items() if rate >= 0})
 
 
 def read_preference_pairs(folder: Path) -> tuple[PreferencePair, ...]:
-    """The 419 pairs, by subset. Raises InputError where a file is missing or broken."""
-    found = sorted((folder / PAIRS).glob("**/dataset.json"))
-    if not found:
+    """Read the 419 pairs by subset. Raises InputError if a file is missing or broken."""
+    paths = sorted((folder / PAIRS).glob("**/dataset.json"))
+    if not paths:
         raise InputError(
             f"{printable_path(folder)}: has no {PAIRS.as_posix()}: name the folder that holds LLMBar's files"
         )
-    return tuple(each for path in found for each in _preferred(path, folder / PAIRS))
+    pairs: list[PreferencePair] = []
+    for path in paths:
+        pairs.extend(_read_subset(path, path.parent.relative_to(folder / PAIRS).as_posix()))
+    return tuple(pairs)
 
 
-def _preferred(path: Path, root: Path) -> Iterator[PreferencePair]:
-    subset = path.parent.relative_to(root).as_posix()
+def _read_subset(path: Path, subset: str) -> Iterator[PreferencePair]:
+    choices: Mapping[Any, PreferredAnswer] = {1: "1", 2: "2"}
     try:
         rows: list[Any] = json.loads(path.read_bytes())
         for number, row in enumerate(rows):
             texts = row["input"], row["output_1"], row["output_2"]
-            right: PreferredAnswer = {1: "1", 2: "2"}[row["label"]]  # type: ignore[assignment]
             digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:8]
-            yield PreferencePair(BlindPair(f"{subset}:{number}:{digest}", *map(str, texts)), right, subset)
+            pair = BlindPair(f"{subset}:{number}:{digest}", *map(str, texts))
+            yield PreferencePair(pair, choices[row["label"]], subset)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{printable_path(path)}: is no list of judged pairs: fetch it again") from None
+        raise InputError(f"{printable_path(path)}: is not a list of judged pairs: download it again") from None
 
 
 def sample_items(items: Sequence[T], n: int | None, seed: int) -> tuple[T, ...]:
-    """`n` of the items by seed, in their order; a smaller sample is part of a larger one. All without `n`, or where
-    there are not so many."""
+    """Return a random sample of `n` items in their order. A smaller sample is part of a larger one.
+
+    Returns all items without `n`, or if there are not more.
+    """
     if n is None or n >= len(items):
         return tuple(items)
     places = sorted(range(len(items)), key=lambda place: hashlib.sha256(f"{seed}:{place}".encode()).digest())
     return tuple(items[place] for place in sorted(places[:n]))
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def _read_csv(path: Path) -> list[dict[str, str]]:
     check_file(path)
     try:
         return list(csv.DictReader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error):
-        raise InputError(f"{printable_path(path)}: is no CSV file in UTF-8: fetch it again") from None
+        raise InputError(f"{printable_path(path)}: is not a CSV file in UTF-8: download it again") from None

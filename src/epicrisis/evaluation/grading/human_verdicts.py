@@ -1,4 +1,4 @@
-"""Verdicts of people, read back from the files that they filled in. Knows no arm: a verdict is `1`, `2` or `tie`."""
+"""Verdicts of reviewers on blind pairs, read from the files they filled in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = ("pair", "verdict")
 
 @dataclass(frozen=True, slots=True)
 class HumanVerdict:
-    """What one reviewer says of one pair."""
+    """One reviewer's verdict on one pair."""
 
     pair: str
     reviewer: str
@@ -31,91 +31,96 @@ class HumanVerdict:
 
 
 def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanVerdict, ...]:
-    """The verdicts of all files, rows without one left out: what was not judged is missing, no tie.
+    """Read the verdicts of all files. Rows without a verdict are skipped: a pair that was not judged is not a tie.
 
-    CSV (`.csv`, UTF-8, cells parted by comma, semicolon or tab) or JSON lines (`.jsonl`): `pair`, `verdict` (1, 2 or
-    tie), `reviewer` and `why`. Where a row names no reviewer he is called as the file is. Raises InputError, with file
-    and row, for a pair that is none of `pairs`, a verdict that is no such word, and a second one by one reviewer.
+    Files are CSV (`.csv`, UTF-8, cells separated by comma, semicolon or tab) or JSON lines (`.jsonl`) with `pair`,
+    `verdict` (1, 2 or tie), `reviewer` and `why`. A row without a reviewer belongs to the reviewer named like the file.
+    Raises InputError, with file and row, for a pair outside `pairs`, an unknown verdict, and a second verdict of one
+    reviewer on one pair.
     """
-    found: dict[tuple[str, str], tuple[str, HumanVerdict]] = {}
+    places: dict[tuple[str, str], str] = {}
+    verdicts = []
     for path in paths:
-        for where, row in _rows(path):
-            if (verdict := _verdict(path, where, row, pairs)) is None:
+        for place, row in _read_rows(path):
+            verdict = _parse_verdict(path, place, row, pairs)
+            if verdict is None:
                 continue
             key = verdict.pair, verdict.reviewer
-            if key in found:
+            if key in places:
                 raise InputError(
-                    f"{where}: {verdict.reviewer!a} judged pair {verdict.pair} before, in {found[key][0]}: keep one of "
+                    f"{place}: {verdict.reviewer!a} judged pair {verdict.pair} before, in {places[key]}: keep one of "
                     "the two, or name two reviewers"
                 )
-            found[key] = where, verdict
-    return tuple(verdict for _, verdict in found.values())
+            places[key] = place
+            verdicts.append(verdict)
+    return tuple(verdicts)
 
 
-def _verdict(path: Path, where: str, row: Mapping[str, Any], pairs: Collection[str]) -> HumanVerdict | None:
-    cells = {name: "" if row.get(name) is None else str(row[name]).strip() for name in (*_COLUMNS, "reviewer", "why")}
+def _parse_verdict(path: Path, place: str, row: Mapping[str, Any], pairs: Collection[str]) -> HumanVerdict | None:
+    cells = {}
+    for name in (*_COLUMNS, "reviewer", "why"):
+        cells[name] = "" if row.get(name) is None else str(row[name]).strip()
     if cells["pair"] not in pairs:
-        raise InputError(f"{where}: its pair is none of these: take the files that were handed out with this key")
+        raise InputError(f"{place}: the pair is not one of these: use the files that belong to this key")
     if not cells["verdict"]:
         return None
-    choice = next((each for each in CHOICES if each == cells["verdict"].casefold()), None)
-    if choice is None:
-        raise InputError(f"{where}: the verdict is none of {', '.join(CHOICES)}: write one of them, or nothing")
-    return HumanVerdict(cells["pair"], cells["reviewer"] or printable_path(path.stem), choice, cells["why"])
+    for choice in CHOICES:
+        if choice == cells["verdict"].casefold():
+            return HumanVerdict(cells["pair"], cells["reviewer"] or printable_path(path.stem), choice, cells["why"])
+    raise InputError(f"{place}: the verdict is none of {', '.join(CHOICES)}: write one of them, or nothing")
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each row with its place, as a message names it."""
+def _read_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each row with its place for messages."""
     check_file(path)
     if path.suffix.lower() == ".csv":
-        yield from _csv_rows(path)
+        yield from _read_csv_rows(path)
     elif path.suffix.lower() == ".jsonl":
         for item in jsonl.read_objects(path):
             if isinstance(item, Skipped):
                 raise InputError(f"{item.path}, {item.where}: {item.reason}")
             yield f"{printable_path(path)}, line {item[0]}", item[1]
     else:
-        raise InputError(f"{printable_path(path)}: verdicts come as .csv or .jsonl: save the sheet as CSV (UTF-8)")
+        raise InputError(f"{printable_path(path)}: verdicts must be .csv or .jsonl: save the sheet as CSV (UTF-8)")
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    name = printable_path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
-        head = text.partition("\n")[0]
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
-        names = [name.strip().casefold() for name in next(rows, [])]
-        if missing := [name for name in _COLUMNS if name not in names]:
-            raise InputError(
-                f"{printable_path(path)}: has no column {' and '.join(missing)}: keep the first row as it was"
-            )
-        # The sheet's own numbers: a cell may hold several lines of the file.
+        header = text.partition("\n")[0]
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=header.count), strict=True)
+        columns = [column.strip().casefold() for column in next(rows, [])]
+        if missing := [column for column in _COLUMNS if column not in columns]:
+            raise InputError(f"{name}: has no column {' and '.join(missing)}: keep the first row as it was")
+        # Number the rows as the spreadsheet does: a cell may span several lines of the file.
         for number, row in enumerate(rows, 2):
             if any(row):
-                yield f"{printable_path(path)}, row {number}", dict(zip(names, row, strict=False))
+                yield f"{name}, row {number}", dict(zip(columns, row, strict=False))
     except UnicodeDecodeError:
-        raise InputError(f"{printable_path(path)}: is not UTF-8: save the sheet as CSV (UTF-8)") from None
+        raise InputError(f"{name}: is not UTF-8: save the sheet as CSV (UTF-8)") from None
     except csv.Error as error:
-        raise InputError(f"{printable_path(path)}: is no CSV file ({error}): save the sheet as CSV (UTF-8)") from None
+        raise InputError(f"{name}: is not a CSV file ({error}): save the sheet as CSV (UTF-8)") from None
 
 
 def majority_choice(choices: Sequence[PreferredAnswer]) -> PreferredAnswer:
-    """What more than half of the reviewers say, else a tie."""
+    """Return the choice of more than half of the reviewers, or else a tie."""
     choice, count = Counter(choices).most_common(1)[0]
     return choice if 2 * count > len(choices) else "tie"
 
 
 def choices_by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str, PreferredAnswer]]:
-    """Each reviewer's choices by pair."""
-    found: dict[str, dict[str, PreferredAnswer]] = {}
+    """Return each reviewer's choices by pair."""
+    choices: dict[str, dict[str, PreferredAnswer]] = {}
     for verdict in verdicts:
-        found.setdefault(verdict.reviewer, {})[verdict.pair] = verdict.choice
-    return found
+        choices.setdefault(verdict.reviewer, {})[verdict.pair] = verdict.choice
+    return choices
 
 
 def majority_choices(raters: Iterable[Mapping[str, PreferredAnswer]]) -> dict[str, PreferredAnswer]:
-    """The majority's choice of every pair that one of them judged."""
+    """Return the majority's choice for every pair that a rater judged."""
     choices: dict[str, list[PreferredAnswer]] = {}
     for rater in raters:
         for pair, choice in rater.items():
             choices.setdefault(pair, []).append(choice)
-    return {pair: majority_choice(given) for pair, given in choices.items()}
+    return {pair: majority_choice(pair_choices) for pair, pair_choices in choices.items()}

@@ -1,9 +1,9 @@
-"""Tables of measured answers about patients' records: every metric by arm, by length and by kind of question, how
-cases ended, what was found of the evidence, how long the records are (EHR study, Tables 2 to 4 and 13, Figures 3 to 8).
+"""Tables of measured answers about patients' records (EHR study, Tables 2 to 4 and 13, Figures 3 to 8).
 
-Empty, refused and wrong are three things (errata E2). Rows of one table may have fewer questions than others, for a
-setting that would be the same prompt as another is left out: differences are paired, means are not compared (E5). Knows
-no file, no model and no metric: it takes whatever values there are.
+They show every metric by arm, length and kind of question, how cases ended, the evidence in the prompt, and the lengths
+of records. Empty, refused and wrong answers are counted apart (errata E2). Rows of one table may have different numbers
+of questions, because a setting with the same prompt as another is left out: differences are paired, means are not
+compared (E5).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import partial
 from statistics import fmean, median
 from typing import TypeAlias
 
-from epicrisis.evaluation.analysis.conclusions import MEASURE, PATIENTS
-from epicrisis.evaluation.analysis.grouping import P, corrected_p
-from epicrisis.evaluation.analysis.statistics import Difference, mean_of, paired_difference
+from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values
+from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.lengths import BINS, K
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
+from epicrisis.evaluation.grading.measurements import MeasuredCase
+from epicrisis.evaluation.grading.scored_answers import ENDINGS
 
 MeasuredCases: TypeAlias = Sequence[MeasuredCase]
 
@@ -58,14 +58,14 @@ _LACKING = (
     "that such a mean is rather too low; without any value among the answers there is none."
 )
 _POOLED = (
-    f"`{SCORE}`: of questions with options accuracy, of others the other metric under `{MEASURE}`; forms are pooled, "
-    "each case counts once."
+    f"`{SCORE}`: of questions with options accuracy, of others the other metric under `{MEASURE_COLUMN}`; forms are "
+    "pooled, each case counts once."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """The cases of one row, and those it is compared with."""
+    """The cases of one row, and the cases it is compared with."""
 
     labels: tuple[Cell, ...]
     cases: MeasuredCases
@@ -73,10 +73,10 @@ class MeasuredRow:
 
 
 def case_score(case: MeasuredCase, metric: str) -> float | None:
-    """The case's value; where it abstained or cannot be read 0 in the metrics of ZERO; `None` where it has none, or
-    nothing is to be found.
+    """Return the case's value in a metric, or None if it has none.
 
-    Accuracy is of questions with options, all other metrics are of those without.
+    Accuracy applies to questions with options, all other metrics to those without. A case that abstained or cannot be
+    read scores 0 in the metrics of ZERO. An unanswerable question has no score.
     """
     if not _fits(case, metric):
         return None
@@ -94,7 +94,7 @@ def _name(metric: str) -> str:
 
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
-    """The metrics that some case has, what arms are tested by first."""
+    """Return the metrics of the cases, those that arms are tested by first."""
     found = dict.fromkeys(name for case in cases for name in case.values if name not in FROM_RECORD)
     return tuple(sorted(found, key=lambda name: (_place(name), name)))
 
@@ -105,8 +105,10 @@ def _place(metric: str) -> int:
 
 
 def select_measures(row: MeasuredRow) -> tuple[str, ...]:
-    """What the row is tested by, at most one for each sort of question: accuracy of those with options, the first other
-    by the order of PRIMARY that both sides were measured by."""
+    """Return the metrics to test a row by, at most one for each sort of question.
+
+    These are accuracy for questions with options, and for others the first of PRIMARY that both sides have.
+    """
     sides = [cases for cases in (row.cases, row.against) if cases]
     found = [
         name
@@ -118,22 +120,19 @@ def select_measures(row: MeasuredRow) -> tuple[str, ...]:
 
 
 def _is_measured(cases: MeasuredCases, metric: str) -> bool:
-    """False where there are answers and none has a value: then those that gave none would be all that counts."""
+    """Return False if there are answers without any value: then only cases without an answer would count."""
     due = _due(cases, metric)
     return not due or any(metric in case.values for case in due)
 
 
 def _due(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
-    """The answers that this metric is about."""
+    """Return the answers that a metric applies to."""
     return [case for case in cases if case.ending == "answered" and _fits(case, metric)]
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """What a table says of a row."""
+    """The figures of a row."""
 
     figures: tuple[Cell, ...]
     metrics: tuple[str, ...]
@@ -151,8 +150,8 @@ def metrics_table(
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
-    """One row each: how its cases ended, every metric, the evidence it had, and its difference to the baseline by the
-    first of PRIMARY."""
+    """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
+    baseline by the first metric of PRIMARY."""
     metrics = list_metrics(case for row in rows for case in row.cases)
     scored = [
         _Scored(tuple(_metric(row.cases, name, seed) for name in metrics), metrics, select_measures(row)[:1])
@@ -170,7 +169,7 @@ def pooled_table(
     remarks: Sequence[str] = (),
     seed: int = 0,
 ) -> Table:
-    """As `metrics_table`, with one score a case in place of all metrics, so that questions of every form stand in one row."""
+    """Return the table with one score per case instead of all metrics, so that a row has questions of every form."""
     scored = []
     for row in rows:
         measures = select_measures(row)
@@ -194,7 +193,7 @@ def _table(
         UNSCORED: [_lacking(row.cases, each.metrics) for row, each in zip(rows, scored, strict=True)],
         ABSTAINED: [_mean(row.cases, lambda case: case.values.get("abstained-rightly"), seed) for row in rows],
         RECALL: [_mean(row.cases, lambda case: case.values.get("evidence-recall"), seed) for row in rows],
-        PATIENTS: [_patients(row, each) for row, each in zip(rows, found, strict=True)],
+        PATIENTS_COLUMN: [_patients(row, each) for row, each in zip(rows, found, strict=True)],
     }
     more = {name: cells for name, cells in where_any.items() if any(cell is not None for cell in cells)}
     cells = tuple(
@@ -207,9 +206,9 @@ def _table(
             difference,
             p,
         )
-        for i, (row, each, difference, p) in enumerate(zip(rows, scored, found, corrected_p(found), strict=True))
+        for i, (row, each, difference, p) in enumerate(zip(rows, scored, found, correct_p_values(found), strict=True))
     )
-    columns = (*labels, "cases", *ENDINGS, *heads, *more, MEASURE, f"difference to {baseline}", P)
+    columns = (*labels, "cases", *ENDINGS, *heads, *more, MEASURE_COLUMN, f"difference to {baseline}", P_COLUMN)
     compared = sum(each is not None for each in found)
     test = (_TEST.format(n=compared),) if compared else ()
     lacking = (_LACKING,) if UNSCORED in more else ()
@@ -230,17 +229,17 @@ def _value(case: MeasuredCase, measures: Sequence[str]) -> float | None:
 
 
 def _mean(cases: MeasuredCases, value: Callable[[MeasuredCase], float | None], seed: int) -> Cell:
-    """`None` where no case has a value: the metric was not measured here."""
+    """Return the mean of the values, or None if no case has one."""
     scores = [value(case) for case in cases]
     clusters = [case.cluster for case in cases]
     once = len(set(clusters)) == len(clusters)
     if all(each is None for each in scores):
         return None
-    return mean_of(scores, None if once else clusters, seed=seed)
+    return estimate_mean(scores, None if once else clusters, seed=seed)
 
 
 def _lacking(cases: MeasuredCases, metrics: Iterable[str]) -> Cell:
-    """How many answers have no value, metric by metric; `numbers` has none where there is no number to be right in."""
+    """Return how many answers have no value, by metric. Number metrics are left out."""
     without = {
         name: sum(name not in case.values for case in _due(cases, name))
         for name in metrics
@@ -264,15 +263,12 @@ def _by_question(cases: MeasuredCases, measures: Sequence[str]) -> dict[str, flo
 
 
 def _patients(row: MeasuredRow, difference: Difference | None) -> int | None:
-    """`None` where some question is about no patient, or nothing is compared."""
+    """Return the number of patients, or None if nothing is compared or a question is about no patient."""
     return difference.clusters if difference and all(case.patient for case in row.cases) else None
 
 
-# -- which rows -------------------------------------------------------------------------------------------------------
-
-
 def group_cases(cases: Iterable[MeasuredCase], names: Sequence[str]) -> dict[tuple[Cell, ...], list[MeasuredCase]]:
-    """The cases by these conditions, in the order in which the groups are met, bins by length."""
+    """Group the cases by these conditions, in the order of their first cases."""
     groups: dict[tuple[Cell, ...], list[MeasuredCase]] = {}
     for case in cases:
         groups.setdefault(tuple(case.condition.get(name, "") for name in names), []).append(case)
@@ -280,7 +276,7 @@ def group_cases(cases: Iterable[MeasuredCase], names: Sequence[str]) -> dict[tup
 
 
 def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline: str) -> list[MeasuredRow]:
-    """A row for each value of these conditions and each arm, compared with the baseline arm of the same values."""
+    """Return a row for each value of these conditions and each arm, with the baseline to compare with."""
     parts = group_cases(_in_order(cases, names), names)
     return [
         MeasuredRow((model, *labels, arm), own, () if arm == baseline else by_arm.get((baseline,), ()))
@@ -291,7 +287,7 @@ def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline:
 
 
 def _in_order(cases: MeasuredCases, names: Sequence[str]) -> list[MeasuredCase]:
-    """By these conditions, bins by length and all else by name; arms stay as they come."""
+    """Sort the cases by these conditions, bins by length and others by name. The order of arms does not change."""
 
     def place(case: MeasuredCase) -> list[tuple[int, str]]:
         values = [str(case.condition.get(name, "")) for name in names]
@@ -300,12 +296,11 @@ def _in_order(cases: MeasuredCases, names: Sequence[str]) -> list[MeasuredCase]:
     return sorted(cases, key=place)
 
 
-# -- lengths ----------------------------------------------------------------------------------------------------------
-
-
 def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = (), *, estimated: bool = False) -> Table:
-    """How long the records are by the answering model's tokens: questions and patients of each bin (Table 1, section
-    4.2). `estimated`: the tokens were estimated from characters, for want of that model's tokenizer."""
+    """Return the lengths of records in tokens of the answering model, by bin (Table 1, section 4.2).
+
+    With `estimated`, the note says that tokens were estimated from characters.
+    """
     rows: list[tuple[Cell, ...]] = []
     for model, cases in runs.items():
         for (of,), part in group_cases(cases, ("set",)).items():
@@ -324,7 +319,7 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
 
 
 def distribution_table(runs: Mapping[str, MeasuredCases], steps: int = 16) -> Table:
-    """Patients by the length of their record, in steps that double (Figures 6 and 7)."""
+    """Return the number of patients by the length of their record, in steps that double (Figures 6 and 7)."""
     rows: list[tuple[Cell, ...]] = []
     for model, cases in runs.items():
         for (of,), part in group_cases(cases, ("set",)).items():

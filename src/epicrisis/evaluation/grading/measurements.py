@@ -1,129 +1,279 @@
-"""The file of one measurer: a line a case, durable before it counts, the last one of a case valid.
+"""Measurements of a run's answers: one file per measurer, one line per case, and their values by case for tables.
 
-A measure is found by its case's key and the hash of what was measured, never by its place; a failed one is made again
-by the next run, all else is final. Knows no metric and no judge.
+    RUN/measures/<measurer>.jsonl
+
+An interrupted run continues with the same call. A changed answer is measured again: a measurement belongs to the key of
+its case and to the digest of the answer.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, model_validator
 
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
-from epicrisis.evaluation.grading.grader import STATES, GradeState
-from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
-from epicrisis.serialization import to_json
+from epicrisis.evaluation.grading.grader import GradeLine, GradeState, GradeStore, grade_all
+from epicrisis.evaluation.grading.scored_answers import Ending, ScoredAnswer, read_answers
+from epicrisis.evaluation.metrics.ranking import evidence_recall
+from epicrisis.evaluation.runs.case import Condition
+from epicrisis.evaluation.runs.jsonl_store import read_stored_lines
+from epicrisis.types import QuestionForm
 
 MEASURES = "measures"
-"""The folder beside a run's records that the measurers' files lie in, a file each."""
+"""The folder next to a run's records with a file per measurer."""
+_CONTENT = "measurements"
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one measurer makes of one answer."""
+    """The values of one measurer for one answer."""
 
     key: str
-    """Of the case."""
-    of: str
-    """`Response.of`."""
+    """Key of the case."""
+    digest: Annotated[str, Field(alias="of")] = field(metadata={"json": "of"})
+    """`ScoredAnswer.digest`."""
     state: GradeState
     values: Mapping[str, float] = field(default_factory=dict)
-    """By metric, 0 to 1, higher is better; empty unless the state is `judged`: neither an unreadable verdict nor a
-    failed call says anything."""
+    """By metric, 0 to 1, higher is better. Empty unless the state is `judged`."""
     reason: str = ""
-    """The judge's, or why its verdict could not be read."""
+    """The judge's reason, or why its reply could not be read."""
     shown: str = ""
-    """Which passages a judge saw: `cited` or `given`; empty where it saw none."""
+    """Which passages a judge saw: `cited` or `given`; empty for none."""
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
 
 
-class MeasureStore:
-    """The measures of one measurer, this process's to add to while the object lives.
+MeasureFunction: TypeAlias = Callable[[ScoredAnswer], Coroutine[Any, Any, Measurement]]
 
-    `recipe` is all that decides the values; lines of another one are there and count for nothing. Raises InputError
-    where the file holds something else, or where another process is at work on it.
-    """
 
-    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
-        self._path = path
-        self._lock = acquire_lock(path)
-        self._recipe = to_json(recipe)
-        self.usage = Usage()
-        """Of all measures made by this recipe, failed ones included."""
-        self._made: dict[str, Measurement] = {}
-        for made, measurement in _parsed(path):
-            if made == self._recipe:
-                self._note(measurement)
+@dataclass(frozen=True, slots=True)
+class Measurer:
+    """A function that measures answers, with the settings that decide its values."""
 
-    def is_done(self, key: str, of: str) -> bool:
-        """Whether this very answer has a measure that is not to be made again."""
-        made = self._made.get(key)
-        return made is not None and made.of == of and made.state != "failed"
+    name: str
+    """Names its file."""
+    metrics: tuple[str, ...]
+    """The names of its values, in order."""
+    measure: MeasureFunction
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings that decide the values, apart from the answer."""
+    concurrency: int = 1
+    """Answers measured at the same time."""
 
     @property
-    def failed(self) -> int:
-        """How many measures are to be made again."""
-        return sum(made.state == "failed" for made in self._made.values())
+    def model(self) -> str | None:
+        """The whole name of the model, with its address. None for a measurer without a model."""
+        return recipe_model(self.settings)
 
-    def append(self, measurement: Measurement) -> None:
-        """Durable when it returns."""
-        append_line(self._path, {"recipe": self._recipe, "measure": to_json(measurement)})
-        self._note(measurement)
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The recipe in its file."""
+        return {"measurer": self.name, "metrics": list(self.metrics), **self.settings}
 
-    def _note(self, measurement: Measurement) -> None:
-        self._made[measurement.key] = measurement
-        self.usage += measurement.usage
+
+def recipe_model(recipe: Mapping[str, Any]) -> str | None:
+    """Return the whole name of the model in a recipe, or None."""
+    judge = recipe.get("judge")
+    name = judge.get("name") if isinstance(judge, Mapping) else recipe.get("model")
+    return None if name is None else str(name)
+
+
+class _MeasureLine(GradeLine[Measurement]):
+    grade: Measurement = Field(alias="measure")
+
+    @model_validator(mode="after")
+    def _check(self) -> _MeasureLine:
+        metrics, judge = self.recipe.get("metrics", [None]), self.recipe.get("judge")
+        if not all(isinstance(name, str) for name in metrics):
+            raise ValueError("the recipe does not name its metrics")
+        if judge is not None and not isinstance(judge.get("name"), str):
+            raise ValueError("the recipe does not name its judge")
+        if (self.grade.state == "judged") != bool(self.grade.values):
+            raise ValueError("values without a judgement, or the reverse")
+        if not all(0 <= value <= 1 + _ROUNDING for value in self.grade.values.values()):
+            raise ValueError("a value outside 0 and 1")
+        return self
+
+
+class MeasureStore(GradeStore[Measurement]):
+    """The file of one measurer. Lines of another recipe stay in the file and are ignored."""
+
+    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
+        super().__init__(path, _MeasureLine, recipe, content=_CONTENT, other_recipes="skip")
+
+    def has_measured(self, answer: ScoredAnswer) -> bool:
+        """Return whether this answer, word for word, has a measurement that is not to be repeated."""
+        line = self.lines.get(answer.key)
+        return self.is_done(answer.key) and line is not None and line.grade.digest == answer.digest
 
 
 def read_measurements(path: Path) -> tuple[dict[str, Any], dict[str, Measurement]]:
-    """The recipe of the last line, and the last measure that it made of each case. Raises InputError."""
-    lines = list(_parsed(path))
+    """Read the recipe of the last line, and its last measurement of each case. Raises InputError."""
+    lines = list(read_stored_lines(path, _MeasureLine, _CONTENT))
     if not lines:
         return {}, {}
-    recipe = lines[-1][0]
-    return recipe, {each.key: each for made, each in lines if made == recipe}
+    recipe = lines[-1].recipe
+    return recipe, {line.grade.key: line.grade for line in lines if line.recipe == recipe}
 
 
 def store_name(name: str) -> str:
-    """A measurer's name as that of its file."""
+    """Return the file name of a measurer."""
     return re.sub(r"[^A-Za-z0-9.+]+", "-", name).strip("-") + ".jsonl"
 
 
-def _parsed(path: Path) -> Iterator[tuple[dict[str, Any], Measurement]]:
-    for line in read_lines(path):
-        try:
-            told = dict(line.value["measure"])
-            failure = None if told["failure"] is None else Failure(**told["failure"])
-            measurement = Measurement(**{**told, "failure": failure, "usage": Usage(**told["usage"]) + Usage()})
-            recipe = dict(line.value["recipe"])
-            whole = measurement.state in STATES and (measurement.state == "judged") == bool(measurement.values)
-            whole = whole and all(_is_share(value) for value in measurement.values.values())
-            whole = whole and isinstance(measurement.key, str) and all(map(_is_text, recipe["metrics"]))
-            whole = whole and ("judge" not in recipe or _is_text(recipe["judge"]["name"]))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            whole = False
-        if not whole:
-            raise InputError(f"{path}, line {line.number}, is no measure: take the line out, or delete the file")
-        yield recipe, measurement
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= 1 + 1e-6
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def check_shares(values: Mapping[str, float]) -> dict[str, float]:
-    """The values as they are kept: finite numbers within 0 and 1, rounding taken off. Raises ValueError."""
-    wrong = [name for name, value in values.items() if not math.isfinite(value) or not -1e-6 <= value <= 1 + 1e-6]
+    """Return the values without rounding errors. Raise ValueError for a value outside 0 and 1."""
+    shares, wrong = {}, []
+    for name, value in values.items():
+        if not math.isfinite(value) or not -_ROUNDING <= value <= 1 + _ROUNDING:
+            wrong.append(name)
+        shares[name] = min(1.0, max(0.0, float(value)))
     if wrong:
         raise ValueError(f"{', '.join(wrong)} lie outside 0 and 1")
-    return {name: min(1.0, max(0.0, float(value))) for name, value in values.items()}
+    return shares
+
+
+def measures_folder(run: Path) -> Path:
+    """Return the folder with the measurements of a run's folder, or of its records."""
+    return (run if run.is_dir() else run.parent) / MEASURES
+
+
+def open_measure_store(folder: Path, measurer: Measurer) -> MeasureStore:
+    """Open this measurer's file to add to it.
+
+    Raises InputError as MeasureStore does, and if the file holds measurements of another model with the same name.
+    """
+    path = folder / store_name(measurer.name)
+    previous = recipe_model(read_measurements(path)[0])
+    if None not in (previous, measurer.model) and previous != measurer.model:
+        raise InputError(
+            f"{path} holds measurements of {previous}, and {measurer.model} has the same short name: give one of them "
+            "another name (URL#NAME), or move the file away"
+        )
+    return MeasureStore(path, measurer.recipe)
+
+
+def measure_answers(
+    answers: Iterable[ScoredAnswer], measurer: Measurer, store: MeasureStore
+) -> AsyncGenerator[Measurement, None]:
+    """Measure the answers, and yield the measurements that were missing. Raises as `run_concurrently` does."""
+    missing = (answer for answer in answers if answer.measurable and not store.has_measured(answer))
+    return grade_all(missing, measurer.measure, store, measurer.concurrency)
+
+
+def _ignore(_: Measurement) -> None: ...
+
+
+async def measure_run(
+    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = _ignore
+) -> dict[str, MeasureStore]:
+    """Measure every answer of a run without a measurement. Return the stores by measurer.
+
+    `run` is a folder or its records. `on_measurement` receives each measurement once it is stored. Raises InputError,
+    and as `run_concurrently` does.
+    """
+    stores = {}
+    for measurer in measurers:
+        store = stores[measurer.name] = open_measure_store(measures_folder(run), measurer)
+        async for measurement in measure_answers(read_answers(run), measurer, store):
+            on_measurement(measurement)
+    return stores
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCase:
+    """One case with the values of all measurers: a row of data for tables."""
+
+    key: str
+    question: str
+    """`Question.key`."""
+    condition: Condition
+    ending: Ending
+    values: Mapping[str, float] = field(default_factory=dict)
+    """By metric, 0 to 1, higher is better. A missing value was not measured; it does not count as 0."""
+    states: Mapping[str, GradeState] = field(default_factory=dict)
+    """By metric without a value: `unparsed` or `failed`, if the measurer reported it."""
+    form: QuestionForm = "open"
+    category: str = ""
+    patient: str | None = None
+    unanswerable: bool = False
+    """Whether abstaining is right."""
+
+    @property
+    def cluster(self) -> str:
+        """The patient, because all questions about a patient read the same record, or else the question."""
+        return self.patient or self.question
+
+
+def read_measured_cases(run: Path) -> tuple[MeasuredCase, ...]:
+    """Read every case of a run with its current measurements, in the order of the records.
+
+    These values come from the record itself: `accuracy` (of questions with options, if the notes hold the answer),
+    `abstained-rightly` (if they do not: whether the case abstained or chose the option that says so), `evidence-recall`
+    (share of the answer's facts with a place inside a passage of the prompt; 0 if a search found nothing; none if no
+    request was sent), `evidence` (whether a verified citation lies at such a place) and `citations-verified` (share of
+    the citations with verified words). Raises InputError.
+    """
+    files = list(map(read_measurements, sorted(measures_folder(run).glob("*.jsonl"))))
+    return tuple(_measured_case(answer, files) for answer in read_answers(run))
+
+
+def read_recipes(run: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the recipe of each measurer of a run: `measurer`, `metrics`, `judge` and others. Raises InputError."""
+    for path in sorted(measures_folder(run).glob("*.jsonl")):
+        if recipe := read_measurements(path)[0]:
+            yield recipe
+
+
+def _measured_case(
+    answer: ScoredAnswer, files: Sequence[tuple[Mapping[str, Any], Mapping[str, Measurement]]]
+) -> MeasuredCase:
+    values = _record_values(answer)
+    states: dict[str, GradeState] = {}
+    for recipe, measurements in files:
+        measurement = measurements.get(answer.key)
+        if measurement is None or measurement.digest != answer.digest or not answer.measurable:
+            continue
+        values |= measurement.values
+        if measurement.state != "judged":
+            states |= dict.fromkeys(recipe["metrics"], measurement.state)
+    return MeasuredCase(
+        answer.key,
+        answer.question_key,
+        answer.condition,
+        answer.ending,
+        values,
+        states,
+        answer.form,
+        answer.category,
+        answer.patient,
+        answer.unanswerable,
+    )
+
+
+def _record_values(answer: ScoredAnswer) -> dict[str, float]:
+    values: dict[str, float] = {}
+    if answer.unanswerable:
+        if answer.ending in ("answered", "abstained", "unparsed"):
+            values["abstained-rightly"] = float(answer.ending == "abstained" or answer.right is True)
+    elif answer.right is not None:
+        values["accuracy"] = float(answer.right)
+    if answer.searched and answer.ending not in ("over-window", "failed"):
+        places = [(passage.document_id, passage.start, passage.end) for passage in answer.given]
+        recall = evidence_recall(places, answer.evidence, len(places))
+        if recall is not None:
+            values["evidence-recall"] = recall
+    if answer.cites_evidence is not None:
+        values["evidence"] = float(answer.cites_evidence)
+    if answer.ending == "answered" and answer.citations:
+        verified = sum(citation.verified for citation in answer.citations)
+        values["citations-verified"] = verified / len(answer.citations)
+    return values

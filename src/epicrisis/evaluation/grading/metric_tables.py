@@ -1,8 +1,7 @@
-"""Do the metrics agree, and where do they not? Tables over measured answers (EHR study, appendices D.2 and E: Tables 6,
-7, 11 and 12, Figures 9 and 10).
+"""Agreement and disagreement of metrics on measured answers (EHR study, appendices D.2 and E: Tables 6, 7, 11 and 12,
+Figures 9 and 10).
 
-Everything is over the cases that were answered and that both sides have scored, each set and form apart; what only one
-has is counted. Knows no file and no model.
+All tables are over answered cases with a value on both sides, for each set and form apart. Other cases are counted.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from epicrisis.evaluation.analysis.correlation import Correlation, CorrelationName, correlation
-from epicrisis.evaluation.analysis.grouping import P, corrected_p
-from epicrisis.evaluation.analysis.statistics import Difference, mean_of, paired_difference
+from epicrisis.evaluation.analysis.correlation import Correlation, CorrelationName, correlate
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values
+from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.grading.case_outcomes import ENDINGS
-from epicrisis.evaluation.grading.run_measures import MeasuredCase
+from epicrisis.evaluation.grading.measurements import MeasuredCase
+from epicrisis.evaluation.grading.scored_answers import ENDINGS
 
 ScoredCases: TypeAlias = Sequence[MeasuredCase]
 
@@ -44,7 +43,7 @@ _NOT_METRICS = ("evidence", "citations-verified", "evidence-recall", "abstained-
 
 
 def agreement_tables(cases: ScoredCases, *, seed: int = 0) -> tuple[Table, ...]:
-    """All of them, of the settings that show notes, for each of `split_populations`; a table without a row is left out."""
+    """Return all tables of the settings that show notes, for each of `split_populations`, without empty tables."""
     made = [each for of, part in split_populations(with_notes(cases)).items() for each in _tables(part, of, seed)]
     return tuple(each for each in made if each.rows)
 
@@ -64,12 +63,9 @@ def _tables(shown: ScoredCases, of: str, seed: int) -> Iterator[Table]:
         yield replace(each, title=f"{each.title}{behind}")
 
 
-# -- which cases and metrics ------------------------------------------------------------------------------------------
-
-
 def split_populations(cases: Iterable[MeasuredCase]) -> dict[str, list[MeasuredCase]]:
-    """The cases by what is never compared (errata E5): the set (condition `set`), and open and extractive answers apart
-    where a set has both. By name; a single population that no set names is called ``."""
+    """Split the cases into groups that are never compared (errata E5): sets (condition `set`), and open and extractive
+    answers if a set has both. The name of a single group without a set is empty."""
     sets: dict[str, dict[str, list[MeasuredCase]]] = {}
     for case in cases:
         sets.setdefault(str(case.condition.get("set", "")), {}).setdefault(case.form, []).append(case)
@@ -81,48 +77,45 @@ def split_populations(cases: Iterable[MeasuredCase]) -> dict[str, list[MeasuredC
 
 
 def with_notes(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
-    """The open answers of the settings that show notes ("non-exclude"), where there is a right answer."""
+    """Return the open answers of the settings that show notes ("non-exclude")."""
     return [case for case in open_answers(cases) if not str(case.condition.get("arm", "")).startswith("exclude-")]
 
 
 def open_answers(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
-    """The cases that have something to measure: answered, without options, and not right to abstain."""
+    """Return the measured cases: answered, without options, and with an answer in the notes."""
     return [case for case in cases if case.ending == "answered" and case.form != "choice" and not case.unanswerable]
 
 
 def long_and_right(cases: Iterable[MeasuredCase], judge: str) -> list[MeasuredCase]:
-    """Those of Figure 10, by the correctness of this judge. A case whose record's length is not known is none."""
+    """Return the cases of Figure 10, by the correctness of this judge. The length of the record must be known."""
     return [
         case for case in cases if float(case.condition.get("tokens", 0)) >= LONG and case.values.get(judge, 0.0) > RIGHT
     ]
 
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
-    """The metrics that some case has, by name."""
+    """Return the names of all metrics of the cases."""
     return tuple(sorted({name for case in cases for name in case.values if name not in _NOT_METRICS}))
 
 
 def metrics_named(cases: Iterable[MeasuredCase], name: str) -> tuple[str, ...]:
-    """Those of them that are called so, by whatever model: `judge-correctness[MODEL]`."""
+    """Return the metrics with this name, of any model: `judge-correctness[MODEL]`."""
     return tuple(each for each in list_metrics(cases) if each.partition("[")[0] == name)
 
 
 def metric_model(metric: str) -> str:
-    """What stands in the brackets."""
+    """Return the model in the brackets of a metric."""
     return metric.partition("[")[2].removesuffix("]")
-
-
-# -- Figures 9 and 10 -------------------------------------------------------------------------------------------------
 
 
 def correlation_tables(
     cases: ScoredCases, of: str, *, coefficient: CorrelationName = "spearman", seed: int = 0
 ) -> tuple[Table, Table]:
-    """The matrix of all metrics, and the same pair by pair with intervals; `of` says which cases these are."""
+    """Return the matrix of all metrics, and the same by pairs with intervals. `of` describes the cases."""
     metrics, clusters = list_metrics(cases), [case.cluster for case in cases]
     values = {name: [case.values.get(name) for case in cases] for name in metrics}
     found = {
-        (one, other): correlation(values[one], values[other], coefficient, clusters, seed)
+        (one, other): correlate(values[one], values[other], coefficient, clusters, seed)
         for one, other in combinations(metrics, 2)
     }
     how = "Spearman's rho" if coefficient == "spearman" else coefficient
@@ -156,11 +149,8 @@ def _matrix(
     )
 
 
-# -- Table 6 ----------------------------------------------------------------------------------------------------------
-
-
 def contradiction_table(cases: ScoredCases) -> Table:
-    """Answers that a judge finds correct and that the NLI model finds to contradict the reference, both above HIGH."""
+    """Return the answers that a judge finds correct and the NLI model finds contradictory, both above HIGH."""
     rows: list[tuple[Cell, ...]] = []
     for nli in metrics_named(cases, CONSISTENT):
         for judge in metrics_named(cases, CORRECTNESS):
@@ -188,11 +178,11 @@ def contradiction_table(cases: ScoredCases) -> Table:
 
 def _share(found: ScoredCases, of: ScoredCases) -> Cell:
     keys = {case.key for case in found}
-    return mean_of([float(case.key in keys) for case in of], [case.cluster for case in of]) if of else None
+    return estimate_mean([float(case.key in keys) for case in of], [case.cluster for case in of]) if of else None
 
 
 def _examples(cases: ScoredCases) -> str:
-    """The questions of some of them, by id."""
+    """Return the ids of some of the questions."""
     return ", ".join(list(dict.fromkeys(_id(case) for case in cases))[:EXAMPLES])
 
 
@@ -200,11 +190,8 @@ def _id(case: MeasuredCase) -> str:
     return case.question.rpartition(":")[0] or case.question
 
 
-# -- Table 7 ----------------------------------------------------------------------------------------------------------
-
-
 def judge_disagreement_table(cases: ScoredCases, *, seed: int = 0) -> Table:
-    """Each two judges: how often their correctness lies APART or more, and which of them is the milder."""
+    """Return for each two judges how often their correctness differs by APART or more, and which is milder."""
     rows: list[tuple[Cell, ...]] = []
     tested: list[Difference | None] = []
     for first, second in combinations(metrics_named(cases, CORRECTNESS), 2):
@@ -240,14 +227,14 @@ def judge_disagreement_table(cases: ScoredCases, *, seed: int = 0) -> Table:
         "other higher",
         "examples",
         "difference of the judges",
-        P,
+        P_COLUMN,
     )
     notes = (
         f"Apart: correctness of the two differs by {APART} or more, two steps of the rubric (the study's Table 7).",
         "Differences are paired by case; p by flipping the signs of whole patients (questions where there is none), "
         f"corrected by Holm for this table's {sum(each is not None for each in tested)} comparisons.",
     )
-    corrected = corrected_p(tested)
+    corrected = correct_p_values(tested)
     return Table(
         "Judges that disagree", columns, tuple((*row, p) for row, p in zip(rows, corrected, strict=True)), notes
     )
@@ -260,11 +247,8 @@ def _milder(cases: ScoredCases, first: str, second: str, seed: int) -> Differenc
     return paired_difference(one, other, {case.key: case.cluster for case in cases}, seed=seed)
 
 
-# -- Table 11 ---------------------------------------------------------------------------------------------------------
-
-
 def missed_table(cases: ScoredCases) -> Table:
-    """What each metric misses of what a judge finds correct, and what it rewards that the judge finds wrong."""
+    """Return how often each metric is low on answers a judge finds correct, and high on those it finds wrong."""
     rows: list[tuple[Cell, ...]] = []
     for judge in metrics_named(cases, CORRECTNESS):
         for metric in list_metrics(cases):
@@ -310,11 +294,8 @@ def missed_table(cases: ScoredCases) -> Table:
     return Table("What each metric misses", columns, tuple(rows), notes)
 
 
-# -- Table 12 ---------------------------------------------------------------------------------------------------------
-
-
 def numbers_table(cases: ScoredCases) -> Table:
-    """Where the reference holds numbers: does a metric tell answers with the right ones from those with others?"""
+    """Return whether each metric separates answers with the right numbers from others, for references with numbers."""
     numeric = [case for case in cases if _recall_of_numbers(case) is not None]
     metrics = [metric for metric in list_metrics(numeric) if not metric.startswith(_NUMBERS_BEFORE)]
     rows = tuple(_on_numbers(metric, numeric) for metric in metrics)
@@ -358,11 +339,11 @@ def _on_numbers(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
 
 
 def _mean(cases: ScoredCases, metric: str) -> Cell:
-    return mean_of([case.values[metric] for case in cases], [case.cluster for case in cases]) if cases else None
+    return estimate_mean([case.values[metric] for case in cases], [case.cluster for case in cases]) if cases else None
 
 
 def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
-    """The share of the pairs in which the right one has more, ties as halves (Mann and Whitney's U, as a share)."""
+    """Return the share of pairs in which the right answer has more, ties as halves (Mann-Whitney U as a share)."""
     if not (right and wrong):
         return None
     ordered = np.sort(wrong)
@@ -370,11 +351,8 @@ def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
     return float(fewer.mean()) / 2 / len(wrong)
 
 
-# -- one run ----------------------------------------------------------------------------------------------------------
-
-
 def overview_table(cases: ScoredCases) -> Table:
-    """Every metric of the cases that were answered: the mean, and why some have none."""
+    """Return the mean of every metric over the answered cases, and why some have none."""
     answered = [case for case in cases if case.ending == "answered"]
     measured = open_answers(cases)
     rows = tuple(_overview(metric, measured) for metric in list_metrics(measured))
@@ -394,7 +372,7 @@ def _overview(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
 
 
 def count_endings(cases: ScoredCases) -> Iterator[tuple[str, int]]:
-    """How the cases ended, those endings alone that there are."""
+    """Yield how many cases ended in each way, without zeros."""
     for ending in ENDINGS:
         if n := sum(case.ending == ending for case in cases):
             yield ending, n

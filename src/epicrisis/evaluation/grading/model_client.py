@@ -19,7 +19,7 @@ async def open_model_client(settings: Settings, role: str = "writer") -> AsyncGe
     """
     overrides = {"strategy": "closed-book", "models": ModelsByRole(writer=settings.model_for(role))}
     async with Pipeline.open(settings.model_copy(update=overrides), None) as pipeline:
-        context = pipeline.context(lambda event: None, Scope())
+        context = pipeline.build_context(lambda event: None, Scope())
         recipe = pipeline.recipe()["models"]["writer"]
         model, sampling = context.models["writer"], context.sampling["writer"]
-        yield ModelClient(model, sampling, context.seed, recipe, pipeline.at_once)
+        yield ModelClient(model, sampling, context.seed, recipe, pipeline.concurrency)

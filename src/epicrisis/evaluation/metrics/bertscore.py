@@ -1,29 +1,30 @@
-"""BERTScore (Zhang et al. 2020, section 3): how near, token by token, is an answer to the right one?
+"""BERTScore (Zhang et al. 2020, section 3): the similarity of an answer and the right answer, token by token.
 
-Every token of one text finds its nearest in the other, by the cosine of their vectors; precision is the mean over the
-answer's tokens, recall over the right answer's. As in the package bert-score, special tokens may be found and are not
-counted. Not weighted by idf and not rescaled by a baseline, as the name says in that package's words (a rescaled one
-would say so). Knows no network and no numbers (errata E6).
+Each token of one text is matched with the nearest token of the other, by the cosine of their vectors. Precision is the
+mean over the answer's tokens, recall the mean over the right answer's. As in the package bert-score, special tokens can
+be matched and are not counted. There is no weighting by idf and no rescaling by a baseline. The score ignores the
+values of numbers (errata E6).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.evaluation.metrics.unscored import Unscored, each_that_fits
+from epicrisis.evaluation.metrics.unscored import Unscored, score_fitting
 from epicrisis.protocols import TokenEncoder, TokenVectors
 
-_AT_ONCE = 64
-"""Pairs whose vectors are in memory at a time."""
+_BATCH = 64
+"""Pairs whose vectors are in memory together."""
 
 
 @dataclass(frozen=True, slots=True)
 class BertScore:
-    """Means of cosines, -1 to 1; nearly always 0.5 and more, and comparable only under one encoder."""
+    """Means of cosines, -1 to 1; nearly always above 0.5, and comparable only for one encoder."""
 
     precision: float
     recall: float
@@ -31,20 +32,22 @@ class BertScore:
 
 
 def bertscore_name(encoder: TokenEncoder) -> str:
-    """`bertscore-f1[bio-clinicalbert_L9_no-idf]`."""
+    """Return the metric's name in the form of bert-score: `bertscore-f1[bio-clinicalbert_L9_no-idf]`."""
     return f"bertscore-f1[{encoder.name}_no-idf]"
 
 
-def bert_scores(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> tuple[BertScore | Unscored, ...]:
-    """Of each pair (right answer, answer), in their order. A pair with a text over the encoder's window, or of no
-    token, is unscored."""
-    found: list[BertScore | Unscored] = []
-    for start in range(0, len(pairs), _AT_ONCE):
-        some = pairs[start : start + _AT_ONCE]
-        texts = list(dict.fromkeys(text for pair in some for text in pair))
-        encoded = dict(zip(texts, each_that_fits(encoder.encode_tokens, texts), strict=True))
-        found += [_score(encoded[gold], encoded[answer]) for gold, answer in some]
-    return tuple(found)
+def compute_bert_scores(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> tuple[BertScore | Unscored, ...]:
+    """Return the score of each pair (right answer, answer), in order.
+
+    A pair with a text that exceeds the encoder's window, or without a token, is unscored.
+    """
+    scores: list[BertScore | Unscored] = []
+    for start in range(0, len(pairs), _BATCH):
+        batch = pairs[start : start + _BATCH]
+        texts = list(dict.fromkeys(chain.from_iterable(batch)))
+        encoded = dict(zip(texts, score_fitting(encoder.encode_tokens, texts), strict=True))
+        scores += [_score(encoded[gold], encoded[answer]) for gold, answer in batch]
+    return tuple(scores)
 
 
 def _score(gold: TokenVectors | Unscored, answer: TokenVectors | Unscored) -> BertScore | Unscored:

@@ -1,7 +1,7 @@
-"""Does an answer follow from the right one, and does it not contradict it? By a model of natural language inference.
+"""Entailment of an answer by the right answer, by a model of natural language inference.
 
-The study's two measures (section 3.3): the right answer is the premise, the answer the hypothesis; factual precision is
-the probability of entailment, factual consistency that of no contradiction. Knows no model, and cuts no text.
+These are the EHR study's two measures (section 3.3), with the right answer as the premise and the answer as the
+hypothesis. Factual precision is the probability of entailment, factual consistency that of no contradiction.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from epicrisis.evaluation.metrics.unscored import Unscored, each_that_fits
+from epicrisis.evaluation.metrics.unscored import Unscored, score_fitting
 from epicrisis.protocols import NliModel
 
 EMPTY = "one of the two texts is empty"
@@ -21,17 +21,23 @@ class Entailment:
 
     entailment: float
     non_contradiction: float
-    """Of entailment and neutral together."""
+    """The probability of entailment or neutral."""
 
 
-def entailments(model: NliModel, pairs: Sequence[tuple[str, str]]) -> tuple[Entailment | Unscored, ...]:
-    """Of each pair (right answer, answer), in their order. A pair over the model's window, or with an empty text, is
-    unscored."""
-    asked = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
+def score_entailment(model: NliModel, pairs: Sequence[tuple[str, str]]) -> tuple[Entailment | Unscored, ...]:
+    """Return the probabilities of each pair (right answer, answer), in order.
 
-    def judged(some: Sequence[tuple[str, str]]) -> list[Entailment]:
-        rows = model.probabilities(some).astype(float).tolist()
-        return [Entailment(entailed, min(1.0, entailed + neutral)) for entailed, neutral, _ in rows]
+    A pair that exceeds the model's window, or has an empty text, is unscored.
+    """
+    filled = [index for index, pair in enumerate(pairs) if all(map(str.strip, pair))]
 
-    found = dict(zip(asked, each_that_fits(judged, [pairs[place] for place in asked]), strict=True))
-    return tuple(found.get(place, Unscored(EMPTY)) for place in range(len(pairs)))
+    def score(batch: Sequence[tuple[str, str]]) -> list[Entailment]:
+        scores: list[Entailment] = []
+        for entailed, neutral, _ in model.probabilities(batch).astype(float).tolist():
+            scores.append(Entailment(entailed, min(1.0, entailed + neutral)))
+        return scores
+
+    results: list[Entailment | Unscored] = [Unscored(EMPTY)] * len(pairs)
+    for index, result in zip(filled, score_fitting(score, [pairs[index] for index in filled]), strict=True):
+        results[index] = result
+    return tuple(results)

@@ -1,9 +1,9 @@
 """METEOR (Banerjee and Lavie 2005; parameters of Lavie and Agarwal 2007: alpha 0.9, beta 3, gamma 0.5) by nltk.
 
-What METEOR gives depends on its stages, so the metric's name says them: words are matched as they are (lower case),
-then by Porter stem, then, where WordNet's files are here, as synonyms. nltk matches from the end and does not look for
-the alignment with the fewest crossings, so it is not the Java program's figure. Tokens are those of nltk's
-`wordpunct_tokenize` (words, and runs of punctuation), which needs no data. Knows no numbers: errata E6.
+The score depends on the matching stages, so the metric's name lists them: words in lower case, then Porter stems, then
+synonyms if WordNet's files are installed. nltk matches from the end and does not search for the alignment with the
+fewest crossings, so its score differs from the Java program's. Tokens are those of nltk's `wordpunct_tokenize` (words,
+and runs of punctuation), which needs no data. METEOR ignores the values of numbers (errata E6).
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from epicrisis.evaluation.metrics.wordnet import WordNet, find_wordnet, load_wor
 
 
 def load_meteor(wordnet: Path | None = None) -> Meteor:
-    """With the synonyms of that folder (default: wherever WordNet lies, else without). Raises ModelMissing without
-    nltk, InputError where the folder holds no WordNet."""
+    """Return the metric with the synonyms of WordNet in a folder.
+
+    By default WordNet is searched, and the metric works without synonyms if it is not found. Raises ModelMissing
+    without nltk, and InputError if the folder does not hold WordNet.
+    """
     try:
         import nltk.translate.meteor_score  # noqa: F401
     except ImportError as error:
@@ -29,7 +32,7 @@ def load_meteor(wordnet: Path | None = None) -> Meteor:
 
 @dataclass(frozen=True, slots=True)
 class Meteor:
-    """`load_meteor` makes it."""
+    """The metric. `load_meteor` creates it."""
 
     wordnet: WordNet | None
 
@@ -38,20 +41,23 @@ class Meteor:
         return "meteor[exact+stem+wordnet]" if self.wordnet else "meteor[exact+stem]"
 
     def score(self, answer: str, golds: Sequence[str]) -> float:
-        """0 to 1, the best over the right answers. Of equal texts it is 1 - 0.5 / n^3 for n tokens: a single right word
-        has 0.5. Raises ValueError without any right answer."""
+        """Return the best score over the right answers, 0 to 1.
+
+        Equal texts of n tokens score 1 - 0.5 / n^3, so a single right word scores 0.5. Raises ValueError without a
+        right answer.
+        """
         from nltk.tokenize import wordpunct_tokenize
         from nltk.translate.meteor_score import meteor_score
 
         if not golds:
-            raise ValueError("an answer is compared with right answers, and there is none")
+            raise ValueError("there is no right answer to compare the answer with")
         references = [wordpunct_tokenize(gold) for gold in golds]
         return float(meteor_score(references, wordpunct_tokenize(answer), wordnet=_Synsets(self.wordnet)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Synsets:
-    """What nltk asks a WordNet reader for: here all synonyms of a word are one synset."""
+    """The interface of a WordNet reader for nltk. All synonyms of a word form one synset."""
 
     wordnet: WordNet | None
 

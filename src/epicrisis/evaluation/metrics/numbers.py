@@ -1,37 +1,38 @@
-"""Does an answer state the numbers of the right one? With units, ranges, bounds, blood pressures and dates (errata E6).
+"""Comparison of the numbers in two answers, with units, ranges, bounds, blood pressures and dates (errata E6).
 
-Pure. Knows no language beside the numbers: that a drug is the wrong one is the matter of other metrics. Of Table 12 of
-the EHR study METEOR and BERTScore give all four answers about 0.8, and entailment misses ranges; here 107/76
-contradicts "SBP in the 80-90s", and 80-100s/55-70s agrees with it.
+Only numbers are compared, so a wrong drug is left to other metrics. METEOR and BERTScore give all four answers in
+Table 12 of the EHR study about 0.8, and entailment misses ranges. Here 107/76 contradicts "SBP in the 80-90s", and
+80-100s/55-70s agrees with it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from itertools import product
+from typing import Literal, TypeAlias, get_args
 
 from epicrisis.dates import may_overlap, time_range
-from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, quantities
-from epicrisis.evaluation.metrics.text import normalised
+from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, find_quantities
+from epicrisis.evaluation.metrics.text import normalize_answer
 
 NumberMatch: TypeAlias = Literal["same", "vague", "none"]
 
 WIDER = 2.0
-"""A range in an answer agrees with a right range that it contains if it is at most so many times as wide."""
-OF_VALUE = 0.25
-"""And with a right value that it contains if it is at most so much of that value wide: `80s` is right for 82."""
-ABOUT = 0.1
-"""How far from a value `about` it may be, of the value."""
-VAGUE_COUNTS = 0.5
-_SOURCES = re.compile(r"\[(?:(?:doc|finding) )?\d{1,4}(?:[,;] ?(?:doc )?\d{1,4}){0,50}\]", re.ASCII | re.IGNORECASE)
-"""Markers of what an answer cites: `[1]`, `[doc 2, 3]`. They say nothing of the patient."""
+"""A range agrees with a right range inside it if it is at most this many times as wide."""
+WIDTH_OF_VALUE = 0.25
+"""A range agrees with a right value inside it if at most this share of the value wide: `80s` is right for 82."""
+APPROXIMATION = 0.1
+"""The distance from an approximate value, as a share of it, that still agrees."""
+VAGUE_WEIGHT = 0.5
+_CITATIONS = re.compile(r"\[(?:(?:doc|finding) )?\d{1,4}(?:[,;] ?(?:doc )?\d{1,4}){0,50}\]", re.ASCII | re.IGNORECASE)
+"""Citation markers of an answer: `[1]`, `[doc 2, 3]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantityPair:
-    """A quantity of the right answer and the one of the answer that was held against it."""
+    """A quantity of the right answer and the quantity of the answer that it is compared with."""
 
     gold: Quantity
     answer: Quantity
@@ -39,191 +40,203 @@ class QuantityPair:
 
 @dataclass(frozen=True, slots=True)
 class NumberComparison:
-    """What became of each quantity of the right answer, in its order, and what the answer has beside them."""
+    """The result for each quantity of the right answer, and the other quantities of the answer."""
 
     matched: tuple[QuantityPair, ...] = ()
     vague: tuple[QuantityPair, ...] = ()
-    """The answer's range contains the right one and is too wide, or they only overlap."""
+    """The answer's range contains the right one and is too wide, or the two overlap."""
     contradicted: tuple[QuantityPair, ...] = ()
-    """The answer gives another value for it."""
+    """The answer gives another value."""
     incomparable: tuple[QuantityPair, ...] = ()
-    """A mass against an amount (mg/dL and mmol/L): it depends on the substance, so they are neither right nor wrong."""
+    """A mass and an amount (mg/dL and mmol/L), whose relation depends on the substance: neither right nor wrong."""
     missing: tuple[Quantity, ...] = ()
     extra: tuple[Quantity, ...] = ()
-    """Quantities of the answer that no quantity of the right one was held against; they lower the precision."""
+    """Quantities of the answer that are in no pair. They lower the precision."""
 
     @property
     def recall(self) -> float | None:
-        """Return the share of the right answer's comparable quantities that the answer states, vague ones half.
+        """Return the share of the right answer's comparable quantities in the answer; vague ones count half.
 
-        None where the right answer has none.
+        None if the right answer has none.
         """
         n = len(self.matched) + len(self.vague) + len(self.contradicted) + len(self.missing)
-        return (len(self.matched) + VAGUE_COUNTS * len(self.vague)) / n if n else None
+        return (len(self.matched) + VAGUE_WEIGHT * len(self.vague)) / n if n else None
 
     @property
     def precision(self) -> float | None:
-        """Return the share of the answer's comparable quantities that the right answer has, vague ones half.
+        """Return the share of the answer's comparable quantities in the right answer; vague ones count half.
 
-        A quantity that matches several counts once, and one that says again in other units what the right answer says
-        (98.6 F, 37 C) is no wrong one. None where the answer has none.
+        A quantity that matches several counts once. One that repeats the right answer in other units (98.6 F, 37 C) is
+        not wrong. None if the answer has none.
         """
-        same = _distinct(pair.answer for pair in self.matched)
-        vague = [each for each in _distinct(pair.answer for pair in self.vague) if not _is_in(each, same)]
-        right = len(same) + VAGUE_COUNTS * len(vague) + sum(map(self._worth, self.extra))
+        same = _distinct([pair.answer for pair in self.matched])
+        vague = _distinct([pair.answer for pair in self.vague], same)
+        right = len(same) + VAGUE_WEIGHT * len(vague) + sum(map(self._weigh, self.extra))
         n = len(same) + len(vague) + len(self.contradicted) + len(self.extra)
         return right / n if n else None
 
-    def _worth(self, extra: Quantity) -> float:
-        pairs = (*self.matched, *self.vague, *self.contradicted)
-        golds = [*(pair.gold for pair in pairs), *self.missing]
-        alike = [gold for gold in golds if gold.label == extra.label or not gold.label or not extra.label]
-        agreements = {agreement_of(gold, extra) for gold in alike}
-        if "same" in agreements:
+    def _weigh(self, extra: Quantity) -> float:
+        """Return the weight of an extra quantity: above 0 if it repeats a quantity of the right answer."""
+        golds = [pair.gold for pair in (*self.matched, *self.vague, *self.contradicted)]
+        matches: set[NumberMatch] = set()
+        for gold in (*golds, *self.missing):
+            if gold.label == extra.label or not gold.label or not extra.label:
+                matches.add(match_quantities(gold, extra))
+        if "same" in matches:
             return 1.0
-        return VAGUE_COUNTS if "vague" in agreements else 0.0
+        return VAGUE_WEIGHT if "vague" in matches else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class NumberScore:
-    """How well an answer states the numbers of a right one, each share 0 to 1."""
+    """Recall and precision of the numbers of an answer, 0 to 1."""
 
     recall: float
     precision: float | None
-    """None where the answer has no number that can be compared: it claims none."""
+    """None if the answer has no comparable number."""
 
     @property
     def f1(self) -> float:
-        """Return the harmonic mean of precision and recall; 0 where the answer states none of the numbers."""
+        """Return the harmonic mean of precision and recall; 0 if the answer has none of the numbers."""
         both = self.recall + (self.precision or 0.0)
         return 2 * self.recall * (self.precision or 0.0) / both if both else 0.0
 
 
-def number_score(answer: str, golds: Sequence[str]) -> NumberScore | None:
-    """Return the score of best F1, then recall, over the right answers.
+def score_numbers(answer: str, golds: Sequence[str]) -> NumberScore | None:
+    """Return the score with the best F1, then recall, over the right answers; None if they have no comparable quantity.
 
-    None where none of them has a quantity that can be compared. An answer in the very words of a right one states its
-    numbers and no other, whether they can be read there or not.
+    An answer with the same words as a right answer scores 1, even if its numbers cannot be read.
     """
     scores = []
     for gold in golds:
-        comparison = compare(answer, gold)
+        comparison = compare_numbers(answer, gold)
         if comparison.recall is not None:
             scores.append(NumberScore(comparison.recall, comparison.precision))
-    if scores and any(normalised(answer) == normalised(gold) for gold in golds):
+    if scores and any(normalize_answer(answer) == normalize_answer(gold) for gold in golds):
         return NumberScore(1.0, 1.0)
     return max(scores, key=lambda score: (score.f1, score.recall), default=None)
 
 
-def _distinct(quantities_: Iterable[Quantity]) -> list[Quantity]:
-    kept: list[Quantity] = []
-    for quantity in quantities_:
-        if not _is_in(quantity, kept):
-            kept.append(quantity)
-    return kept
+def _distinct(quantities: Sequence[Quantity], without: Sequence[Quantity] = ()) -> list[Quantity]:
+    """Return the quantities without repetitions, and without those in `without`."""
+    distinct: list[Quantity] = []
+    for quantity in quantities:
+        if not any(_repeats(quantity, other) for other in (*distinct, *without)):
+            distinct.append(quantity)
+    return distinct
 
 
-def _is_in(quantity: Quantity, others: Sequence[Quantity]) -> bool:
-    return any(_repeats(quantity, other) for other in others)
+def compare_numbers(answer: str, gold: str) -> NumberComparison:
+    """Compare the quantities of an answer with those of the right answer.
 
-
-def compare(answer: str, gold: str) -> NumberComparison:
-    """Each quantity of `gold` against those of `answer`.
-
-    It is matched by the first that agrees, one of the same label (`creatinine`) before others; a quantity whose label
-    belongs to another one of the right answer does not count, so that two values that were exchanged do not agree.
-    One of the answer's may match several. What is left contradicts one of its kind.
+    A quantity of the right answer matches the first that agrees, one with the same label (`creatinine`) before others.
+    A label that belongs to another quantity of the right answer does not match, so exchanged values do not agree. One
+    quantity of the answer may match several. The remaining ones contradict a quantity of the same kind.
     """
-    right = quantities(gold)
-    # "Only one admission" answers 1; elsewhere the word is no number.
-    given = quantities(
-        _SOURCES.sub(" ", answer), ones=any((each.unit, each.low, each.high) == ("", 1, 1) for each in right)
-    )
-    labels = {each.label for each in right if each.label}
-    agreed: dict[int, tuple[NumberMatch, Quantity]] = {}
-    for place, wanted in enumerate(right):
-        fitting = [each for each in given if each.label == wanted.label or each.label not in labels or not wanted.label]
-        fitting.sort(key=lambda each: (each.label != wanted.label, not _equal(wanted, each)))
-        for agreement in ("same", "vague"):
-            found = next((each for each in fitting if agreement_of(wanted, each) == agreement), None)
-            if found is not None:
-                agreed[place] = agreement, found
-                break
-    left = [each for each in given if not any(_repeats(each, used) for _, used in agreed.values())]
-    rest = [wanted for place, wanted in enumerate(right) if place not in agreed]
-    contradicted, rest, left = _held_against(rest, left, _contradicts)
-    incomparable, rest, left = _held_against(rest, left, _incomparable)
+    golds = find_quantities(gold)
+    # "Only one admission" answers 1; elsewhere the word is not a number.
+    ones = any((quantity.unit, quantity.low, quantity.high) == ("", 1, 1) for quantity in golds)
+    answers = find_quantities(_CITATIONS.sub(" ", answer), ones=ones)
+    labels = {quantity.label for quantity in golds if quantity.label}
+    pairs: dict[NumberMatch, list[QuantityPair]] = {"same": [], "vague": []}
+    missing: list[Quantity] = []
+    used: list[Quantity] = []
+    for quantity in golds:
+        match, partner = _find_match(quantity, answers, labels)
+        if partner is None:
+            missing.append(quantity)
+        else:
+            pairs[match].append(QuantityPair(quantity, partner))
+            used.append(partner)
+    extra = [quantity for quantity in answers if not any(_repeats(quantity, other) for other in used)]
+    contradicted, missing, extra = _pair_by_rule(missing, extra, _contradicts)
+    incomparable, missing, extra = _pair_by_rule(missing, extra, _is_incomparable)
     return NumberComparison(
-        tuple(QuantityPair(right[place], found) for place, (agreement, found) in agreed.items() if agreement == "same"),
-        tuple(
-            QuantityPair(right[place], found) for place, (agreement, found) in agreed.items() if agreement == "vague"
-        ),
-        contradicted,
-        incomparable,
-        tuple(rest),
-        tuple(left),
+        tuple(pairs["same"]), tuple(pairs["vague"]), contradicted, incomparable, tuple(missing), tuple(extra)
     )
 
 
-def _equal(a: Quantity, b: Quantity) -> bool:
+def _find_match(
+    gold: Quantity, answers: Sequence[Quantity], labels: Collection[str]
+) -> tuple[NumberMatch, Quantity | None]:
+    """Return the first quantity of the answer that agrees with a right one, and how well."""
+    candidates: list[Quantity] = []
+    for answer in answers:
+        if answer.label == gold.label or answer.label not in labels or not gold.label:
+            candidates.append(answer)
+    candidates.sort(key=lambda answer: (answer.label != gold.label, not _is_equal(gold, answer)))
+    matches = [match_quantities(gold, answer) for answer in candidates]
+    for match in get_args(NumberMatch)[:2]:
+        if match in matches:
+            return match, candidates[matches.index(match)]
+    return "none", None
+
+
+def _is_equal(a: Quantity, b: Quantity) -> bool:
     return (a.unit, a.low, a.high, a.readings) == (b.unit, b.low, b.high, b.readings)
 
 
-def _repeats(each: Quantity, used: Quantity) -> bool:
-    return _equal(each, used) and each.label == used.label
+def _repeats(quantity: Quantity, other: Quantity) -> bool:
+    return _is_equal(quantity, other) and quantity.label == other.label
 
 
-def _held_against(
-    right: list[Quantity], given: list[Quantity], rule: Callable[[Quantity, Quantity], bool]
+def _pair_by_rule(
+    golds: Sequence[Quantity], answers: Sequence[Quantity], rule: Callable[[Quantity, Quantity], bool]
 ) -> tuple[tuple[QuantityPair, ...], list[Quantity], list[Quantity]]:
-    """Pairs by a rule, each quantity in one at most, the same label first; and what is left of both."""
-    pairs, rest, left = list[QuantityPair](), list[Quantity](), list(given)
-    for wanted in right:
-        fitting = [each for each in left if rule(wanted, each)]
-        if fitting:
-            found = min(fitting, key=lambda each: each.label != wanted.label)
-            left.remove(found)
-            pairs.append(QuantityPair(wanted, found))
+    """Return pairs by a rule, with each quantity in one pair at most, and the rest of both sequences.
+
+    A partner with the same label comes first.
+    """
+    pairs: list[QuantityPair] = []
+    unpaired: list[Quantity] = []
+    available = list(answers)
+    for gold in golds:
+        candidates = [answer for answer in available if rule(gold, answer)]
+        if candidates:
+            partner = next((answer for answer in candidates if answer.label == gold.label), candidates[0])
+            available.remove(partner)
+            pairs.append(QuantityPair(gold, partner))
         else:
-            rest.append(wanted)
-    return tuple(pairs), rest, left
+            unpaired.append(gold)
+    return tuple(pairs), unpaired, available
 
 
 def _contradicts(gold: Quantity, answer: Quantity) -> bool:
-    """One of its kind; of numbers without a unit only of the same label, or where a label is not known."""
-    alike = gold.label == answer.label or not gold.label or not answer.label
-    return gold.unit == answer.unit and (bool(gold.unit) or alike)
+    """Return whether both are of one kind. Numbers without a unit also need the same label, or an unknown one."""
+    same_label = gold.label == answer.label or not gold.label or not answer.label
+    return gold.unit == answer.unit and (bool(gold.unit) or same_label)
 
 
-def _incomparable(gold: Quantity, answer: Quantity) -> bool:
+def _is_incomparable(gold: Quantity, answer: Quantity) -> bool:
     masses, amounts = {"mg"}, {"mmol", "mEq"}
-    (one, *below), (other, *under) = gold.unit.split("/"), answer.unit.split("/")
-    return below == under and ((one in masses and other in amounts) or (one in amounts and other in masses))
+    (one, *below), (other, *other_below) = gold.unit.split("/"), answer.unit.split("/")
+    one_of_each = (one in masses and other in amounts) or (one in amounts and other in masses)
+    return below == other_below and one_of_each
 
 
-def agreement_of(gold: Quantity, answer: Quantity) -> NumberMatch:
-    """Whether an answer's quantity says what the right one says.
+def match_quantities(gold: Quantity, answer: Quantity) -> NumberMatch:
+    """Return whether a quantity of the answer agrees with one of the right answer.
 
-    Same: equal as far as both are written (98.6 F and 37 C, 1.18 and 1.2, but not 1.4 and 1), within the right range,
-    or around it and not much wider (`WIDER`, `OF_VALUE`). Vague: wider than that, or overlapping.
+    `same`: equal to the digits of both (98.6 F and 37 C, 1.18 and 1.2, but not 1.4 and 1), inside the right range, or
+    around it and not much wider (`WIDER`, `WIDTH_OF_VALUE`). `vague`: wider than that, or overlapping.
     """
     if DATE in (gold.unit, answer.unit):
-        return _dates(gold, answer) if gold.unit == answer.unit else "none"
-    spans = _comparable(gold, answer)
+        return _match_dates(gold, answer) if gold.unit == answer.unit else "none"
+    spans = _convert_ranges(gold, answer)
     if spans is None:
         return "none"
     (low, high), (since, until) = spans
-    slack = _slack(gold, answer)
-    if low - slack <= since and until <= high + slack:
+    tolerance = _tolerance(gold, answer)
+    if low - tolerance <= since and until <= high + tolerance:
         return "same"
     if since <= low and high <= until:
         middle = abs(low + high) / 2
-        return "same" if until - since <= max(WIDER * (high - low), OF_VALUE * middle) else "vague"
+        return "same" if until - since <= max(WIDER * (high - low), WIDTH_OF_VALUE * middle) else "vague"
     return "vague" if since <= high and low <= until else "none"
 
 
-def _comparable(gold: Quantity, answer: Quantity) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """Both in one unit; a number without a unit is taken as of the other's, as it is written there."""
+def _convert_ranges(gold: Quantity, answer: Quantity) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Return both ranges in one unit, or None. A number without a unit takes the other's unit as written there."""
     if gold.unit == answer.unit:
         return (gold.low, gold.high), (answer.low, answer.high)
     if "" not in (gold.unit, answer.unit):
@@ -240,23 +253,25 @@ def _comparable(gold: Quantity, answer: Quantity) -> tuple[tuple[float, float], 
     )
 
 
-def _slack(gold: Quantity, answer: Quantity) -> float:
-    """How far two values may lie apart and be the same: by rounding where they are not written to the same digit."""
-    values = [abs(each.low) for each in (gold, answer) if each.about]
-    if values:
-        return ABOUT * max(values)
+def _tolerance(gold: Quantity, answer: Quantity) -> float:
+    """Return the distance at which two values are still the same.
+
+    It allows for rounding if the values are written to different digits.
+    """
+    approximate = [abs(quantity.low) for quantity in (gold, answer) if quantity.about]
+    if approximate:
+        return APPROXIMATION * max(approximate)
     rounding = max(gold.rounding, answer.rounding) * (1 - 1e-9) if gold.rounding != answer.rounding else 0.0
     return max(rounding, 1e-9 * max(abs(gold.low), abs(answer.low), 1e-9))
 
 
-def _dates(gold: Quantity, answer: Quantity) -> NumberMatch:
-    """The same if the answer's date, in one of its readings, lies within the right one; vague if it is wider."""
-    met = [
-        (time_range(wanted), time_range(given))
-        for wanted in gold.readings
-        for given in answer.readings
-        if may_overlap(time_range(wanted), time_range(given))
-    ]
-    if any(wanted[0] <= given[0] and given[1] <= wanted[1] for wanted, given in met):
-        return "same"
-    return "vague" if met else "none"
+def _match_dates(gold: Quantity, answer: Quantity) -> NumberMatch:
+    """Return `same` if a reading of the answer's date lies inside the right date, `vague` if it is wider."""
+    match: NumberMatch = "none"
+    for right, reading in product(gold.readings, answer.readings):
+        if may_overlap(time_range(right), time_range(reading)):
+            (start, end), (first, last) = time_range(right), time_range(reading)
+            if start <= first and last <= end:
+                return "same"
+            match = "vague"
+    return match

@@ -1,19 +1,20 @@
-"""Quantities in a sentence: numbers with their units, ranges, bounds, blood pressures, doses a day, dates and times.
+"""Quantities in an English sentence: numbers with units, ranges, bounds, blood pressures, doses a day, dates and times.
 
-Pure, and English. Knows no substance: milligrams stay apart from millimoles. Numbers inside a name (`B12`, `L4-5`,
-`COVID-19`) are no quantities, and a number stands for itself where its unit is not known.
+Milligrams are not converted to millimoles. Numbers inside a name (`B12`, `L4-5`, `COVID-19`) are not quantities. A
+number with an unknown unit counts without a unit.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from epicrisis.dates import find_dates
-from epicrisis.evaluation.metrics.units import NAMES, UNIT, base_of
+from epicrisis.evaluation.metrics.units import UNIT_PATTERN, UNITS, convert_unit
 
 SYSTOLIC, DIASTOLIC = "mmHg systolic", "mmHg diastolic"
 DATE, CLOCK, ORDINAL = "date", "time of day", "ordinal"
@@ -21,9 +22,9 @@ DATE, CLOCK, ORDINAL = "date", "time of day", "ordinal"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One quantity, `text` as it stands at `start`. A single value is a range of no width.
+    """A quantity with its text and offset. A single value is a range without width.
 
-    `80-90s` is 80 to 99, `100s` 100 to 109, `> 5` all above 5.
+    `80-90s` is 80 to 99, `100s` is 100 to 109, `> 5` is all above 5.
     """
 
     text: str
@@ -32,17 +33,17 @@ class Quantity:
     """In `unit`, the base unit of its dimension (mg, mL, mmol, cm, h, month, °C, ...)."""
     high: float
     unit: str = ""
-    """Empty where none was recognised."""
+    """Empty if no unit was recognised."""
     factor: float = 1.0
-    """What one of the unit as written is in the base unit; 1 for a temperature."""
+    """The factor from the unit in the text to the base unit; 1 for a temperature."""
     rounding: float = 0.0
-    """In the base unit, half of the last written digit, of a value of two digits and more; else 0."""
+    """Half of the last digit, in the base unit, for a value of two or more digits; otherwise 0."""
     about: bool = False
-    """Said to be approximate."""
+    """Whether the text calls it approximate."""
     label: str = ""
-    """The word before it that says what it is of (`sbp`, `creatinine`), in small letters; may be empty."""
+    """The word before it that names the quantity (`sbp`, `creatinine`), in lower case; may be empty."""
     readings: tuple[str, ...] = ()
-    """Of a date, the partial ISO dates that it can be."""
+    """The possible partial ISO dates of a date."""
 
     @property
     def width(self) -> float:
@@ -52,8 +53,6 @@ class Quantity:
     def end(self) -> int:
         return self.start + len(self.text)
 
-
-# -- numbers --------------------------------------------------------------------------------------------------------
 
 _SMALL = (
     "zero",
@@ -90,7 +89,7 @@ _NUMBER = (
 )
 _VALUE = re.compile(
     rf"(?<!\d[.,])(?<![\w.])(?<![A-Za-z]-)(?<![A-Za-z]\d-)(?:x ?(?=\d))?(?:{_NUMBER})(?P<decade>'?s(?![a-z]))?"
-    rf"(?:(?: an?(?= ))?[ -]?(?P<unit>{UNIT})|(?P<nth>st|nd|rd|th))?(?![A-Za-z\d]|\.\d)",
+    rf"(?:(?: an?(?= ))?[ -]?(?P<unit>{UNIT_PATTERN})|(?P<nth>st|nd|rd|th))?(?![A-Za-z\d]|\.\d)",
     re.IGNORECASE,
 )
 _TIGHT, _LOOSE = re.compile(r"[-–—]"), re.compile(r"\s?(?:[-–—]|\bto\b|\bthrough\b|\band\b)\s?")
@@ -121,71 +120,83 @@ _A_DAY = re.compile(
 )
 
 
-def quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
-    """The quantities of a text in the order of its words; none shares a character with another, but the two sides of a
-    blood pressure, which stand apart. The word "one" is a number where `ones`: mostly it is none."""
-    taken = [*_dates(text), *_clocks(text), *_a_day(text)]
-    values = [value for value in _values(text, ones) if not any(_meet(value, each) for each in taken)]
-    for glue, join in ((_TIGHT, _range), (_OVER, _pressure), (_OUT_OF, _ratio), (_LOOSE, _range)):
-        values = list(_joined(text, values, glue, join))
-    found = [_in_base(_bounded(_sided(value, text), text)) for value in values]
-    return tuple(sorted((*taken, *found), key=lambda each: each.start))
+def find_quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
+    """Return the quantities of a text in order. They do not overlap.
+
+    With `ones`, the word "one" is a number; mostly it is not.
+    """
+    quantities = [*_find_dates(text), *_find_times(text), *_find_rates(text)]
+    values: list[Quantity] = []
+    for value in _find_values(text, ones):
+        if not any(_overlaps(value, quantity) for quantity in quantities):
+            values.append(value)
+    for separator, join in (
+        (_TIGHT, _join_range),
+        (_OVER, _join_pressure),
+        (_OUT_OF, _join_ratio),
+        (_LOOSE, _join_range),
+    ):
+        values = list(_join_neighbours(text, values, separator, join))
+    for value in values:
+        quantities.append(_convert_to_base(_apply_bounds(_apply_side(value, text), text)))
+    return tuple(sorted(quantities, key=lambda quantity: quantity.start))
 
 
-def _meet(a: Quantity, b: Quantity) -> bool:
+def _overlaps(a: Quantity, b: Quantity) -> bool:
     return a.start < b.end and b.start < a.end
 
 
-def _dates(text: str) -> Iterator[Quantity]:
-    for each in find_dates(text):
-        yield Quantity(text[each.start : each.end], each.start, 0, 0, DATE, readings=each.readings)
+def _find_dates(text: str) -> Iterator[Quantity]:
+    for date in find_dates(text):
+        yield Quantity(text[date.start : date.end], date.start, 0, 0, DATE, readings=date.readings)
 
 
-def _clocks(text: str) -> Iterator[Quantity]:
+def _find_times(text: str) -> Iterator[Quantity]:
     dates = find_dates(text)
     for match in _CLOCK.finditer(text):
         hour, minute, half = int(match[1]), int(match[2] or 0), (match[3] or match[4] or "").lower()
-        free = all(each.end <= match.start() or match.end() <= each.start for each in dates)
-        if hour < 24 and minute < 60 and free:
-            at = 60 * (hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour) + minute
-            yield Quantity(match[0], match.start(), at, at, CLOCK)
+        in_date = any(match.start() < date.end and date.start < match.end() for date in dates)
+        if hour < 24 and minute < 60 and not in_date:
+            minutes = 60 * (hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour) + minute
+            yield Quantity(match[0], match.start(), minutes, minutes, CLOCK)
 
 
-def _a_day(text: str) -> Iterator[Quantity]:
-    """How many times a day: `BID`, `three times daily`, `q6h`."""
+def _find_rates(text: str) -> Iterator[Quantity]:
+    """Yield the numbers of times a day: `BID`, `three times daily`, `q6h`."""
     for match in _A_DAY.finditer(text):
         kind = match.lastgroup or ""
-        said = match[kind].lower()
-        number = {"one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0}.get(kind) or _WORDS.get(said) or _float(said)
+        word = match[kind].lower()
+        number = (
+            {"one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0}.get(kind) or _WORDS.get(word) or _parse_digits(word)
+        )
         if number:
-            times = 24 / number if kind in ("hours", "each") else number
-            yield Quantity(
-                match[0], match.start(), times / 24, times / 24, "/h", 1 / 24, label=_label(text, match.start())
-            )
+            rate = (24 / number if kind in ("hours", "each") else number) / 24
+            label = _find_label(text, match.start())
+            yield Quantity(match[0], match.start(), rate, rate, "/h", 1 / 24, label=label)
 
 
-def _float(text: str) -> float:
+def _parse_digits(text: str) -> float:
     return float(text) if text.isdecimal() else 0.0
 
 
-def _values(text: str, ones: bool) -> Iterator[Quantity]:
-    """Each number with its unit, alone."""
+def _find_values(text: str, ones: bool) -> Iterator[Quantity]:
+    """Yield single numbers with their units."""
     for match in _VALUE.finditer(text):
         unit = match["unit"] or ""
         word = (match["word"] or "").lower()
         if not unit and (word == "half" or (word == "one" and not ones)):
             continue
-        low = _number(match)
+        low = _parse_number(match)
         sign = -1 if match["digits"] and _MINUS.search(text[max(0, match.start() - 16) : match.start()]) else 1
-        base, factor = (ORDINAL, 1.0) if match["nth"] else base_of(unit)
+        base, factor = (ORDINAL, 1.0) if match["nth"] else convert_unit(unit)
         high = low + (9 if match["decade"] and low % 10 == 0 else 0)
         digits, _, decimals = (match["digits"] or "").replace(",", "").partition(".")
         rounding = 0.5 * 10.0 ** -len(decimals) if len((digits + decimals).lstrip("0")) > 1 else 0.0
-        label = _label(text, match.start())
+        label = _find_label(text, match.start())
         yield Quantity(match[0], match.start(), sign * low, sign * high, base, factor, rounding, label=label)
 
 
-def _number(match: re.Match[str]) -> float:
+def _parse_number(match: re.Match[str]) -> float:
     if match["digits"]:
         return float(match["digits"].replace(",", ""))
     if match["word"]:
@@ -200,80 +211,83 @@ _FILLER = re.compile(
 )
 
 
-def _label(text: str, start: int) -> str:
-    """The nearest word before, in the same clause, that is no filler, no number and no unit."""
+def _find_label(text: str, start: int) -> str:
+    """Return the nearest word before, in the same clause, that is not a filler, a number or a unit."""
     clause = re.split(r"[;\n(]|[.?!]\s", text[max(0, start - 60) : start])[-1]
     for word in reversed(re.findall(r"[A-Za-z][A-Za-z0-9'-]*[A-Za-z0-9]", clause)):
-        small = str(word).lower()
-        # A unit is written in small letters, or it is no unit: `hr` is an hour, `HR` the heart rate.
-        if not _FILLER.fullmatch(small) and small not in _WORDS and word not in NAMES:
-            return small
+        lower = str(word).lower()
+        # Units are in lower case: `hr` is an hour, `HR` the heart rate.
+        if not _FILLER.fullmatch(lower) and lower not in _WORDS and word not in UNITS:
+            return lower
     return ""
 
-
-# -- numbers that belong together, in the order in which they are put together: tightest first -----------------------
 
 _Join: TypeAlias = Callable[[str, Quantity, Quantity], tuple[Quantity, ...]]
 
 
-def _joined(text: str, values: Sequence[Quantity], glue: re.Pattern[str], join: _Join) -> Iterator[Quantity]:
-    """The values, each two of them with this between joined if they belong together."""
-    rest = list(values)
+def _join_neighbours(
+    text: str, values: Sequence[Quantity], separator: re.Pattern[str], join: _Join
+) -> Iterator[Quantity]:
+    """Yield the values, with two neighbours around a separator joined if they belong together."""
+    rest = deque(values)
     while rest:
-        first = rest.pop(0)
-        made: tuple[Quantity, ...] = ()
-        if rest and glue.fullmatch(text, first.end, rest[0].start):
-            made = join(text, first, rest[0])
-        if made:
-            rest.pop(0)
-        yield from made or (first,)
+        first = rest.popleft()
+        joined: tuple[Quantity, ...] = ()
+        if rest and separator.fullmatch(text, first.end, rest[0].start):
+            joined = join(text, first, rest[0])
+        if joined:
+            rest.popleft()
+        yield from joined or (first,)
 
 
-def _range(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
-    """`80-90s`, `5 mg to 10 mg`, `between 80 and 90`. `from 16 to 25 mEq/L` is a change: two values, the first of which
-    is the one before."""
-    alike = a.unit == "" or (a.unit, a.factor) == (b.unit, b.factor)
+def _join_range(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
+    """Join `80-90s`, `5 mg to 10 mg`, `between 80 and 90`.
+
+    `from 16 to 25 mEq/L` is a change: two values, labelled `from` and `to`.
+    """
+    same_unit = a.unit == "" or (a.unit, a.factor) == (b.unit, b.factor)
     before = text[max(0, a.start - 24) : a.start]
-    if alike and _is_change(before, text[a.end : b.start], b):
+    if same_unit and _is_change(before, text[a.end : b.start], b):
         return replace(a, unit=b.unit, factor=b.factor, label="from"), replace(b, label="to")
     anded = re.search(r"\band\b", text[a.end : b.start]) and not re.search(r"\bbetween\s+$", before)
-    if not alike or anded or a.low >= b.low or ORDINAL in (a.unit, b.unit):
+    if not same_unit or anded or a.low >= b.low or ORDINAL in (a.unit, b.unit):
         return ()
     return (replace(b, text=text[a.start : b.end], start=a.start, low=a.low, rounding=0.0, label=a.label),)
 
 
 def _is_change(before: str, between: str, b: Quantity) -> bool:
-    """Of times, `from 3 to 5 days` says how long."""
-    said = re.search(r"\bfrom\s$", before, re.IGNORECASE) and "to" in between
-    return bool(said) and not _BETWEEN.search(before) and b.unit not in ("h", "month", ORDINAL)
+    """Return whether `from ... to` describes a change. With units of time (`from 3 to 5 days`) it is a range."""
+    from_to = re.search(r"\bfrom\s$", before, re.IGNORECASE) and "to" in between
+    return bool(from_to) and not _BETWEEN.search(before) and b.unit not in ("h", "month", ORDINAL)
 
 
-def _pressure(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
-    """`120/80`, `80-100s/55-70s`, `120 over 80`: the systolic and the diastolic side."""
+def _join_pressure(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
+    """Return the systolic and the diastolic side of `120/80`, `80-100s/55-70s`, `120 over 80`."""
     fits = 50 <= a.low <= 300 and 20 <= b.low <= 200 and a.low > b.low
     if not fits or a.unit or b.unit not in ("", "mmHg") or a.low % 1 or b.low % 1:
         return ()
     return replace(a, unit=SYSTOLIC), replace(b, unit=DIASTOLIC, label=a.label)
 
 
-def _ratio(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
-    """`7/10`, `5 out of 5`: so many of so many."""
+def _join_ratio(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
+    """Join `7/10`, `5 out of 5`."""
     if a.unit or b.unit or b.width:
         return ()
     return (replace(a, text=text[a.start : b.end], unit=f"of {b.low:g}"),)
 
 
-def _sided(value: Quantity, text: str) -> Quantity:
-    said = re.search(
+def _apply_side(value: Quantity, text: str) -> Quantity:
+    """Return the value as systolic or diastolic if the words before say so."""
+    side = re.search(
         r"\b(?:(sbps?|systolics?)|dbps?|diastolics?)\b[^\d;.]*$", text[max(0, value.start - 60) : value.start].lower()
     )
-    if not said or value.unit not in ("", "mmHg"):
+    if not side or value.unit not in ("", "mmHg"):
         return value
-    return replace(value, unit=SYSTOLIC if said[1] else DIASTOLIC)
+    return replace(value, unit=SYSTOLIC if side[1] else DIASTOLIC)
 
 
-def _bounded(value: Quantity, text: str) -> Quantity:
-    """With what is said before and behind of its bounds."""
+def _apply_bounds(value: Quantity, text: str) -> Quantity:
+    """Return the value as a range if the words around it say `at least`, `or more`..."""
     before, after = text[max(0, value.start - 24) : value.start], _OR_MORE.match(text, value.end)
     bound = next((name for name, words in _BOUNDS if words.search(before)), "")
     if after:
@@ -288,10 +302,10 @@ def _bounded(value: Quantity, text: str) -> Quantity:
     return replace(value, about=bound == "~")
 
 
-def _in_base(value: Quantity) -> Quantity:
-    """In the base unit of its dimension."""
+def _convert_to_base(value: Quantity) -> Quantity:
+    """Return the value in the base unit of its dimension."""
     if value.unit == "°F":
-        low, high = ((each - 32) / 1.8 for each in (value.low, value.high))
+        low, high = (value.low - 32) / 1.8, (value.high - 32) / 1.8
         return replace(value, low=low, high=high, unit="°C", rounding=value.rounding / 1.8)
     if value.unit == ORDINAL or value.factor == 1:
         return value

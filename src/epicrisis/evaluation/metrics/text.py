@@ -1,6 +1,6 @@
-"""Short answers word by word, as SQuAD judges them (Rajpurkar et al. 2016, section 6.1; its script 1.1).
+"""Exact match and token F1 of short answers, as in SQuAD (Rajpurkar et al. 2016, section 6.1; its script 1.1).
 
-Knows no numbers and no meaning: `five` and `5` differ, and so do `hypertension` and `high blood pressure`.
+They compare words, not numbers or meanings: `five` and `5` differ, and so do `hypertension` and `high blood pressure`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,34 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalised(text: str) -> str:
-    """Lower case, without ASCII punctuation, then without articles, words apart by one space.
+def normalize_answer(text: str) -> str:
+    """Return the text in lower case, without ASCII punctuation and articles, with single spaces between words.
 
-    Punctuation goes without a trace: `0.5` and `05` become the same, which is why numbers have a metric of their own.
+    Punctuation is deleted: `0.5` and `05` become the same. Numbers have a metric of their own for this reason.
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:
-    """1 where the answer, normalised, is one of the right ones, else 0. Raises ValueError without any."""
-    return max(float(normalised(answer) == normalised(gold)) for gold in _some(golds))
+    """Return 1 if the normalized answer is one of the right answers, otherwise 0. Raises ValueError without any."""
+    return float(normalize_answer(answer) in map(normalize_answer, _require(golds)))
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
-    """The harmonic mean of the precision and recall of words, each counted as often as it stands; the best over the
-    right answers, 0 to 1. Of two texts without a word, articles aside, it is 0, as in SQuAD's script 1.1. Raises
-    ValueError without any right answer."""
-    return max(_f1(normalised(answer).split(), normalised(gold).split()) for gold in _some(golds))
+    """Return the best F1 of words over the right answers, 0 to 1; repeated words count repeatedly.
+
+    Two texts without words have F1 0, as in SQuAD's script 1.1. Raises ValueError without a right answer.
+    """
+    words = normalize_answer(answer).split()
+    return max(_f1(words, normalize_answer(gold).split()) for gold in _require(golds))
 
 
 def _f1(answer: Sequence[str], gold: Sequence[str]) -> float:
-    shared = sum((Counter(answer) & Counter(gold)).values())
+    shared = (Counter(answer) & Counter(gold)).total()
     return 2 * shared / (len(answer) + len(gold)) if shared else 0.0
 
 
-def _some(golds: Sequence[str]) -> Sequence[str]:
+def _require(golds: Sequence[str]) -> Sequence[str]:
     if not golds:
-        raise ValueError("an answer is compared with right answers, and there is none")
+        raise ValueError("there is no right answer to compare the answer with")
     return golds

@@ -1,11 +1,11 @@
-"""Units of clinical texts and what they are in the base unit of their dimension. Knows no substance and no number."""
+"""Units in clinical texts, and their factors to the base unit of their dimension."""
 
 from __future__ import annotations
 
 import math
 import re
 
-NAMES: dict[str, tuple[str, float]] = {
+UNITS: dict[str, tuple[str, float]] = {
     name: (base, factor)
     for base, factor, names in (
         ("mg", 1e-6, "ng"),
@@ -52,25 +52,25 @@ NAMES: dict[str, tuple[str, float]] = {
     )
     for name in names.split()
 }
-"""Each name, in small letters, with its base unit and factor. Months are no days, for they are not all as long."""
+"""The base unit and the factor of each name, in lower case. Months have no factor to days, as they differ in length."""
 
-_ONE = rf"(?:{'|'.join(re.escape(name) for name in sorted(NAMES, key=len, reverse=True))})(?![A-Za-z])"
-UNIT = (
+_ONE = rf"(?:{'|'.join(re.escape(name) for name in sorted(UNITS, key=len, reverse=True))})(?![A-Za-z])"
+UNIT_PATTERN = (
     r"(?:mm ?hg(?![a-z])|(?:°|º|degrees?|deg\.?)\s?(?:f(?:ahrenheit)?|c(?:elsius)?)(?![a-z])|(?-i:[FC])(?![\w'-])|"
     rf"{_ONE}(?:\s?(?:/|\bper\b)\s?{_ONE}){{0,2}}|/\s?(?:min|minute|hr|h|hour|day|d)(?![A-Za-z]))"
 )
-"""A unit behind a number, as a pattern for any case of letters."""
+"""A pattern of a unit after a number, for any case of letters."""
 
 
-def base_of(written: str) -> tuple[str, float]:
-    """A unit's base unit and the factor to it, `mg/mL` and 1e-5 of `mcg/dL`; empty and 1 of none.
+def convert_unit(unit: str) -> tuple[str, float]:
+    """Return the base unit of a unit and the factor to it: `mg/mL` and 1e-5 for `mcg/dL`, "" and 1 for no unit.
 
-    Temperatures keep their scale (`°F`, `°C`), for no factor leads from one to the other.
+    Temperatures keep their scale (`°F`, `°C`), as no factor converts them.
     """
-    name = re.sub(r"\s+", "", re.sub(r"\bper\b", "/", written.lower()))
-    if name in NAMES:
-        return NAMES[name]
-    if found := re.fullmatch(r"(?:°|º|degrees?|deg\.?)?([fc])\w*", name):
-        return f"°{found[1].upper()}", 1.0
-    parts = [NAMES[part] if part else ("", 1.0) for part in name.split("/")]
+    name = re.sub(r"\s+", "", re.sub(r"\bper\b", "/", unit.lower()))
+    if name in UNITS:
+        return UNITS[name]
+    if match := re.fullmatch(r"(?:°|º|degrees?|deg\.?)?([fc])\w*", name):
+        return f"°{match[1].upper()}", 1.0
+    parts = [UNITS[part] if part else ("", 1.0) for part in name.split("/")]
     return "/".join(base for base, _ in parts), parts[0][1] / math.prod(factor for _, factor in parts[1:])

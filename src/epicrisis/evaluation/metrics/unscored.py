@@ -1,7 +1,4 @@
-"""A case that a metric could not score, which is neither a 0 nor a case that was not there.
-
-Knows no metric.
-"""
+"""Cases that a metric cannot score, which are neither 0 nor ignored."""
 
 from __future__ import annotations
 
@@ -12,23 +9,25 @@ from typing import TypeVar
 from epicrisis.errors import ContextOverflow
 
 Case = TypeVar("Case")
-Made = TypeVar("Made")
+Score = TypeVar("Score")
 
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Why, in one line that holds no text of the case."""
+    """The reason why a case has no score, in one line without text of the case."""
 
     reason: str
 
 
-def each_that_fits(make: Callable[[Sequence[Case]], Sequence[Made]], cases: Sequence[Case]) -> list[Made | Unscored]:
-    """What is made of each case, in their order. A model refuses all that it is given where one case does not fit its
-    window: then each half is tried by itself, until that case stands alone, which is unscored."""
+def score_fitting(score: Callable[[Sequence[Case]], Sequence[Score]], cases: Sequence[Case]) -> list[Score | Unscored]:
+    """Return the score of each case, or Unscored for a case that exceeds the model's window.
+
+    A model refuses all cases if one exceeds its window. Then each half is scored separately, down to single cases.
+    """
     try:
-        return list(make(cases))
+        return list(score(cases))
     except ContextOverflow as error:
         if len(cases) == 1:
             return [Unscored(str(error))]
         middle = len(cases) // 2
-        return each_that_fits(make, cases[:middle]) + each_that_fits(make, cases[middle:])
+        return score_fitting(score, cases[:middle]) + score_fitting(score, cases[middle:])

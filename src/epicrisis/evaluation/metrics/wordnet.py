@@ -1,13 +1,13 @@
-"""Synonyms from WordNet's dictionary files (its manual page wndb), as nltk's reader gives them.
+"""Synonyms from WordNet's dictionary files (manual page wndb), the same as from nltk's reader.
 
-nltk's own reader asks for a file more than Debian's `wordnet-base` has, and for the folder to be one of nltk's. Knows
-the files and no metric; fetches nothing.
+nltk's own reader needs a file that Debian's `wordnet-base` lacks, and a folder of nltk's data. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import os
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from epicrisis.errors import InputError
@@ -29,37 +29,46 @@ _ENDINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "adj": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
     "adv": (),
 }
-"""WordNet's rules of detachment, by part of speech (its manual page morphy; nltk's, which has `ves` as well)."""
+"""WordNet's rules of detachment by part of speech (manual page morphy), with nltk's rule for `ves`."""
 
 
 def find_wordnet() -> Path | None:
-    """The folder of WordNet's files: WNSEARCHDIR, a `corpora/wordnet` of nltk's data (NLTK_DATA, or in the user's home
-    or below /usr/share), Debian's. `None` where there is none."""
-    named = [folder for folder in os.environ.get("NLTK_DATA", "").split(os.pathsep) if folder]
-    nltk_data = [*map(Path, named), Path.home() / "nltk_data", Path("/usr/share/nltk_data")]
-    folders = [folder / "corpora" / "wordnet" for folder in nltk_data]
-    if own := os.environ.get("WNSEARCHDIR"):
-        folders.insert(0, Path(own))
-    return next((folder for folder in [*folders, _DEBIAN] if (folder / "data.noun").is_file()), None)
+    """Return the folder of WordNet's files, or None.
+
+    Searches WNSEARCHDIR, then `corpora/wordnet` in nltk's data (NLTK_DATA, the user's home, /usr/share), then Debian's
+    folder.
+    """
+    configured = filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep))
+    nltk_data = [*map(Path, configured), Path.home() / "nltk_data", Path("/usr/share/nltk_data")]
+    folders = [*(folder / "corpora" / "wordnet" for folder in nltk_data), _DEBIAN]
+    if override := os.environ.get("WNSEARCHDIR"):
+        folders.insert(0, Path(override))
+    for folder in folders:
+        if (folder / "data.noun").is_file():
+            return folder
+    return None
 
 
 class WordNet:
-    """All of the four dictionaries in memory, about 100 MB."""
+    """The four dictionaries, in memory (about 100 MB)."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises InputError where a file is not there or is no dictionary."""
+        """Read the dictionaries. Raises InputError if a file is missing or invalid."""
         try:
             self._parts = {part: _Part(folder, part) for part in _ENDINGS}
         except (OSError, ValueError, IndexError) as error:
             raise InputError(
                 f"{folder} does not hold WordNet's dictionary ({type(error).__name__}): install Debian's wordnet-base, "
-                "or name its folder in WNSEARCHDIR"
+                "or set WNSEARCHDIR to its folder"
             ) from error
 
     def synonyms(self, word: str) -> frozenset[str]:
-        """The single words of every sense of the word and of its base forms, in their own case; of no sense none."""
-        found = [self._parts[part].synonyms(form) for part in _ENDINGS for form in self._forms(word.lower(), part)]
-        return frozenset().union(*found)
+        """Return the single words of all senses of the word and of its base forms, in their own case."""
+        synonyms: set[str] = set()
+        for name, part in self._parts.items():
+            for form in self._forms(word.lower(), name):
+                synonyms |= part.synonyms(form)
+        return frozenset(synonyms)
 
     def _forms(self, word: str, part: str) -> tuple[str, ...]:
         irregular = self._parts[part].irregular.get(word)
@@ -78,27 +87,27 @@ class _Part:
         self.irregular = {words[0]: tuple(words[1:]) for words in pairs}
 
     def synonyms(self, lemma: str) -> frozenset[str]:
-        return frozenset(word for offset in self._offsets.get(lemma, ()) for word in self._words(offset))
+        return frozenset(chain.from_iterable(map(self._words, self._offsets.get(lemma, ()))))
 
     def _words(self, offset: int) -> tuple[str, ...]:
-        """Single words of the synset whose line begins at this byte, without the marks of an adjective's place."""
+        """Return the single words of the synset at a byte offset, without markers of an adjective's position."""
         fields = self._data[offset : self._data.index(b"\n", offset)].decode("ascii").split()
         words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
         return tuple(word.partition("(")[0] for word in words if "_" not in word)
 
 
 def _lines(path: Path) -> list[str]:
-    """Those that are no licence, which stands indented at the head."""
+    """Return the lines without the licence, which is indented at the head of a file."""
     return [line for line in path.read_text("ascii").splitlines() if line and not line.startswith(" ")]
 
 
 def _senses(line: str) -> tuple[str, tuple[int, ...]]:
-    """A line of an index: the lemma and the offsets of its synsets, which are the last fields."""
+    """Return the lemma of an index line and the offsets of its synsets, which are the last fields."""
     fields = line.split()
     return fields[0], tuple(int(offset) for offset in fields[len(fields) - int(fields[2]) :])
 
 
 @cache
 def load_wordnet(folder: Path) -> WordNet:
-    """Read once a process."""
+    """Return the dictionaries of a folder, read once per process."""
     return WordNet(folder)

@@ -1,1 +1,1 @@
-"""Reading replies: which choice each one states, by three scorings, and what comes of a run by each."""
+"""Rescoring: which choice each reply states according to three scorings, and the resulting accuracy of a run."""

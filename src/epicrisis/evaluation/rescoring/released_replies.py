@@ -1,7 +1,4 @@
-"""Questions with what came back for them: from a file of released replies, or from a run of one's own.
-
-Knows no scoring.
-"""
+"""Questions with the replies to them, from a file of released replies or from the records of a run."""
 
 from __future__ import annotations
 
@@ -17,27 +14,28 @@ from epicrisis.answers import Answer
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
-from epicrisis.evaluation.rescoring.readings import Reading
+from epicrisis.evaluation.rescoring.mirage_scorers import Reading
 from epicrisis.types import Question
 
-Outputs: TypeAlias = Mapping[str, tuple[str, ...]]
+RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]
 """Replies by question id."""
 
 SPLITS = ("test", "dev")
-"""MIRAGE's names of the splits, with which its files begin."""
+"""MIRAGE's names of the splits; its file names begin with them."""
 
-_NAMES = " or ".join(f"{split}_<id>.json" for split in SPLITS)
-_CURE = "each line is an object with id and outputs, a list of texts; [] where nothing came back"
+_FILE_NAMES = " or ".join(f"{split}_<id>.json" for split in SPLITS)
+_LINE_FORMAT = "each line must be an object with id and outputs, a list of texts; [] if there was no reply"
 
 
 @dataclass(frozen=True, slots=True)
-class Replied:
-    """A question and its replies. The first counts; none at all: nothing came back."""
+class AnsweredQuestion:
+    """A question and its replies. Only the first reply counts."""
 
     question: Question
     outputs: tuple[str, ...]
+    """Empty if there was no reply."""
     reading: Reading | None = None
-    """How the run itself read the reply, where it is one of our own: then scoring `ours` takes this."""
+    """How our own run read the reply; the scoring `ours` uses it."""
 
 
 class _Line(BaseModel):
@@ -47,18 +45,19 @@ class _Line(BaseModel):
     outputs: list[str]
 
 
-def read_outputs(path: Path) -> Outputs:
-    """The replies of JSON lines (`{"id": ..., "outputs": [...]}`), or of a folder as MIRAGE releases them: files
-    `test_<id>.json` or `dev_<id>.json`, each a list of texts.
+def read_released_replies(path: Path) -> RepliesById:
+    """Read the replies of a run.
 
-    Raises InputError for anything else in it: with a reply less it would be another run.
+    `path` is a file with JSON lines (`{"id": ..., "outputs": [...]}`) or a folder as MIRAGE releases it: files
+    `test_<id>.json` or `dev_<id>.json`, each a list of texts. Raises InputError for any other content, because a run
+    with a missing reply would be another run.
     """
-    return _folder(path) if is_folder(path) else _file(path)
+    return _read_folder(path) if is_folder(path) else _read_file(path)
 
 
-def _file(path: Path) -> Outputs:
+def _read_file(path: Path) -> RepliesById:
     check_file(path)
-    outputs: dict[str, tuple[str, ...]] = {}
+    replies: dict[str, tuple[str, ...]] = {}
     for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             raise InputError(f"{item.path}, {item.where}: {item.reason}")
@@ -66,54 +65,58 @@ def _file(path: Path) -> Outputs:
         try:
             line = _Line.model_validate(value)
         except ValidationError:
-            raise InputError(f"{printable_path(path)}, line {number}: not a released reply; {_CURE}") from None
-        if line.id in outputs:
-            raise InputError(f"{printable_path(path)}, line {number}: its id was there before; keep one of the two")
-        outputs[line.id] = tuple(line.outputs)
-    return outputs
+            raise InputError(f"{printable_path(path)}, line {number}: not a released reply; {_LINE_FORMAT}") from None
+        if line.id in replies:
+            raise InputError(
+                f"{printable_path(path)}, line {number}: an earlier line has the same id; keep one of the two"
+            )
+        replies[line.id] = tuple(line.outputs)
+    return replies
 
 
-def _folder(folder: Path) -> Outputs:
+def _read_folder(folder: Path) -> RepliesById:
     texts: TypeAdapter[list[str]] = TypeAdapter(list[str])
-    outputs: dict[str, tuple[str, ...]] = {}
+    replies: dict[str, tuple[str, ...]] = {}
     for path in sorted(folder.glob("*.json")):
         split, _, key = path.stem.partition("_")
-        if split not in SPLITS or not key or key in outputs:
-            raise InputError(f"{printable_path(path)}: name the folder of one run, its files called {_NAMES}")
+        if split not in SPLITS or not key or key in replies:
+            raise InputError(f"{printable_path(path)}: pass the folder of one run with files called {_FILE_NAMES}")
         try:
-            outputs[key] = tuple(texts.validate_python(json.loads(path.read_bytes()), strict=True))
+            replies[key] = tuple(texts.validate_python(json.loads(path.read_bytes()), strict=True))
         except OSError as error:
             raise InputError(
                 f"{printable_path(path)}: {os_error_reason(error)}; check the file and its permissions"
             ) from error
         except (ValueError, RecursionError):
             raise InputError(f"{printable_path(path)}: not a JSON list of texts; fetch the file again") from None
-    if not outputs:
-        raise InputError(f"{printable_path(folder)}: no file called {_NAMES} in it; name the folder that holds them")
-    return outputs
-
-
-def released(questions: Iterable[Question], outputs: Outputs) -> tuple[Replied, ...]:
-    """The questions, in their order, with their replies; replies to other questions are left aside.
-
-    Raises InputError where a question has none: an empty reply is `[]`, a missing one another data set.
-    """
-    asked = list(questions)
-    missing = [question.id for question in asked if question.id not in outputs]
-    if missing:
+    if not replies:
         raise InputError(
-            f"{len(missing)} of {len(asked)} questions have no reply ({', '.join(missing[:3])}"
-            f"{', ...' if len(missing) > 3 else ''}): give the replies to these very questions"
+            f"{printable_path(folder)}: the folder has no file called {_FILE_NAMES}; pass the folder with them"
         )
-    return tuple(Replied(question, outputs[question.id]) for question in asked)
+    return replies
 
 
-def recorded(answer: Answer) -> Replied:
-    """Return the question and the answer of a run's record as a reply.
+def pair_with_replies(questions: Iterable[Question], replies: RepliesById) -> tuple[AnsweredQuestion, ...]:
+    """Return the questions in their order, each with its replies. Replies to other questions are ignored.
 
-    What MIRAGE's scorers read of it is the letter where there is one, else the answer's text, and nothing where the
-    answer failed: a record does not keep the reply's own words.
+    Raises InputError if a question is missing; an empty list of replies counts as present.
+    """
+    questions = list(questions)
+    missing = [question.id for question in questions if question.id not in replies]
+    if missing:
+        ids = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        raise InputError(
+            f"{len(missing)} of {len(questions)} questions have no reply ({ids}): pass the replies to these questions"
+        )
+    return tuple(AnsweredQuestion(question, replies[question.id]) for question in questions)
+
+
+def read_recorded_answer(answer: Answer) -> AnsweredQuestion:
+    """Return the question and the answer of a run's record.
+
+    Records do not contain the words of the reply. MIRAGE's scorers get the letter instead, the answer's text if there
+    is no letter, and no reply if the answer failed.
     """
     choice = answer.choice if answer.state == "answered" else None
     outputs = () if answer.state in ("failed", "over-window") else (choice or answer.text,)
-    return Replied(answer.question, outputs, Reading(answer.state, choice))
+    return AnsweredQuestion(answer.question, outputs, Reading(answer.state, choice))

@@ -1,7 +1,7 @@
-"""Kept replies scored again: MIRAGE's released outputs and our own records, by each scoring. Asks no model.
+"""Rescoring of replies: MIRAGE's released replies and the records of our own runs, by each scoring, without a model.
 
-A record of ours keeps the letter that was read and not the reply's own words, so `ours` is that very reading, and
-MIRAGE's scorings are given the letter. Knows no scoring's rules.
+A record holds the letter that was read and not the words of the reply. `ours` therefore uses that reading, and MIRAGE's
+scorings receive the letter.
 """
 
 from __future__ import annotations
@@ -18,45 +18,62 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import load
+from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.datasets.mirage import SUBSETS
-from epicrisis.evaluation.rescoring.readings import SCORINGS, Scoring
-from epicrisis.evaluation.rescoring.released_replies import Outputs, Replied, read_outputs, recorded, released
-from epicrisis.evaluation.rescoring.scores import Score, score
+from epicrisis.evaluation.rescoring.released_replies import (
+    AnsweredQuestion,
+    RepliesById,
+    pair_with_replies,
+    read_recorded_answer,
+    read_released_replies,
+)
+from epicrisis.evaluation.rescoring.scores import SCORINGS, Score, Scoring, score_replies
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
-from epicrisis.types import Question
 
-_SCORINGS: Mapping[Scoring, str] = {
-    "ours": "ours: the choice that a reply states; abstained, unparsed and empty replies are neither right nor wrong, "
-    "and not right.",
-    "mirage-2024": "mirage-2024: MIRAGE's scorer of early 2024, which made its published figures: a reply without a "
-    "letter is A, an empty one the reply before it (errata M1).",
-    "mirage-head": "mirage-head: its present one: a reply without a letter is A, an empty one wrong (errata M1).",
+_DESCRIPTIONS: Mapping[Scoring, str] = {
+    "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong; "
+    "they do not count as right.",
+    "mirage-2024": "mirage-2024: MIRAGE's scorer of early 2024, the source of its published figures. A reply without a "
+    "letter counts as A, an empty one as the reply before it (errata M1).",
+    "mirage-head": "mirage-head: MIRAGE's present scorer. A reply without a letter counts as A, an empty one as wrong "
+    "(errata M1).",
 }
-_KEPT = (
-    "Runs of this program keep the letter that was read, not the reply's words: `ours` is that reading, and MIRAGE's "
-    "scorings read the letter, or what was answered without one. What they would make of the words cannot be told."
+_LETTERS_ONLY = (
+    "Runs of this program record the letter that was read, not the words of the reply: `ours` is that reading, and "
+    "MIRAGE's scorings read the letter, or the answer if it has no letter. How they would read the words is unknown."
+)
+_COLUMNS = (
+    "scoring",
+    "questions",
+    "right %",
+    "right",
+    "wrong",
+    "abstained",
+    "unparsed",
+    "empty",
+    "letter by default",
+    "right of answered %",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Replies:
-    """What came back for questions that each stand there once."""
+class RunReplies:
+    """The replies of a run under one condition, one per question."""
 
     run: str
     condition: Condition
     dataset: str
-    """Of released replies; of our own the questions are in the records."""
-    replied: tuple[Replied, ...]
+    """Name of the data set of released replies. Empty for our own runs, whose records hold the questions."""
+    questions: tuple[AnsweredQuestion, ...]
     left_out: int = 0
     """Questions without options or gold letter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rescored:
-    """The same replies by one scoring or several."""
+class RescoredRun:
+    """The scores of the same replies by one or more scorings."""
 
     run: str
     condition: Condition
@@ -65,154 +82,148 @@ class Rescored:
     scores: tuple[Score, ...]
 
 
-def rescored(
+def rescore_runs(
     paths: Sequence[Path],
     home: Path,
     *,
     scorings: Sequence[Scoring] = SCORINGS,
     dataset: str | None = None,
     data: Path | None = None,
-) -> tuple[Rescored, ...]:
-    """The scores of each run; of each condition, where a run has several.
+) -> tuple[RescoredRun, ...]:
+    """Return the scores of each run, or of each condition if a run has several.
 
-    A run is a folder or a file of answers of this program, or released replies as `read_outputs` takes them. Which
-    questions released replies answer `dataset` says (`load`'s name or path; `data`: where the set's file is), else that
-    set of MIRAGE which has the very same ids. Raises InputError.
+    A run is a folder or a file of answers of this program, or released replies (see `read_released_replies`). `dataset`
+    is the name or path of the questions of released replies, and `data` the place of its file. By default it is the set
+    of MIRAGE with exactly the same ids. Raises InputError.
     """
-    ours = [_is_ours(path) for path in paths]
-    if dataset is not None and all(ours):
-        raise InputError("these runs bring their questions with them: leave --dataset out")
-    loaded = cache(partial(load, home=home, place=data))
-    found: list[Replies] = []
-    for path, name, is_ours in zip(paths, name_runs(paths), ours, strict=True):
-        if is_ours:
-            found += _of_records(open_run(path, name))
+    recorded = list(map(_is_recorded, paths))
+    if dataset is not None and all(recorded):
+        raise InputError("these runs contain their questions: leave --dataset out")
+    load = cache(partial(load_dataset, home=home, place=data))
+    runs: list[RunReplies] = []
+    for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
+        if is_recorded:
+            runs += _read_recorded(open_run(path, name))
         else:
-            found.append(_of_release(path, name, loaded, dataset))
-    return tuple(
-        Rescored(
-            each.run, each.condition, each.dataset, each.left_out, tuple(score(each.replied, name) for name in scorings)
-        )
-        for each in found
+            runs.append(_read_released(path, name, load, dataset))
+    return tuple(_rescore(run, scorings) for run in runs)
+
+
+def _rescore(run: RunReplies, scorings: Sequence[Scoring]) -> RescoredRun:
+    scores = tuple(score_replies(run.questions, scoring) for scoring in scorings)
+    return RescoredRun(run.run, run.condition, run.dataset, run.left_out, scores)
+
+
+def _is_recorded(path: Path) -> bool:
+    """Return whether this is a run of this program. Raises InputError if nothing in it can be read."""
+    if is_folder(path):
+        return (path / MANIFEST).exists()
+    for item in jsonl.read_objects(path):
+        if not isinstance(item, Skipped):
+            return "answer" in item[1]
+    raise InputError(
+        f"{printable_path(path)}: the file has no line with a JSON object; pass a run or a file of released replies"
     )
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether it is a run of this program. Raises InputError where it is nothing that could be read."""
-    if is_folder(path):
-        return (path / MANIFEST).exists()
-    first = next((item for item in jsonl.read_objects(path) if not isinstance(item, Skipped)), None)
-    if first is None:
-        raise InputError(
-            f"{printable_path(path)}: holds no JSON object a line; name a run, or a file of released replies"
-        )
-    return "answer" in first[1]
-
-
-def _of_records(run: RecordedRun) -> list[Replies]:
-    """One for each condition of which anything can be scored."""
-    parts: dict[str, list[Question | Replied]] = defaultdict(list)
+def _read_recorded(run: RecordedRun) -> list[RunReplies]:
+    """Return the replies of each condition with at least one question that can be scored."""
+    questions: dict[str, list[AnsweredQuestion]] = defaultdict(list)
+    left_out: dict[str, int] = defaultdict(int)
     conditions: dict[str, Condition] = {}
     for record in run.records():
         question = record.answer.question
-        scorable = question.options and question.gold is not None
-        at = canonical_condition(record.condition)
-        conditions[at] = record.condition
-        parts[at].append(recorded(record.answer) if scorable else question)
-    found = []
-    for at, cases in parts.items():
-        replied = tuple(each for each in cases if isinstance(each, Replied))
-        if replied:
-            found.append(Replies(run.name, conditions[at], "", replied, len(cases) - len(replied)))
-    if not found:
-        raise InputError(f"{run.name} has no question with options and a gold letter: nothing in it can be scored so")
-    return found
+        key = canonical_condition(record.condition)
+        conditions[key] = record.condition
+        if question.options and question.gold is not None:
+            questions[key].append(read_recorded_answer(record.answer))
+        else:
+            left_out[key] += 1
+    if not questions:
+        raise InputError(f"{run.name} has no question with options and a gold letter: nothing in it can be rescored")
+    replies: list[RunReplies] = []
+    for key, condition in conditions.items():
+        if questions[key]:
+            replies.append(RunReplies(run.name, condition, "", tuple(questions[key]), left_out[key]))
+    return replies
 
 
-def _of_release(path: Path, name: str, loaded: Callable[[str], Dataset], dataset: str | None) -> Replies:
-    outputs = read_outputs(path)
-    of = _same_ids(path, outputs, loaded) if dataset is None else loaded(dataset)
-    return Replies(name, {}, of.name, released(of.questions, outputs))
+def _read_released(path: Path, name: str, load: Callable[[str], Dataset], dataset_name: str | None) -> RunReplies:
+    replies = read_released_replies(path)
+    dataset = load(dataset_name) if dataset_name is not None else _find_dataset(path, replies, load)
+    return RunReplies(name, {}, dataset.name, pair_with_replies(dataset.questions, replies))
 
 
-def _same_ids(path: Path, outputs: Outputs, loaded: Callable[[str], Dataset]) -> Dataset:
-    """The set of MIRAGE whose ids these are."""
+def _find_dataset(path: Path, replies: RepliesById, load: Callable[[str], Dataset]) -> Dataset:
+    """Return the set of MIRAGE with exactly the ids of these replies."""
     for subset in SUBSETS:
-        dataset = loaded(f"mirage/{subset}")
-        if {question.id for question in dataset.questions} == outputs.keys():
+        dataset = load(f"mirage/{subset}")
+        if {question.id for question in dataset.questions} == replies.keys():
             return dataset
     raise InputError(
-        f"{printable_path(path)}: its {len(outputs)} ids are not those of a set of MIRAGE: say --dataset, whose questions it "
-        "answers"
+        f"{printable_path(path)}: its {len(replies)} ids are not those of a set of MIRAGE: "
+        "pass the questions with --dataset"
     )
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
+def make_table(runs: Sequence[RescoredRun]) -> Table:
+    """Return a table with one row for each run, condition and scoring. Headings of shares end in a percent sign."""
+    labels = [_describe_condition(run, runs) for run in runs]
+    has_conditions = any(labels)
+    rows: list[tuple[Cell, ...]] = []
+    for run, label in zip(runs, labels, strict=True):
+        head: tuple[Cell, ...] = (run.run, label) if has_conditions else (run.run,)
+        for score in run.scores:
+            rows.append((*head, score.scoring, *_cells(score)))
+    columns = ("run", "condition", *_COLUMNS) if has_conditions else ("run", *_COLUMNS)
+    return Table("Rescored replies", columns, tuple(rows), tuple(_notes(runs)))
 
 
-def table(found: Sequence[Rescored]) -> Table:
-    """One row a run, condition and scoring; shares under a heading that ends in percent."""
-    conditions = _in_words(found)
-    condition = ("condition",) if any(conditions) else ()
-    rows = tuple(
-        (each.run, *((at,) if condition else ()), scored.scoring, *_cells(scored))
-        for each, at in zip(found, conditions, strict=True)
-        for scored in each.scores
-    )
-    columns = (
-        "run",
-        *condition,
-        "scoring",
-        "questions",
-        "right %",
-        "right",
-        "wrong",
-        "abstained",
-        "unparsed",
-        "empty",
-        "letter by default",
-        "right of answered %",
-    )
-    return Table("Kept replies scored again", columns, rows, tuple(_notes(found)))
+def _describe_condition(run: RescoredRun, runs: Sequence[RescoredRun]) -> str:
+    """Return the parts of a condition in which the conditions of its run differ."""
+    others = [other.condition for other in runs if other.run == run.run]
+    words: list[str] = []
+    for name, value in run.condition.items():
+        if any(other.get(name) != value for other in others):
+            words.append(value if isinstance(value, str) else f"{name} {value}")
+    return ", ".join(words)
 
 
-def _in_words(found: Sequence[Rescored]) -> list[str]:
-    """Each condition, without what is the same throughout its run."""
-    told = []
-    for each in found:
-        others = [other.condition for other in found if other.run == each.run]
-        telling = {
-            name: value for name, value in each.condition.items() if any(other.get(name) != value for other in others)
-        }
-        told.append(", ".join(v if isinstance(v, str) else f"{name} {v}" for name, v in telling.items()))
-    return told
-
-
-def _cells(each: Score) -> tuple[Cell, ...]:
-    answered = each.right + each.wrong
+def _cells(score: Score) -> tuple[Cell, ...]:
+    answered = score.right + score.wrong
+    share_of_answered = None
+    if score.accuracy_scored is not None:
+        share_of_answered = Mean(score.accuracy_scored, wilson(score.right, answered), answered)
     return (
-        each.n,
-        Mean(each.accuracy, wilson(each.right, each.n), each.n),
-        *(each.right, each.wrong, each.abstained, each.unparsed, each.failed, each.by_default),
-        None if each.accuracy_scored is None else Mean(each.accuracy_scored, wilson(each.right, answered), answered),
+        score.n,
+        Mean(score.accuracy, wilson(score.right, score.n), score.n),
+        score.right,
+        score.wrong,
+        score.abstained,
+        score.unparsed,
+        score.failed,
+        score.by_default,
+        share_of_answered,
     )
 
 
-def _notes(found: Sequence[Rescored]) -> Iterator[str]:
-    yield from dict.fromkeys(_SCORINGS[scored.scoring] for each in found for scored in each.scores)
+def _notes(runs: Sequence[RescoredRun]) -> Iterator[str]:
+    yield from dict.fromkeys(_DESCRIPTIONS[score.scoring] for run in runs for score in run.scores)
     yield (
-        "Right %: of all questions. Empty: nothing came back. Letter by default: right and wrong ones whose letter no "
-        "reply states. Intervals are Wilson's, 95 %."
+        "Right %: of all questions. Empty: no reply. Letter by default: right and wrong answers whose letter no reply "
+        "states. Intervals are Wilson's, 95 %."
     )
-    for run, dataset in dict.fromkeys((each.run, each.dataset) for each in found):
-        chances = {
-            f"{scored.chance:.2%}".replace("%", " %") for each in found if each.run == run for scored in each.scores
-        }
-        answers = f"{run} answers {dataset}; " if dataset else f"{run}: "
-        yield f"{answers}guessing would be right in {' or '.join(sorted(chances))}."
-    if any(not each.dataset for each in found):
-        yield _KEPT
-    for each, words in zip(found, _in_words(found), strict=True):
-        if each.left_out:
-            at = f" ({words})" if words else ""
-            yield f"{each.run}{at}: left out without options or gold letter: {each.left_out} of its questions."
+    chances: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for run in runs:
+        for score in run.scores:
+            chances[run.run, run.dataset].add(f"{100 * score.chance:.2f} %")
+    for (name, dataset), shares in chances.items():
+        source = f"{name} answers {dataset}; " if dataset else f"{name}: "
+        yield f"{source}guessing would be right in {' or '.join(sorted(shares))}."
+    if not all(run.dataset for run in runs):
+        yield _LETTERS_ONLY
+    for run in runs:
+        if run.left_out:
+            label = _describe_condition(run, runs)
+            where = f"{run.run} ({label})" if label else run.run
+            yield f"{where}: {run.left_out} of its questions are left out, without options or gold letter."

@@ -1,4 +1,4 @@
-"""What comes of a run by each scoring, in numbers that can stand side by side. Knows no file and no interval."""
+"""The figures of a run according to each scoring."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Literal, TypeAlias, get_args
 
+from epicrisis.answering.free_replies import read_free_reply
 from epicrisis.errors import InputError
-from epicrisis.evaluation.rescoring import mirage_scorers, stated_choice
-from epicrisis.evaluation.rescoring.readings import Reading, Scoring
-from epicrisis.evaluation.rescoring.released_replies import Replied
+from epicrisis.evaluation.rescoring.mirage_scorers import Reading, read_like_early_2024, read_like_head
+from epicrisis.evaluation.rescoring.released_replies import AnsweredQuestion
 from epicrisis.question_options import chance_accuracy, is_same_option
 from epicrisis.types import Question
+
+Scoring: TypeAlias = Literal["ours", "mirage-2024", "mirage-head"]
+SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One scoring of one run: `n == right + wrong + abstained + unparsed + failed`, counts of questions."""
+    """The figures of a run: `n == right + wrong + abstained + unparsed + failed`, numbers of questions."""
 
     scoring: Scoring
     n: int
@@ -26,36 +30,46 @@ class Score:
     abstained: int
     unparsed: int
     failed: int
-    """Nothing came back: an empty list of replies, or a blank one; or nothing was asked (`over-window`)."""
+    """No reply, a blank one, or no request (`over-window`)."""
     by_default: int
-    """Of the right and wrong ones: those whose letter the reply does not state (MIRAGE's scorers)."""
+    """Right and wrong answers whose letter the reply does not state (MIRAGE's scorers)."""
     accuracy: float
-    """Right of all, 0 to 1: MIRAGE's figure."""
+    """Share of right answers among all questions, 0 to 1: MIRAGE's figure."""
     accuracy_scored: float | None
-    """Right of those with a letter; `None` where there is none."""
+    """Share of right answers among those with a letter; None if there are none."""
     chance: float
-    """What guessing among each question's options would get of all."""
+    """Expected accuracy of guessing among each question's options."""
 
 
-def readings(replied: Sequence[Replied], scoring: Scoring) -> tuple[Reading, ...]:
-    """How the scoring reads each question's replies, in the order given.
+def read_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> tuple[Reading, ...]:
+    """Return how a scoring reads the reply to each question, in the given order.
 
-    `mirage-2024` reads a question without a reply as the one before it in the order of the ids, of the given questions:
-    on a part of a data set it is another scorer than on the whole.
+    `mirage-2024` reads a question without a reply as the previous one in the order of the ids, so the readings for part
+    of a data set can differ from those for all of it.
     """
     if scoring == "ours":
-        return tuple(each.reading or _read(each) for each in replied)
+        return tuple(map(_read_strictly, questions))
     if scoring == "mirage-head":
-        return tuple(mirage_scorers.head(each.outputs for each in replied))
-    order = sorted(range(len(replied)), key=lambda place: replied[place].question.id)
-    by_place = dict(zip(order, mirage_scorers.early_2024(replied[place].outputs for place in order), strict=True))
-    return tuple(by_place[place] for place in range(len(replied)))
+        return tuple(read_like_head(question.outputs for question in questions))
+    order = sorted(range(len(questions)), key=lambda place: questions[place].question.id)
+    in_order = read_like_early_2024(questions[place].outputs for place in order)
+    by_place = dict(zip(order, in_order, strict=True))
+    return tuple(map(by_place.__getitem__, range(len(questions))))
+
+
+def _read_strictly(question: AnsweredQuestion) -> Reading:
+    if question.reading is not None:
+        return question.reading
+    if not question.outputs:
+        return Reading("failed")
+    reply = read_free_reply(question.outputs[0], question.question.options)
+    return Reading(reply.state, reply.choice)
 
 
 def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") -> bool | None:
     """Return whether the letter is the gold one; None for abstained, unparsed and failed, neither right nor wrong.
 
-    Ours takes the letter of an option with the same text as well. MIRAGE's scorings compare letters, as its program.
+    `ours` also accepts the letter of an option with the same text. MIRAGE's scorings compare letters.
     """
     if reading.state != "answered":
         return None
@@ -65,36 +79,39 @@ def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") ->
 
 
 def _chance(question: Question, scoring: Scoring) -> float:
-    return (chance_accuracy(question.options, question.gold) or 0.0) if scoring == "ours" else 1 / len(question.options)
+    if scoring == "ours":
+        return chance_accuracy(question.options, question.gold) or 0.0
+    return 1 / len(question.options)
 
 
-def score(replied: Sequence[Replied], scoring: Scoring) -> Score:
-    """The numbers of one scoring. Raises InputError where a question has no options or no gold letter."""
-    without = sum(not each.question.options or each.question.gold is None for each in replied)
-    if without or not replied:
+def score_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> Score:
+    """Return the figures of one scoring. Raises InputError if a question has no options or no gold letter."""
+    n = len(questions)
+    if not n:
+        raise InputError("there is no question to score: pass at least one")
+    unscorable = 0
+    for question in questions:
+        unscorable += not question.question.options or question.question.gold is None
+    if unscorable:
         raise InputError(
-            f"{without} of {len(replied)} questions have no options or no gold letter: only others can be scored so"
-            if replied
-            else "there is no question to score: give at least one"
+            f"{unscorable} of {n} questions have no options or no gold letter: leave them out, only letters are scored"
         )
-    read = readings(replied, scoring)
-    marks = [is_right(each.question, reading, scoring) for each, reading in zip(replied, read, strict=True)]
-    counts = Counter(reading.state for reading in read)
-    right, wrong, n = marks.count(True), marks.count(False), len(replied)
+    readings = read_replies(questions, scoring)
+    marks: Counter[bool | None] = Counter()
+    for question, reading in zip(questions, readings, strict=True):
+        marks[is_right(question.question, reading, scoring)] += 1
+    states = Counter(reading.state for reading in readings)
+    right, wrong = marks[True], marks[False]
     return Score(
         scoring=scoring,
         n=n,
         right=right,
         wrong=wrong,
-        abstained=counts["abstained"],
-        unparsed=counts["unparsed"],
-        failed=counts["failed"] + counts["over-window"],
-        by_default=sum(reading.by_default for reading in read),
+        abstained=states["abstained"],
+        unparsed=states["unparsed"],
+        failed=states["failed"] + states["over-window"],
+        by_default=sum(reading.by_default for reading in readings),
         accuracy=right / n,
         accuracy_scored=right / (right + wrong) if right + wrong else None,
-        chance=fmean(_chance(each.question, scoring) for each in replied),
+        chance=fmean(_chance(question.question, scoring) for question in questions),
     )
-
-
-def _read(replied: Replied) -> Reading:
-    return stated_choice.read(replied.outputs[0], replied.question.options) if replied.outputs else Reading("failed")

@@ -1,4 +1,4 @@
-"""The noun of a run: a question under a condition. Knows no file, no model and no metric."""
+"""The cases of a run: questions under conditions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.types import Question
 
 Condition: TypeAlias = Mapping[str, str | int | float | bool]
-"""What tells the cases of one question apart (`{"arm": "rag", "k": 8, "place": 25, "repeat": 0}`); empty where a
-question is asked once."""
+"""The values in which the cases of a question differ: `{"arm": "rag", "k": 8, "place": 25, "repeat": 0}`. Empty if each
+question is one case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question under a condition, and how it is to be answered there."""
+    """A question under a condition, and the settings that the condition changes."""
 
     question: Question
     condition: Condition = field(default_factory=dict)
@@ -29,10 +29,10 @@ class Case:
 
 
 def case_key(question_key: str, condition: Condition) -> str:
-    """The question's key, and the condition in canonical form where there is one."""
+    """Return the key of a question under a condition."""
     return f"{question_key} {canonical_condition(condition)}" if condition else question_key
 
 
 def canonical_condition(condition: Condition) -> str:
-    """The same text for the same condition, whatever its order."""
+    """Return a condition as text that does not depend on its order."""
     return json.dumps(dict(condition), sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Many pieces of work, some of them at once, each kept before the next is begun. Knows no question and no model."""
+"""Concurrent work on many items, with each result stored before the next item starts."""
 
 from __future__ import annotations
 
@@ -13,71 +13,76 @@ from epicrisis.errors import ContextOverflow, NotCached, ReplyTruncated, ReplyWi
 T = TypeVar("T")
 R = TypeVar("R")
 
-AT_THE_START, IN_A_ROW = 3, 20
-"""Failures, one after the other, that end the work: before anything came back, and later."""
-_OF_ONE_PROMPT = {ContextOverflow.__name__, ReplyTruncated.__name__, ReplyWithheld.__name__, NotCached.__name__}
-"""Failures that say nothing of the next call."""
+MAX_FIRST_FAILURES, MAX_FAILURES = 3, 20
+"""Consecutive failures that stop the work: before the first success, and after it."""
+_CASE_FAILURES = {ContextOverflow.__name__, ReplyTruncated.__name__, ReplyWithheld.__name__, NotCached.__name__}
+"""Failures of one prompt, which say nothing about the next call."""
 
 
 async def run_concurrently(
     items: Iterable[T],
     work: Callable[[T], Coroutine[Any, Any, R]],
-    keep: Callable[[R], None],
-    failure: Callable[[R], Failure | None],
-    at_once: int = 1,
+    store: Callable[[R], None],
+    failure_of: Callable[[R], Failure | None],
+    concurrency: int = 1,
 ) -> AsyncGenerator[R, None]:
-    """What comes of each item, kept before it is yielded, `at_once` of them worked on together.
+    """Yield the result of each item, stored before it is yielded. Works on `concurrency` items at once.
 
-    Raises what a piece of work raised (BudgetExceeded, ScopeViolation) when all in flight has ended and is kept, and
-    RunStopped where nothing but failures comes back: an endpoint that is down must not be asked a million times.
+    If `work` raises (BudgetExceeded, ScopeViolation), the items in flight are finished and stored, then the error is
+    raised. Raises RunStopped after several consecutive failures, so that an endpoint that is down is not called for
+    every item.
     """
-    waiting, failures = iter(items), _Failures()
-    working: list[asyncio.Task[R]] = []
-    raised: BaseException | None = None
+    pending, failures = iter(items), _FailureCount()
+    tasks: list[asyncio.Task[R]] = []
+    first_error: BaseException | None = None
     try:
         while True:
-            room = 0 if raised else at_once - len(working)
-            working += [asyncio.create_task(work(item)) for item in islice(waiting, room)]
-            if not working:
+            free = 0 if first_error else concurrency - len(tasks)
+            tasks += [asyncio.create_task(work(item)) for item in islice(pending, free)]
+            if not tasks:
                 break
-            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-            # A set has no order; the lines of two runs alike shall have one.
-            ended = [task for task in working if task in done]
-            working = [task for task in working if task not in done]
-            errors = [error for task in ended if (error := task.exception())]
-            raised = raised or next(iter(errors), None)
-            results = [task.result() for task in ended if task.exception() is None]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # In the order of the items, as `done` is a set: equal runs write equal files.
+            finished = [task for task in tasks if task in done]
+            tasks = [task for task in tasks if task not in done]
+            results: list[R] = []
+            for task in finished:
+                error = task.exception()
+                if error is None:
+                    results.append(task.result())
+                else:
+                    first_error = first_error or error
             for result in results:
-                keep(result)
-                failures.count(failure(result))
+                store(result)
+                failures.count(failure_of(result))
             for result in results:
                 yield result
             failures.check()
     finally:
-        for task in working:
+        for task in tasks:
             task.cancel()
-        if working:
-            await asyncio.wait(working)
-    if raised is not None:
-        raise raised
+        if tasks:
+            await asyncio.wait(tasks)
+    if first_error is not None:
+        raise first_error
 
 
-class _Failures:
-    """How many failed one after the other."""
+class _FailureCount:
+    """The number of consecutive failures."""
 
     def __init__(self) -> None:
-        self._in_a_row, self._limit, self._last = 0, AT_THE_START, ""
+        self._consecutive, self._limit, self._message = 0, MAX_FIRST_FAILURES, ""
 
     def count(self, failure: Failure | None) -> None:
         if failure is None:
-            self._in_a_row, self._limit = 0, IN_A_ROW
-        elif failure.kind not in _OF_ONE_PROMPT:
-            self._in_a_row, self._last = self._in_a_row + 1, failure.message
+            self._consecutive, self._limit = 0, MAX_FAILURES
+        elif failure.kind not in _CASE_FAILURES:
+            self._consecutive, self._message = self._consecutive + 1, failure.message
 
     def check(self) -> None:
-        """Raises RunStopped when it is enough."""
-        if self._in_a_row >= self._limit:
+        """Raise RunStopped at the limit."""
+        if self._consecutive >= self._limit:
             raise RunStopped(
-                f"{self._in_a_row} in a row failed, so the run was stopped ({self._last}); what is done is kept, and "
-                "the same command goes on from there"
+                f"{self._consecutive} in a row failed, so the run was stopped ({self._message}). Finished cases are "
+                "stored, and the same command continues from there"
             )

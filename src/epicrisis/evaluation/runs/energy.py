@@ -1,8 +1,8 @@
-"""What a session takes of time and energy: measured where the machine tells, else estimated, else unknown.
+"""Time and energy of a session: measured if the machine has meters, otherwise estimated or unknown.
 
-Processors and their memory by RAPL, through Linux's powercap; NVIDIA's cards by NVML, with the extra `energy`. Both are
-of the whole machine, whatever else it does meanwhile. Joules and seconds; what is unknown is `None`, never 0. Contacts
-nothing. Knows no run and no table; why it is so is in `docs/design/energy.md`.
+Processors and their memory are measured by RAPL, through Linux's powercap; NVIDIA cards by NVML, with the extra
+`energy`. Both measure the whole machine. Values are joules and seconds; unknown values are None, never 0.
+`docs/design/energy.md` gives the reasons.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from epicrisis.privacy import parse_host, remote_host
 from epicrisis.settings import Settings
@@ -22,122 +22,113 @@ from epicrisis.settings import Settings
 EnergyBasis: TypeAlias = Literal["measured", "estimated", "unknown"]
 
 ROOT = Path("/")
-LOOK_SECONDS = 1.0
-"""A counter of 64 kJ begins anew after two minutes at 500 W, so it must be looked at more often; and a card without a
-counter tells its power of the moment alone."""
+SAMPLE_SECONDS = 1.0
+"""A counter of 64 kJ wraps around after two minutes at 500 W, and a card without a counter reports only its current
+power."""
 _SAME_JOULES = 1.0
-"""Two dies of one package whose counters are so near show one counter: it grows so much between two readings."""
-_OF_WHOLE = "the whole machine's, whatever else it did"
+"""Two dies of a package with counters this close share one counter: it grows by this much between two readings."""
+_WHOLE_MACHINE = "the whole machine's, whatever else it did"
 
 
 @dataclass(frozen=True, slots=True)
 class EquipmentEnergy:
-    """What one part of the equipment took during a session."""
+    """The energy of one part of the equipment during a session."""
 
     what: Literal["processors", "cards", "endpoints"]
     known: EnergyBasis
     joules: float | None
-    """`None` where it is unknown."""
+    """None if unknown."""
     how: str
-    """By which meter, or by which assumption, or why it is unknown and what would tell."""
+    """The meter, or the assumption, or the reason why it is unknown and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnergy:
-    """What a session took while it asked."""
+    """The energy of a session while it made calls."""
 
     seconds: float
-    """By the clock on the wall."""
+    """Wall-clock time."""
     kg_co2_per_kwh: float
-    """As the settings said then."""
+    """The rate in the settings of the session."""
     parts: tuple[EquipmentEnergy, ...]
-
-    @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> Self:
-        """As a manifest holds it. Raises TypeError, KeyError."""
-        return cls(**{**values, "parts": tuple(EquipmentEnergy(**part) for part in values["parts"])})
 
 
 class MeterUnavailable(Exception):
-    """A meter does not tell, or not any more: why, and what would help."""
+    """A meter has no reading, or none any more: the reason, and the remedy."""
 
 
-# -- meters -----------------------------------------------------------------------------------------------------------
+class RaplMeter:
+    """The counters of all processor packages and of their memory.
 
-
-class Rapl:
-    """The counters of all packages and of their memory, in joules since the object was made.
-
-    Raises Untold where there are none, where one cannot be read, or where one is lost on the way.
+    Raises MeterUnavailable if there are none, or if one cannot be read.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
         powercap = root / "sys/class/powercap"
-        zones = {zone: _words(zone / "name") for zone in sorted(powercap.glob("intel-rapl:*"))}
-        # Cores and uncore are within their package, and psys around it.
-        wanted = {zone: name for zone, name in zones.items() if name.startswith("package") or name == "dram"}
-        if not any(name.startswith("package") for name in wanted.values()):
+        # Cores and uncore are part of their package, and psys contains it.
+        names: dict[Path, str] = {}
+        for zone in sorted(powercap.glob("intel-rapl:*")):
+            name = _read_text(zone / "name")
+            if name.startswith("package") or name == "dram":
+                names[zone] = name
+        if not any(name.startswith("package") for name in names.values()):
             raise MeterUnavailable("this machine shows no energy counter of its processors (RAPL)")
-        self._last = {zone: _microjoules(zone / "energy_uj") for zone in wanted}
-        for zone in _shown_twice(wanted, self._last):
+        self._last = {zone: _read_microjoules(zone / "energy_uj") for zone in names}
+        for zone in _duplicate_zones(names, self._last):
             del self._last[zone]
-        self._ranges = {zone: _words(zone / "max_energy_range_uj") for zone in self._last}
-        self._taken = 0
-        self.how = f"RAPL's counters of {', '.join(wanted[zone] for zone in self._last)}; {_OF_WHOLE}"
+        self._ranges = {zone: _read_text(zone / "max_energy_range_uj") for zone in self._last}
+        self._microjoules = 0
+        self.how = f"RAPL's counters of {', '.join(names[zone] for zone in self._last)}; {_WHOLE_MACHINE}"
 
-    def look(self) -> float:
-        """Joules until now. To be called before a counter can have begun anew twice."""
+    def read(self) -> float:
+        """Return the joules since the object was created. Call it before a counter can wrap around twice."""
         for zone, before in self._last.items():
-            now = _microjoules(zone / "energy_uj")
+            now = _read_microjoules(zone / "energy_uj")
             if now < before:
                 if not self._ranges[zone].isdecimal():
-                    raise MeterUnavailable("a counter of RAPL began anew and does not tell its range")
-                self._taken += int(self._ranges[zone])
-            self._taken += now - before
+                    raise MeterUnavailable("a counter of RAPL wrapped around and does not report its range")
+                self._microjoules += int(self._ranges[zone])
+            self._microjoules += now - before
             self._last[zone] = now
-        return self._taken / 1e6
+        return self._microjoules / 1e6
 
 
-def _shown_twice(zones: Mapping[Path, str], counters: Mapping[Path, int]) -> Iterator[Path]:
-    """Dies of one package that show one counter between them: all but the first of each."""
-    kept: list[Path] = []
-    for zone, name in zones.items():
+def _duplicate_zones(names: Mapping[Path, str], counters: Mapping[Path, int]) -> Iterator[Path]:
+    """Yield dies that show the counter of an earlier die of their package."""
+    distinct: list[Path] = []
+    for zone, name in names.items():
         package = name.partition("-die-")[0]
-        alike = (
-            abs(counters[zone] - counters[other]) <= _SAME_JOULES * 1e6
-            for other in kept
-            if zones[other].partition("-die-")[0] == package
-        )
-        if "-die-" in name and any(alike):
+        same_package = [other for other in distinct if names[other].partition("-die-")[0] == package]
+        differences = [abs(counters[zone] - counters[other]) for other in same_package]
+        if "-die-" in name and min(differences, default=float("inf")) <= _SAME_JOULES * 1e6:
             yield zone
         else:
-            kept.append(zone)
+            distinct.append(zone)
 
 
-def _words(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 
 
-def _microjoules(path: Path) -> int:
+def _read_microjoules(path: Path) -> int:
     try:
         return int(path.read_text(encoding="utf-8"))
     except PermissionError:
         raise MeterUnavailable(
-            f"RAPL's counters are root's alone to read: let this user read {path.name} below /sys/class/powercap, or "
-            "run as root"
+            f"only root may read RAPL's counters: let this user read {path.name} below /sys/class/powercap, or run as "
+            "root"
         ) from None
     except (OSError, ValueError):
         raise MeterUnavailable(f"RAPL's counter {path.parent.name} cannot be read") from None
 
 
-class Nvml:
-    """All NVIDIA cards, in joules since the object was made: by their counters, else by their power times the time
-    between two looks.
+class NvmlMeter:
+    """All NVIDIA cards, by their counters, or by their power times the time between two readings.
 
-    Raises Untold where there is no card or no library, or where a card is lost on the way.
+    Raises MeterUnavailable if there is no card or no library, or if a card is lost.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -145,71 +136,77 @@ class Nvml:
             self._nvml: Any = import_module("pynvml")
         except ImportError:
             raise MeterUnavailable(
-                "this machine's NVIDIA cards tell what they take with the extra: pip install 'epicrisis[energy]'"
+                "the energy of this machine's NVIDIA cards can be read with an extra: pip install 'epicrisis[energy]'"
             ) from None
-        with self._told():
+        self._first: list[tuple[Any, int]] = []
+        """Cards with a counter, and its first reading."""
+        self._without_counter: list[Any] = []
+        with self._map_errors():
             self._nvml.nvmlInit()
-            cards = [self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(self._nvml.nvmlDeviceGetCount())]
-        counters = [(card, self._counter(card)) for card in cards]
-        self._counted = [(card, counter) for card, counter in counters if counter is not None]
-        self._sampled = [card for card, counter in counters if counter is None]
-        self._joules, self._clock, self._at = 0.0, clock, clock()
-        if not cards:
-            raise MeterUnavailable("this machine has no NVIDIA card that it shows")
-        by = f"power, looked at every {LOOK_SECONDS:g} s" if self._sampled else "counter"
-        self.how = f"NVML, {len(cards)} NVIDIA card{'s' * (len(cards) > 1)} by {by}; {_OF_WHOLE}"
+            count = self._nvml.nvmlDeviceGetCount()
+            for index in range(count):
+                card = self._nvml.nvmlDeviceGetHandleByIndex(index)
+                counter = self._read_counter(card)
+                if counter is None:
+                    self._without_counter.append(card)
+                else:
+                    self._first.append((card, counter))
+        self._joules, self._clock, self._time = 0.0, clock, clock()
+        if not count:
+            raise MeterUnavailable("this machine shows no NVIDIA card")
+        source = f"power, read every {SAMPLE_SECONDS:g} s" if self._without_counter else "counter"
+        self.how = f"NVML, {count} NVIDIA card{'s' * (count > 1)} by {source}; {_WHOLE_MACHINE}"
 
-    def look(self) -> float:
-        """Joules until now. Of cards without a counter it is the sum over the looks."""
-        now = self._clock()
-        with self._told():
-            counted = [self._nvml.nvmlDeviceGetTotalEnergyConsumption(card) - first for card, first in self._counted]
-            watts = sum(self._nvml.nvmlDeviceGetPowerUsage(card) for card in self._sampled) / 1e3
-        if any(each < 0 for each in counted):
-            raise MeterUnavailable("the counter of an NVIDIA card began anew: its driver was loaded again")
-        self._joules += watts * (now - self._at)
-        self._at = now
-        return float(sum(counted)) / 1e3 + self._joules
+    def read(self) -> float:
+        """Return the joules since the object was created."""
+        now, millijoules = self._clock(), 0
+        with self._map_errors():
+            for card, first in self._first:
+                difference = self._nvml.nvmlDeviceGetTotalEnergyConsumption(card) - first
+                if difference < 0:
+                    raise MeterUnavailable("the counter of an NVIDIA card restarted: its driver was reloaded")
+                millijoules += difference
+            watts = sum(map(self._nvml.nvmlDeviceGetPowerUsage, self._without_counter)) / 1e3
+        self._joules += watts * (now - self._time)
+        self._time = now
+        return float(millijoules) / 1e3 + self._joules
 
-    def _counter(self, card: Any) -> int | None:
-        """Millijoules; `None` where the card has no counter, as those before Volta."""
+    def _read_counter(self, card: Any) -> int | None:
+        """Return millijoules, or None for a card without a counter, as those before Volta."""
         try:
             return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(card))
         except self._nvml.NVMLError:
             return None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _map_errors(self) -> Iterator[None]:
         try:
             yield
         except self._nvml.NVMLError as error:
-            raise MeterUnavailable(f"NVML does not tell: {error}") from None
+            raise MeterUnavailable(f"NVML reports no value: {error}") from None
 
 
-class _Watched:
-    """A meter for as long as it tells, and then why not any more."""
+class _SafeMeter:
+    """A meter, or the reason why it has no reading."""
 
-    def __init__(self, made: Callable[[], Rapl | Nvml]) -> None:
-        self.joules, self.lost = 0.0, ""
-        self.meter: Rapl | Nvml | None = None
+    def __init__(self, create: Callable[[], RaplMeter | NvmlMeter]) -> None:
+        self.joules, self.reason = 0.0, ""
+        self.meter: RaplMeter | NvmlMeter | None = None
         try:
-            self.meter = made()
-        except MeterUnavailable as why:
-            self.lost = str(why)
+            self.meter = create()
+        except MeterUnavailable as error:
+            self.reason = str(error)
 
-    def look(self) -> None:
+    def read(self) -> None:
         if self.meter is not None:
             try:
-                self.joules = self.meter.look()
-            except MeterUnavailable as why:
-                self.meter, self.lost = None, str(why)
+                self.joules = self.meter.read()
+            except MeterUnavailable as error:
+                self.meter, self.reason = None, str(error)
 
 
-# -- a session --------------------------------------------------------------------------------------------------------
-
-
-class Meter:
-    """What is taken since the object was made. `look` is called often, by one thread at a time."""
+class SessionMeter:
+    """The energy since the object was created. One thread at a time calls `read`, often."""
 
     def __init__(
         self,
@@ -219,81 +216,84 @@ class Meter:
         processor_seconds: Callable[[], float] = time.process_time,
     ) -> None:
         self.calls = 0
-        """Calls to models, to be counted by the caller: an endpoint that nobody asked took nothing."""
+        """Calls to models, counted by the caller: an endpoint without a call took no energy."""
         self._settings = settings
-        self._processors, self._cards = _Watched(lambda: Rapl(root)), _Watched(lambda: Nvml(clock))
-        # NVML may be installed where there is no card.
+        self._processors, self._cards = _SafeMeter(lambda: RaplMeter(root)), _SafeMeter(lambda: NvmlMeter(clock))
+        # NVML may be installed on a machine without cards.
         self._has_cards = self._cards.meter is not None or (root / "proc/driver/nvidia").exists()
         self._clock, self._processor_seconds = clock, processor_seconds
-        self._began, self._worked = clock(), processor_seconds()
+        self._start, self._processor_start = clock(), processor_seconds()
 
-    def look(self) -> None:
-        """Reads the counters."""
-        self._processors.look()
-        self._cards.look()
+    def read(self) -> None:
+        """Read the counters."""
+        self._processors.read()
+        self._cards.read()
 
-    def taken(self) -> SessionEnergy:
-        """Until now."""
-        self.look()
-        seconds = self._clock() - self._began
-        parts = (self._of_processors(), self._of_cards(), self._of_endpoints(seconds))
-        energy = self._settings.energy
-        return SessionEnergy(seconds, energy.kg_co2_per_kwh, tuple(part for part in parts if part is not None))
+    def measure(self) -> SessionEnergy:
+        """Return the energy until now."""
+        self.read()
+        seconds = self._clock() - self._start
+        parts = (self._measure_processors(), self._measure_cards(), self._estimate_endpoints(seconds))
+        rate = self._settings.energy.kg_co2_per_kwh
+        return SessionEnergy(seconds, rate, tuple(part for part in parts if part is not None))
 
-    def _of_processors(self) -> EquipmentEnergy:
-        watched = self._processors
-        if watched.meter is not None:
-            return EquipmentEnergy("processors", "measured", watched.joules, watched.meter.how)
-        worked, watts = self._processor_seconds() - self._worked, self._settings.energy.watts_per_core
-        how = f"this program's processor seconds at {watts:g} W a core (energy.watts_per_core), as {watched.lost}"
-        return EquipmentEnergy("processors", "estimated", worked * watts, how)
+    def _measure_processors(self) -> EquipmentEnergy:
+        processors = self._processors
+        if processors.meter is not None:
+            return EquipmentEnergy("processors", "measured", processors.joules, processors.meter.how)
+        seconds, watts = self._processor_seconds() - self._processor_start, self._settings.energy.watts_per_core
+        how = f"this program's processor seconds at {watts:g} W a core (energy.watts_per_core), as {processors.reason}"
+        return EquipmentEnergy("processors", "estimated", seconds * watts, how)
 
-    def _of_cards(self) -> EquipmentEnergy | None:
-        watched = self._cards
-        if watched.meter is not None:
-            return EquipmentEnergy("cards", "measured", watched.joules, watched.meter.how)
-        return EquipmentEnergy("cards", "unknown", None, watched.lost) if self._has_cards else None
+    def _measure_cards(self) -> EquipmentEnergy | None:
+        cards = self._cards
+        if cards.meter is not None:
+            return EquipmentEnergy("cards", "measured", cards.joules, cards.meter.how)
+        return EquipmentEnergy("cards", "unknown", None, cards.reason) if self._has_cards else None
 
-    def _of_endpoints(self, seconds: float) -> EquipmentEnergy | None:
-        """What answers on the network, if anything was asked."""
-        asked, watts = _endpoints(self._settings) if self.calls else (), self._settings.energy.endpoint_watts
-        elsewhere = [host for address in asked if (host := remote_host(address)) is not None]
-        hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(parse_host, asked))))
-        if not asked or (watts is None and not elsewhere and self._processors.meter is not None):
+    def _estimate_endpoints(self, seconds: float) -> EquipmentEnergy | None:
+        """Return the energy of endpoints on the network, or None if none was called."""
+        addresses, watts = _endpoints(self._settings) if self.calls else (), self._settings.energy.endpoint_watts
+        elsewhere = [host for host in map(remote_host, addresses) if host is not None]
+        hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(parse_host, addresses))))
+        if not addresses or (watts is None and not elsewhere and self._processors.meter is not None):
             return None
         if watts is not None:
             how = f"{watts:g} W (energy.endpoint_watts) of {hosts} for as long as the session took"
             return EquipmentEnergy("endpoints", "estimated", watts * seconds, how)
-        why = "is another machine" if elsewhere else "is another program"
+        reason = "is another machine" if elsewhere else "is another program"
         return EquipmentEnergy(
-            "endpoints", "unknown", None, f"{hosts} {why}: say what it draws with energy.endpoint_watts"
+            "endpoints", "unknown", None, f"{hosts} {reason}: give its power in watts with energy.endpoint_watts"
         )
 
 
 def _endpoints(settings: Settings) -> tuple[str, ...]:
-    """The addresses of the models that are asked over a network."""
-    models = (settings.model_for(role).name for role in settings.roles)
-    return tuple(name for name in (*models, settings.rerank.name, settings.examples.rerank) if name and "://" in name)
+    """Return the addresses of the models that are called over a network."""
+    models = [settings.model_for(role).name for role in settings.roles]
+    names = (*models, settings.rerank.name, settings.examples.rerank)
+    return tuple(name for name in names if name and "://" in name)
 
 
 @contextmanager
-def measure_energy(settings: Settings, keep: Callable[[SessionEnergy], None], root: Path = ROOT) -> Iterator[Meter]:
-    """What the block takes, handed to `keep` however it ends. The counters are looked at every LOOK_SECONDS."""
-    meter, over = Meter(settings, root), Event()
+def measure_energy(
+    settings: Settings, store: Callable[[SessionEnergy], None], root: Path = ROOT
+) -> Iterator[SessionMeter]:
+    """Measure the energy of the block and pass it to `store` when the block ends, also after an error."""
+    meter, stop = SessionMeter(settings, root), Event()
 
-    def watch() -> None:
-        while not over.wait(LOOK_SECONDS):
-            meter.look()
+    def sample() -> None:
+        while not stop.wait(SAMPLE_SECONDS):
+            meter.read()
 
-    thread = Thread(target=watch, name="energy", daemon=True)
+    thread = Thread(target=sample, name="energy", daemon=True)
     thread.start()
     try:
         yield meter
     except BaseException:
-        # Calls that were broken off are in no count.
+        # Interrupted calls are not counted by the caller.
         meter.calls += 1
         raise
     finally:
-        over.set()
+        stop.set()
         thread.join()
-        keep(meter.taken())
+        store(meter.measure())

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.printable import printable_json, replace_surrogates
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
@@ -108,8 +108,8 @@ class JsonlStore(Generic[L]):
                 self.remember(line)
             elif other_recipes == "refuse":
                 raise InputError(
-                    f"{path} holds {content} made with other settings ({changed(line.recipe, self.recipe)}): use the "
-                    "same settings, or name another file with -o"
+                    f"{path} holds {content} made with other settings ({list_changes(line.recipe, self.recipe)}): use "
+                    "the same settings, or name another file with -o"
                 )
 
     def remember(self, line: L) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 _ABSENT = object()
 
 
-def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def list_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The names of what differs, in their order and with those around them: `library, settings.k`."""
     return ", ".join(_changed(old, new))
 

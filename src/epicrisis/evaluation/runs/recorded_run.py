@@ -1,7 +1,4 @@
-"""A run read back: its folder, or the file of answers that `epicrisis ask --file` wrote. Asks nothing.
-
-What it was made with is told by name, so that two runs can be held against each other. Knows no statistics.
-"""
+"""Recorded runs: run folders, and files of answers that `epicrisis ask --file` wrote, opened for reading."""
 
 from __future__ import annotations
 
@@ -12,35 +9,47 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.findings import RunSummary
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunManifest, read_manifest
 from epicrisis.serialization import to_json
 
-_ASKED = {"repeats"}
-"""Arguments that say what is asked, beside those that are lists (arms, places, ...), not how it is answered: each case
-tells them by its condition."""
-_UNTOLD = {"rerank.api_key_env"}
+_CASE_ARGUMENTS = {"repeats"}
+"""Arguments that select cases and do not change answers, besides those that are lists (arms, places). The condition of
+each case holds their values."""
+_HIDDEN_SETTINGS = {"rerank.api_key_env"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The description of one run in a report."""
+
+    name: str
+    """Its name in the tables: the model, with the name of the folder if two runs share a model."""
+    facts: Mapping[str, Any]
+    """Questions, settings and software by name, as in the manifest."""
+    complete: bool
+    questions: str = ""
+    """The name of the question set, several joined by ` + `; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run by the name that tables give it."""
+    """A recorded run, with the name that tables use."""
 
     name: str
     path: Path
-    """Of its records."""
+    """The file of its records."""
     recipe: Mapping[str, Any]
     manifest: RunManifest | None = None
-    """`None`: a file of answers."""
+    """None for a file of answers."""
 
     def records(self) -> Iterator[RunRecord]:
-        """The last record of each case. Raises InputError."""
+        """Yield the last record of each case. Raises InputError."""
         return read_records(self.path)
 
     @property
     def source(self) -> RunSummary:
-        """What a reader is told of it."""
+        """The description of the run for a report."""
         if self.manifest is None:
             return RunSummary(self.name, {"answers": str(self.path), "recipe": self.recipe}, complete=True)
         plan = self.manifest.plan
@@ -59,40 +68,43 @@ class RecordedRun:
 
     @property
     def questions(self) -> str:
-        """The question sets, by name and hash; empty for a file of answers, which does not tell them."""
-        told = self.manifest.plan.dataset if self.manifest else {"sets": ()}
-        return " + ".join(f"{each['name']} {str(each['sha256'])[:12]}" for each in told.get("sets", (told,)))
+        """Names and hashes of the question sets; empty for a file of answers, which does not record them."""
+        if self.manifest is None:
+            return ""
+        dataset = self.manifest.plan.dataset
+        sets = dataset.get("sets", (dataset,))
+        return " + ".join(f"{values['name']} {str(values['sha256'])[:12]}" for values in sets)
 
     @property
     def made_with(self) -> Mapping[str, Any]:
-        """All that is recorded of how its questions were answered, by a name each: strategy, k, model, library, ..."""
+        """The recorded settings that decide answers, by name: strategy, k, model, library..."""
         recipe = self.recipe
-        facts = {"version": recipe.get("epicrisis"), "prompts": recipe.get("prompts")}
-        facts |= _flat(recipe.get("settings", {}))
-        facts |= _models(recipe.get("models", {}))
+        settings = {"version": recipe.get("epicrisis"), "prompts": recipe.get("prompts")}
+        settings |= _flatten(recipe.get("settings", {}))
+        settings |= _flatten_models(recipe.get("models", {}))
         if library := recipe.get("library"):
-            others = [str(each["id"])[:8] for each in library.get("fused", ())]
-            facts["library"] = " + ".join([f"{str(library['id'])[:8]} ({library['passages']:,} passages)", *others])
-        return {name: value for name, value in {**facts, **self.planned}.items() if name not in _UNTOLD}
+            fused = [str(other["id"])[:8] for other in library.get("fused", ())]
+            settings["library"] = " + ".join([f"{str(library['id'])[:8]} ({library['passages']:,} passages)", *fused])
+        settings |= self.planned
+        return {name: value for name, value in settings.items() if name not in _HIDDEN_SETTINGS}
 
     @property
     def planned(self) -> Mapping[str, Any]:
-        """Of that, what the run's plan tells; nothing of a file of answers, which has none."""
+        """The part of these settings that comes from the run's plan; empty for a file of answers."""
         if self.manifest is None:
             return {}
         plan = self.manifest.plan
-        told = {
-            name: value
-            for name, value in plan.arguments.items()
-            if name not in _ASKED and not isinstance(value, list | dict)
-        }
-        return {"experiment": plan.name, "run's seed": plan.seed, **told}
+        settings: dict[str, Any] = {"experiment": plan.name, "run's seed": plan.seed}
+        for name, value in plan.arguments.items():
+            if name not in _CASE_ARGUMENTS and not isinstance(value, list | dict):
+                settings[name] = value
+        return settings
 
 
 def open_runs(paths: Sequence[Path]) -> tuple[RecordedRun, ...]:
-    """The runs in these folders and files, in their order, each by a name of its own.
+    """Return the runs in these folders and files, each with a name of its own.
 
-    Raises InputError where one is named twice, is no run, or holds no record.
+    Raises InputError if a path occurs twice, is not a run, or holds no record.
     """
     if len(set(map(Path.resolve, paths))) < len(paths):
         raise InputError("a run is named twice: name each once")
@@ -101,10 +113,10 @@ def open_runs(paths: Sequence[Path]) -> tuple[RecordedRun, ...]:
 
 @contextmanager
 def refuse_mismatched_records(paths: Sequence[Path]) -> Iterator[None]:
-    """Map what damaged records raise in the arithmetic of tables to InputError.
+    """Raise InputError instead of the errors that inconsistent records cause in the computation of tables.
 
-    Each line was checked when it was read. What a check cannot see, such as the records of one experiment under the
-    manifest of another, ends here, and without its text: that may be a patient's.
+    Each line is checked when it is read. Inconsistencies between files, such as the records of one experiment with the
+    manifest of another, fail here. The message does not quote the error, which may hold text of a patient.
     """
     try:
         yield
@@ -117,53 +129,61 @@ def refuse_mismatched_records(paths: Sequence[Path]) -> Iterator[None]:
 
 
 def name_runs(paths: Sequence[Path]) -> tuple[str, ...]:
-    """A name for each folder or file: its own, and its whole path where another is called so."""
+    """Return a name for each folder or file: its own, or its path if another has the same name."""
     names = [path.resolve().name if path.is_dir() else path.stem for path in paths]
     return tuple(name if names.count(name) == 1 else str(path) for path, name in zip(paths, names, strict=True))
 
 
 def open_run(path: Path, name: str) -> RecordedRun:
-    """The run in this folder or file. Raises InputError."""
+    """Return the run in a folder or file. Raises InputError."""
     if path.is_dir():
         manifest = read_manifest(path)
         if (path / RECORDS).exists():
             return RecordedRun(name, path / RECORDS, manifest.plan.recipe, manifest)
     elif first := next(read_records(path), None):
         return RecordedRun(name, path, first.recipe)
-    raise InputError(f"{path} holds no record yet: run it first, by the command that made it")
+    raise InputError(f"{path} holds no record yet: run the command that made it again")
 
 
 def list_differences(first: RecordedRun, second: RecordedRun) -> tuple[str, ...]:
-    """The names of what the two were not made with alike.
+    """Return the names of the settings in which two runs differ.
 
-    Where one reads no library, by its strategy, the library is no difference of its own; nor is a run's seed that is
-    the seed of its settings.
+    If a strategy reads no library, the library is not a difference of its own; nor is the run's seed if the seeds of
+    the settings differ.
     """
     one, other = first.made_with, second.made_with
-    names = [name for name in dict.fromkeys((*one, *other)) if one.get(name) != other.get(name)]
-    implied = set()
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    implied: set[str] = set()
     if "strategy" in names and not ("library" in one and "library" in other):
         implied.add("library")
     if "seed" in names:
         implied.add("run's seed")
     if first.manifest is None or second.manifest is None:
-        implied |= {*first.planned, *second.planned}
+        implied.update(first.planned, second.planned)
     return tuple(name for name in names if name not in implied)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
     return flat
 
 
-def _models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What all roles have in common once, what they do not by role: `model`, `temperature`, `map model`."""
-    told: dict[str, Any] = {}
-    for name in dict.fromkeys(name for each in models.values() for name in each):
-        values = {role: each.get(name) for role, each in models.items()}
-        plain = "model" if name == "name" else name
-        alike = len({repr(value) for value in values.values()}) == 1
-        told |= {plain: next(iter(values.values()))} if alike else {f"{r} {plain}": v for r, v in values.items()}
-    return told
+def _flatten_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return values that all roles share once, and others by role: `model`, `temperature`, `map model`."""
+    flat: dict[str, Any] = {}
+    names: dict[str, None] = {}
+    for settings in models.values():
+        names |= dict.fromkeys(settings)
+    for name in names:
+        label = "model" if name == "name" else name
+        values = {role: settings.get(name) for role, settings in models.items()}
+        if len(set(map(repr, values.values()))) == 1:
+            flat[label] = next(iter(values.values()))
+        else:
+            flat |= {f"{role} {label}": value for role, value in values.items()}
+    return flat

@@ -1,11 +1,11 @@
-"""The folder of a run, which describes the run wholly.
+"""The folder of a run.
 
-    manifest.json    what was asked, of what, with what: written first, completed last
-    records.jsonl    one line a case, as it ended
-    run.lock         held by the one process that adds records
+    manifest.json    the plan of the run and its sessions: written first, completed last
+    records.jsonl    one line for each answered case
+    run.lock         held by the process that adds records
 
-All of it is its owner's alone to read: it holds questions, answers and quotations, which may be a patient's. A run may
-take several sessions, each with its times and software. Knows no experiment and no metric.
+Only the owner can read it: it holds questions, answers and quotations, which may be a patient's. A run may take several
+sessions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import SessionEnergy
 from epicrisis.evaluation.runs.jsonl_store import acquire_lock, parse_json
-from epicrisis.evaluation.runs.recipe_differences import changed
+from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.evaluation.runs.record import check_recipe
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
@@ -44,72 +44,71 @@ from epicrisis.serialization import to_json
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"
 TEMPORARY = "manifest.json.partial"
 FORMAT = 1
-_LISTS = frozenset({"arms", "ks", "places", "votes", "temperatures"})
-"""Arguments of a plan that hold several values, where they are there."""
+_LIST_ARGUMENTS = frozenset({"arms", "ks", "places", "votes", "temperatures"})
+"""Arguments of a plan that must be lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run asks, and with what: all that decides its records. Another plan is another run."""
+    """All that decides the records of a run. Another plan is another run."""
 
     name: str
-    """Of the experiment, or `evaluate`."""
+    """The experiment, or `evaluate`."""
     arguments: Mapping[str, Any]
-    """As they were given, defaults included: arms, places, protocol..."""
+    """Its arguments, defaults included: arms, places, protocol..."""
     recipe: Mapping[str, Any]
-    """`Pipeline.recipe()`: settings, models, the library's identity and size, prompts, version."""
+    """`Pipeline.recipe()`: settings, models, identity and size of the library, prompts, version."""
     dataset: Mapping[str, Any]
     """See `describe_dataset`."""
     sample: Mapping[str, Any]
-    """How the questions were drawn from it: `how`, `n`, `seed`."""
+    """The sample of the questions: `how`, `n`, `seed`."""
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One process that worked on the run. Volatile, all of it. Times are UTC in ISO form."""
+    """One process that worked on the run. Its values differ between equal runs. Times are UTC in ISO form."""
 
     started: str
     packages: Mapping[str, str]
     ended: str | None = None
-    """`None` where the process was killed, or works still."""
+    """None if the process was killed, or still runs."""
     commit: str | None = None
-    """Of the checkout that the program lies in; `None` where there is none."""
+    """The git commit of the program, or None outside a checkout."""
     dirty: bool | None = None
-    """Whether its files differed from that commit."""
+    """Whether the program's files differed from that commit."""
     taken: SessionEnergy | None = None
-    """Time and energy of its asking; `None` where the process was killed, works still, or told nothing of it."""
+    """Time and energy of the calls, or None if the process did not end normally or measured nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunManifest:
-    """What `manifest.json` holds."""
+    """The content of `manifest.json`."""
 
     plan: RunPlan
     cases: int
     sessions: tuple[Session, ...]
     complete: bool = False
-    """Whether every case has ended, and none has failed."""
+    """Whether every case has an answer that did not fail."""
     states: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Cases by state, as of the last session's end, or else its beginning."""
+    """Cases by state at the end of the last session, or at its start while it runs."""
     usage: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Of all records then, those of earlier tries of a case included (volatile). What a case had cost that was broken
-    off before its record is in none."""
+    """The usage of all records at that time, those of earlier attempts included. The usage of a case that was
+    interrupted before its record is not included."""
     format: int = FORMAT
 
 
 def describe_dataset(dataset: Dataset) -> dict[str, Any]:
-    """What a plan says of its question set, before any sample is drawn."""
+    """Return the description of a question set in a plan, before a sample is drawn."""
     return {"name": dataset.name, "sha256": dataset.sha256, "n": len(dataset.questions), "licence": dataset.licence}
 
 
 class Run:
-    """A run's folder, open to add records. Use as a context manager; what it holds when left is in the manifest."""
+    """The folder of a run, open to add records. Use `open`, as a context manager; leaving it writes the manifest."""
 
     def __init__(
         self, folder: Path, manifest: RunManifest, records: RecordStore, lock: FileLock, keys: set[str]
     ) -> None:
-        """Not for callers: use `open`. `lock` is held."""
         self.folder = folder
         self.records = records
         self._manifest = manifest
@@ -118,59 +117,61 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path, plan: RunPlan, cases: Sequence[Case]) -> Self:
-        """The run of this plan in that folder, begun or gone on with. Nothing is asked yet.
+        """Return the run of a plan in a folder, new or continued.
 
-        Raises InputError where the folder holds another run or anything else, where another process is at work on it,
-        or where two cases are one; StorageError where the disk does not take it.
+        Raises InputError if the folder holds another run or anything else, if another process uses it, or if two cases
+        are the same; StorageError if the disk refuses it.
         """
         keys = {case.key for case in cases}
         if len(keys) < len(cases):
-            raise InputError(f"{len(cases) - len(keys)} cases are asked twice: give each question and condition once")
-        with _kept(folder):
+            raise InputError(f"{len(cases) - len(keys)} cases occur twice: give each question and condition once")
+        with _map_disk_errors(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Not per thread: whoever closes the run frees the lock.
+        # Not per thread: any thread that closes the run releases the lock.
         lock = acquire_lock(folder, FileLock(folder / LOCK, timeout=0, thread_local=False))
-        with ExitStack() as held:
-            held.callback(lock.release)
-            plan = replace(plan, **{each.name: to_json(getattr(plan, each.name)) for each in dataclasses.fields(plan)})
-            known = read_manifest(folder) if (folder / MANIFEST).exists() else None
-            _check(folder, known, plan)
-            # It may have been there before, empty and open to others.
+        with ExitStack() as stack:
+            stack.callback(lock.release)
+            plan = _normalize_plan(plan)
+            earlier = read_manifest(folder) if (folder / MANIFEST).exists() else None
+            _check_folder(folder, earlier, plan)
+            # It may have existed before, empty and readable by others.
             restrict_to_owner(folder)
             records = RecordStore(folder / RECORDS, plan.recipe, texts=False, lock=lock)
-            sessions = (*(known.sessions if known else ()), _begun())
+            sessions = (*(earlier.sessions if earlier else ()), _start_session())
             run = cls(folder, RunManifest(plan, len(cases), sessions), records, lock, keys)
             run._write()
-            held.pop_all()
+            stack.pop_all()
         return run
 
     @property
-    def left(self) -> int:
-        """Cases that are still to be asked."""
+    def remaining(self) -> int:
+        """The number of cases without an answer."""
         return sum(not self.records.is_done(key) for key in self._keys)
 
-    def took(self, taken: SessionEnergy) -> None:
-        """Says what this session took; written down when the run is closed."""
-        *before, session = self._manifest.sessions
-        self._manifest = replace(self._manifest, sessions=(*before, replace(session, taken=taken)))
+    def record_energy(self, energy: SessionEnergy) -> None:
+        """Set the energy of this session. It is written when the run is closed."""
+        self._update_session(taken=energy)
 
     def close(self) -> RunManifest:
-        """Writes down how the run stands, and lets others at it. Idempotent."""
+        """Write the manifest, release the lock and return the manifest. Closing twice is harmless."""
         if not self._lock.is_locked:
             return self._manifest
-        *before, session = self._manifest.sessions
-        self._manifest = replace(self._manifest, sessions=(*before, replace(session, ended=_now())))
+        self._update_session(ended=_now())
         try:
             self._write()
         finally:
             self._lock.release()
         return self._manifest
 
+    def _update_session(self, **changes: Any) -> None:
+        *earlier, session = self._manifest.sessions
+        self._manifest = replace(self._manifest, sessions=(*earlier, replace(session, **changes)))
+
     def _write(self) -> None:
         states = Counter(state for key, state in self.records.states.items() if key in self._keys)
         self._manifest = replace(
             self._manifest,
-            complete=self.left == 0,
+            complete=self.remaining == 0,
             states=dict(sorted(states.items())),
             usage=to_json(self.records.usage),
         )
@@ -186,53 +187,50 @@ class Run:
 
 
 def read_manifest(folder: Path) -> RunManifest:
-    """Raises InputError where the folder holds no run, or one of another format."""
+    """Return the manifest of a run. Raises InputError if the folder holds no run, or one of another format."""
     path = folder / MANIFEST
     try:
         values = parse_json(path.read_bytes())
-        # A library's manifest has the same name.
-        if (made := values["format"]) != FORMAT and "library_id" not in values:
-            raise InputError(f"{path} has format {made}, this program knows {FORMAT}: use the one that made it")
-        _form().validate_json(json.dumps(values), strict=True)
-        values["sessions"] = tuple(map(_session, values["sessions"]))
-        manifest = RunManifest(**{**values, "plan": RunPlan(**values["plan"])})
+        if "library_id" in values:
+            raise ValueError("the manifest of a library, which has the same name")
+        if (version := values["format"]) != FORMAT:
+            raise InputError(
+                f"{path} has format {version}, and this program reads format {FORMAT}: use the program that made it, "
+                "or run the experiment again into another folder"
+            )
+        manifest = _manifest_adapter().validate_json(json.dumps(values), strict=True)
         _check_facts(manifest)
     except OSError as error:
-        raise InputError(f"{folder} is no run ({error.strerror}): name a folder that a run was written to") from error
+        raise InputError(f"{folder} is not a run ({error.strerror}): name the folder of a run") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path} is no manifest of a run: name a folder that a run was written to") from None
+        raise InputError(f"{path} is not the manifest of a run: name the folder of a run") from None
     return manifest
 
 
 @cache
-def _form() -> TypeAdapter[RunManifest]:
+def _manifest_adapter() -> TypeAdapter[RunManifest]:
     return TypeAdapter(RunManifest)
 
 
-def _session(values: Mapping[str, Any]) -> Session:
-    taken = values.get("taken")
-    return Session(**{**values, "taken": None if taken is None else SessionEnergy.of_json(taken)})
-
-
 def _check_facts(manifest: RunManifest) -> None:
-    """Raise ValueError, KeyError or TypeError unless the tables of facts hold what reports read of them."""
+    """Raise ValueError, KeyError or TypeError unless the fields that reports read have the right types."""
     plan = manifest.plan
     check_recipe(plan.recipe)
     Usage(**manifest.usage) + Usage()
+    texts = [plan.dataset["name"]]
     for dataset in plan.dataset.get("sets", [plan.dataset]):
-        if not isinstance(dataset["name"], str) or not isinstance(dataset["sha256"], str):
-            raise TypeError("the question set is not named")
-    if not isinstance(plan.dataset["name"], str):
-        raise TypeError("the question set is not named")
-    for name in _LISTS.intersection(plan.arguments):
+        texts += [dataset["name"], dataset["sha256"]]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("a question set has no name or hash")
+    for name in _LIST_ARGUMENTS.intersection(plan.arguments):
         if not isinstance(plan.arguments[name], list):
-            raise TypeError(f"{name} is no list")
+            raise TypeError(f"{name} is not a list")
 
 
 def write_manifest(folder: Path, manifest: RunManifest) -> None:
-    """Whole or not at all, and durable when it returns. Raises StorageError."""
+    """Write the manifest, completely or not at all. It is on the disk when this returns. Raises StorageError."""
     text = printable_json(json.dumps(to_json(manifest), indent=2, ensure_ascii=False)) + "\n"
-    with _kept(folder):
+    with _map_disk_errors(folder):
         with os.fdopen(open_private(folder / TEMPORARY, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -241,28 +239,35 @@ def write_manifest(folder: Path, manifest: RunManifest) -> None:
         sync_folder(folder)
 
 
-def _check(folder: Path, known: RunManifest | None, plan: RunPlan) -> None:
-    if known is None:
-        others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, TEMPORARY))
+def _normalize_plan(plan: RunPlan) -> RunPlan:
+    """Return the plan as it is read back from JSON."""
+    return RunPlan(**to_json(plan))
+
+
+def _check_folder(folder: Path, earlier: RunManifest | None, plan: RunPlan) -> None:
+    """Raise InputError if a new run would write into a folder with content, or an earlier run had another plan."""
+    if earlier is None:
+        others = sorted({path.name for path in folder.iterdir()} - {LOCK, TEMPORARY})
         if others:
             raise InputError(
-                f"{folder} holds something else ({others[0]}...): name a folder that is empty or not there"
+                f"{folder} is not empty ({others[0]}...): name an empty folder, or one that does not exist"
             )
         return
-    differ = [
-        f"{each.name} ({changed(old, new)})" if isinstance(new, dict) else each.name
-        for each in dataclasses.fields(plan)
-        if (old := getattr(known.plan, each.name)) != (new := getattr(plan, each.name))
-    ]
-    if differ:
+    differences: list[str] = []
+    for field in dataclasses.fields(plan):
+        old, new = getattr(earlier.plan, field.name), getattr(plan, field.name)
+        if old != new:
+            differences.append(f"{field.name} ({list_changes(old, new)})" if isinstance(new, dict) else field.name)
+    if differences:
         raise InputError(
-            f"{folder} holds another run: {', '.join(differ)} differ; name another folder, or ask the same"
+            f"{folder} holds another run, which differs in {', '.join(differences)}: name another folder, or use the "
+            "same settings"
         )
 
 
-def _begun() -> Session:
-    found = git_commit()
-    return Session(_now(), package_versions(), commit=found[0] if found else None, dirty=found[1] if found else None)
+def _start_session() -> Session:
+    commit, dirty = git_commit() or (None, None)
+    return Session(_now(), package_versions(), commit=commit, dirty=dirty)
 
 
 def _now() -> str:
@@ -270,7 +275,7 @@ def _now() -> str:
 
 
 @contextmanager
-def _kept(folder: Path) -> Iterator[None]:
+def _map_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

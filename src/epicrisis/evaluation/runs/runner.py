@@ -98,7 +98,7 @@ async def answer_cases(
                 yield case
 
     async def answer_case(case: Case) -> tuple[Case, Answer]:
-        return case, await pipeline.answer(case.question, treatment=case.treatment)
+        return case, await pipeline.answer(case.question, overrides=case.treatment)
 
     def store(result: tuple[Case, Answer]) -> None:
         case, answer = result

@@ -1,4 +1,4 @@
-"""What software a run was made with: packages, interpreter, and the commit where the package lies in a git checkout."""
+"""The software versions of a run: packages, interpreter, and the git commit of a checkout."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ _SOURCE = Path(__file__).resolve().parents[1]
 
 
 def package_versions() -> Mapping[str, str]:
-    """Versions of epicrisis, of what it requires as far as that is installed, and of Python."""
-    required = [found[0] for each in metadata.requires("epicrisis") or () if (found := _NAME.match(each))]
+    """Return the versions of Python, epicrisis and its installed requirements."""
+    required: set[str] = set()
+    for requirement in metadata.requires("epicrisis") or ():
+        required.update(_NAME.findall(requirement)[:1])
     versions = {"python": platform.python_version()}
-    for name in ("epicrisis", *sorted(set(required))):
+    for name in ("epicrisis", *sorted(required)):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            # Of an extra that was not asked for.
+            # A requirement of an extra that is not installed.
             continue
     return versions
 
 
 def git_commit(source: Path = _SOURCE) -> tuple[str, bool] | None:
-    """(commit, whether the package's files differ from it); `None` where they are in no git checkout, or git is not
-    there to ask."""
+    """Return the commit of the package's files and whether they differ from it.
+
+    None if they are not in a git checkout, or git is not installed.
+    """
     if _git(source, "ls-files", "--error-unmatch", "__init__.py") is None:
-        # The package lies in somebody else's checkout, an environment within it: that commit says nothing of it.
+        # Installed into an environment inside another checkout: its commit does not apply.
         return None
     head, changes = _git(source, "rev-parse", "HEAD"), _git(source, "status", "--porcelain", "--", ".")
     return None if head is None or changes is None else (head, bool(changes))
@@ -39,7 +43,7 @@ def git_commit(source: Path = _SOURCE) -> tuple[str, bool] | None:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(folder), *arguments],
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
             capture_output=True,
@@ -49,4 +53,4 @@ def _git(folder: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return process.stdout.strip()

@@ -1,8 +1,8 @@
-"""Solved questions as documents of a library: out of the lines that keep them, in, and what a library holds of them.
+"""Solved questions as documents of a library: read from files, and counted in a library.
 
-A document is called `<set>/<question's id>`, its text is the question, its source the set; the rest is metadata in the
-form that `retrieval.examples` reads, with `how` it was solved, by which `model`, and the question's `form`. So a
-library holds one solution of a question: a later one takes its place. Knows no model.
+The id of a document is `<set>/<question's id>`, its text the question, its source the set. The metadata has the form
+of `retrieval.examples`, with `how` it was solved, by which `model`, and the question's `form`. So a library holds one
+solution of a question, and a later one replaces it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.retrieval.examples import example_of
+from epicrisis.retrieval.examples import read_example
 from epicrisis.types import Document, Example, Passage
 
 READY_MADE = "ready-made"
-"""How those were solved of which nobody says it."""
+"""The method of solved questions without one."""
 KEPT = "kept"
 
 Numbered: TypeAlias = tuple[int, Mapping[str, Any]]
-"""A line's number, from 1, and its object."""
+"""A line's number, from 1, and its JSON object."""
 
 
 class _Line(QuestionLine):
-    """A solved question; `gold` is not looked at."""
+    """A solved question. `gold` is ignored."""
 
     choice: Identifier | None = None
     answer: NonBlank
@@ -52,7 +52,7 @@ class _Line(QuestionLine):
 
 @dataclass(frozen=True, slots=True)
 class ExampleCount:
-    """Solved questions of a library that were made alike."""
+    """The number of solved questions in a library with the same set, method, model and form."""
 
     set: str
     how: str
@@ -62,19 +62,19 @@ class ExampleCount:
 
 
 def read_examples(path: Path) -> Iterator[Document | Skipped]:
-    """The solved questions of a file of one's own, in its order.
+    """Yield the solved questions of your own file, in its order.
 
-    JSON lines (`.jsonl`, `.jsonl.gz`): `id`, `question` and `answer` are required, and with `options` (letters with
-    their texts, or a list of texts) the right one's letter, `choice`; `reasoning`, `set` (else the file's name), `how`
-    and `model` are optional. Of lines with a `state`, as those of `epicrisis examples build`, the kept ones count. A
-    broken line is left out and said, and so is one of a patient. Raises InputError for a path that is no such file.
+    JSON lines (`.jsonl`, `.jsonl.gz`) require `id`, `question` and `answer`, and with `options` (letters with texts, or
+    a list of texts) the right letter as `choice`. `reasoning`, `set` (default: the file's name), `how` and `model` are
+    optional. Of lines with a `state`, as in files of `epicrisis examples build`, only kept ones count. Broken lines and
+    lines about a patient are skipped and reported. Raises InputError for a path that is no such file.
     """
     check_file(path)
     return _documents(jsonl.read_objects(path), path)
 
 
 def read_built_examples(path: Path) -> Iterator[Document | Skipped]:
-    """Those of a file that `epicrisis examples build` writes; what a kill left half-written at its end is no line."""
+    """Yield the solved questions of a file of `epicrisis examples build`. An incomplete last line is ignored."""
     return _documents(((line.number, line.value) for line in read_lines(path)), path)
 
 
@@ -91,10 +91,10 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
         line = _Line.model_validate(value)
     except ValidationError as error:
         return Skipped(printable_path(path), f"line {number}", describe_errors(error))
-    if wrong := find_json_fault(dict(value)) or _unfit(line):
-        return Skipped(printable_path(path), f"line {number}", wrong)
+    if problem := find_json_fault(dict(value)) or _find_problem(line):
+        return Skipped(printable_path(path), f"line {number}", problem)
     name = line.set or printable_path(path.name)
-    told = {
+    metadata = {
         "question": line.text,
         "question_id": line.id,
         "options": line.options or {},
@@ -105,12 +105,12 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
         "model": line.model,
         "form": "choice" if line.options else "open",
     }
-    return Document(f"{name}/{line.id}", line.text, source=name, metadata=told)
+    return Document(f"{name}/{line.id}", line.text, source=name, metadata=metadata)
 
 
-def _unfit(line: _Line) -> str | None:
+def _find_problem(line: _Line) -> str | None:
     if line.patient is not None:
-        return "patient: an example is shown with everybody's questions; leave a patient's out"
+        return "patient: examples are shown with questions about others; leave this one out"
     if line.id is None:
         return "id: missing; give each question its own"
     if line.options and line.choice not in line.options:
@@ -119,18 +119,20 @@ def _unfit(line: _Line) -> str | None:
 
 
 def library_examples(library: Library) -> Iterator[tuple[Passage, Example]]:
-    """Every solved question of the library once, in no order, with its first passage.
+    """Yield every solved question of a library with its first passage, in no order.
 
-    Raises InputError where the library holds anything else.
+    Raises InputError if the library holds anything else.
     """
     for batch in PassageTable(library.path, library.manifest.dimensions).batches():
-        yield from ((stored.passage, example_of(stored.passage)) for stored in batch if stored.passage.ordinal == 0)
+        for stored in batch:
+            if stored.passage.ordinal == 0:
+                yield stored.passage, read_example(stored.passage)
 
 
 def count_examples(library: Library) -> tuple[ExampleCount, ...]:
-    """How many by set, how, model and form, in the order of these. Raises InputError as `library_examples` does."""
+    """Count the solved questions by set, method, model and form. Raises InputError as `library_examples` does."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for passage, _ in library_examples(library):
         how, model, form = (str(passage.metadata.get(name, "")) for name in ("how", "model", "form"))
         counts[passage.source, how, model, form] += 1
-    return tuple(ExampleCount(*made, count) for made, count in sorted(counts.items()))
+    return tuple(ExampleCount(*group, count) for group, count in sorted(counts.items()))

@@ -1,14 +1,12 @@
-"""Questions made from one's own documents, as MedQ was made (BriefContext, Methods): a model proposes PICO questions
-and their answers, people accept or reject them.
+"""Questions written by a model from your own documents, as MedQ was made (BriefContext, Methods).
 
-Passages are drawn at random; of each the model is asked for one question, its answer, and the sentence that it comes
-from, which must stand in the passage word for word; and the question must name something that the passage names. A line
-of the file is one passage, in the form that `corpus.questions.read_questions` reads, with its `state`:
+Passages are drawn at random. For each, the model proposes one PICO question, its answer, and the sentence with the
+answer, which must occur in the passage word for word. The question must name something of the passage. People accept or
+reject the proposals. A line of the file is one passage, in the form of `corpus.questions.read_questions`, with a
+`state`:
 
-    proposed    to be changed by people into accepted or rejected; questions count as such once they are accepted
-    left-out    the passage gave no question, with the reason
-
-Knows no answering.
+    proposed    people change it to accepted or rejected; only accepted questions are used
+    left-out    the passage gave no question; the line has the reason
 """
 
 from __future__ import annotations
@@ -25,6 +23,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from pydantic import Field
+
 from epicrisis.answering.citations import locate
 from epicrisis.answering.structured_request import (
     JsonFormat,
@@ -40,26 +40,25 @@ from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.concurrency import run_concurrently
-from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
+from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.passage_lookup import at_random
+from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.prompts import Prompt, fence_passages, format_passage, render
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage, Scope
 
-PROMPTS = "epicrisis.evaluation.grading.prompts"
+PROMPTS = "epicrisis.evaluation.synthesis.prompts"
 CHARACTERS = 2000
-"""Of a passage of a file; a library's passages are as they are."""
+"""Length of a file's passages; those of a library keep their length."""
 ALIKE = 0.8
-"""Share of their words that two questions have in common, of all words of both, from which they are near-duplicates."""
+"""Share of common words, of all words of two questions, from which they are near-duplicates."""
 
-ProposalState: TypeAlias = Literal["proposed", "accepted", "rejected", "left-out"]
 RejectionReason: TypeAlias = Literal["nothing", "unparsed", "not-verbatim", "names-nothing"]
-"""Why a passage gave no question: the model found none, or of two replies neither could be read, quoted verbatim, or
-asked about anything that the passage names."""
+"""Why a passage gave no question: the model found none, or neither of two replies could be read, had a verbatim
+quotation, or asked about something in the passage."""
 
-_FIELDS: Mapping[str, int] = {
+_REPLY_FIELDS: Mapping[str, int] = {
     "quote": 400,
     "population": 120,
     "intervention": 120,
@@ -68,28 +67,26 @@ _FIELDS: Mapping[str, int] = {
     "question": 300,
     "answer": 500,
 }
-"""Of a reply, with the characters each may have at most."""
+"""Fields of a reply with their greatest length in characters."""
 _PICO = ("population", "intervention", "comparison", "outcome")
-_REASONS: Mapping[str, RejectionReason] = {
-    "the quotation does not stand in the passage": "not-verbatim",
-    "the question names nothing of the passage": "names-nothing",
-}
-"""By what makes a reply unreadable; all else is `unparsed`."""
-_NOT_VERBATIM, _NAMES_NOTHING = _REASONS
+_NOT_VERBATIM = "the quotation does not stand in the passage"
+_NAMES_NOTHING = "the question names nothing of the passage"
+_REASONS: Mapping[str, RejectionReason] = {_NOT_VERBATIM: "not-verbatim", _NAMES_NOTHING: "names-nothing"}
+"""Reasons by the message of an unreadable reply; all other messages are `unparsed`."""
 _WORD = re.compile(r"\w+")
-_COMMON = frozenset(
+_COMMON_WORDS = frozenset(
     _WORD.findall(
         "a an and any are as at be been by can for from had has have how if is its it more most no not of on or than "
         "the their these those to was were what when whose why will would adults group groups participants patients "
         "people subjects treatment"
     )
 )
-"""Words of any PICO question, beside those of the prompt that asks for one: they name nothing."""
+"""Words of any PICO question, apart from those of the prompt. They name nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassageSample:
-    """Passages to make questions of, and what could not be read."""
+    """Passages to write questions about, and unreadable sources."""
 
     passages: tuple[Passage, ...]
     skipped: tuple[Skipped, ...] = ()
@@ -97,7 +94,7 @@ class PassageSample:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a model wrote of one passage. `pico` holds population, intervention, comparison and outcome."""
+    """A model's question about one passage. `pico` holds population, intervention, comparison and outcome."""
 
     question: str
     answer: str
@@ -107,7 +104,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedQuestion:
-    """What came of one passage: a proposal, a reason why there is none, or a failure, which is asked again."""
+    """The result for one passage: a proposal, a reason why there is none, or a failure, which is repeated later."""
 
     passage: Passage
     proposal: Proposal | None = None
@@ -116,191 +113,203 @@ class GeneratedQuestion:
     usage: Usage = field(default_factory=Usage)
 
 
-# -- drawing ----------------------------------------------------------------------------------------------------------
-
-
 def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> PassageSample:
-    """`n` passages of one library, or of files and folders, at random: those whose `sha256("<seed>:<id>")` is least, in
-    that order, so that a larger n begins with the passages of a smaller one. All where there are fewer.
+    """Draw `n` passages of one library, or of files and folders, at random.
 
-    Raises InputError where a library stands beside other sources, or where there is no passage within the scope.
+    The sample has the smallest `sha256("<seed>:<id>")`, in this order, so a larger sample begins with a smaller one.
+    Raises InputError for a library among other sources, and if the scope admits no passage.
     """
     libraries = [path for path in sources if (path / MANIFEST).is_file()]
     if libraries and len(sources) > 1:
         raise InputError(f"{libraries[0]} is a library: name it alone, or name files and folders of documents")
     if libraries:
         with Library.open(libraries[0]) as library:
-            drawn = PassageSample(at_random(library, n, seed, scope))
+            sample = PassageSample(sample_passages(library, n, seed, scope))
     else:
         skipped: list[Skipped] = []
-        passages = (each for each in _passages(sources, skipped) if scope.admits(each))
-        drawn = PassageSample(
-            tuple(heapq.nsmallest(n, passages, key=lambda each: _place(seed, each.id))), tuple(skipped)
-        )
-    if not drawn.passages:
+        candidates = filter(scope.admits, _read_passages(sources, skipped))
+        passages = heapq.nsmallest(n, candidates, key=lambda passage: _hash(seed, passage.id))
+        sample = PassageSample(tuple(passages), tuple(skipped))
+    if not sample.passages:
         raise InputError(
-            f"{', '.join(map(printable_path, sources))}: no passage to make a question of (patients' records are left aside): "
-            "name documents with text"
+            f"{', '.join(map(printable_path, sources))}: no passage to make a question of (patients' records are left "
+            "aside): name documents with text"
         )
-    return drawn
+    return sample
 
 
-def _passages(sources: Sequence[Path], skipped: list[Skipped]) -> Iterator[Passage]:
-    seen: set[str] = set()
+def _read_passages(sources: Sequence[Path], skipped: list[Skipped]) -> Iterator[Passage]:
+    ids: set[str] = set()
     for item in read_sources(sources):
         if isinstance(item, Skipped):
             skipped.append(item)
-        elif isinstance(item, Document) and item.id not in seen:
-            seen.add(item.id)
+        elif isinstance(item, Document) and item.id not in ids:
+            ids.add(item.id)
             yield from split_by_characters(item, CHARACTERS, 0)
 
 
-def _place(seed: int, passage_id: str) -> bytes:
+def _hash(seed: int, passage_id: str) -> bytes:
     return hashlib.sha256(f"{seed}:{passage_id}".encode()).digest()
 
 
-# -- asking -----------------------------------------------------------------------------------------------------------
-
-
 def render_prompt(passage: Passage, scope: Scope) -> Prompt:
-    """The prompt for one passage."""
+    """Return the prompt for one passage."""
     return render(PROMPTS, "pico", documents=fence_passages([passage], scope))
 
 
-def _form(passage: Passage) -> JsonFormat[Proposal | None]:
-    found = {"found": {"type": "boolean", "enum": [True]}, **{name: text_schema(n) for name, n in _FIELDS.items()}}
-    nothing = {"found": {"type": "boolean", "enum": [False]}}
-    result = {"anyOf": [object_schema(found), object_schema(nothing)]}
-    return JsonFormat({"result": result}, sum(_FIELDS.values()) + 200, lambda reply: _read(reply, passage))
+def _reply_format(passage: Passage) -> JsonFormat[Proposal | None]:
+    texts = {name: text_schema(characters) for name, characters in _REPLY_FIELDS.items()}
+    question = object_schema({"found": {"type": "boolean", "enum": [True]}, **texts})
+    nothing = object_schema({"found": {"type": "boolean", "enum": [False]}})
+    length = sum(_REPLY_FIELDS.values()) + 200
+    return JsonFormat({"result": {"anyOf": [question, nothing]}}, length, lambda reply: _read_reply(reply, passage))
 
 
-def _read(reply: str, passage: Passage) -> Proposal | None:
-    """`None` where the passage answers no such question. Raises Unreadable."""
+def _read_reply(reply: str, passage: Passage) -> Proposal | None:
+    """Return the proposal, or None if the passage answers no such question. Raises Unreadable."""
     result = read_object(reply, "result")["result"]
     if not isinstance(result, Mapping) or not isinstance(result.get("found"), bool):
         raise Unreadable("the reply does not say whether it found a question")
     if not result["found"]:
         return None
-    texts = {name: result.get(name) for name in _FIELDS}
-    if missing := [name for name, text in texts.items() if not isinstance(text, str) or not _WORD.search(text)]:
-        raise Unreadable(f"the reply has no {missing[0]}")
-    values = {name: str(text).strip() for name, text in texts.items()}
+    values: dict[str, str] = {}
+    for name in _REPLY_FIELDS:
+        text = result.get(name)
+        if not isinstance(text, str) or not _WORD.search(text):
+            raise Unreadable(f"the reply has no {name}")
+        values[name] = text.strip()
     quotation = locate(values["quote"], passage)
     if not quotation.verified:
         raise Unreadable(_NOT_VERBATIM)
-    if not (_words(values["question"]) - _of_the_form()) & _words(format_passage(passage)):
+    if not (_words(values["question"]) - _prompt_words()) & _words(format_passage(passage)):
         raise Unreadable(_NAMES_NOTHING)
     return Proposal(values["question"], values["answer"], {name: values[name] for name in _PICO}, quotation)
 
 
 @cache
-def _of_the_form() -> frozenset[str]:
-    """What a model may write that only repeats what it was asked for."""
+def _prompt_words() -> frozenset[str]:
+    """Return the words of a question that only repeats the prompt."""
     prompt = render(PROMPTS, "pico", documents="")
-    return _COMMON.union(*(_words(message.content) for message in prompt.messages))
+    return _COMMON_WORDS.union(*(_words(message.content) for message in prompt.messages))
 
 
 def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
 
 
-async def _made(asker: ModelClient, passage: Passage, scope: Scope) -> GeneratedQuestion:
-    said = await asker.request(render_prompt(passage, scope), _form(passage))
-    reason: RejectionReason | None = None
-    if said.unreadable is not None:
-        reason = _REASONS.get(said.unreadable, "unparsed")
-    elif said.value is None and said.failure is None:
-        reason = "nothing"
-    return GeneratedQuestion(passage, said.value, reason, said.failure, said.usage)
-
-
 async def generate_questions(
-    passages: Sequence[Passage], asker: ModelClient, file: QuestionStore, scope: Scope
+    passages: Sequence[Passage], client: ModelClient, store: QuestionStore, scope: Scope
 ) -> AsyncGenerator[GeneratedQuestion, None]:
-    """What comes of the passages that have no line yet, each kept before it is yielded; failures are not kept. Raises
-    as `worked_off` does."""
-    left = [passage for passage in passages if passage.id not in file.passages]
+    """Write questions about the passages without a line, and yield each result once it is stored.
 
-    async def work(passage: Passage) -> GeneratedQuestion:
-        return await _made(asker, passage, scope)
+    Failures are not stored. Raises as `run_concurrently` does.
+    """
+    missing = [passage for passage in passages if passage.id not in store.passages]
 
-    # Left half-way it must end what it works on now, not when it is collected.
+    async def generate(passage: Passage) -> GeneratedQuestion:
+        reply = await client.request(render_prompt(passage, scope), _reply_format(passage))
+        reason: RejectionReason | None = None
+        if reply.unreadable is not None:
+            reason = _REASONS.get(reply.unreadable, "unparsed")
+        elif reply.value is None and reply.failure is None:
+            reason = "nothing"
+        return GeneratedQuestion(passage, reply.value, reason, reply.failure, reply.usage)
+
+    # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
     async with aclosing(
-        run_concurrently(left, work, file.append, lambda made: made.failure, asker.concurrency)
-    ) as proposals:
-        async for made in proposals:
-            yield made
+        run_concurrently(missing, generate, store.add, lambda question: question.failure, client.concurrency)
+    ) as questions:
+        async for question in questions:
+            yield question
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
+def recipe(client: ModelClient) -> dict[str, Any]:
+    """Return the settings that decide the proposals, apart from the documents."""
+    template = render(PROMPTS, "pico", documents="").template
+    return {"model": to_json(client.model_recipe), "prompt": template, "seed": client.seed}
 
 
-def recipe(asker: ModelClient) -> dict[str, Any]:
-    """What decides the proposals, beside the documents."""
-    return {
-        "model": to_json(asker.model_recipe),
-        "prompt": render(PROMPTS, "pico", documents="").template,
-        "seed": asker.seed,
-    }
+class _ProposalLine(StoredLine):
+    recipe: dict[str, Any] = Field(alias="made")
+    id: str
+    state: str
+    passage: str
+    reason: str = ""
+    text: str = ""
+    gold: str = ""
+    gold_documents: list[str] = Field(default_factory=list)
+    population: str = ""
+    intervention: str = ""
+    comparison: str = ""
+    outcome: str = ""
+    quotation: str = ""
+    start: int | None = None
+    end: int | None = None
+    usage: Usage = Usage()
+
+    @property
+    def identity(self) -> str:
+        return self.passage
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line with the recipe at the end, because people read and edit the beginning."""
+        line = super().to_json()
+        line["made"] = line.pop("made")
+        return line
 
 
-class QuestionStore:
-    """The file of proposals, this process's to add to while the object lives. Raises InputError where it holds anything
-    else, proposals made otherwise, or where another process is at work on it."""
+class QuestionStore(JsonlStore[_ProposalLine]):
+    """The file of proposals. Raises InputError as `JsonlStore` does."""
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
-        self._path = path
-        self._lock = acquire_lock(path)
-        self._recipe = to_json(recipe)
-        self.passages: set[str] = set()
-        """Ids of those that were asked about."""
         self.states: Counter[str] = Counter()
-        """Lines by their state, and of those left out by the reason."""
-        self._texts: dict[str, str] = {}
-        for line in read_lines(path):
-            if line.value.get("made") != self._recipe or not {"id", "passage", "state"} <= line.value.keys():
-                said = "was not made by this model, prompt and seed"
-                raise InputError(f"{path}, line {line.number}, {said}: name another file with -o")
-            self._note(line.value)
+        """Lines by their state, or by the reason if the passage was left out."""
+        super().__init__(path, _ProposalLine, recipe, content="proposed questions")
 
-    def append(self, made: GeneratedQuestion) -> None:
-        """Durable when it returns. A failure is left aside."""
-        if made.failure is None:
-            line = to_json(_line(made, self._recipe))
-            append_line(self._path, line)
-            self._note(line)
+    def remember(self, line: _ProposalLine) -> None:
+        """Keep the line and count its state."""
+        super().remember(line)
+        self.states[line.reason or line.state] += 1
 
-    def _note(self, line: Mapping[str, Any]) -> None:
-        self.passages.add(str(line["passage"]))
-        self.states[str(line.get("reason", line["state"]))] += 1
-        if "text" in line:
-            self._texts[str(line["id"])] = str(line["text"])
+    @property
+    def passages(self) -> set[str]:
+        """Ids of the passages with a line."""
+        return set(map(str, self.lines))
+
+    def add(self, question: GeneratedQuestion) -> None:
+        """Append a result. It is on the disk when this returns. Failures are not stored."""
+        if question.failure is not None:
+            return
+        passage, proposal = question.passage, question.proposal
+        fields: dict[str, Any] = {
+            "recipe": self.recipe,
+            "id": f"pico-{hashlib.sha256(passage.id.encode()).hexdigest()[:12]}",
+            "passage": passage.id,
+            "usage": question.usage,
+        }
+        if proposal is None:
+            self.append(_ProposalLine(state="left-out", reason=question.reason or "", **fields))
+            return
+        quotation = proposal.quotation
+        self.append(
+            _ProposalLine(
+                state="proposed",
+                text=proposal.question,
+                gold=proposal.answer,
+                gold_documents=[passage.document_id],
+                quotation=quotation.text,
+                start=quotation.start,
+                end=quotation.end,
+                **proposal.pico,
+                **fields,
+            )
+        )
 
     def near_duplicates(self) -> list[tuple[str, str]]:
-        """Ids of any two questions that say nearly the same, in the file's order."""
-        words = {id_: _words(text) for id_, text in self._texts.items()}
-        return [
-            (first, second)
-            for first, second in combinations(words, 2)
-            if len(words[first] & words[second]) >= ALIKE * len(words[first] | words[second])
-        ]
-
-
-def _line(made: GeneratedQuestion, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    passage, proposal = made.passage, made.proposal
-    told = {"passage": passage.id, "made": recipe, "usage": made.usage}
-    id_ = f"pico-{hashlib.sha256(passage.id.encode()).hexdigest()[:12]}"
-    if proposal is None:
-        return {"id": id_, "state": "left-out", "reason": made.reason, **told}
-    return {
-        "id": id_,
-        "state": "proposed",
-        "text": proposal.question,
-        "gold": proposal.answer,
-        "gold_documents": [passage.document_id],
-        **proposal.pico,
-        "quotation": proposal.quotation.text,
-        "start": proposal.quotation.start,
-        "end": proposal.quotation.end,
-        **told,
-    }
+        """Return the ids of any two questions with nearly the same words, in the order of the file."""
+        words = {line.id: _words(line.text) for line in self.lines.values() if line.text}
+        pairs = []
+        for first, second in combinations(words, 2):
+            if len(words[first] & words[second]) >= ALIKE * len(words[first] | words[second]):
+                pairs.append((first, second))
+        return pairs

@@ -1,16 +1,14 @@
-"""Questions of a set solved by a chat model, to be shown as examples (the context-retrieval study, sections 3.2, 4.2
-and 5.2), and the file that keeps what came of each.
+"""Questions of a set solved by a chat model, to be shown as examples (context-retrieval study, sections 3.2, 4.2, 5.2).
 
-    solved              the model to be tested solves the question by chain of thought and is not told the answer; right
-                        ones are kept, once and for all: asked until it is right, it would keep lucky guesses
-    chain-of-thought    a model is told the right answer and writes the reasoning that leads to it, option by option
+    solved              the model under test solves the question by chain of thought without the answer; right solutions
+                        are kept. There is one attempt: repeated until it is right, it would keep lucky guesses
+    chain-of-thought    a model knows the right answer and writes the reasoning that leads to it, option by option
     tree-of-thought     the same as a discussion of three experts
 
-Of the last two an entry is valid where the choice that it ends with is the right one and its reasoning comes to no
-other; else it is asked for again, as another draw. Of an open question the words of the known answer must stand in the
-answer. Knows no library, no encoder and no screen.
+A written solution is valid if it ends with the right choice and its reasoning concludes no other. Otherwise it is
+requested again with another draw. The answer to an open question must contain the words of the known answer.
 
-A question with options can be asked openly: without them, the right one's text its known answer (section 5.2).
+A question with options can become an open question: without them, with the text of the right one as the known answer.
 """
 
 from __future__ import annotations
@@ -25,8 +23,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.answering.baselines import PROMPTS as ANSWERING
+from pydantic import Field
+
 from epicrisis.answering.reply_parsing import ANSWER_CHARACTERS, REASONING_CHARACTERS, REPLY_KEYS, AnswerFormat
+from epicrisis.answering.strategy_context import PROMPTS as ANSWERING
 from epicrisis.answering.structured_request import (
     SECOND_TRY_TEMPERATURE,
     JsonFormat,
@@ -39,21 +39,21 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.json_checks import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import at_random
+from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently
-from epicrisis.evaluation.runs.jsonl_store import acquire_lock, append_line, read_lines
+from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.prompts import Prompt, render
 from epicrisis.question_options import is_same_option
 from epicrisis.serialization import to_json
 from epicrisis.types import Question
 
-PROMPTS = "epicrisis.evaluation.grading.prompts"
+PROMPTS = "epicrisis.evaluation.synthesis.prompts"
 
 SolvingMethod: TypeAlias = Literal["solved", "chain-of-thought", "tree-of-thought"]
 SolutionState: TypeAlias = Literal["kept", "wrong", "abstained", "unparsed"]
-"""How the last try of a question ended; only what is `kept` is an example."""
+"""How the last attempt at a question ended. Only `kept` questions are examples."""
 SkipReason: TypeAlias = Literal["no known answer", "of a patient", "asks for one of its options"]
-"""Why a question is not asked: it could not be checked, must not be shown to others, or is none without its options."""
+"""Why a question is skipped: its answer is unknown, it is about a patient, or it needs its options."""
 
 ATTEMPTS = 3
 _REASONING_CHARACTERS: Mapping[SolvingMethod, int] = {
@@ -68,18 +68,18 @@ _CONCLUDES = re.compile(r"(?i)\b(?:answer|correct|right)\b")
 _WHICH_IS = re.compile(
     r"(?i)\b(w)hich (?:one )?of the following (is|are)(?= (?:the|most)\b)(?! the (?:least|exception)\b)"
 )
-"""Asks for one thing: so it is asked as well without options."""
+"""A question for one thing, which can be asked without options."""
 _OF_OPTIONS = re.compile(
     r"(?i)\b(?:(?:of|all|among|amongst|from) (?:the )?following|(?:which|one|all|any|none|each) of these|of the above|"
     r"all the above|which (?:statement|option|choice)s?|except(?! (?:for|that) \w))\b"
 )
 _OF_OTHERS = re.compile(r"(?i)\W*(?:all|any|both|none)(?:(?: of)?(?: the)? (?:above|these|following))?\W*")
-"""An option that is others."""
+"""An option that stands for others."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedQuestions:
-    """The questions of a set that are to be solved, in its order, and how many were left aside."""
+    """The questions of a set to solve, in its order, and the number of skipped ones."""
 
     name: str
     questions: tuple[Question, ...]
@@ -88,7 +88,7 @@ class SelectedQuestions:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What a reply says. `found` is False where the model gives no answer."""
+    """The content of a reply. `found` is False if the model gives no answer."""
 
     found: bool
     answer: str = ""
@@ -98,7 +98,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class SolvedQuestion:
-    """What came of one question: a state, with a solution where it is kept; or a failure, which is asked again."""
+    """The result for one question: a state, with a solution if it is kept, or a failure, which is repeated later."""
 
     question: Question
     tries: int
@@ -106,42 +106,50 @@ class SolvedQuestion:
     solution: Solution | None = None
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
-    """Of all tries."""
+    """Of all attempts."""
 
 
 def select_questions(dataset: Dataset, n: int | None, seed: int, *, openly: bool = False) -> SelectedQuestions:
-    """Those with a known answer and of no patient; with `n` so many of them, drawn by the seed (`datasets.sampling`).
+    """Select the questions with a known answer and without a patient, or a random sample of `n` of them.
 
-    `openly` all are asked without options, but for those that make no sense so. Raises InputError where there are none,
-    or fewer than `n`.
+    With `openly`, all become open questions, except those that need their options. Raises InputError if there is none,
+    or if there are fewer than `n`.
     """
-    read = [without_options(each) if openly else each for each in dataset.questions]
-    left_aside = Counter(reason for question in read if (reason := _reason(question, openly)))
-    fit = replace(dataset, questions=tuple(each for each in read if _reason(each, openly) is None))
-    if not fit.questions:
-        sense = " and makes sense without its options" if openly else ""
+    left_aside: Counter[SkipReason] = Counter()
+    usable = []
+    for question in dataset.questions:
+        candidate = without_options(question) if openly else question
+        reason = _skip_reason(candidate, openly)
+        if reason is None:
+            usable.append(candidate)
+        else:
+            left_aside[reason] += 1
+    if not usable:
+        condition = " and makes sense without its options" if openly else ""
         raise InputError(
-            f"{dataset.name} has no question with a known answer that is of no patient{sense}: name a set that tells "
-            "the right letters or texts"
+            f"{dataset.name} has no question with a known answer that is of no patient{condition}: name a set with "
+            "right letters or texts"
         )
-    return SelectedQuestions(dataset.name, (fit if n is None else at_random(fit, n, seed)).questions, left_aside)
+    candidates = replace(dataset, questions=tuple(usable))
+    selection = candidates if n is None else sample_at_random(candidates, n, seed)
+    return SelectedQuestions(dataset.name, selection.questions, left_aside)
 
 
 def without_options(question: Question) -> Question:
-    """The question without its options, the right one's text its known answer; itself where it cannot be asked so.
+    """Return the question as an open one whose known answer is the text of the right option.
 
-    "Which of the following is the ..." becomes "What is the ...", and so with "are" and before "most"; all other words
-    stay. It can be asked so where its words then point to no options ("of the following", "all of the above", "except"
-    and the like) and the right one is not others of them ("All of the above").
+    "Which of the following is the ..." becomes "What is the ...", also with "are" and before "most"; all other words
+    stay. A question whose words then still refer to options ("of the following", "all of the above", "except" and the
+    like), or whose right option stands for others ("All of the above"), is returned unchanged.
     """
-    text = _WHICH_IS.sub(lambda found: f"{found[1]}hat {found[2]}", question.text)
+    text = _WHICH_IS.sub(lambda match: f"{match[1]}hat {match[2]}", question.text)
     gold = question.options.get(question.gold or "")
     if gold is None or _OF_OPTIONS.search(text) or _OF_OTHERS.fullmatch(gold):
         return question
     return replace(question, text=text, options={}, form="open", gold=gold)
 
 
-def _reason(question: Question, openly: bool) -> SkipReason | None:
+def _skip_reason(question: Question, openly: bool) -> SkipReason | None:
     if question.patient is not None:
         return "of a patient"
     known = question.gold in question.options if question.options else bool(_words(question.gold or ""))
@@ -150,54 +158,60 @@ def _reason(question: Question, openly: bool) -> SkipReason | None:
     return "asks for one of its options" if openly and question.options else None
 
 
-# -- asking -----------------------------------------------------------------------------------------------------------
-
-
 def render_prompt(question: Question, how: SolvingMethod) -> Prompt:
-    """The prompt for one question; that of `solved` is the strategy's own, so both share their kept replies."""
-    asked = {"question": question.text, "options": question.options}
+    """Return the prompt for one question. That of `solved` is the strategy's own, so both share cached replies."""
+    values = {"question": question.text, "options": question.options}
     if how == "solved":
-        return render(ANSWERING, "chain_of_thought", **asked)
-    return render(PROMPTS, f"solve_{how.replace('-', '_')}", **asked, gold=question.gold)
+        return render(ANSWERING, "chain_of_thought", **values)
+    return render(PROMPTS, f"solve_{how.replace('-', '_')}", **values, gold=question.gold)
 
 
-def _form(question: Question, how: SolvingMethod) -> JsonFormat[Solution]:
-    form = AnswerFormat(question.options, reasoning=True)
+def _reply_format(question: Question, how: SolvingMethod) -> JsonFormat[Solution]:
+    answer_format = AnswerFormat(question.options, reasoning=True)
     characters = _REASONING_CHARACTERS[how]
-    # Of `solved` the same request as the strategy's, to the letter.
-    properties = {**form.schema()["properties"], "reasoning": text_schema(characters)}
-    return JsonFormat(properties, characters + ANSWER_CHARACTERS, lambda reply: _read(reply, form, how != "solved"))
+    # For `solved` this is exactly the request of the strategy.
+    properties = {**answer_format.schema()["properties"], "reasoning": text_schema(characters)}
+
+    def read(reply: str) -> Solution:
+        return _read_solution(reply, answer_format, how != "solved")
+
+    return JsonFormat(properties, characters + ANSWER_CHARACTERS, read)
 
 
-def _read(text: str, form: AnswerFormat, concludes: bool) -> Solution:
-    """With `concludes` the reasoning must come to no other choice than the reply states. Raises Unreadable."""
-    reply = form.read(text)
+def _read_solution(text: str, answer_format: AnswerFormat, checks_reasoning: bool) -> Solution:
+    """Read a solution. With `checks_reasoning`, the reasoning must not conclude another choice. Raises Unreadable."""
+    reply = answer_format.read(text)
     if not reply.found:
         return Solution(False)
-    said = [each["reasoning"] for each in json_objects(text, frozenset({"reasoning"}))]
-    reasoning = next((each.strip() for each in said if isinstance(each, str)), "")
+    reasoning = ""
+    for value in json_objects(text, frozenset({"reasoning"})):
+        if isinstance(value["reasoning"], str):
+            reasoning = value["reasoning"].strip()
+            break
     if not reasoning and json_objects(text, REPLY_KEYS):
         raise Unreadable("the reply has no reasoning")
-    if wrong := find_json_fault([reasoning, reply.text]):
-        raise Unreadable(f"the reply {wrong}")
-    if concludes and form.options and _concluded(reasoning, form.options) not in (None, reply.choice):
+    if fault := find_json_fault([reasoning, reply.text]):
+        raise Unreadable(f"the reply {fault}")
+    options = answer_format.options
+    if checks_reasoning and options and _concluded_choice(reasoning, options) not in (None, reply.choice):
         raise Unreadable("the reasoning comes to another choice than the reply states")
     return Solution(True, reply.text, reply.choice, reasoning)
 
 
-def _concluded(reasoning: str, options: Mapping[str, str]) -> str | None:
-    """The last choice that the reasoning says is the answer; `None` where it says it of none, and only weighs them."""
-    form = AnswerFormat(options)
-    sentences = re.split(r"(?<=[.!?])\s+|\n+", reasoning)
-    for sentence in reversed([each for each in sentences if _CONCLUDES.search(each)]):
+def _concluded_choice(reasoning: str, options: Mapping[str, str]) -> str | None:
+    """Return the last choice that the reasoning calls the answer, or None if it only weighs the options."""
+    answer_format = AnswerFormat(options)
+    for sentence in reversed(re.split(r"(?<=[.!?])\s+|\n+", reasoning)):
+        if not _CONCLUDES.search(sentence):
+            continue
         try:
-            return form.read(sentence).choice
+            return answer_format.read(sentence).choice
         except Unreadable:
             continue
     return None
 
 
-def _state(question: Question, solution: Solution | None) -> SolutionState:
+def _classify(question: Question, solution: Solution | None) -> SolutionState:
     if solution is None:
         return "unparsed"
     if not solution.found:
@@ -210,128 +224,151 @@ def _state(question: Question, solution: Solution | None) -> SolutionState:
 
 
 def contains_answer(answer: str, gold: str) -> bool:
-    """Whether the words of the known answer stand in this one, all of them one after the other, whatever case and
-    punctuation. A negation before them is not seen, other words for the same are not known."""
-    said, known = _words(answer), _words(gold)
-    return any(said[i : i + len(known)] == known for i in range(len(said) - len(known) + 1))
+    """Return whether an answer contains the words of the known answer in a row, ignoring case and punctuation.
+
+    A negation before them is not noticed, and synonyms are not known.
+    """
+    words, known = _words(answer), _words(gold)
+    return any(words[i : i + len(known)] == known for i in range(len(words) - len(known) + 1))
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-async def _solved(asker: ModelClient, question: Question, how: SolvingMethod, tries: int) -> SolvedQuestion:
-    prompt, form = render_prompt(question, how), _form(question, how)
-    usage, state = Usage(), _state(question, None)
-    for number in range(1, tries + 1):
-        said = await _drawn(asker, number).request(prompt, form)
-        usage += said.usage
-        if said.failure is not None:
-            return SolvedQuestion(question, number, failure=said.failure, usage=usage)
-        state = _state(question, said.value)
+async def _solve(client: ModelClient, question: Question, how: SolvingMethod, attempts: int) -> SolvedQuestion:
+    prompt, reply_format = render_prompt(question, how), _reply_format(question, how)
+    usage, state = Usage(), _classify(question, None)
+    for number in range(1, attempts + 1):
+        reply = await _client_for_attempt(client, number).request(prompt, reply_format)
+        usage += reply.usage
+        if reply.failure is not None:
+            return SolvedQuestion(question, number, failure=reply.failure, usage=usage)
+        state = _classify(question, reply.value)
         if state == "kept":
-            return SolvedQuestion(question, number, state, said.value, usage=usage)
+            return SolvedQuestion(question, number, state, reply.value, usage=usage)
     return SolvedQuestion(question, number, state, usage=usage)
 
 
-def _drawn(asker: ModelClient, number: int) -> ModelClient:
-    """The model as it draws for this try, from 1. Each has two seeds: an unreadable reply is asked for once more."""
+def _client_for_attempt(client: ModelClient, number: int) -> ModelClient:
+    """Return the model with the sampling of this attempt, from 1.
+
+    Each attempt has two seeds, because an unreadable reply is requested once more.
+    """
     if number == 1:
-        return asker
-    hotter = max(asker.sampling.temperature, SECOND_TRY_TEMPERATURE)
-    sampling = replace(asker.sampling, temperature=hotter)
-    return replace(asker, sampling=sampling, seed=asker.seed + 2 * (number - 1))
+        return client
+    temperature = max(client.sampling.temperature, SECOND_TRY_TEMPERATURE)
+    sampling = replace(client.sampling, temperature=temperature)
+    return replace(client, sampling=sampling, seed=client.seed + 2 * (number - 1))
 
 
 async def solve_questions(
-    questions: Iterable[Question], asker: ModelClient, file: SolutionStore, how: SolvingMethod, tries: int = ATTEMPTS
+    questions: Iterable[Question], client: ModelClient, store: SolutionStore, how: SolvingMethod, tries: int = ATTEMPTS
 ) -> AsyncGenerator[SolvedQuestion, None]:
-    """What comes of the questions that have no line yet, each kept before it is yielded; failures are not kept.
+    """Solve the questions without a line, and yield each result once it is stored. Failures are not stored.
 
-    `tries` are those of a written solution; `solved` has one. Raises as `worked_off` does, and InputError where a
-    question was asked in other words before.
+    `tries` is the number of attempts at a written solution; `solved` has one. Raises as `run_concurrently` does, and
+    InputError if a question has changed since its line was written.
     """
-    left = [question for question in questions if not file.has(question)]
+    missing = [question for question in questions if not store.has(question)]
 
-    async def work(question: Question) -> SolvedQuestion:
-        return await _solved(asker, question, how, 1 if how == "solved" else tries)
+    async def solve(question: Question) -> SolvedQuestion:
+        return await _solve(client, question, how, 1 if how == "solved" else tries)
 
-    # Left half-way it must end what it works on now, not when it is collected.
+    # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
     async with aclosing(
-        run_concurrently(left, work, file.append, lambda each: each.failure, asker.concurrency)
-    ) as ended:
-        async for each in ended:
-            yield each
+        run_concurrently(missing, solve, store.add, lambda solved: solved.failure, client.concurrency)
+    ) as results:
+        async for result in results:
+            yield result
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
-def recipe(asker: ModelClient, how: SolvingMethod, tries: int = ATTEMPTS) -> dict[str, Any]:
-    """What decides the solutions, beside the questions."""
+def recipe(client: ModelClient, how: SolvingMethod, tries: int = ATTEMPTS) -> dict[str, Any]:
+    """Return the settings that decide the solutions, apart from the questions."""
     template = render_prompt(Question("", gold=""), how).template
-    told = {"how": how, "model": to_json(asker.model_recipe), "prompt": template, "seed": asker.seed}
-    return told if how == "solved" else {**told, "tries": tries}
+    settings = {"how": how, "model": to_json(client.model_recipe), "prompt": template, "seed": client.seed}
+    return settings if how == "solved" else {**settings, "tries": tries}
 
 
-class SolutionStore:
-    """The file of what came of each question, this process's to add to while the object lives; it may hold several
-    sets. Raises InputError where it holds anything else, solutions made otherwise, or where another process is at work
-    on it."""
+class _SolutionLine(StoredLine):
+    recipe: dict[str, Any] = Field(alias="made")
+    id: str
+    set: str
+    state: str
+    asked: str
+    """Digest of the question and the known answer."""
+    how: str = ""
+    model: str = ""
+    tries: int = 0
+    question: str = ""
+    options: dict[str, str] = Field(default_factory=dict)
+    choice: str | None = None
+    reasoning: str = ""
+    answer: str = ""
+    form: str = ""
+    usage: Usage = Usage()
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.set, self.id
+
+
+class SolutionStore(JsonlStore[_SolutionLine]):
+    """The file of results of one or several sets. Raises InputError as `JsonlStore` does."""
 
     def __init__(self, path: Path, set_name: str, recipe: Mapping[str, Any]) -> None:
-        self._path = path
-        self._lock = acquire_lock(path)
         self._set = set_name
-        self._recipe = recipe
-        self._asked: dict[str, str] = {}
         self.states: Counter[str] = Counter()
         """Lines of this set by their state."""
-        for line in read_lines(path):
-            if line.value.get("made") != recipe or not {"id", "set", "asked", "state"} <= line.value.keys():
-                said = "was not made so, by this model, prompt and seed"
-                raise InputError(f"{path}, line {line.number}, {said}: name another file with -o")
-            self._note(line.value)
+        super().__init__(path, _SolutionLine, recipe, content="solved questions")
+
+    def remember(self, line: _SolutionLine) -> None:
+        """Keep a line of this set and count its state."""
+        if line.set == self._set:
+            super().remember(line)
+            self.states[line.state] += 1
 
     def has(self, question: Question) -> bool:
-        """Whether the question has a line. Raises InputError where that one asked something else."""
-        asked = self._asked.get(question.id)
-        if asked not in (None, _digest(question)):
+        """Return whether the question has a line. Raises InputError if it has changed since the line was written."""
+        line = self.lines.get((self._set, question.id))
+        if line is not None and line.asked != _digest(question):
             raise InputError(
-                f"question {question.id} of {self._set} has changed since {self._path} was begun: name another file "
+                f"question {question.id} of {self._set} has changed since {self.path} was begun: name another file "
                 "with -o"
             )
-        return asked is not None
+        return line is not None
 
-    def append(self, solved: SolvedQuestion) -> None:
-        """Durable when it returns. A failure is left aside."""
-        if solved.failure is None:
-            line = to_json(self._line(solved))
-            append_line(self._path, line)
-            self._note(line)
-
-    def _note(self, line: Mapping[str, Any]) -> None:
-        if line["set"] == self._set:
-            self._asked[str(line["id"])] = str(line["asked"])
-            self.states[str(line["state"])] += 1
-
-    def _line(self, solved: SolvedQuestion) -> dict[str, Any]:
+    def add(self, solved: SolvedQuestion) -> None:
+        """Append a result. It is on the disk when this returns. Failures are not stored."""
+        if solved.failure is not None:
+            return
         question, solution = solved.question, solved.solution
-        line = {
-            "id": question.id,
-            "set": self._set,
-            "how": self._recipe["how"],
-            "model": self._recipe["model"].get("name", ""),
-            "state": solved.state,
-            "tries": solved.tries,
-        }
+        content: dict[str, Any] = {}
         if solution is not None:
-            asked = {"question": question.text, "options": question.options, "choice": solution.choice}
-            line |= {**asked, "reasoning": solution.reasoning, "answer": solution.answer, "form": question.form}
-        return {**line, "usage": solved.usage, "asked": _digest(question), "made": self._recipe}
+            content = {
+                "question": question.text,
+                "options": dict(question.options),
+                "choice": solution.choice,
+                "reasoning": solution.reasoning,
+                "answer": solution.answer,
+                "form": question.form,
+            }
+        line = _SolutionLine(
+            recipe=self.recipe,
+            id=question.id,
+            set=self._set,
+            how=self.recipe["how"],
+            model=self.recipe["model"].get("name", ""),
+            state=solved.state or "",
+            tries=solved.tries,
+            usage=solved.usage,
+            asked=_digest(question),
+            **content,
+        )
+        self.append(line)
 
 
 def _digest(question: Question) -> str:
-    """16 digits of the SHA-256 of what is asked and what is right."""
-    told = json.dumps([question.text, dict(question.options), question.gold], ensure_ascii=False)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    """Return 16 hexadecimal digits of a hash of the question and the known answer."""
+    content = json.dumps([question.text, dict(question.options), question.gold], ensure_ascii=False)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]

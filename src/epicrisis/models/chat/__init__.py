@@ -1,1 +1,1 @@
-"""Chat models, over an endpoint or embedded, and the layers that wrap any of them."""
+"""Chat models, at an endpoint or embedded, and the layers around them."""

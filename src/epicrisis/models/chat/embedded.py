@@ -1,7 +1,7 @@
-"""The embedded chat model: llama.cpp in this process, talked to over loopback.
+"""The embedded chat model: llama.cpp in this process (xllamacpp), used over loopback.
 
-The only module that knows xllamacpp. What is set here and why, with the measurements: `docs/design/embedded.md`.
-There is no timeout, as nobody else can be overloading it.
+`docs/design/embedded.md` gives the reasons for the parameters, with measurements. There is no timeout, since no other
+user can overload the server.
 """
 
 from __future__ import annotations
@@ -27,29 +27,28 @@ from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallb
 
 WINDOW = 8192
 BATCH_TOKENS = 256
-"""Of a prompt read between two looks at whether anybody still waits for the reply."""
+"""Prompt tokens between two checks whether the call was cancelled."""
 
 WORKING_BYTES = 64 * 2**20
-"""What computing takes beside weights and window, and beside the window's mask for one batch."""
+"""Memory for computing, in addition to weights, window, and the window's mask for one batch."""
 
-CACHED_SHARE, CACHED_BYTES = 4, 2 * 2**30
-"""Prompts read before are kept in a quarter of what memory is left, and no more than this."""
+PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES = 4, 2 * 2**30
+"""The cache of earlier prompts takes a quarter of the remaining memory, up to this size."""
 
 
 class EmbeddedModel:
-    """A `.gguf` file. The weights are loaded at the first use, in a thread; `aclose` frees them, and so does the end of
-    the process or of this object.
+    """A `.gguf` file. The first use loads the weights, in a thread; `aclose` or the end of the object frees them.
 
-    The window is the smaller of `context_tokens` and the one the model was trained with. `threads` are for reading and
-    for writing; by default all cores read that are idle at the start, and as many write, but for one of the machine's.
-    The first use raises ModelFileInvalid where the file is no model, or needs more memory than is available.
-    `weights_sha256`: that of the file, where it is known.
+    The window is the smaller of `context_tokens` and the window of the training. `threads` applies to reading and to
+    writing. By default all idle cores read, and as many write, but at most all cores of the machine minus one.
+    `weights_sha256` is the file's hash, if known. The first use raises ModelFileInvalid if the file is no model, or
+    needs more memory than is available.
 
-    Calls are taken in turn, and what their prompts have in common with those before is not computed again, unless
-    `prefix_cache` is off. A cancelled call stops the work, at the next batch of the prompt or token of the reply.
+    Calls are processed in turn. The prefix that a prompt shares with earlier prompts is not computed again, unless
+    `prefix_cache` is off. Cancelling a call stops its work at the next batch of the prompt or token of the reply.
 
-    Grammars hold replies to a JSON schema, but for `uniqueItems`, `multipleOf`, `allOf` and patterns without `^...$`,
-    which llama.cpp ignores.
+    Grammars enforce a JSON schema, except for `uniqueItems`, `multipleOf`, `allOf` and patterns without `^...$`, which
+    llama.cpp ignores.
     """
 
     def __init__(
@@ -63,42 +62,38 @@ class EmbeddedModel:
         prefix_cache: bool = True,
     ) -> None:
         self._path = path
-        self._name = name
+        self.name = name
         self._context_tokens = context_tokens or WINDOW
         self._threads = threads
         self._sha256 = weights_sha256
         self._prefix_cache = prefix_cache
         self._starting = threading.Lock()
-        self._stop: Callable[[], object] = _nothing
+        self._stop: Callable[[], object] = _ignore
         self._address = ""
         self._client: OpenAICompatibleModel | None = None
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        # Streamed, asked for or not: llama.cpp does not look whether anybody waits for a whole reply.
-        return await (await self._running()).complete(request, on_delta or _nothing)
+        # Always streamed: llama.cpp does not notice the cancelling of a call for a whole reply.
+        return await (await self._get_client()).complete(request, on_delta or _ignore)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
-        return await (await self._running()).count_tokens(messages)
+        return await (await self._get_client()).count_tokens(messages)
 
     async def capabilities(self) -> Capabilities:
-        return await (await self._running()).capabilities()
+        return await (await self._get_client()).capabilities()
 
     async def fingerprint(self) -> str:
         if self._sha256 is None:
-            self._sha256 = await asyncio.to_thread(_weights_sha256, self._path)
+            self._sha256 = await asyncio.to_thread(_compute_weights_sha256, self._path)
         return json.dumps({"weights": self._sha256, "xllamacpp": version("xllamacpp")}, sort_keys=True)
 
     async def aclose(self) -> None:
-        client, stop = await asyncio.to_thread(self._taken)
+        client, stop = await asyncio.to_thread(self._detach)
         if client is not None:
             await client.aclose()
         await asyncio.to_thread(stop)
 
-    async def _running(self) -> OpenAICompatibleModel:
+    async def _get_client(self) -> OpenAICompatibleModel:
         if self._client is not None:
             return self._client
         return await asyncio.to_thread(self._start)
@@ -108,71 +103,72 @@ class EmbeddedModel:
             if self._client is not None:
                 return self._client
             window = min(self._context_tokens, read_gguf_header(self._path).context_tokens or self._context_tokens)
-            need = estimate_memory(self._path, window)
-            left = measure_available_memory() - need.all
-            if left < 0:
-                raise ModelFileInvalid(_too_large(self._path, need, left, window))
-            cached = min(left / CACHED_SHARE, CACHED_BYTES) if self._prefix_cache else None
+            memory = estimate_memory(self._path, window)
+            remaining = measure_available_memory() - memory.total
+            if remaining < 0:
+                raise ModelFileInvalid(_explain_memory(self._path, memory, remaining, window))
+            cache_bytes = None
+            if self._prefix_cache:
+                cache_bytes = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
             key = secrets.token_urlsafe(32)
-            server = _serve(_params(self._path, self._name, key, window, self._threads, cached))
+            server = _start_server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))
             self._address = server.listening_address
-            # xllamacpp stops a server when nothing holds it any more. Left to the end of the interpreter that is late:
-            # nothing runs any more that could let go of its connections.
-            held = [server]
+            # xllamacpp stops a server when its last reference is gone. At the end of the interpreter that is too late,
+            # since nothing closes its connections then.
+            references = [server]
             del server
-            self._stop = weakref.finalize(self, held.clear)
+            self._stop = weakref.finalize(self, references.clear)
             self._client = client = OpenAICompatibleModel(
                 f"{self._address}/v1",
-                model=self._name,
+                model=self.name,
                 api_key=lambda: key,
                 timeout_seconds=None,
                 context_tokens=window,
-                name=self._name,
+                name=self.name,
                 json_schema=True,
                 extra={"return_progress": True},
             )
             return client
 
-    def _taken(self) -> tuple[OpenAICompatibleModel | None, Callable[[], object]]:
-        """What there is to end. A start that is under way is waited for."""
+    def _detach(self) -> tuple[OpenAICompatibleModel | None, Callable[[], object]]:
+        """Return the client to close and the function that stops the server. Waits for a start in progress."""
         with self._starting:
             client, self._client = self._client, None
             return client, self._stop
 
 
-# -- the server -----------------------------------------------------------------------------------------------------
+def _build_params(path: Path, name: str, key: str, window: int, threads: int | None, cache_bytes: float | None) -> Any:
+    """Return the parameters of a server on a free loopback port, protected by the key.
 
-
-def _params(path: Path, name: str, key: str, window: int, threads: int | None, cached: float | None) -> Any:
-    """For a server on a free port of loopback that answers only to the key. `cached`: bytes for prompts read before,
-    `None` where every prompt is read anew."""
+    `cache_bytes` is the size of the cache of earlier prompts, None for no cache.
+    """
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.model_alias = [name]
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [key]
-    # The window is divided by the slots, and prompts in two slots share no prefix.
+    # The slots divide the window, and prompts in two slots share no prefix.
     params.n_ctx, params.n_parallel = window, 1
     params.n_batch = params.n_ubatch = BATCH_TOKENS
-    # Threads that spin, or one more than there are free cores, make every other one wait on a busy machine.
+    # On a busy machine, spinning threads or one thread more than there are free cores make all others wait.
     free = threads or count_idle_cores()
     params.cpuparams_batch.n_threads = free
     params.cpuparams.n_threads = threads or max(1, min(free, count_usable_cores() - 1))
     params.cpuparams.poll = params.cpuparams_batch.poll = 0
-    # With 0 every prompt is kept that another one takes the slot from, however alike the two are.
-    params.cache_prompt, params.slot_prompt_similarity = cached is not None, 0.0
-    params.cache_ram_mib = int((cached or 0) / 2**20)
-    # A connection that was closed is noticed when something is written to it.
+    # A similarity of 0 keeps every prompt that another one displaces, however similar the two are.
+    params.cache_prompt, params.slot_prompt_similarity = cache_bytes is not None, 0.0
+    params.cache_ram_mib = int((cache_bytes or 0) / 2**20)
+    # A closed connection is noticed only when something is written to it.
     params.sse_ping_interval = 1
-    # No surprises: no shrunken window, no pages, no output, no downloads.
+    # The window is not reduced, there are no web pages and no output, and nothing is downloaded.
     params.fit_params = params.ui = params.endpoint_slots = False
     params.endpoint_metrics = True
     params.verbosity, params.offline = 0, True
     return params
 
 
-def _serve(params: Any) -> Any:
+def _start_server(params: Any) -> Any:
     import xllamacpp
 
     try:
@@ -180,32 +176,28 @@ def _serve(params: Any) -> Any:
     except RuntimeError as error:
         raise ModelFileInvalid(
             f"{params.model.path} cannot be loaded with a window of {params.n_ctx} tokens: it is damaged (download or "
-            "pull it again), of an unknown kind, or too large for the memory that is free (set a smaller "
-            "context_tokens)"
+            "pull it again), of an unknown kind, or too large for the free memory (set a smaller context_tokens)"
         ) from error
-    # A server that is stopped before its loop has begun never ends. Only the loop knows the metrics.
+    # A server stopped before its loop runs never ends. Only the loop answers this call.
     server.handle_metrics()
     return server
 
 
-# -- the file -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes. `window`: the keys and values of all its tokens; `work`: what computing one batch takes."""
+    """Bytes for the weights, for the keys and values of the window, and for computing one batch."""
 
     weights: int
     window: int
     work: int
 
     @property
-    def all(self) -> int:
+    def total(self) -> int:
         return self.weights + self.window + self.work
 
 
 def estimate_memory(path: Path, window: int) -> MemoryEstimate:
-    """Of a model with a window of so many tokens. Raises ModelFileInvalid where it is no model, or not all of it."""
+    """Estimate the memory of a model with a window of so many tokens. Raise ModelFileInvalid if it is incomplete."""
     return MemoryEstimate(
         weights=sum(part.stat().st_size for part in list_gguf_parts(path)),
         window=window * read_gguf_header(path).kv_bytes,
@@ -213,22 +205,22 @@ def estimate_memory(path: Path, window: int) -> MemoryEstimate:
     )
 
 
-def _too_large(path: Path, need: MemoryEstimate, left: float, window: int) -> str:
-    fits = int(window * (1 + left / need.window)) if need.window else 0
-    cure = "use a smaller model"
-    if fits > 0:
-        cure = f"set context_tokens to {fits} or less, or {cure}"
+def _explain_memory(path: Path, memory: MemoryEstimate, remaining: float, window: int) -> str:
+    fitting_window = int(window * (1 + remaining / memory.window)) if memory.window else 0
+    remedy = "use a smaller model"
+    if fitting_window > 0:
+        remedy = f"set context_tokens to {fitting_window} or less, or {remedy}"
     return (
-        f"{path} needs {need.all / 2**30:.1f} GiB of memory (weights {need.weights / 2**30:.1f}, window "
-        f"{need.window / 2**30:.1f}) and {(need.all + left) / 2**30:.1f} GiB are available: {cure}"
+        f"{path} needs {memory.total / 2**30:.1f} GiB of memory (weights {memory.weights / 2**30:.1f}, window "
+        f"{memory.window / 2**30:.1f}) and {(memory.total + remaining) / 2**30:.1f} GiB are available: {remedy}"
     )
 
 
-def _weights_sha256(path: Path) -> str:
-    """Of a split model: over the hashes of its parts."""
-    hashes = [compute_sha256(part) for part in list_gguf_parts(path)]
+def _compute_weights_sha256(path: Path) -> str:
+    """Return the file's hash; for a split model the hash of its parts' hashes."""
+    hashes = list(map(compute_sha256, list_gguf_parts(path)))
     return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
 
 
-def _nothing(*_: object) -> None:
-    """Nobody watches; nothing to stop."""
+def _ignore(*_: object) -> None:
+    pass

@@ -108,7 +108,7 @@ class OpenAICompatibleModel:
         self._endpoint = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self._model = model or self._endpoint.model
         self._host = name or self._endpoint.host
-        self._name = name or (f"{self._model} at {self._host}" if self._model else self._host)
+        self.name = name or (f"{self._model} at {self._host}" if self._model else self._host)
         self._api_key = api_key or (lambda: None)
         self._timeout = timeout_seconds
         self._concurrency = concurrency
@@ -121,10 +121,6 @@ class OpenAICompatibleModel:
         self._session: _Session | None = None
         self._closed = False
         self._secrets: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @_drop_causes
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
@@ -316,7 +312,7 @@ class OpenAICompatibleModel:
             session.timeouts.discard(timeout)
 
     def _make_closed_error(self, usage: Usage) -> ChatError:
-        return ChatError(f"{self._name} was closed: open the model again, and repeat the call", usage=usage)
+        return ChatError(f"{self.name} was closed: open the model again, and repeat the call", usage=usage)
 
     def _open_session(self) -> _Session:
         """Return the session of the running event loop: connections cannot be shared between loops."""

@@ -43,9 +43,7 @@ def look_up_cost(usage: Usage, model: str, address: str) -> float | None:
     from genai_prices import calc_price
 
     tokens = PricedUsage(
-        input_tokens=usage.prompt_tokens,
-        cache_read_tokens=usage.cached_tokens,
-        output_tokens=usage.completion_tokens,
+        input_tokens=usage.prompt_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.completion_tokens
     )
     try:
         return float(calc_price(tokens, model, provider_api_url=address).total_price)

@@ -1,1 +1,1 @@
-"""Question sets about patients' records, a file each, and what of them a study took."""
+"""Question sets about patient records, a module for each."""

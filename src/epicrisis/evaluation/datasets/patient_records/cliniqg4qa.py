@@ -1,8 +1,8 @@
 """CliniQG4QA's test set (Yue et al. 2021, PhysioNet `mimic-iii-question-answer` 1.0.0): 1,287 questions about 36
 discharge summaries of MIMIC-III, checked or written by clinical experts, each answered with spans.
 
-`test.final.json` in SQuAD's form, every article with a `title`, a paragraph for each note, ids that are numbers. The
-form is known from code that reads it; the file itself is credentialed and was not seen.
+`test.final.json` has SQuAD's format: articles with a `title`, a paragraph for each note, numbers as ids. The format is
+known from code that reads it; the file needs credentials and was not available.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 
 
 def read(path: Path) -> RecordSource:
-    """All questions in the file's order; the study took all of them. A note is named by its number in the file."""
+    """Return all questions in order; the study used all of them. The key of a note is its number in the file."""
     paragraphs = [part for article in squad.read(path, "CliniQG4QA's test set") for part in article.paragraphs]
-    found = [reports.Report(str(number), (part,)) for number, part in enumerate(paragraphs, 1)]
-    source, _ = reports.source("cliniqg4qa", found, mimic.note_files(path), mimic.DISCHARGE, LICENCE)
+    sections = [reports.Report(str(number), (part,)) for number, part in enumerate(paragraphs, 1)]
+    source, _ = reports.build_source("cliniqg4qa", sections, mimic.find_note_files(path), mimic.DISCHARGE, LICENCE)
     return replace(source, studied=frozenset(question.id for question in source.questions))

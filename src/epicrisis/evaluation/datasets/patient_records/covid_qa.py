@@ -1,7 +1,7 @@
-"""COVID-QA: 1,380 questions of experts on 98 whole articles (Möller et al. 2020), the answer a span of the article.
+"""COVID-QA: 1,380 questions of experts about 98 articles (Möller et al. 2020), answered with spans of the article.
 
-An article stands for a record of one note, so that a question is searched in its own article alone. Real text, freely
-licensed: what is measured on it is no measurement on patients' records.
+Each article is treated as a patient record of one note, so a question is searched only in its article. The texts are
+freely licensed articles, so results say nothing about real patient records.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _WHAT = "COVID-QA's file"
 
 
 def read(path: Path) -> RecordSource:
-    """All questions in the file's order: patient `covid_qa:<document id>`, its one note `note:covid_qa:<document id>`.
+    """Return all questions in order, of patient `covid_qa:<document id>` with note `note:covid_qa:<document id>`.
 
-    Answers are told without outer white space. Raises InputError where the file is another.
+    Answers have no outer white space. Raises InputError for another file.
     """
     articles = squad.read(path, _WHAT)
     questions, answers = [], []
     for paragraph in (paragraph for article in articles for paragraph in article.paragraphs):
         patient = f"covid_qa:{paragraph.document_id}"
-        for asked in paragraph.qas:
-            found = squad.answered(asked, paragraph.context)
-            answers.append(found)
-            questions.append(squad.question(asked, found, patient, f"note:{patient}", found.place))
+        for squad_question in paragraph.qas:
+            spans = squad.find_gold_spans(squad_question, paragraph.context)
+            answers.append(spans)
+            questions.append(squad.make_question(squad_question, spans, patient, f"note:{patient}", spans.place))
 
     def notes() -> Iterator[ReaderItem]:
         for article in squad.read(path, _WHAT):
@@ -47,4 +47,4 @@ def read(path: Path) -> RecordSource:
                 )
 
     related = {question.id: frozenset(question.gold_documents) for question in questions}
-    return RecordSource(tuple(questions), notes, related, LICENCE, squad.notices(answers))
+    return RecordSource(tuple(questions), notes, related, LICENCE, squad.describe_moved_answers(answers))

@@ -1,9 +1,10 @@
-"""EHR-DS-QA (Kotschenreuther 2024, PhysioNet): questions that Llama models wrote about discharge summaries of MIMIC-IV;
-of 156,599 pairs a physician looked at 506, and those he marked correct are read here (478, says the study).
+"""EHR-DS-QA (Kotschenreuther 2024, PhysioNet): questions by Llama models about discharge summaries of MIMIC-IV.
+
+A physician reviewed 506 of 156,599 pairs. Only the pairs he marked correct are read (478 according to the study).
 
 `discharge_notes_qa.json`, a list of notes: `note_id`, `subject_id`, `hadm_id`, `note_type`, `note` (its text),
-`human_verified` and `qa_pairs` of `question`, `answer` and `correct`; or the same as `.csv`, the pairs as Python writes
-a list. The form is known from the authors' description and code; the file itself is credentialed and was not seen.
+`human_verified` and `qa_pairs` of `question`, `answer` and `correct`; or the same as `.csv`, with the pairs as a Python
+list. The format is known from the authors' description and code; the file needs credentials and was not available.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class _Note(BaseModel):
 
 
 def read(path: Path) -> RecordSource:
-    """The pairs that the physician marked correct, in the file's order: open questions of the note's patient.
+    """Return the pairs marked correct, in order, as open questions about the note's patient; the study used all.
 
-    With MIMIC's notes beside the file these are the records, else each note alone is one. All are the study's.
+    MIMIC's notes in the same folder are the records. Without them each note is a record of its own.
     """
     verified = _verified(path)
     questions = [
@@ -72,17 +73,17 @@ def read(path: Path) -> RecordSource:
         for number, pair in enumerate(note.qa_pairs, 1)
         if pair.correct
     ]
-    files = mimic.note_files(path)
+    files = mimic.find_note_files(path)
     patients = frozenset(question.patient or "" for question in questions)
 
     def notes() -> Iterator[ReaderItem]:
         if files:
-            yield from mimic.patients_notes(files, patients)
+            yield from mimic.read_patients_notes(files, patients)
         else:
             yield from build_documents(path, path.name, lambda: map(_as_note, _verified(path)), NoteCleaning(True))
 
     reviewed = sum(pair.correct is not None for note in verified for pair in note.qa_pairs)
-    notices = [f"{len(questions)} of {reviewed} pairs that were looked at are marked correct; the rest is left out"]
+    notices = [f"{len(questions)} of {reviewed} reviewed pairs are marked correct; the rest is left out"]
     if not files:
         notices.append(
             "no notes beside the questions: the notes asked about are the record; put discharge.csv.gz and "
@@ -98,8 +99,8 @@ def _as_note(note: _Note) -> ClinicalNote:
 
 
 def _verified(path: Path) -> list[_Note]:
-    """The notes that a human looked at. Raises InputError at the first that is not of the form."""
-    found, seen = [], set()
+    """Return the reviewed notes. Raises InputError for the first invalid one."""
+    notes, ids = [], set()
     for number, value in enumerate(_entries(path), 1):
         if not isinstance(value, dict) or str(value.get("human_verified")).casefold() != "true":
             continue
@@ -110,20 +111,18 @@ def _verified(path: Path) -> list[_Note]:
             raise InputError(
                 f"{printable_path(path)}, note {number}: wrong at {'.'.join(map(str, wrong))}; fetch it again"
             ) from None
-        if note.note_id in seen:
-            raise InputError(
-                f"{printable_path(path)}, note {number}: its note_id was there before; give each note once"
-            )
-        seen.add(note.note_id)
-        found.append(note)
-    return found
+        if note.note_id in ids:
+            raise InputError(f"{printable_path(path)}, note {number}: its note_id occurs twice; give each note once")
+        ids.add(note.note_id)
+        notes.append(note)
+    return notes
 
 
 def _entries(path: Path) -> Iterator[Any]:
     if path.suffix.casefold() != ".csv":
         value = read_json(path, _WHAT)
         if not isinstance(value, list):
-            raise InputError(f"{printable_path(path)}: not {_WHAT}: it is no list of notes; fetch it again")
+            raise InputError(f"{printable_path(path)}: not {_WHAT}: it is not a list of notes; fetch it again")
         yield from value
         return
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
@@ -133,7 +132,7 @@ def _entries(path: Path) -> Iterator[Any]:
 
 
 def _listed(text: str) -> Any:
-    """A list as Python writes it; the text where it is none, for the form's check to find."""
+    """Return a list in Python's notation, or the text if it is not one, which validation then refuses."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

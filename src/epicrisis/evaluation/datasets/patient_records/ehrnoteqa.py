@@ -1,9 +1,10 @@
-"""EHRNoteQA (Kweon et al. 2024, PhysioNet `ehr-notes-qa-llms` 1.0.1): one question a patient about up to three
-discharge summaries of MIMIC-IV, by GPT-4 and three clinicians, with five choices or to be answered openly.
+"""EHRNoteQA (Kweon et al. 2024, PhysioNet `ehr-notes-qa-llms` 1.0.1): questions by GPT-4 and three clinicians.
+
+Each patient has one question about up to three discharge summaries of MIMIC-IV, with five choices or open.
 
 `EHRNoteQA.jsonl`: `patient_id`, `num_notes`, `question`, `choice_A` to `choice_E`, `answer` (a letter). The summaries
-are the patient's first `num_notes` by chart time, as the authors' own preprocessing takes them. The form is known from
-that code; the file itself is credentialed and was not seen.
+are the patient's first `num_notes` by chart time, as in the authors' preprocessing. The format is known from that code;
+the file needs credentials and was not available.
 """
 
 from __future__ import annotations
@@ -43,14 +44,17 @@ class _Line(BaseModel):
     answer: Annotated[str, BeforeValidator(lambda value: str(value).strip()[:1].upper()), Field(pattern="[A-E]")]
 
 
-def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
-    """All questions in the file's order, id and patient its `patient_id`; of `ehrnoteqa-open` the options are off, and
-    the right one's text is gold. Raises InputError where no notes lie beside the file."""
-    files = mimic.note_files(path)
+def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
+    """Return all questions in order, with `patient_id` as id and patient.
+
+    Questions of `ehrnoteqa-open` have no options, and the text of the right one is gold. Raises InputError if there are
+    no notes in the folder of the file.
+    """
+    files = mimic.find_note_files(path)
     if not files:
         raise InputError(
-            f"{printable_path(path.name)}: no notes beside it: put MIMIC-IV-Note's discharge.csv.gz, and radiology.csv.gz for "
-            "the rest of the record, into its folder"
+            f"{printable_path(path.name)}: no notes in its folder: put MIMIC-IV-Note's discharge.csv.gz, and "
+            "radiology.csv.gz for the rest of the record, into its folder"
         )
     lines = _lines(path)
     patients = frozenset(line.patient_id for line in lines)
@@ -58,7 +62,7 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
     questions = []
     for line in lines:
         options = {letter: str(getattr(line, f"choice_{letter}")) for letter in _LETTERS}
-        choice = asked == "ehrnoteqa"
+        choice = name == "ehrnoteqa"
         questions.append(
             Question(
                 text=line.question,
@@ -75,12 +79,12 @@ def read(path: Path, asked: str = "ehrnoteqa") -> RecordSource:
         short
     )
     related = {question.id: frozenset(question.gold_documents) for question in questions}
-    notes = partial(mimic.patients_notes, files, patients)
+    notes = partial(mimic.read_patients_notes, files, patients)
     return RecordSource(tuple(questions), notes, related, LICENCE, notices, frozenset(related))
 
 
 def _lines(path: Path) -> list[_Line]:
-    lines, seen = [], set()
+    lines, patient_ids = [], set()
     for item in jsonl.read_objects(path):
         if isinstance(item, Skipped):
             raise InputError(f"{item.path}, {item.where}: {item.reason}")
@@ -90,25 +94,26 @@ def _lines(path: Path) -> list[_Line]:
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_input=False)[0]["loc"]
             raise InputError(
-                f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: wrong at {'.'.join(map(str, wrong))}"
+                f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: "
+                f"wrong at {'.'.join(map(str, wrong))}"
             ) from None
-        if line.patient_id in seen:
+        if line.patient_id in patient_ids:
             raise InputError(
-                f"{printable_path(path)}, line {number}: its patient was there before; the set asks once a patient"
+                f"{printable_path(path)}, line {number}: its patient occurs twice; the set has one question per patient"
             )
-        seen.add(line.patient_id)
+        patient_ids.add(line.patient_id)
         lines.append(line)
     return lines
 
 
 def _summaries(files: Sequence[Path], patients: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """The patients' discharge summaries by chart time: ids alone, their texts are not kept."""
+    """Return the ids of each patient's discharge summaries, by chart time."""
 
-    def wanted(note: ClinicalNote) -> bool:
+    def is_summary(note: ClinicalNote) -> bool:
         return normalize_id(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)
 
     timed: dict[str, list[tuple[str, str]]] = {}
-    for item in (item for path in files for item in mimic.notes(path, wanted)):
+    for item in (item for path in files for item in mimic.read_selected_notes(path, is_summary)):
         if isinstance(item, Document):
             timed.setdefault(str(item.patient), []).append((item.date or "", item.id))
-    return {patient: tuple(note for _, note in sorted(each)) for patient, each in timed.items()}
+    return {patient: tuple(note for _, note in sorted(summaries)) for patient, summaries in timed.items()}

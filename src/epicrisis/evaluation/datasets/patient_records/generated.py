@@ -1,6 +1,6 @@
-"""What `epicrisis synthesize-record` writes: `notes.csv` and `questions.jsonl` about fictional patients.
+"""The output of `epicrisis synthesize-record`: `notes.csv` and `questions.jsonl` about fictional patients.
 
-A folder of one's own may have the same form. Knows nothing of how the records were made.
+Other folders with the same format can be read too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ NOTES = "notes.csv"
 
 
 def read(path: Path) -> RecordSource:
-    """All questions in the file's order, their gold documents the related notes. Raises InputError at a line that is no
-    question of a patient, and where no notes lie beside it."""
+    """Return all questions in order; their gold documents are the related notes.
+
+    Raises InputError for a line without a question about a patient, and if there are no notes in the folder.
+    """
     notes = path.with_name(NOTES)
     if not notes.is_file():
         raise InputError(
-            f"{printable_path(path)}: no {NOTES} beside it: make both with epicrisis synthesize-record -o DIR"
+            f"{printable_path(path)}: no {NOTES} in its folder: make both with epicrisis synthesize-record -o DIR"
         )
     questions = []
     for item in read_questions(path):
@@ -38,4 +40,4 @@ def read(path: Path) -> RecordSource:
         questions.append(item)
     patients = frozenset(question.patient or "" for question in questions)
     related = {question.id: frozenset(question.gold_documents) for question in questions}
-    return RecordSource(tuple(questions), partial(mimic.patients_notes, (notes,), patients), related, "fictional")
+    return RecordSource(tuple(questions), partial(mimic.read_patients_notes, (notes,), patients), related, "fictional")

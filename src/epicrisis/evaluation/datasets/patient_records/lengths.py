@@ -1,7 +1,7 @@
-"""How long records are, by the answering model's own tokenizer, and the study's bins of length (section 4.2).
+"""The length of patient records in tokens of the answering model, and the study's bins of length (section 4.2).
 
-The study does not say whether its K is 1,000 or 1,024: here it is 1,000. A record's length is that of its notes' texts,
-what Include All reads, without what a prompt puts around them.
+The study does not say whether its K is 1,000 or 1,024; here it is 1,000. The length of a record is that of its notes'
+texts (Include All), without the rest of a prompt.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")
 _BEGINS = (0, 8 * K, 16 * K, 32 * K, 128 * K + 1)
 
 
-def notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
-    """Each patient's texts, in the order of the notes."""
+def group_notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
+    """Return the texts of each patient's notes, in order."""
     texts: dict[str, list[str]] = {}
     for item in notes:
         if isinstance(item, Document) and item.patient is not None:
@@ -25,12 +25,11 @@ def notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
     return texts
 
 
-def record_tokens(notes: Mapping[str, Iterable[str]], count: Callable[[str], int]) -> dict[str, int]:
-    """Tokens of all notes of each patient; `count` counts those of one text."""
+def count_record_tokens(notes: Mapping[str, Iterable[str]], count: Callable[[str], int]) -> dict[str, int]:
+    """Return the tokens of all notes of each patient. `count` returns those of one text."""
     return {patient: sum(count(text) for text in texts) for patient, texts in notes.items()}
 
 
-def bin_of(tokens: int) -> str:
-    """The bin's name. 8,000 tokens are in `8-16K`, so that the bins from there on are what is "8K and longer"; 128,000
-    are still in `32-128K`."""
+def find_length_bin(tokens: int) -> str:
+    """Return the name of the bin. 8,000 tokens are in `8-16K` ("8K and longer"), 128,000 are still in `32-128K`."""
     return max((begin, name) for begin, name in zip(_BEGINS, BINS, strict=True) if begin <= tokens)[1]

@@ -1,7 +1,6 @@
-"""Which note of a database a report in a question set is, found by its words: the sets name no note ids.
+"""Links between reports in a question set and notes of a database. The sets have no note ids, so words are compared.
 
-Both are compared as words in small letters, so that white space, line breaks and punctuation, which the sets change,
-do not matter. Knows no form of a file.
+The words are in lower case, so white space, line breaks and punctuation, which the sets change, do not matter.
 """
 
 from __future__ import annotations
@@ -14,56 +13,63 @@ from typing import TypeAlias
 from epicrisis.types import Document
 
 ANCHOR = 8
-"""Words in a row that are looked up; a report whose longest part has fewer is not looked for."""
+"""The number of consecutive words that are looked up. A report with a shorter longest part is not linked."""
 _WORD = re.compile(r"\w+")
 _Words: TypeAlias = list[tuple[str, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """The note that a report is, and where in it each part of the report stands."""
+class LinkedReport:
+    """The note of a report, and the position of each part of the report in it."""
 
     document_id: str
     patient: str
     parts: tuple[tuple[tuple[int, int], ...], ...]
-    """Of each part the places of its words in the note's text, in order."""
+    """The offsets of the words of each part in the note's text, in order."""
 
     def place(self, part: int, context: str, place: tuple[int, int]) -> tuple[int, int] | None:
-        """Where in the note stands what is at this place of the part; `None` where no word of it is."""
+        """Return the offsets in the note of a span of the part, or None if the span has no word."""
         inside = [
-            number for number, (_, start, end) in enumerate(words(context)) if start < place[1] and end > place[0]
+            number for number, (_, start, end) in enumerate(split_words(context)) if start < place[1] and end > place[0]
         ]
         where = self.parts[part]
         return (where[inside[0]][0], where[inside[-1]][1]) if inside else None
 
 
-def words(text: str) -> _Words:
-    """The words in small letters with their places."""
+def split_words(text: str) -> _Words:
+    """Return the words in lower case with their offsets."""
     return [(match[0].casefold(), match.start(), match.end()) for match in _WORD.finditer(text)]
 
 
-def link(reports: Mapping[str, tuple[str, ...]], notes: Iterable[Document]) -> tuple[dict[str, Linked], frozenset[str]]:
-    """The note of each report, given by its parts, as far as one is found that holds them all; and the reports that
-    were found in the records of several patients, which are not linked."""
-    spoken = {key: [words(part) for part in parts] for key, parts in reports.items()}
+def link_reports(
+    reports: Mapping[str, tuple[str, ...]], notes: Iterable[Document]
+) -> tuple[dict[str, LinkedReport], frozenset[str]]:
+    """Return the note of each report, by key, and the reports found in records of several patients.
+
+    A report is a tuple of parts. A note belongs to it if it contains all of them. Reports found in several patients'
+    records are not linked.
+    """
+    words_by_key = {key: [split_words(part) for part in parts] for key, parts in reports.items()}
     anchors: dict[tuple[str, ...], list[str]] = {}
-    for key, parts in spoken.items():
+    for key, parts in words_by_key.items():
         anchor = _anchor(parts)
         if anchor is not None:
             anchors.setdefault(anchor, []).append(key)
-    found: dict[str, Linked] = {}
+    links: dict[str, LinkedReport] = {}
     unclear: set[str] = set()
     for note in notes:
-        own = words(note.text)
-        spelled = [word for word, _, _ in own]
-        near = {key for at in range(len(own) - ANCHOR + 1) for key in anchors.get(tuple(spelled[at : at + ANCHOR]), ())}
-        for key in near:
-            linked = _linked(note, own, spelled, spoken[key])
-            if linked is not None and key in found and found[key].patient != linked.patient:
+        note_words = split_words(note.text)
+        texts = [word for word, _, _ in note_words]
+        candidates = {
+            key for at in range(len(note_words) - ANCHOR + 1) for key in anchors.get(tuple(texts[at : at + ANCHOR]), ())
+        }
+        for key in candidates:
+            linked = _linked(note, note_words, texts, words_by_key[key])
+            if linked is not None and key in links and links[key].patient != linked.patient:
                 unclear.add(key)
             elif linked is not None:
-                found.setdefault(key, linked)
-    return {key: linked for key, linked in found.items() if key not in unclear}, frozenset(unclear)
+                links.setdefault(key, linked)
+    return {key: linked for key, linked in links.items() if key not in unclear}, frozenset(unclear)
 
 
 def _anchor(parts: list[_Words]) -> tuple[str, ...] | None:
@@ -71,12 +77,15 @@ def _anchor(parts: list[_Words]) -> tuple[str, ...] | None:
     return tuple(word for word, _, _ in longest[:ANCHOR]) if len(longest) >= ANCHOR else None
 
 
-def _linked(note: Document, own: _Words, spelled: list[str], parts: list[_Words]) -> Linked | None:
+def _linked(note: Document, note_words: _Words, texts: list[str], parts: list[_Words]) -> LinkedReport | None:
     places = []
     for part in parts:
-        wanted = [word for word, _, _ in part]
-        at = next((i for i in range(len(own) - len(wanted) + 1) if spelled[i : i + len(wanted)] == wanted), None)
+        part_words = [word for word, _, _ in part]
+        at = next(
+            (i for i in range(len(note_words) - len(part_words) + 1) if texts[i : i + len(part_words)] == part_words),
+            None,
+        )
         if at is None:
             return None
-        places.append(tuple((start, end) for _, start, end in own[at : at + len(wanted)]))
-    return Linked(note.id, note.patient or "", tuple(places))
+        places.append(tuple((start, end) for _, start, end in note_words[at : at + len(part_words)]))
+    return LinkedReport(note.id, note.patient or "", tuple(places))

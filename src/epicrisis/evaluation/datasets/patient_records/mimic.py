@@ -1,8 +1,9 @@
-"""MIMIC's files of notes beside a question set: `discharge.csv`, `radiology.csv` (MIMIC-IV-Note), `NOTEEVENTS.csv`
-(MIMIC-III), each plain or gzip, or a `notes.csv` with their columns, read as a stream.
+"""MIMIC's files of notes in the folder of a question set, read as a stream.
 
-The notes are as `corpus.notes_record` makes them, their boilerplate kept: a set's questions may be about it. Knows no
-question.
+They are `discharge.csv` and `radiology.csv` (MIMIC-IV-Note) and `NOTEEVENTS.csv` (MIMIC-III), plain or gzip, or a
+`notes.csv` with their columns.
+
+Notes keep their boilerplate, as questions may be about it.
 """
 
 from __future__ import annotations
@@ -16,33 +17,32 @@ from epicrisis.corpus.reader_base import ReaderItem, Skipped
 
 FILES = ("discharge.csv", "radiology.csv", "noteevents.csv")
 DISCHARGE, RADIOLOGY = "discharge summary", "radiology"
-"""Types of notes, in small letters: of both databases; of MIMIC-III."""
+"""Types of notes in lower case. Radiology reports are named so in MIMIC-III."""
 
 
-def note_files(place: Path) -> tuple[Path, ...]:
-    """Those of the files that lie in the folder, or beside the file."""
+def find_note_files(place: Path) -> tuple[Path, ...]:
+    """Return the files of notes in a folder, or in the folder of a file."""
     folder = place if place.is_dir() else place.parent
-    known = {name for file in FILES for name in (file, f"{file}.gz")}
-    return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in known and path.is_file())
+    names = {name for file in FILES for name in (file, f"{file}.gz")}
+    return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in names and path.is_file())
 
 
-def patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[ReaderItem]:
-    """The notes of these patients, in the order of the files; what cannot be read is said. Raises InputError for a file
-    that is none of MIMIC's."""
+def read_patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[ReaderItem]:
+    """Yield the notes of these patients in order, and rows that cannot be read. Raises InputError for another file."""
     for path in files:
-        yield from notes(path, lambda note: normalize_id(note.patient) in patients)
+        yield from read_selected_notes(path, lambda note: normalize_id(note.patient) in patients)
 
 
-def notes(path: Path, wanted: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
-    """Those notes of the file that are wanted. Raises InputError for a file that is none of MIMIC's."""
-    every = note_source(path)
+def read_selected_notes(path: Path, select: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
+    """Yield the notes of a file for which `select` is true. Raises InputError for a file that is not from MIMIC."""
+    all_notes = note_source(path)
 
-    def read() -> Iterator[ClinicalNote | Skipped]:
-        return (note for note in every() if isinstance(note, Skipped) or wanted(note))
+    def select_notes() -> Iterator[ClinicalNote | Skipped]:
+        return (note for note in all_notes() if isinstance(note, Skipped) or select(note))
 
-    return build_documents(path, path.name, read, NoteCleaning(keep_boilerplate=True))
+    return build_documents(path, path.name, select_notes, NoteCleaning(keep_boilerplate=True))
 
 
 def is_kind(note: ClinicalNote, kind: str) -> bool:
-    """Whether the note is of that type, in whatever case of letters it is written."""
+    """Return whether the note has this type, ignoring case."""
     return note.note_type.casefold() == kind

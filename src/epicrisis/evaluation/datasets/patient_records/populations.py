@@ -1,8 +1,7 @@
-"""Which questions of a set are asked: all of it, those about long records, or those that one of the EHR study's tables
-is about, by name.
+"""Populations of a question set: all questions, those about long records, or those of a table of the EHR study.
 
-The study's tables have different populations under the same words (errata E5): Table 2 all lengths, Table 3 records of
-8K tokens and longer, Table 4 of 4K and longer. Knows no file and counts no token.
+The study's tables use the same words for different populations (errata E5): Table 2 has records of all lengths, Table 3
+of 8K tokens and longer, Table 4 of 4K and longer.
 """
 
 from __future__ import annotations
@@ -17,35 +16,37 @@ from epicrisis.types import Question
 
 ALL, ANSWERABLE = "all", "answerable"
 STUDIED = ("table-1", "table-2", "table-3", "table-4")
-"""The questions that the study took of a set."""
+"""The questions of a set that the study used."""
 SHORTEST = {"8k-and-longer": 8 * K, "4k-and-longer": 4 * K, "table-3": 8 * K, "table-4": 4 * K}
-"""Tokens that a patient's record has at least."""
+"""The minimum tokens of a patient's record."""
 POPULATIONS = (ALL, ANSWERABLE, "8k-and-longer", "4k-and-longer", *STUDIED)
-_OF = {"table-3": ("ehrnoteqa", "ehrnoteqa-open", "ehr-ds-qa"), "table-4": ("radqa", "cliniqg4qa")}
-"""The sets that such a table is about."""
+_SETS = {"table-3": ("ehrnoteqa", "ehrnoteqa-open", "ehr-ds-qa"), "table-4": ("radqa", "cliniqg4qa")}
+"""The sets of a table."""
 
 
-def known(population: str) -> str:
-    """The name itself. Raises InputError with the names there are."""
+def check_population_name(population: str) -> str:
+    """Return the name. Raises InputError with the known names for another one."""
     if population not in POPULATIONS:
         raise InputError(f"no population is called {population!a}: known are {', '.join(POPULATIONS)}")
     return population
 
 
-def check(name: str, source: RecordSource, population: str) -> None:
-    """Raises InputError where the study did not take the set of that name, or has no such table of it, or no population
-    is called so."""
-    if known(population) in STUDIED and (source.studied is None or name not in _OF.get(population, (name,))):
-        others = [each for each in POPULATIONS if each not in STUDIED]
+def check_population(name: str, source: RecordSource, population: str) -> None:
+    """Raise InputError for an unknown population, and for a table of the study that does not include this set."""
+    if check_population_name(population) in STUDIED and (
+        source.studied is None or name not in _SETS.get(population, (name,))
+    ):
+        others = [other for other in POPULATIONS if other not in STUDIED]
         raise InputError(f"{population} of the EHR study is not about {name}: give a population of {', '.join(others)}")
 
 
-def of_any_length(name: str, source: RecordSource, population: str) -> tuple[Question, ...]:
-    """The questions of the population, in their order, before `long_enough`. Raises InputError as `check` does.
+def select_questions(name: str, source: RecordSource, population: str) -> tuple[Question, ...]:
+    """Return the questions of a population in order, before `select_by_length`.
 
-    `answerable` leaves out those that no note answers; the tables' populations are the questions that the study took.
+    `answerable` omits questions that no note answers. Populations of tables are the questions that the study used.
+    Raises InputError as `check_population` does.
     """
-    check(name, source, population)
+    check_population(name, source, population)
     if population == ANSWERABLE:
         return tuple(question for question in source.questions if not is_unanswerable(question.gold, question.options))
     if population in STUDIED:
@@ -53,15 +54,15 @@ def of_any_length(name: str, source: RecordSource, population: str) -> tuple[Que
     return source.questions
 
 
-def long_enough(questions: Sequence[Question], population: str, tokens: Mapping[str, int]) -> tuple[Question, ...]:
-    """Those about records that are as long as the population wants; all where it wants no length.
+def select_by_length(questions: Sequence[Question], population: str, tokens: Mapping[str, int]) -> tuple[Question, ...]:
+    """Return the questions about records of the population's minimum length.
 
-    `tokens`: of all notes of each patient (Include All) by the answering model; a patient who is not in it has none.
+    `tokens` maps each patient to the tokens of all notes (Include All) for the answering model; the default is 0.
     """
-    shortest = SHORTEST.get(known(population), 0)
+    shortest = SHORTEST.get(check_population_name(population), 0)
     return tuple(question for question in questions if tokens.get(question.patient or "", 0) >= shortest)
 
 
-def pairs_and_patients(questions: Sequence[Question]) -> tuple[int, int]:
-    """How many questions these are, and about how many patients."""
+def count_questions_and_patients(questions: Sequence[Question]) -> tuple[int, int]:
+    """Return the number of questions and of patients."""
     return len(questions), len({question.patient for question in questions})

@@ -1,4 +1,4 @@
-"""The noun of these sets, and one door for all of them. Downloads nothing: the user has the files."""
+"""Loading of question sets about patient records from the user's files. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ from epicrisis.evaluation.datasets.patient_records import (
     populations,
     radqa,
 )
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, find
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, find_source_file
 from epicrisis.types import Question
 
 _READERS = (generated, covid_qa, ehrnoteqa, ehr_ds_qa, cliniqg4qa, radqa)
 NAMES = tuple(name for reader in _READERS for name in reader.NAMES)
-"""What the sets are called."""
+"""The names of the sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSet:
-    """Questions about patients' records, in the order of their source, and the records. The questions' ids are unique.
+    """Questions about patient records, in the order of their source with unique ids, and the records.
 
-    A question's evidence and gold documents are places and ids of `notes`.
+    Evidence and gold documents of a question refer to `notes`.
     """
 
     name: str
     questions: tuple[Question, ...]
     notes: Callable[[], Iterator[ReaderItem]]
-    """The notes of the patients asked about, and what could not be read of them; read anew at each call."""
+    """Yields the notes of the patients, and rows that cannot be read. Each call reads the files again."""
     related: Mapping[str, frozenset[str]]
-    """Question id -> ids of the notes that "include related" keeps, and "exclude related" leaves out."""
+    """Maps a question id to the notes that "include related" contains and "exclude related" omits."""
     population: str
-    """`all`, or the named filter that was asked for. Of one by length the questions are of all lengths until
-    `populations.long_enough` had the answering model's tokens."""
+    """`all`, or the name of a filter. A filter by length is applied later, by `populations.select_by_length`."""
     licence: str = ""
     notices: tuple[str, ...] = ()
-    """What a reader must know: what was left out, and what was found elsewhere than the source says."""
+    """Notices for the reader, for example about questions that were left out."""
 
     @property
     def sha256(self) -> str:
-        """Of what is asked and what is right, in order; not of the notes."""
+        """The hash of questions and right answers, in order, without the notes."""
         rows = [
             [q.id, q.text, dict(q.options), q.gold, q.gold_documents, q.other_answers, q.patient]
             for q in self.questions
@@ -59,15 +58,15 @@ class RecordSet:
 
 
 def load_records(place: Path, name: str | None = None, population: str = "all") -> RecordSet:
-    """The set in that file, or folder, told by its files' names, or by `name` where they have others.
+    """Return the set in a file or folder, recognised by the names of its files, or by `name` if they have others.
 
-    MIMIC's files of notes in the same folder are the records. `population` is one of `populations.POPULATIONS`; by
-    length it is cut by `populations.long_enough`. Raises InputError with the cure.
+    MIMIC's files of notes in the same folder are the records. `population` is one of `populations.POPULATIONS`; a
+    filter by length is applied later, by `populations.select_by_length`. Raises InputError.
     """
-    populations.known(population)
+    populations.check_population_name(population)
     name, read = _reader(place, name)
     source = read()
-    questions = populations.of_any_length(name, source, population)
+    questions = populations.select_questions(name, source, population)
     if not questions:
         raise InputError(
             f"{printable_path(place)}: no question of {name} is in the population {population}; take another"
@@ -75,7 +74,7 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
     ids = [question.id for question in source.questions]
     if len(set(ids)) < len(ids):
         raise InputError(
-            f"{printable_path(place)}: {len(ids) - len(set(ids))} question ids were there before; give each its own"
+            f"{printable_path(place)}: {len(ids) - len(set(ids))} question ids occur twice; give each its own"
         )
     patients = {question.patient for question in questions}
 
@@ -87,12 +86,12 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
 
 
 def _reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSource]]:
-    """What the set is called, and how it is read."""
+    """Return the name of the set and a function that reads it."""
     if name is not None and name not in NAMES:
         raise InputError(f"no set of records is called {name!a}: known are {', '.join(NAMES)}")
     folder = is_folder(place)
     for reader in _READERS:
-        path = find(place, *reader.FILES)
+        path = find_source_file(place, *reader.FILES)
         if name in reader.NAMES and path is None and not folder:
             path = place
         if path is None or name not in (None, *reader.NAMES):
@@ -101,5 +100,5 @@ def _reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSour
         if called in ehrnoteqa.NAMES:
             return called, partial(ehrnoteqa.read, path, called)
         return called, partial(reader.read, path)
-    wanted = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
-    raise InputError(f"{printable_path(place)}: {wanted}; the files are called as published, see docs/questions.md")
+    missing = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
+    raise InputError(f"{printable_path(place)}: {missing}; the files are called as published, see docs/questions.md")

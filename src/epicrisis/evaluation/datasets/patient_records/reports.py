@@ -1,7 +1,7 @@
-"""Questions about single reports whose set names no patient: each report is found again among the patients' notes, so
-that the rest of the record stands around it; where no notes are at hand, the report alone is the record.
+"""Questions about reports in sets without patient ids (SQuAD's format), linked to MIMIC's notes.
 
-Knows the form of SQuAD's files and MIMIC's notes, not which set it reads.
+Each report is searched in the patients' notes, so that the whole record is available. Without notes, the report is the
+record.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from epicrisis.types import Document, Question
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report, or the parts of it that a set has, in reading order; `key` is the set's own name of it."""
+    """A report, or the parts of it in a set, in reading order. `key` is its name in the set."""
 
     key: str
     parts: tuple[squad.Paragraph, ...]
     titles: tuple[str, ...] = ()
 
     def alone(self, name: str) -> tuple[Document, tuple[int, ...]]:
-        """The record that is the report alone, and where in its text each part begins."""
+        """Return the report as a record of its own, and the offset of each part in its text."""
         begins, text = [], ""
         for part in self.parts:
             text += "\n\n" * bool(text)
@@ -36,17 +36,19 @@ class Report:
             for begin, part, title in zip(begins, self.parts, self.titles, strict=False)
         ]
         patient = f"{name}:{self.key}"
-        told = {"time_missing": True} | ({"sections": sections} if sections else {})
-        return Document(id=f"note:{patient}", text=text, source="notes", patient=patient, metadata=told), tuple(begins)
+        metadata = {"time_missing": True} | ({"sections": sections} if sections else {})
+        return Document(id=f"note:{patient}", text=text, source="notes", patient=patient, metadata=metadata), tuple(
+            begins
+        )
 
 
-def source(
+def build_source(
     name: str, reports: Sequence[Report], files: tuple[Path, ...], kind: str, licence: str
 ) -> tuple[RecordSource, frozenset[str]]:
-    """The questions of the reports in their order, and the ids of those that no report answers.
+    """Return the questions of the reports in order, and the ids of those that no report answers.
 
-    `kind` is the type of the notes that the reports are. With `files` the reports are found again in them, whose
-    patients' notes are the records; reports that are not found are left out and said.
+    `kind` is the note type of the reports. With `files`, the reports are searched in them, and the records are the
+    notes of their patients. Reports that are not found are left out, with a notice.
     """
     links, unclear = _links(reports, files, kind) if files else ({}, frozenset())
     asked, answers, elsewhere = [], [], 0
@@ -59,7 +61,7 @@ def source(
                 answers.append(found)
             else:
                 elsewhere += 1
-    notices = [*squad.notices(answers)]
+    notices = [*squad.describe_moved_answers(answers)]
     if elsewhere:
         notices.append(
             f"{elsewhere} questions that one part of a report does not answer and another does are asked of that other "
@@ -76,7 +78,7 @@ def source(
 
     def notes() -> Iterator[ReaderItem]:
         if files:
-            yield from mimic.patients_notes(files, patients)
+            yield from mimic.read_patients_notes(files, patients)
         else:
             yield from (report.alone(name)[0] for report in reports)
 
@@ -87,21 +89,23 @@ def source(
 
 def _links(
     reports: Sequence[Report], files: tuple[Path, ...], kind: str
-) -> tuple[Mapping[str, linking.Linked], frozenset[str]]:
-    wanted = {report.key: tuple(part.context for part in report.parts) for report in reports}
-    rows = (item for path in files for item in mimic.notes(path, lambda note: mimic.is_kind(note, kind)))
-    return linking.link(wanted, (item for item in rows if isinstance(item, Document)))
+) -> tuple[Mapping[str, linking.LinkedReport], frozenset[str]]:
+    parts_by_key = {report.key: tuple(part.context for part in report.parts) for report in reports}
+    rows = (item for path in files for item in mimic.read_selected_notes(path, lambda note: mimic.is_kind(note, kind)))
+    return linking.link_reports(parts_by_key, (item for item in rows if isinstance(item, Document)))
 
 
-def _questions(name: str, report: Report, linked: linking.Linked | None) -> Iterator[tuple[Question, squad.GoldSpans]]:
+def _questions(
+    name: str, report: Report, linked: linking.LinkedReport | None
+) -> Iterator[tuple[Question, squad.GoldSpans]]:
     alone, begins = report.alone(name)
     for number, part in enumerate(report.parts):
         for asked in part.qas:
-            found = squad.answered(asked, part.context)
+            found = squad.find_gold_spans(asked, part.context)
             if linked is None:
                 note, patient = alone.id, str(alone.patient)
                 place = found.place and (found.place[0] + begins[number], found.place[1] + begins[number])
             else:
                 note, patient = linked.document_id, linked.patient
                 place = found.place and linked.place(number, part.context, found.place)
-            yield squad.question(asked, found, patient, note, place), found
+            yield squad.make_question(asked, found, patient, note, place), found

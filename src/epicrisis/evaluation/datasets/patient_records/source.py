@@ -1,6 +1,4 @@
-"""What a reader of these sets gives, and how it says that a file cannot be read. Knows no form of a file and no
-population.
-"""
+"""The result of reading a set about patient records, and helpers of its readers."""
 
 from __future__ import annotations
 
@@ -17,22 +15,22 @@ from epicrisis.types import Question
 
 @dataclass(frozen=True, slots=True)
 class RecordSource:
-    """A set as its files hold it, all of it."""
+    """All questions of a set, and its records."""
 
     questions: tuple[Question, ...]
     notes: Callable[[], Iterator[ReaderItem]]
-    """The records of all patients asked about, read anew at each call."""
+    """Yields the notes of all patients in the questions. Each call reads the files again."""
     related: Mapping[str, frozenset[str]]
-    """Question id -> ids of the notes that the set marks as holding the answer."""
+    """Maps a question id to the notes with the answer, according to the set."""
     licence: str = ""
     notices: tuple[str, ...] = ()
-    """What a reader must know: what was left out, what was found elsewhere than stated."""
+    """Notices for the reader, for example about questions that were left out."""
     studied: frozenset[str] | None = None
-    """Ids of the questions that the EHR study took (its section 4.1); `None` where it did not take this set."""
+    """Ids of the questions that the EHR study used (section 4.1); None if it did not use this set."""
 
 
 def read_json(path: Path, what: str) -> Any:
-    """The file's JSON value. Raises InputError, `what` naming the file that it should be."""
+    """Return the JSON value of a file. Raises InputError; `what` names the expected file in the message."""
     check_file(path)
     try:
         return json.loads(path.read_bytes().decode("utf-8-sig"))
@@ -41,11 +39,11 @@ def read_json(path: Path, what: str) -> Any:
             f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
         ) from error
     except (ValueError, RecursionError):
-        raise InputError(f"{printable_path(path)}: not {what}: it is no JSON in UTF-8; fetch it again") from None
+        raise InputError(f"{printable_path(path)}: not {what}: it is not JSON in UTF-8; fetch it again") from None
 
 
-def find(place: Path, *names: str) -> Path | None:
-    """The file itself, or the first of these names (patterns too) that lies in the folder; `None` where none does."""
+def find_source_file(place: Path, *names: str) -> Path | None:
+    """Return the file, or the first file in the folder that matches one of these names or patterns, or None."""
     if place.is_file():
         return place if any(place.match(name) for name in names) else None
     return next((path for name in names for path in sorted(place.glob(name)) if path.is_file()), None)

@@ -1,7 +1,6 @@
-"""Extractive questions in SQuAD's form: articles of paragraphs, each with its questions and their answers' offsets.
+"""Extractive questions in SQuAD's format: articles of paragraphs with questions and offsets of answers.
 
-COVID-QA, RadQA and CliniQG4QA come so. Knows nothing of patients; an answer is taken from where it stands, which is
-not always where a file says.
+COVID-QA, RadQA and CliniQG4QA have this format. Answers are searched in the text, as offsets in the files may be wrong.
 """
 
 from __future__ import annotations
@@ -53,17 +52,17 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GoldSpans:
-    """A question's answers, each once, outer white space off; and where in the context the first stands."""
+    """The distinct answers of a question without outer white space, and the offsets of the first in the context."""
 
     texts: tuple[str, ...]
     place: tuple[int, int] | None
-    """`None` where it stands nowhere in the context."""
+    """None if it is not in the context."""
     moved: bool
-    """It stands elsewhere than the file says, white space aside."""
+    """Whether the offsets in the file are wrong, apart from white space."""
 
 
 def read(path: Path, what: str) -> list[Article]:
-    """The articles in the file's order. Raises InputError at the first place that is not of the form."""
+    """Return the articles in order. Raises InputError for another format."""
     value = read_json(path, what)
     try:
         return _File.model_validate(value).data
@@ -73,11 +72,11 @@ def read(path: Path, what: str) -> list[Article]:
         raise InputError(f"{printable_path(path)}: not {what}: wrong at {at}; fetch it again") from None
 
 
-def answered(asked: SquadQuestion, context: str) -> GoldSpans:
-    """What the file says of this question, its first answer found in the context."""
-    spans = [span for span in asked.answers if span.text.strip()]
+def find_gold_spans(squad_question: SquadQuestion, context: str) -> GoldSpans:
+    """Return the answers of a question, with the first located in the context."""
+    spans = [span for span in squad_question.answers if span.text.strip()]
     texts = tuple(dict.fromkeys(span.text.strip() for span in spans))
-    if asked.is_impossible or not spans:
+    if squad_question.is_impossible or not spans:
         return GoldSpans((), None, False)
     text, start = spans[0].text.strip(), spans[0].answer_start
     stated = start + len(spans[0].text) - len(spans[0].text.lstrip())
@@ -88,34 +87,36 @@ def answered(asked: SquadQuestion, context: str) -> GoldSpans:
     return GoldSpans(texts, None if near is None else (near, near + len(text)), True)
 
 
-def question(
-    asked: SquadQuestion, found: GoldSpans, patient: str, note: str, place: tuple[int, int] | None
+def make_question(
+    squad_question: SquadQuestion, gold: GoldSpans, patient: str, note: str, place: tuple[int, int] | None
 ) -> Question:
-    """The question of a patient's note, `place` being where in the note's text its first answer stands. One without an
-    answer is one that no note answers."""
+    """Return the question about a patient's note. `place` is the offset of its first answer in the note's text.
+
+    A question without an answer gets the category `absence`.
+    """
     return Question(
-        text=asked.question.strip(),
+        text=squad_question.question.strip(),
         form="extractive",
-        id=asked.id,
-        gold=found.texts[0] if found.texts else "",
-        other_answers=found.texts[1:],
+        id=squad_question.id,
+        gold=gold.texts[0] if gold.texts else "",
+        other_answers=gold.texts[1:],
         gold_documents=(note,),
         patient=patient,
         evidence=() if place is None else (EvidenceSpan(note, *place),),
-        category="" if found.texts else "absence",
+        category="" if gold.texts else "absence",
     )
 
 
-def notices(found: Sequence[GoldSpans]) -> tuple[str, ...]:
-    """How many answers stand elsewhere than stated, and how many nowhere."""
-    moved = sum(each.moved and each.place is not None for each in found)
-    lost = sum(each.moved and each.place is None for each in found)
-    said = []
+def describe_moved_answers(golds: Sequence[GoldSpans]) -> tuple[str, ...]:
+    """Return notices on the number of answers with wrong offsets, and of answers that are not in their text."""
+    moved = sum(gold.moved and gold.place is not None for gold in golds)
+    missing = sum(gold.moved and gold.place is None for gold in golds)
+    remarks = []
     if moved:
-        said.append(f"{moved} of {len(found)} answers do not stand at their offsets: the nearest place was taken")
-    if lost:
-        said.append(f"{lost} of {len(found)} answers stand nowhere in their text: their places are unknown")
-    return tuple(said)
+        remarks.append(f"{moved} of {len(golds)} answers are not at their offsets: the nearest place was used")
+    if missing:
+        remarks.append(f"{missing} of {len(golds)} answers are not in their text: their places are unknown")
+    return tuple(remarks)
 
 
 def _occurrences(context: str, text: str) -> Iterator[int]:

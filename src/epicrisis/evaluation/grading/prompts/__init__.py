@@ -1,2 +1,1 @@
-"""The prompt files of what judges answers and proposes questions. Apart from those that answer, whose hash is part of
-every run's recipe."""
+"""Prompts of graders. They are kept apart from the prompts of strategies, whose hash is part of every recipe."""

@@ -76,7 +76,8 @@ def write_records(
             return _write_files(scratch, patients, tokens, stays, seed, questions_each)
     except OSError as error:
         raise StorageError(
-            f"{printable_path(folder)} cannot be written ({os_error_reason(error)}): free some space, or choose another folder (-o)"
+            f"{printable_path(folder)} cannot be written ({os_error_reason(error)}): free some space, or choose "
+            "another folder (-o)"
         ) from error
 
 

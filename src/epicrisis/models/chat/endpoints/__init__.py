@@ -1,1 +1,1 @@
-"""What speaks to an OpenAI-compatible endpoint: addresses, bodies, replies, usage, and every way it fails."""
+"""The protocol of OpenAI-compatible endpoints: addresses, requests, replies, usage and failures."""

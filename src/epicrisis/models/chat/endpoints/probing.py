@@ -30,7 +30,7 @@ T = TypeVar("T", bound=BaseModel)
 Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]
 """Returns the JSON at a path: by POST if there is a body, else by GET. Raises ChatError."""
 
-TokenCounter: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
+CountingMethod: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
 
 PATIENCE = 5
 """A path that fails so often in a row, in ways that may pass, is treated as missing."""
@@ -104,7 +104,7 @@ class EndpointProbe:
         self._models: ModelList | None = None
         self._reported_window: tuple[int | None] | None = None
         """A tuple once the endpoint was asked; None within it if the endpoint does not report a window."""
-        self._counter: TokenCounter | None = None
+        self._counter: CountingMethod | None = None
 
     async def get_first_model(self) -> str | None:
         """Return the first model the endpoint lists. Raise ChatError if the list cannot be fetched."""
@@ -125,7 +125,7 @@ class EndpointProbe:
         windows = (self._limit, self._reported_window[0])
         return min((window for window in windows if window), default=None)
 
-    async def get_counter(self, model: str) -> TokenCounter:
+    async def get_counter(self, model: str) -> CountingMethod:
         """Return how the tokens of this model are counted."""
         if self._counter is None:
             async with self._lock():
@@ -167,7 +167,7 @@ class EndpointProbe:
                 return entry.max_model_len or (entry.meta and entry.meta.n_ctx) or None
         return None
 
-    async def _ask_counter(self, model: str) -> TokenCounter:
+    async def _ask_counter(self, model: str) -> CountingMethod:
         letter = [Message("user", "a")]
         if await self._count_with_llama_cpp(letter) is not None:
             return "llama.cpp"

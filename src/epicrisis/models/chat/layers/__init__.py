@@ -1,1 +1,1 @@
-"""What wraps a chat model: each layer is a ChatModel over another one."""
+"""Layers around a chat model. Each is a ChatModel that wraps another one."""

@@ -1,0 +1,246 @@
+"""Reader of the choice that a text states: the letter of an option, its text, or both.
+
+Two different choices are no choice, and there is never a default letter (errata M1, P2).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from epicrisis.question_options import first_same_option
+
+_EDGES = "()[]\"'*. \n"
+_LETTER = r"\s*(?:option\s*)?[*(\"'`\[]*([A-Z])\b(?!\w|')"
+# "The answer is B" and "B is correct" state a choice. "Option B" only mentions one, which counts if nothing is stated,
+# no other option is mentioned, and the sentence does not discuss the option ("option A is wrong").
+_CUE = r"(?<!wrong )(?<!incorrect )\b(?:answer|choice|option)\b[\s*_]*+(?:\bis\b|\bwould be\b|=|:)[\s:*_]*+"
+_STATED = re.compile(f"(?i){_CUE}{_LETTER}")
+_STATED_WORDS = re.compile(f"(?i){_CUE}([^.,;:\n]+)")
+_CORRECT = re.compile(
+    r"(?<![\w'])([A-Z])[)\"'*]* is (?:therefore |thus )?(?:the )?(?:correct|right|best)"
+    r"(?: (?:answer|choice|option)\b|\s*[.,;\n]|\s*$)"
+)
+_OPTION = rf"\b(?:answer|choice|option)\b{_LETTER}"
+_MENTIONED = re.compile(f"(?i){_OPTION}")
+_DISCUSSED = re.compile(
+    rf"""(?ix)
+    \b(?:not|no|nor|neither|than|of|out|unlike|without|exclud\w+|reject\w*|eliminat\w+|against|wrong|incorrect)\s+
+        (?:the\s+)? {_OPTION}
+    | {_OPTION} [)\]"'*]*\s+ (?:\w+n['’]t | is | was | be | would | could | can | cannot | may | might | must | should
+        | will | does | did | has | had | seems | appears | states | says | suggests | describes | refers | means)\b
+    """
+)
+# "A or B", "A/B", "A, B", "A (or B)", "A as well as C" state two choices. "A, because B is wrong" states one.
+_ANOTHER = re.compile(
+    r"""(?x)
+    [)\]"'*_.]*+ \s*+ (?:
+        [,(–—-]?+ \s*+ (?: / | & | \+ | \| | \bor\b | \band/or\b | \bplus\b | \bas\ well\ as\b | \balong\ with\b )
+            [\s(\["'*]*+ (?:(?:possibly|perhaps|maybe|probably|also)\s++)?+ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
+      | [,(–—-]?+ \s*+ \b(?:possibly|perhaps|maybe)\s++ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
+      | ,?+ \s*+ \band\b [\s(\["'*]*+ (?:[oO]ption\s++)?+ ([A-Z]) (?![\w'’])
+            (?!\s(?:is|was|does|did|has|had|would|can)\b)
+      | [,;] [\s(\["'*]*+ ([A-Z]) (?= [)\]"'*]*+ \s*+ (?: $ | [.,;:/&+\n] | and\b | or\b ) )
+    )
+    """
+)
+_ANOTHER_BEFORE = re.compile(r"(?<![\w'])([A-Z])[)\"'*]*\s?(?:/|&|,|\bor\b|\band\b)\s?$")
+# "The answer is B, and A, C and D are wrong" states one choice.
+_VERDICT = re.compile(
+    r"(?:,?+\s*+(?:and\s++|or\s++)?+[A-Z](?![\w'’]))?+"
+    r"[)\]\"'*_]*+\s*+(?:both\s++|all\s++)?(?:is|are|was|were|can|could|would|do|does|did|has|have|had|fail|may|might)\b"
+    r"(?!\s++(?:both\s++|all\s++)?(?:correct|right|true|possible|plausible|appropriate|acceptable|reasonable)\b)"
+)
+_NAME_BEFORE_LETTER = re.compile(
+    r"(?i)\b(?:vitamin|hepatitis|factor|type|group|class|stage|grade|influenza|protein|interferon|coenzyme)\s$"
+)
+"""A word before a letter that is part of a name: `vitamin D is the best`."""
+_MARKUP = re.compile(
+    r"(?:\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?+|<(?:final_)?answer>|<choice>)[\s(*]*+([A-Z])(?![\w'’])"
+)
+"""The letter in `\\boxed{B}` or `<answer>B</answer>`."""
+_LABELLED = re.compile(
+    r"(?:(?:the\s++)?(?:final\s++|correct\s++)?(?:option|choice|answer)\s*+(?:is\b|:)?\s*+)?+(\w)"
+    r"(?:\s*+[-–—(,]\s*+|\s++)?(?P<rest>.*)",
+    re.DOTALL,
+)
+"""`option b`, `answer: b`, `b - no`, `b (no)`: a text in lower case."""
+_BETWEEN = re.compile(r"[)\]\"'*_.:,;\s(–—-]*+(?:(?:or|and)\s++)?+")
+_LISTED = re.compile(
+    r"(?i:(?:both|either|options?|choices?|answers?)\s++){0,2}+[(\[\"'*]*+([A-Z])(?![\w'’])(?P<rest>[^A-Za-z]*+"
+    r"(?:[A-Z](?![\w'’])[^A-Za-z]*+|(?:and|or|plus|also|possibly|maybe|perhaps|as|well|along|with|option)\b[^A-Za-z]*+)++"
+    r"(?:\bare\b.*)?)",
+    re.DOTALL,
+)
+"""A list of letters: `A or B`, `both A and B are correct`."""
+_LINE_LETTER = re.compile(r"(?m)^[ \t]*+[(*]*+([A-Z])\**+[).:]")
+"""The letter of a line of a list: `A. yes`, `(B) no`."""
+_LINE = re.compile(r"[^\n]*+")
+
+
+class ChoiceReader:
+    """Reads which of a question's options a text states. Of options with the same text, the first one is returned."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._texts = {letter: _normalize(option) for letter, option in options.items()}
+        self._letters = {letter.lower(): letter for letter in options}
+
+    def read_words(self, words: str) -> str | None:
+        """Return the option that a few words stand for: `B`, `(B) no`, `B: no` or `no`; None if they stand for none.
+
+        A letter takes precedence over an option of the same text (blood group A). A letter with the text of another
+        option stands for none, and so does a text that two options share except for capitals.
+        """
+        letter = self._match(words)
+        return None if letter is None else first_same_option(self._options, letter)
+
+    def read_answer(self, text: str) -> set[str]:
+        """Return the options that the answer text of a reply states, in addition to the reply's `choice`."""
+        stated = self._find(_STATED, text) | self._find(_CORRECT, text)
+        return stated | self._read_beginning(text) | self._read_cued_words(text)
+
+    def read_prose(self, text: str) -> set[str]:
+        """Return the options that a reply in prose states. Without a statement: what the text is, else mentions."""
+        stated = self._read_cued_words(text) | self._find(_STATED, text)
+        stated |= self._find(_CORRECT, text) | self._find(_MARKUP, text)
+        if stated:
+            return stated
+        line_letters = self._merge_alike(set(_LINE_LETTER.findall(text)) & set(self._options))
+        if len(line_letters) > 1:
+            return line_letters
+        if letter := self.read_words(text):
+            return {letter}
+        if several := self._read_list(text):
+            return several
+        mentioned = self._find(_MENTIONED, text)
+        if len(mentioned) > 1:
+            return mentioned
+        return self._find(_MENTIONED, _DISCUSSED.sub("", text))
+
+    def _match(self, words: str) -> str | None:
+        words = words.replace("**", "")
+        normalized = _normalize(words)
+        if normalized in self._letters:
+            return self._letters[normalized]
+        same = [letter for letter, text in self._texts.items() if text == normalized]
+        if same:
+            return same[0] if len(self._merge_alike(same)) == 1 else None
+        head, separator, rest = _split_letter(normalized)
+        letter = self._letters.get(head) if separator else None
+        labelled = _LABELLED.fullmatch(normalized)
+        if letter is None and labelled and labelled[1] in self._letters:
+            letter = self._letters[labelled[1]]
+            return letter if labelled["rest"].strip(_EDGES) in ("", self._texts[letter]) else None
+        if letter is None or (rest != self._texts[letter] and rest in self._texts.values()):
+            return None
+        _, _, rest = _split_letter(words.strip(_EDGES))
+        return None if self._find_others(letter, rest) else letter
+
+    def _merge_alike(self, letters: Iterable[str]) -> set[str]:
+        """Replace each letter by the first one whose option has the same text."""
+        return {first_same_option(self._options, letter) for letter in letters}
+
+    def _read_beginning(self, text: str) -> set[str]:
+        """Return the options that a text consists of or begins with. `C. difficile was found` begins with a name."""
+        text = text.strip(_EDGES)
+        head, separator, rest = _split_letter(text)
+        begins_with_letter = bool(separator) and head in self._options
+        others = self._find_others(head, rest) if begins_with_letter else set()
+        if begins_with_letter and separator == "." and rest[:1].islower() and not others:
+            return {head} if self._begins_with(rest, head) else set()
+        if letter := self.read_words(text):
+            return {letter}
+        return {head} | others if begins_with_letter else self._read_list(text)
+
+    def _begins_with(self, text: str, letter: str) -> bool:
+        option = self._texts[letter]
+        return bool(option) and text[: len(option)].lower() == option
+
+    def _read_list(self, text: str) -> set[str]:
+        """Return the options that a text lists: `A or B`, `both A and B are correct`, `no - maybe`."""
+        if listed := _LISTED.fullmatch(text):
+            others = self._find_others(listed[1], listed["rest"])
+            return {listed[1]} | others if others and listed[1] in self._options else set()
+        for letter, option in self._texts.items():
+            if not self._begins_with(text, letter):
+                continue
+            remainder = _normalize(_skip(_BETWEEN, text[len(option) :]))
+            if remainder != option and remainder in self._texts.values():
+                return {letter} | self._letters_with_text(remainder)
+        return set()
+
+    def _letters_with_text(self, text: str) -> set[str]:
+        return {letter for letter, option in self._texts.items() if option == text}
+
+    def _read_cued_words(self, text: str) -> set[str]:
+        """Return the options, by letter or text, that follow `the answer is`."""
+        letters = set(map(self.read_words, _STATED_WORDS.findall(text)))
+        return {letter for letter in letters if letter}
+
+    def _find_others(self, letter: str, rest: str) -> set[str]:
+        """Return the options that follow `letter` in the rest of its line: "or B", "/B", ", B", " - higher".
+
+        The option's own text may come first. The text of another option counts if nothing else follows it.
+        """
+        line = _first_line(rest)
+        at = len(line) - len(_skip(_BETWEEN, line))
+        option = self._texts.get(letter, "")
+        if option and line[at : at + len(option)].lower() == option:
+            at += len(option)
+        else:
+            at = 0
+        others: set[str] = set()
+        while another := _ANOTHER.match(line, at):
+            others.add(another[another.lastindex or 0])
+            at = another.end(another.lastindex or 0)
+        if others and _VERDICT.match(line, at):
+            return set()
+        remainder = _normalize(_skip(_BETWEEN, line, at))
+        if remainder:
+            others |= self._letters_with_text(remainder)
+        alike = first_same_option(self._options, letter)
+        return {other for other in others & set(self._options) if first_same_option(self._options, other) != alike}
+
+    def _find(self, pattern: re.Pattern[str], text: str) -> set[str]:
+        """Return the options that a pattern finds, with the options listed next to them."""
+        letters: set[str] = set()
+        for match in pattern.finditer(text):
+            group = match.lastindex or 0
+            letter, begin = match[group], match.start(group)
+            if letter not in self._options or _NAME_BEFORE_LETTER.search(text[max(0, begin - 20) : begin]):
+                continue
+            if pattern is _STATED and self._states_option_text(text, match.start()):
+                continue
+            letters |= {letter} | self._find_others(letter, _first_line(text, match.end()))
+            before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
+            if before and pattern is _CORRECT:
+                letters |= {before[1]} & set(self._options)
+        return self._merge_alike(letters)
+
+    def _states_option_text(self, text: str, at: int) -> bool:
+        """Return whether the words of the statement are an option's text, as in `The answer is A and B`."""
+        words = _STATED_WORDS.match(text, at)
+        stated = _normalize(words[1]) if words else ""
+        return len(stated) > 1 and stated in self._texts.values()
+
+
+def _normalize(words: str) -> str:
+    return words.strip(_EDGES).lower()
+
+
+def _first_line(text: str, at: int = 0) -> str:
+    line = _LINE.match(text, at)
+    return line[0] if line else ""
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int = 0) -> str:
+    """Return the text after a match of the pattern at this place, or from this place if it does not match."""
+    match = pattern.match(text, at)
+    return text[match.end() if match else at :]
+
+
+def _split_letter(text: str) -> tuple[str, str, str]:
+    """Split `b) no` into `b`, `)` and `no`. The separator is empty if the text does not begin like this."""
+    match = re.match(r"(\w+)([).:])\s+(.*)", text, re.DOTALL)
+    return (match[1], match[2], match[3]) if match else (text, "", "")

@@ -1,0 +1,180 @@
+"""One way to declare a command: shared options, examples in its help, and errors as one line with an exit code.
+
+    @command(app, *SEARCH, panel="Ask", examples=['epicrisis search ~/lib "aspirin" -k 5'])
+    def search(library: LibraryPath, query: str, *, flags: Flags, json: Json = False) -> None:
+        settings = flags.settings()
+
+A command with a parameter `flags` gets the shared options it names, and reads its settings from them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
+
+import typer
+
+from epicrisis.cli.exit_codes import INTERRUPTED
+from epicrisis.cli.terminal import say
+from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.printable import has_surrogate, printable
+
+if TYPE_CHECKING:
+    from epicrisis.settings import Settings
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOption:
+    """An option that several commands have, and the key of the settings it sets."""
+
+    parameter: str
+    key: str
+    annotation: Any
+    """The type with its `typer.Option`."""
+    default: Any = None
+    """False for a switch, which can turn a setting on but not off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """Values of the shared options of one call."""
+
+    values: Mapping[str, Any]
+    """Nested like the settings. None where an option was not given."""
+    config: Path | None = None
+    """The settings file, if one was named."""
+
+    def with_values(self, values: Mapping[str, Any]) -> Flags:
+        """Return flags with `values`, nested like the settings, in addition."""
+        from epicrisis.configuration import merge_tables
+
+        return Flags(merge_tables(self.values, values), self.config)
+
+    def settings(
+        self, changes: Mapping[str, Any] | None = None, *, defaults: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Return the settings: `defaults`, file, environment, the options of this call, and last `changes`.
+
+        A value of None changes nothing. Raises SettingsError for an unknown key or a value out of range.
+        """
+        from epicrisis.configuration import load_settings, merge_tables
+
+        return load_settings(merge_tables(merge_tables(defaults or {}, self.values), changes or {}), self.config)
+
+
+def command(
+    app: typer.Typer,
+    *shared: SharedOption,
+    name: str | None = None,
+    panel: str | None = None,
+    examples: Sequence[str],
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds a function to `app` as a command with `shared` options.
+
+    Errors of the program end the command with one line on standard error and their exit code.
+    """
+    epilog = "\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples])
+
+    def register(function: Command) -> Command:
+        callback = _with_one_line_errors(_with_shared_options(function, shared))
+        app.command(name, epilog=epilog, rich_help_panel=panel)(callback)
+        return function
+
+    return register
+
+
+def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedOption]) -> Callable[..., None]:
+    """Return `function` with its parameter `flags` replaced by the shared options."""
+    signature = inspect.signature(function)
+    if "flags" not in signature.parameters:
+        return function
+    hints = get_type_hints(function, include_extras=True)
+    parameters = []
+    for parameter in signature.parameters.values():
+        if parameter.name == "flags":
+            for option in shared:
+                annotation = {"annotation": option.annotation, "default": option.default}
+                parameters.append(inspect.Parameter(option.parameter, parameter.KEYWORD_ONLY, **annotation))
+        else:
+            keyword = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+            parameters.append(keyword)
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> None:
+        values = {option.parameter: arguments.pop(option.parameter) for option in shared}
+        function(flags=_flags(shared, values), **arguments)
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _flags(shared: Sequence[SharedOption], values: Mapping[str, Any]) -> Flags:
+    """Return the values of one call, nested like the settings. Raises SettingsError for a `--setting` without `=`."""
+    from epicrisis.configuration import merge_tables, parse_overrides
+
+    nested: dict[str, Any] = {}
+    for option in shared:
+        if option.parameter in ("config", "setting"):
+            continue
+        *tables, key = option.key.split(".")
+        table = nested
+        for part in tables:
+            table = table.setdefault(part, {})
+        value = values[option.parameter]
+        table[key] = None if value is False and option.default is False else value
+    return Flags(merge_tables(nested, parse_overrides(values.get("setting") or ())), values.get("config"))
+
+
+def _with_one_line_errors(function: Callable[..., None]) -> Callable[..., None]:
+    """Return `function` with errors of the program, Ctrl-C and a closed pipe turned into an exit code."""
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> None:
+        try:
+            _check_texts(arguments)
+            function(**arguments)
+        except EpicrisisError as error:
+            fail(error.message, error.exit_code)
+        except KeyboardInterrupt:
+            fail("stopped. What was saved is kept; the same command continues from there.", INTERRUPTED)
+        except BrokenPipeError:
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+
+    return run
+
+
+def _check_texts(arguments: Mapping[str, object]) -> None:
+    """Raise InputError for a text that is not valid UTF-8. A path may hold any bytes."""
+    for name, value in arguments.items():
+        texts = value if isinstance(value, list | tuple) else [value]
+        for text in texts:
+            if isinstance(text, str) and has_surrogate(text):
+                raise InputError(f"{name} is not valid UTF-8: type it again in a terminal whose encoding is UTF-8")
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End the command with one line on standard error."""
+    say(f"epicrisis: {' '.join(printable(message).split())}", err=True)
+    raise typer.Exit(code) from None
+
+
+def new_group(app: typer.Typer, name: str, help: str, panel: str) -> typer.Typer:
+    """Return a new group of commands, added to `app`."""
+    group = typer.Typer(no_args_is_help=True, help=help)
+    # With a callback a group of one command keeps its name.
+    group.callback()(_keep_group)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
+
+
+def _keep_group() -> None:
+    return

@@ -1,0 +1,603 @@
+"""`epicrisis grade`: open answers graded by metrics, by models and by people, and how well models agree with people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+
+import typer
+
+from epicrisis.cli.command import Flags, command, fail, new_group
+from epicrisis.cli.exit_codes import ERROR
+from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes
+from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
+from epicrisis.cli.table_output import show_data, show_tables
+from epicrisis.cli.terminal import open_progress, say, say_above, show_json
+from epicrisis.printable import quote_for_shell
+
+if TYPE_CHECKING:
+    from epicrisis.answers import Failure
+    from epicrisis.evaluation.grading.blind_pairs import BlindPairs
+    from epicrisis.evaluation.grading.calibration import GraderCalibration
+    from epicrisis.evaluation.grading.correctness import CorrectnessGrade, OpenCase
+    from epicrisis.evaluation.grading.grader import GradeStore
+    from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
+    from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore
+    from epicrisis.evaluation.grading.preference import PairGrade
+    from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
+    from epicrisis.settings import Settings
+
+    class Graded(Protocol):
+        """A grade, or the failure of the call."""
+
+        @property
+        def failure(self) -> Failure | None: ...
+
+    Grade = TypeVar("Grade", bound=Graded)
+
+PairsFolder = Annotated[Path, typer.Argument(help="A folder written by `grade pairs`.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its file of records.")]
+Names = list[str] | None
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the group of commands."""
+    group = new_group(app, "grade", "Grade open answers: by metrics, by models, by people.", panel)
+    command(
+        group,
+        *GRADER,
+        name="run",
+        examples=[
+            "epicrisis grade run runs/ehr",
+            "epicrisis grade run runs/ehr --judge URL#one --judge URL#two --nli FOLDER --bertscore minilm",
+            "epicrisis grade run runs/ehr --judge URL --against-notes ~/ward",
+        ],
+    )(grade_runs)
+    command(
+        group,
+        *GRADER,
+        examples=[
+            "epicrisis grade correctness runs/openmedqa --model URL",
+            "epicrisis grade correctness runs/openmedqa --show",
+        ],
+    )(correctness)
+    command(group, examples=["epicrisis grade pairs runs/medq"])(pairs)
+    command(group, *GRADER, examples=["epicrisis grade preference runs/medq/judging --model URL"])(preference)
+    command(
+        group,
+        examples=[
+            "epicrisis grade verdicts runs/medq/judging",
+            "epicrisis grade verdicts runs/medq/judging anna.csv ben.csv",
+        ],
+    )(verdicts)
+    command(group, *GRADER, examples=["epicrisis grade calibrate --model URL#judge -n 100 --data FOLDER"])(calibrate)
+
+
+def grade_runs(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or their files of records.")],
+    judge: Annotated[Names, typer.Option("--judge", help="Model that grades each answer (repeatable).")] = None,
+    nli: Annotated[Names, typer.Option("--nli", help="Entailment model: name or folder (repeatable).")] = None,
+    bertscore: Annotated[Names, typer.Option("--bertscore", help="Encoder for BERTScore (repeatable).")] = None,
+    no_meteor: Annotated[bool, typer.Option("--no-meteor", help="Leave METEOR out.")] = False,
+    against_notes: Annotated[
+        Path | None,
+        typer.Option("--against-notes", help="Also grade faithfulness to the notes of this library."),
+    ] = None,
+    yes: Yes = False,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Measure open answers: exact match, token F1, METEOR, numbers, and optional judges, entailment and BERTScore.
+
+    A judge sees question, reference and answer, but not who wrote it. It grades correctness, completeness and
+    faithfulness from 1 to 5. Results are saved in RUN/measures; interrupted, the same command continues. Empty,
+    refused and failed answers are counted and have no value.
+    """
+    from epicrisis.errors import InputError
+
+    if against_notes is not None and not judge:
+        raise InputError("--against-notes needs a judge: add --judge URL")
+    settings = flags.settings()
+    failed = 0
+    for run in runs:
+        failed += measure_run(
+            run,
+            judge or (),
+            nli or (),
+            bertscore or (),
+            settings,
+            against_notes,
+            meteor=not no_meteor,
+            yes=yes,
+            quiet=json,
+        )
+    _show_measures(runs, json)
+    if failed:
+        fail(f"{failed} measures failed; the same command computes them again", ERROR)
+
+
+def measure_run(
+    run: Path,
+    judges: Sequence[str],
+    nli: Sequence[str],
+    bertscore: Sequence[str],
+    settings: Settings,
+    library: Path | None = None,
+    *,
+    meteor: bool = True,
+    yes: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Compute the measures a run does not have yet, and return how many failed.
+
+    With a library, judges also read its notes. Raises UserError.
+    """
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
+    from epicrisis.evaluation.grading.measurers import check_model_names
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    if not any(answer.measurable for answer in read_answers(run)):
+        raise InputError(f"{run} has no answer to measure: choose a run of open questions with a reference")
+    for kind, names in (("judges", judges), ("NLI models", nli)):
+        check_model_names(kind, names)
+    judge_settings = [_judge_settings(settings, run, name) for name in judges]
+    measurers = _metrics(settings, nli, bertscore, meteor=meteor)
+    with _progress(quiet) as start:
+        stores = asyncio.run(_measure(run, measurers, start))
+    for judge in judge_settings:
+        stores |= asyncio.run(_measure_by_judge(run, judge, library, yes, quiet))
+    copy_calibrations(run, settings.home)
+    return sum(store.failed for store in stores.values())
+
+
+def _judge_settings(settings: Settings, run: Path, judge: str) -> Settings:
+    """Return settings with this judge as the only model, as far as the run's patients allow."""
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    patients = any(answer.patient is not None for answer in read_answers(run))
+    return _for_run(_with_judge(settings, judge), run, patients)
+
+
+def _for_run(settings: Settings, run: Path, patients: bool) -> Settings:
+    """Return the settings allowed for a run. Raises SettingsError for another machine that may not see its patients.
+
+    Prompts that quote patient records are not cached outside the run's folder.
+    """
+    from epicrisis.patient_data_policy import protect_run_folder
+
+    settings = protect_run_folder(settings, run if run.is_dir() else run.parent, patients)
+    if patients and settings.cache.path is None:
+        settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
+    return settings
+
+
+def _with_judge(settings: Settings, name: str | None) -> Settings:
+    """Return settings whose only model is this judge, with the options of `models.judge`. Raises SettingsError."""
+    from pydantic import ValidationError
+
+    from epicrisis.errors import SettingsError
+    from epicrisis.settings import Settings
+
+    table = settings.models.judge
+    options = {} if table is None else table.model_dump(exclude_unset=True)
+    options["name"] = name or options.get("name", settings.models.writer.name)
+    try:
+        return Settings.model_validate({**settings.model_dump(), "models": {"writer": options}})
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise SettingsError(message.removeprefix("Value error, ")) from None
+
+
+def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *, meteor: bool) -> list[Measurer]:
+    """Return the metrics without a judge, loaded; METEOR only if it is installed. Raises ModelMissing."""
+    from epicrisis.errors import ModelMissing
+    from epicrisis.evaluation.grading import measurers
+
+    metrics = [measurers.word_measurer(), measurers.number_measurer()]
+    if meteor:
+        try:
+            metrics.append(measurers.meteor_measurer())
+        except ModelMissing as error:
+            say(f"note: METEOR is left out: {error}", err=True)
+    for name in bertscore:
+        metrics.append(measurers.bertscore_measurer(name, settings.home, settings.threads))
+    for name in nli:
+        metrics.append(measurers.entailment_measurer(name, settings.home, settings.threads))
+    return metrics
+
+
+async def _measure(run: Path, measurers: Sequence[Measurer], start: _Start) -> dict[str, MeasureStore]:
+    from epicrisis.evaluation.grading.measurements import measure_answers, measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    stores = {}
+    for measurer in measurers:
+        store = stores[measurer.name] = open_measure_store(measures_folder(run), measurer)
+        measurable = [answer for answer in read_answers(run) if answer.measurable]
+        advance = start(measurer.name, len(measurable), sum(map(store.has_measured, measurable)))
+        async for measurement in measure_answers(read_answers(run), measurer, store):
+            advance(measurement)
+    return stores
+
+
+async def _measure_by_judge(
+    run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
+) -> dict[str, MeasureStore]:
+    from epicrisis.components import describe_library
+    from epicrisis.evaluation.grading.cost_estimate import cost_question
+    from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.scored_answers import NoteTexts
+    from epicrisis.library.library import Library
+    from epicrisis.patient_data_policy import protect_patient_data
+    from epicrisis.privacy import local_path
+
+    settings = protect_patient_data(settings, library)
+    warn_about_demo_models(settings, ["writer"])
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(open_model_client(settings))
+        measurers = [rubric_measurer(client)]
+        if library is not None:
+            store = stack.enter_context(Library.open(local_path(library)))
+            measurers.append(notes_measurer(client, NoteTexts(store, describe_library(store))))
+        remaining = [_unmeasured(run, measurer) for measurer in measurers]
+        if not yes:
+            confirm(await cost_question(client, settings, settings.model_for("writer"), *remaining))
+        with _progress(quiet) as start:
+            return await _measure(run, measurers, start)
+
+
+def _unmeasured(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
+    """Return the answers that have no value by this measurer yet."""
+    from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    store = open_measure_store(measures_folder(run), measurer)
+    return [answer for answer in read_answers(run) if answer.measurable and not store.has_measured(answer)]
+
+
+_Start = Callable[[str, int, int], Callable[[Any], None]]
+"""Starts a bar from name, total and number of finished items; returns the function that advances it."""
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[_Start]:
+    """Show a bar for each kind of grade, and a line for each call that failed."""
+    with open_progress(quiet=quiet) as progress:
+
+        def start(name: str, total: int, done: int) -> Callable[[Any], None]:
+            task = progress.add_task(name, total=total, completed=done)
+
+            def advance(grade: Graded) -> None:
+                if grade.failure is not None:
+                    say_above(progress, f"{name}: {grade.failure.message}")
+                progress.advance(task)
+
+            return advance
+
+        yield start
+
+
+def _show_measures(runs: Sequence[Path], json: bool) -> None:
+    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
+    from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
+    from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
+
+    rows = []
+    for run in runs:
+        with refuse_mismatched_records([run]):
+            cases = read_measured_cases(run)
+            table, remarks, endings = overview_table(cases), judge_remarks(run), dict(count_endings(cases))
+        if json:
+            rows.append({"run": str(run), "endings": endings, "table": table, "remarks": remarks})
+            continue
+        show_tables([table], remarks)
+        counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
+        say(f"{counts}; saved in {measures_folder(run)}")
+    if json:
+        show_data({"runs": rows})
+
+
+def correctness(
+    run: RunPath,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[MARKS]...", help="Files of marks. Default: all of the run.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show the marks of all judges without asking one.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File of the marks. Default: RUN/marking/MODEL.jsonl.")
+    ] = None,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Let a model mark each open answer as correct, incorrect or undecidable, against the question's reference.
+
+    The model sees question, reference and answer, but not who wrote it. Use several judges, and none that wrote the
+    answers or their examples. Interrupted, the same command continues. `--show` compares the judges.
+    """
+    if show or files:
+        _show_correctness(run, files, json)
+        return
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_open_cases
+
+    cases = read_open_cases(run)
+    gradable = sum(case.gradable for case in cases)
+    if not gradable:
+        raise InputError(f"{run} has no answer to grade: choose a run of open questions with a reference (`gold`)")
+    settings, role = _grader_settings(flags, run, patients=any(case.patient for case in cases))
+    if output is None:
+        folder = run if run.is_dir() else run.parent
+        output = folder / CORRECTNESS_FOLDER / f"{file_name_part(settings.model_for(role).name)}.jsonl"
+    store = asyncio.run(_grade_correctness(settings, role, cases, output, json))
+    states = Counter(grade.state for grade in store.grades.values())
+    if json:
+        show_json(
+            {"to_mark": gradable, "marks": dict(sorted(states.items())), "usage": store.usage, "output": str(output)}
+        )
+    else:
+        say(
+            f"{states['judged']} of {gradable} answers graded, written to {output}; {states['unparsed']} unreadable "
+            f"verdicts; {len(cases) - gradable} open cases have nothing to grade"
+        )
+        say(usage_line(store.usage))
+    _fail_for_calls(states["failed"])
+
+
+def _fail_for_calls(failed: int) -> None:
+    if failed:
+        fail(f"{failed} calls failed; the same command repeats them", ERROR)
+
+
+def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
+    """Show the share of correct answers by each judge and by their majority, and the agreement of the judges."""
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.grading.correctness import WROTE, read_correctness
+    from epicrisis.evaluation.grading.correctness_tables import correctness_conclusions, correctness_tables
+
+    grades = read_correctness(run, files or None)
+    if not grades.judges:
+        grade = f"epicrisis grade correctness {quote_for_shell(run)} --model URL"
+        raise InputError(f"{run} has no grades yet: let a model grade its answers with `{grade}`")
+    by_model = {" and ".join(sorted(grades.models[WROTE])): grades}
+    tables, conclusions = correctness_tables(by_model), correctness_conclusions(by_model)
+    if json:
+        show_data({"conclusions": conclusions, "tables": tables})
+    else:
+        show_tables(tables, conclusions)
+
+
+def _grader_settings(flags: Flags, run: Path, *, patients: bool) -> tuple[Settings, str]:
+    """Return the settings, and the role of the grader: `writer` if --model names it, else `judge`."""
+    settings = _for_run(flags.settings(), run, patients)
+    model = flags.values.get("models", {}).get("writer", {}).get("name")
+    role = "judge" if model is None else "writer"
+    warn_about_demo_models(settings, [role])
+    return settings, role
+
+
+async def _show_grades(
+    grades: AsyncIterator[Grade], name: Callable[[Grade], str], total: int, done: int, quiet: bool
+) -> None:
+    """Show a bar, and a line for each call that failed."""
+    with open_progress(quiet=quiet) as progress:
+        task = progress.add_task("Grading", total=total, completed=done)
+        async for grade in grades:
+            if grade.failure is not None:
+                say_above(progress, f"{name(grade)}: {grade.failure.message}")
+            progress.advance(task)
+
+
+async def _grade_correctness(
+    settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, quiet: bool
+) -> GradeStore[CorrectnessGrade]:
+    from epicrisis.evaluation.grading.correctness import correctness_grader, grade_cases, open_correctness_store
+    from epicrisis.evaluation.grading.model_client import open_model_client
+
+    async with open_model_client(settings, role) as client:
+        grader = correctness_grader(client)
+        store = open_correctness_store(output, grader, cases)
+        gradable = [case for case in cases if case.gradable]
+        done = sum(store.is_done(case.key) for case in gradable)
+        await _show_grades(grade_cases(gradable, grader, store), lambda grade: grade.key, len(gradable), done, quiet)
+    return store
+
+
+def pairs(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folder or records of a run; or one run for each arm.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="New folder. Default: `judging` in the first run.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed for the order of the two answers.")] = 0,
+    json: Json = False,
+) -> None:
+    """Pair the answers of RAG and BriefContext for blind comparison by reviewers.
+
+    Give pairs.csv (a spreadsheet) or pairs.jsonl to the reviewers, and keep pairs.key.json, which says who wrote which
+    answer. A verdict is 1, 2 or tie.
+    """
+    from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
+    from epicrisis.evaluation.grading.blind_pairs import KEY, make_pairs, write_pairs
+    from epicrisis.evaluation.runs.record import read_records
+    from epicrisis.evaluation.runs.run_folder import RECORDS
+
+    paths = [run / RECORDS if run.is_dir() else run for run in runs]
+    blind = make_pairs(chain.from_iterable(map(read_records, paths)), ARMS, seed)
+    output = output or paths[0].parent / JUDGING
+    write_pairs(blind, output)
+    same_words, left_out = len(blind.key.same), len(blind.key.left_out)
+    if json:
+        row = {"pairs": len(blind.pairs), "same_words": same_words, "left_out": left_out, "telling": blind.revealing}
+        show_json({**row, "output": str(output)})
+        return
+    say(
+        f"{len(blind.pairs)} pairs in {output}; {same_words} questions with two identical answers (ties), {left_out} "
+        "without a pair because an arm did not answer"
+    )
+    if blind.revealing:
+        say(
+            f"note: in {blind.revealing} pairs only one answer mentions documents or findings, which may reveal its arm"
+        )
+    say(f"keep {KEY} away from the reviewers")
+
+
+def preference(
+    folder: PairsFolder,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File of the verdicts. Default: judged-MODEL.jsonl there.")
+    ] = None,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Let a model choose the better answer of each pair, in both orders. Interrupted, the same command continues."""
+    from epicrisis.evaluation.experiments.open_ended import MODELS
+    from epicrisis.evaluation.grading.blind_pairs import read_pairs
+
+    blind = read_pairs(folder)
+    settings, role = _grader_settings(flags, folder, patients=blind.key.patients)
+    output = output or folder / MODELS.replace("*", file_name_part(settings.model_for(role).name))
+    store = asyncio.run(_grade_pairs(settings, role, blind, output, json))
+    states = Counter(grade.state for grade in store.grades.values())
+    if json:
+        show_json({"replies": dict(sorted(states.items())), "usage": store.usage, "output": str(output)})
+    else:
+        say(f"{states.total()} replies to {len(blind.pairs)} pairs in both orders, written to {output}")
+        say(usage_line(store.usage))
+    _fail_for_calls(states["failed"])
+
+
+async def _grade_pairs(
+    settings: Settings, role: str, blind: BlindPairs, output: Path, quiet: bool
+) -> GradeStore[PairGrade]:
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.preference import ORDERS, grade_pairs, open_preference_store, preference_grader
+
+    async with open_model_client(settings, role) as client:
+        grader = preference_grader(client)
+        store = open_preference_store(output, grader)
+        subjects = [(pair.id, order) for pair in blind.pairs for order in ORDERS]
+        done = sum(map(store.is_done, subjects))
+        await _show_grades(
+            grade_pairs(blind.pairs, grader, store), lambda grade: grade.pair, len(subjects), done, quiet
+        )
+    return store
+
+
+def verdicts(
+    folder: PairsFolder,
+    files: Annotated[list[Path] | None, typer.Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
+    judged: Annotated[
+        list[Path] | None, typer.Option("--judged", help="File of a model's verdicts (repeatable).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the verdicts: better and worse with a test, agreement of reviewers, and preference for a position.
+
+    Without files, those in the folder are read: verdicts-NAME.csv or .jsonl of reviewers, judged-NAME.jsonl of models.
+    `epicrisis report` of the run shows them too.
+    """
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.experiments import open_ended
+
+    if files or judged:
+        judging = open_ended.read_judging(folder, files or (), judged or ())
+    else:
+        judging = open_ended.read_judging_folder(folder)
+    if not (judging.people or judging.models):
+        raise InputError("there are no verdicts: name the files of reviewers, or a model's with --judged")
+    judgings = {" and ".join(judging.paired.key.writers): judging}
+    tables, conclusions = open_ended.tables(judgings), open_ended.conclusions(judgings)
+    if json:
+        show_data({"conclusions": conclusions, "tables": tables})
+    else:
+        show_tables(tables, conclusions)
+
+
+def calibrate(
+    data: Data = None,
+    sample: Annotated[
+        int | None,
+        typer.Option("--questions", "-n", min=1, help="Random sample of this many summaries, and as many pairs."),
+    ] = None,
+    draw: Draw = 0,
+    against_talk: Annotated[
+        bool,
+        typer.Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls."),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder of the result. Default: with the models.")
+    ] = None,
+    yes: Yes = False,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Measure how well a judge model agrees with people.
+
+    Uses 400 summaries whose facts people counted (MTS-Dialog), and 419 pairs of answers of which people prefer one
+    (LLMBar), in both orders. `epicrisis grade run` and reports show the result with that judge's grades. Interrupted,
+    the same command continues.
+    """
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.grading.calibration import CALIBRATION
+    from epicrisis.evaluation.grading.calibration_tables import calibration_folder, calibration_tables
+    from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
+
+    if data is None:
+        raise InputError("name the folder with `judge` (files of MTS-Dialog and LLMBar) with --data")
+    summaries = sample_items(read_summaries(data / "judge"), sample, draw)
+    preferences = sample_items(read_preference_pairs(data / "judge"), sample, draw)
+    model = flags.values.get("models", {}).get("writer", {}).get("name")
+    settings = _with_judge(flags.with_values({"models": {"writer": {"name": None}}}).settings(), model)
+    folder = output or calibration_folder(settings.home, settings.models.writer.name)
+    options = {"n": sample, "seed": draw, "against_talk": against_talk}
+    calibration = asyncio.run(_calibrate(settings, folder, summaries, preferences, options, yes=yes, quiet=json))
+    tables = calibration_tables(calibration)
+    if json:
+        show_data({"calibration": calibration, "tables": tables, "output": str(folder / CALIBRATION)})
+        return
+    show_tables(tables)
+    say(f"saved in {folder / CALIBRATION}")
+    say(usage_line(calibration.usage))
+
+
+async def _calibrate(
+    settings: Settings,
+    folder: Path,
+    summaries: Sequence[Summary],
+    preferences: Sequence[PreferencePair],
+    options: dict[str, Any],
+    *,
+    yes: bool,
+    quiet: bool,
+) -> GraderCalibration:
+    from epicrisis.evaluation.grading.calibration import calibrate_grader
+    from epicrisis.evaluation.grading.cost_estimate import cost_question
+    from epicrisis.evaluation.grading.model_client import open_model_client
+
+    warn_about_demo_models(settings, ["writer"])
+    against_talk = options["against_talk"]
+    async with open_model_client(settings) as client:
+        answers = [summary.answer for summary in summaries]
+        if not yes:
+            # Each pair takes two calls of about the length of a summary's.
+            talks = answers if against_talk else []
+            confirm(await cost_question(client, settings, settings.model_for("writer"), answers * 3, talks))
+        calls = (2 if against_talk else 1) * len(summaries) + 2 * len(preferences)
+        with _progress(quiet) as start:
+            advance = start("calibrating", calls, 0)
+            return await calibrate_grader(
+                client, folder, summaries, preferences, against_talk=against_talk, sample=options, on_grade=advance
+            )

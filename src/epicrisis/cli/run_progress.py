@@ -1,0 +1,262 @@
+"""A run of cases on the command line: confirmed if expensive, shown while it goes on, summed up at its end."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from epicrisis.cli.command import fail
+from epicrisis.cli.exit_codes import ERROR, INTERRUPTED
+from epicrisis.cli.table_output import show_data, show_findings
+from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above
+from epicrisis.printable import quote_for_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from epicrisis.answers import Answer, Usage
+    from epicrisis.corpus.reader_base import Skipped
+    from epicrisis.evaluation.analysis.findings import Findings
+    from epicrisis.evaluation.analysis.run_progress import RunProgress
+    from epicrisis.evaluation.analysis.statistics import Mean
+    from epicrisis.evaluation.runs.case import Case
+    from epicrisis.evaluation.runs.energy import SessionEnergy
+    from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
+    from epicrisis.pipeline import Pipeline
+    from epicrisis.settings import Settings
+
+_NOTICES_OF_A_RUN = frozenset({"cache", "model"})
+"""Kinds of notices about the whole run: each text is shown once."""
+
+
+def file_name_part(name: str) -> str:
+    """Return `name` as part of a file name: letters, digits and dots, with hyphens for everything else."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
+
+
+def run_folder(folder: Path | None, *parts: str) -> Path:
+    """Return `folder`, or a folder in `runs/` with a name made of `parts`."""
+    if folder is not None:
+        return folder
+    return Path("runs") / "-".join(map(file_name_part, parts))
+
+
+async def run_cases(
+    settings: Settings,
+    library: Path | None,
+    folder: Path,
+    prepare: Callable[[Pipeline], Awaitable[tuple[RunPlan, Sequence[Case]]]],
+    *,
+    yes: bool,
+    quiet: bool,
+) -> RunManifest:
+    """Ask the cases that have no record in `folder` yet, and return the run's manifest.
+
+    `prepare` returns the plan and the cases of the run, given the open pipeline.
+    """
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.analysis.run_progress import RunProgress
+    from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
+    from epicrisis.evaluation.runs.outcomes import score_record
+    from epicrisis.evaluation.runs.record import read_records
+    from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
+    from epicrisis.evaluation.runs.runner import answer_cases
+    from epicrisis.pipeline import Pipeline
+    from epicrisis.plan.confirmation import confirmation_question
+
+    async def confirm_cost(cases: Sequence[Case]) -> None:
+        if yes:
+            return
+        questions = [case.question for case in cases]
+        overrides = [case.treatment for case in cases]
+        confirm(await confirmation_question(pipeline, settings, questions, overrides))
+
+    async with Pipeline.open(settings, library) as pipeline:
+        if pipeline.search is not None and pipeline.search.library.count() == (0, 0):
+            add = f"epicrisis library add {quote_for_shell(str(library))}"
+            raise InputError(f"{library} contains no document: add some with `{add} FILES`")
+        warn_about_demo_models(settings, settings.roles)
+        with open_console(stderr=True, quiet=quiet).status("Preparing the cases"), interruptible():
+            plan, cases = await prepare(pipeline)
+            await pipeline.check_questions(case.question for case in cases)
+        # A run that is not confirmed leaves no folder, which would bar another run.
+        continued = (folder / MANIFEST).exists()
+        if not continued:
+            await confirm_cost(cases)
+        with Run.open(folder, plan, cases) as run:
+            run.record_energy(SessionEnergy(0.0, settings.energy.kg_co2_per_kwh, ()))
+            if continued:
+                await confirm_cost([case for case in cases if not run.records.is_done(case.key)])
+            standing = RunProgress()
+            if run.records.states:
+                standing.add_earlier(map(score_record, read_records(folder / RECORDS)))
+            notices: set[str] = set()
+            keep = run.record_energy if run.remaining else _discard
+            with _arm_progress(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
+                async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.concurrency):
+                    if answer is not None:
+                        meter.calls += answer.usage.calls
+                        standing.add(case, answer)
+                        show(_remarks(case, answer, notices))
+            _say_long_questions(cases, run.records.long_questions, settings)
+            return run.close()
+
+
+def _discard(_: SessionEnergy) -> None:
+    """Discard the energy of a session that asked nothing."""
+
+
+def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
+    """Return notices of the answer that are not in `notices` yet, which are added there, and its failure."""
+    from epicrisis.answers import Notice
+
+    lines = []
+    for event in answer.trace:
+        if isinstance(event, Notice) and event.kind in _NOTICES_OF_A_RUN and event.message not in notices:
+            notices.add(event.message)
+            lines.append(f"note: {event.message}")
+    if answer.state == "failed" and answer.failure is not None:
+        lines.append(f"{case.question.id}: {answer.failure.message}")
+    return lines
+
+
+def _say_long_questions(cases: Sequence[Case], long_cases: Set[str], settings: Settings) -> None:
+    """Say on standard error how many questions the encoder could not read completely."""
+    questions = {case.question.key for case in cases}
+    long_questions = {case.question.key for case in cases if case.key in long_cases}
+    if long_questions:
+        say(
+            f"note: {len(long_questions)} of {len(questions)} questions are longer than the encoder can read "
+            f"(long_questions = {settings.long_questions})",
+            err=True,
+        )
+
+
+def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:
+    """Say on standard error which models of `roles` are for demonstration only."""
+    from epicrisis.models.catalogue import is_demo
+
+    names = dict.fromkeys(settings.model_for(role).name for role in roles)
+    for name in filter(is_demo, names):
+        say(f"note: {name} is a small model for demonstration, not for use: choose a better one with --model", err=True)
+
+
+def say_skipped(items: Iterable[Skipped], count: int) -> None:
+    """Warn on standard error about `count` skipped items, with the first of them by name."""
+    for item in items:
+        place = ", ".join(filter(None, (item.path, item.where)))
+        say(f"warning: {place}: {item.reason}", err=True)
+    if count:
+        say(f"warning: {count} items were skipped; the first are listed above. All others are saved", err=True)
+
+
+def confirm(question: str | None) -> None:
+    """Return if there is no question, or a person answers yes; else end the command.
+
+    Without a terminal nobody can answer: the command ends with a hint at `--yes`.
+    """
+    if question is None:
+        return
+    if not sys.stdin.isatty():
+        fail(f"{question.removesuffix('. Go on?')}: add --yes to run it", ERROR)
+    try:
+        with interruptible():
+            agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        say(err=True)
+        fail("stopped; nothing was asked", INTERRUPTED)
+    if not agreed:
+        fail("nothing was asked", ERROR)
+
+
+def show_runs(
+    findings: Sequence[Findings], runs: Mapping[Path, RunManifest], *, json: bool, first_table_only: bool = False
+) -> None:
+    """Show findings and state of runs, by folder. End the command with an error if a case failed."""
+    from epicrisis.answers import Usage
+
+    if json:
+        rows = [{"folder": str(folder), "manifest": manifest} for folder, manifest in runs.items()]
+        run_data = rows[0] if len(rows) == 1 else {"runs": rows}
+        show_data({**run_data, "findings": findings})
+    else:
+        for finding in findings:
+            show_findings(replace(finding, tables=finding.tables[:1], conclusions=()) if first_table_only else finding)
+        for folder, manifest in runs.items():
+            states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
+            say()
+            report = f"epicrisis report {quote_for_shell(folder)} -o report.html"
+            say(f"{states or 'nothing was asked'}; saved in {folder} ({report})")
+            say(usage_line(Usage(**manifest.usage)))
+    failed = sum(manifest.states.get("failed", 0) for manifest in runs.values())
+    if failed:
+        fail(f"{failed} cases failed; the same command asks them again", ERROR)
+
+
+@contextmanager
+def _arm_progress(
+    cases: Sequence[Case], standing: RunProgress, quiet: bool
+) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Show a bar for each arm with its accuracy so far, and one for all cases with the tokens spent.
+
+    The function in the `with` statement redraws them, with the given lines above.
+    """
+    from epicrisis.evaluation.analysis.run_progress import ALL_CASES, find_arm
+
+    totals = Counter(map(find_arm, cases))
+    with open_progress("so_far", quiet=quiet) as progress:
+        tasks = {}
+        for arm, total in totals.items():
+            if arm != ALL_CASES:
+                tasks[arm] = progress.add_task(arm, total=total, so_far="")
+        overall = progress.add_task("all", total=len(cases), so_far="")
+
+        def show(lines: Sequence[str]) -> None:
+            for line in lines:
+                say_above(progress, line)
+            for arm, task in tasks.items():
+                progress.update(task, completed=standing.finished[arm], so_far=_accuracy(standing.share_right(arm)))
+            so_far = tokens_spent(standing.usage)
+            if standing.scored[ALL_CASES]:
+                so_far = f"{_accuracy(standing.share_right(ALL_CASES))}  {so_far}"
+            progress.update(overall, completed=sum(standing.finished.values()), so_far=so_far)
+
+        show(())
+        yield show
+
+
+def _accuracy(share: Mean | None) -> str:
+    if share is None:
+        return ""
+    failed = f", {share.unscored} failed" if share.unscored else ""
+    return f"right {share.value:.1%} ({share.interval.low:.0%} to {share.interval.high:.0%}){failed}"
+
+
+def tokens_spent(usage: Usage) -> str:
+    """Return prompt and completion tokens together, and the cost in US dollars where it is known."""
+    tokens = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
+    return tokens if usage.cost is None else f"{tokens}, ${usage.cost:,.2f}"
+
+
+def usage_line(usage: Usage) -> str:
+    """Return calls, tokens, seconds and cost in one line."""
+    cost = "cost unknown" if usage.cost is None else "no charge" if usage.cost == 0 else f"${usage.cost:.4f}"
+    failed = f" ({usage.failed_calls} failed)" if usage.failed_calls else ""
+    calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
+    cached = f"{usage.replayed_calls:,} cached repl{'y' if usage.replayed_calls == 1 else 'ies'}"
+    replayed = f" and {cached}" if usage.replayed_calls else ""
+    thought = f" ({usage.reasoning_tokens:,} of them thinking)" if usage.reasoning_tokens else ""
+    uncounted = f", the tokens of {usage.uncounted_calls:,} calls unknown" if usage.uncounted_calls else ""
+    return (
+        f"{calls}{failed}{replayed}, {usage.prompt_tokens:,} prompt tokens "
+        f"({usage.cached_tokens:,} cached), {usage.completion_tokens:,} completion tokens{thought}{uncounted}, "
+        f"{usage.seconds:.1f} s of model time, {cost}"
+    )

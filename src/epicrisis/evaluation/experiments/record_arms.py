@@ -1,0 +1,213 @@
+"""The arms of the experiments on patients' records: the notes of a prompt, and retrieval from a record (EHR study,
+sections 4.2, 4.3 and 5).
+
+Full context in four settings, from no note to all; retrieval of chunks and of whole parent notes, ordered by time;
+BriefContext over the same chunks and over the record. Every arm of a question reads the same record, and its length by
+the answering model's tokenizer is one of the conditions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
+from epicrisis.evaluation.experiments.arms import repeat_case
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.overrides import RunOverrides
+from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT, fit_budget, order_by_time, rank_notes
+from epicrisis.retrieval.timeline import Resolution
+from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
+
+NONE, UNRELATED, RELATED, ALL = "exclude-all", "exclude-related", "include-related", "include-all"
+SETTINGS = (NONE, UNRELATED, RELATED, ALL)
+FULL, BRIEF, BRIEF_RECORD = "full-context", "brief-context", "brief-context-record"
+CHUNKS, NOTES = (5, 10, 15), (3, 5, 7)
+"""The study's sizes: chunks, and whole parent notes."""
+MOST = max(CHUNKS)
+"""Chunks that BriefContext reads."""
+_RAG_CHUNKS = tuple(f"rag-{k}" for k in CHUNKS)
+RETRIEVAL_ARMS = (FULL, *_RAG_CHUNKS, *(f"rag-notes-{n}" for n in NOTES), BRIEF, BRIEF_RECORD)
+EXTRACTIVE_ARMS = (NONE, FULL, *_RAG_CHUNKS, BRIEF)
+BY = ("hybrid", "bm25", "dense", "splade")
+TIMELINE, RANKED = "timeline", "rank"
+_RAG = re.compile(r"rag-(?P<notes>notes-)?(?P<n>[1-9]\d{0,2})(?P<modifiers>(?:\+[a-z0-9]+)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A question with the whole record of its patient."""
+
+    question: Question
+    notes: tuple[Passage, ...]
+    """Whole notes, oldest first."""
+    related: frozenset[str]
+    """Ids of the notes that the set marks as holding the answer."""
+    tokens: Mapping[str, int]
+    """Tokens of each note, by the answering model's tokenizer."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of all notes: of Include All."""
+        return sum(self.tokens[note.document_id] for note in self.notes)
+
+    def ranking(self, keep: Callable[[str], bool], name: str) -> Ranking:
+        """Return the notes whose id is to be kept, oldest first."""
+        notes = [note for note in self.notes if keep(note.document_id)]
+        return rank_in_order(notes, name, {"order": "time", "unit": "note", "notes": len(notes)})
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSearch:
+    """The search for chunks in a record."""
+
+    chunks: Callable[[Question, int, str, frozenset[str]], Ranking]
+    """Return that many chunks for the question, best first, by one of BY, without the notes of these ids."""
+    resolve_time: Callable[[Chart], Resolution]
+    """Return the notes that the question's words of time mean."""
+    note_tokens: int | None = None
+    """Token budget of whole notes; None: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStudy:
+    """The settings that all cases of a run share."""
+
+    search: RecordSearch
+    extract: ExtractionTarget = "span"
+    repeats: int = 1
+    seed: int = 0
+    partition: int | None = None
+
+
+def build_record_cases(
+    charts: Sequence[Chart], study: RecordStudy, arms: Sequence[str], extra: Condition | None = None
+) -> list[Case]:
+    """Build each question under each arm that has notes to read.
+
+    Conditions: `arm`, `form`, `category`, `tokens` and `bin` of the record, `repeat`, and those of `extra`. A setting
+    with the same prompt as another (no other note in the record, none marked) is left out. Raises InputError for an
+    unknown arm, or without anything to ask.
+    """
+    check_arms(arms)
+    if not charts:
+        raise InputError("there is no question to ask: draw at least one, or name another population")
+    cases: list[Case] = []
+    for chart in charts:
+        question, length = chart.question, chart.length
+        record: Condition = {
+            "form": question.form,
+            "category": question.category,
+            "bin": find_length_bin(length),
+            "tokens": length,
+        }
+        for arm in arms:
+            overrides = _arm_overrides(chart, arm, study)
+            if overrides is not None:
+                condition = {**(extra or {}), **record, "arm": arm}
+                cases += repeat_case(question, condition, overrides, study.seed, study.repeats)
+    if not cases:
+        raise InputError("no record has notes for these settings: name others with --arm")
+    return cases
+
+
+def check_arms(arms: Iterable[str]) -> None:
+    """Raise InputError for an unknown arm."""
+    known = {*SETTINGS, FULL, BRIEF, BRIEF_RECORD}
+    for arm in arms:
+        match = _RAG.fullmatch(arm)
+        modifiers = _split_modifiers(match["modifiers"]) if match else []
+        searches = [modifier for modifier in modifiers if modifier in BY]
+        unknown = set(modifiers) - {*BY, TIMELINE, RANKED}
+        if (arm not in known and match is None) or unknown or len(searches) > 1:
+            raise InputError(
+                f"no arm is called {arm}: known are {', '.join(sorted(known))}, rag-N and rag-notes-N, each with one "
+                f"of +{', +'.join(BY[1:])}, with +{TIMELINE} and with +{RANKED} behind it"
+            )
+
+
+def needs_sparse(arms: Iterable[str]) -> bool:
+    """Return whether one of the arms needs a sparse encoder."""
+    return any(f"+{BY[-1]}" in arm for arm in arms)
+
+
+def _split_modifiers(text: str) -> list[str]:
+    return list(filter(None, text.split("+")))
+
+
+def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides | None:
+    """Return the overrides of an arm, or None where it would repeat the prompt of another."""
+    common = RunOverrides(
+        extract=study.extract,
+        preflight=False,
+        partition=study.partition,
+        count="passages",
+        about=(TIME_ORDER_STATEMENT,),
+    )
+    if arm == NONE:
+        return replace(common, strategy="closed-book", about=())
+    if arm in (*SETTINGS, FULL, BRIEF_RECORD):
+        ranking = _setting_notes(chart, arm)
+        strategy: StrategyName = "brief-context" if arm == BRIEF_RECORD else "full-context"
+        return None if ranking is None else replace(common, strategy=strategy, ranking=ranking)
+    if arm == BRIEF:
+        chunks = order_by_time(study.search.chunks(chart.question, MOST, BY[0], frozenset()))
+        return replace(common, strategy="brief-context", ranking=chunks)
+    return _retrieval_overrides(chart, arm, study.search, replace(common, strategy="rag"))
+
+
+def _setting_notes(chart: Chart, arm: str) -> Ranking | None:
+    """Return the notes of a setting, or None where no note or every note is marked."""
+    related = chart.related & chart.tokens.keys()
+    if arm not in (UNRELATED, RELATED):
+        return chart.ranking(lambda _: True, "record")
+    if not related or len(related) == len(chart.notes):
+        return None
+    return chart.ranking(lambda note: (note in related) == (arm == RELATED), arm)
+
+
+def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides: RunOverrides) -> RunOverrides:
+    """Return the overrides with what a `rag-` arm retrieves."""
+    match = _RAG.fullmatch(arm)
+    assert match is not None
+    n, modifiers = int(match["n"]), _split_modifiers(match["modifiers"])
+    by = next((modifier for modifier in modifiers if modifier in BY), BY[0])
+    hidden: frozenset[str] = frozenset()
+    if TIMELINE in modifiers:
+        resolution = search.resolve_time(chart)
+        if resolution.documents is not None:
+            hidden = frozenset(chart.tokens) - resolution.documents
+        overrides = replace(overrides, about=(TIME_ORDER_STATEMENT, *resolution.explanations))
+
+    def retrieve(hidden: frozenset[str]) -> Ranking:
+        if match["notes"] is None:
+            ranking = search.chunks(chart.question, n, by, hidden)
+        else:
+            ranking = _retrieve_notes(chart, n, by, hidden, search)
+        return ranking if RANKED in modifiers else order_by_time(ranking)
+
+    overrides = replace(overrides, ranking=retrieve(hidden))
+    if hidden:
+        # As in the product: if the notes of that time do not answer the question, the whole record is searched.
+        overrides = replace(overrides, whole=retrieve(frozenset()))
+    if RANKED in modifiers:
+        about = [line for line in overrides.about or () if line != TIME_ORDER_STATEMENT]
+        overrides = replace(overrides, about=tuple(about))
+    return overrides
+
+
+def _retrieve_notes(chart: Chart, n: int, by: str, hidden: frozenset[str], search: RecordSearch) -> Ranking:
+    """Return the `n` whole notes of the best chunks within the token budget, with a notice on the notes left out."""
+    notes = {note.document_id: note for note in chart.notes}
+    ranking = rank_notes(lambda k: search.chunks(chart.question, k, by, hidden), notes, n)
+    if search.note_tokens is None:
+        return ranking
+    fitting, over = fit_budget(ranking.passages, search.note_tokens, lambda note: chart.tokens[note.document_id])
+    notices = ranking.notes
+    if over:
+        count = f"{len(over)} of {len(ranking.hits)} notes"
+        notices = (*notices, f"{count} are over the budget of {search.note_tokens:,} tokens: left out")
+    return replace(ranking, hits=ranking.hits[: len(fitting)], notes=notices)

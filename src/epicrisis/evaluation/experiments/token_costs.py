@@ -1,0 +1,388 @@
+"""The cost of BriefContext against plain RAG: the papers' equations 4 and 5, and the calls of finished runs.
+
+Equation 5 omits the input of the reduce call (errata B5). With that input, with prompt prefixes that an endpoint has
+cached, and with the questions that preflight answers from one prompt, it is a prediction that records can test. Tokens,
+seconds and US dollars are those of one question, asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from epicrisis.answers import ModelCalled, Usage
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.arms import condition_order
+from epicrisis.evaluation.experiments.experiment import Runs
+from epicrisis.evaluation.experiments.outcome_groups import add_notes
+from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.record import RunRecord
+from epicrisis.evaluation.runs.recorded_run import RecordedRun
+
+Equation: TypeAlias = Literal["published", "corrected"]
+
+RAG, BRIEF_CONTEXT, CLOSED_BOOK = "rag", "brief-context", "closed-book"
+CHECKED = "brief-context+preflight"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTotals:
+    """Tokens and calls of one question, all calls together."""
+
+    input: float
+    output: float
+    calls: float
+    cached: float = 0.0
+    """Input tokens that the endpoint had cached."""
+
+    def __add__(self, other: TokenTotals) -> TokenTotals:
+        return TokenTotals(
+            self.input + other.input, self.output + other.output, self.calls + other.calls, self.cached + other.cached
+        )
+
+    def __mul__(self, share: float) -> TokenTotals:
+        return TokenTotals(self.input * share, self.output * share, self.calls * share, self.cached * share)
+
+
+NO_TOKENS = TokenTotals(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptShape:
+    """Size of a question's prompts, in tokens, in the papers' terms."""
+
+    context: float
+    """All passages, N_con."""
+    instruction: float
+    """Instruction and question of one prompt, N_ins."""
+    output: float
+    """Reply of one call, N_out."""
+    parts: float
+    """Number of map calls, M."""
+
+
+def rag_tokens(shape: PromptShape) -> TokenTotals:
+    """Return the tokens of plain RAG by equation 4."""
+    return TokenTotals(shape.context + shape.instruction, shape.output, 1)
+
+
+def map_reduce_tokens(
+    shape: PromptShape, equation: Equation = "corrected", *, prefix_cache: bool = False
+) -> TokenTotals:
+    """Return the tokens of map-reduce by equation 5.
+
+    `corrected` adds the input of the reduce call: its instruction, the question, and M findings. With `prefix_cache`
+    the map calls after the first find their common prefix cached.
+    """
+    reduce_input = shape.instruction + shape.parts * shape.output if equation == "corrected" else 0.0
+    return TokenTotals(
+        input=shape.context + shape.parts * shape.instruction + reduce_input,
+        output=(shape.parts + 1) * shape.output,
+        calls=shape.parts + 1,
+        cached=max(shape.parts - 1, 0) * shape.instruction if prefix_cache else 0.0,
+    )
+
+
+def preflight_tokens(
+    shape: PromptShape, skipped: float, equation: Equation = "corrected", *, prefix_cache: bool = False
+) -> TokenTotals:
+    """Return the mean tokens where the share `skipped` (0 to 1) of the questions is answered from one prompt."""
+    return rag_tokens(shape) * skipped + map_reduce_tokens(shape, equation, prefix_cache=prefix_cache) * (1 - skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseCost:
+    """Tokens, seconds and money of one case, by the calls in its trace."""
+
+    question: str
+    """`Question.key`: the cases of one question are one cluster."""
+    condition: Condition
+    arm: str
+    single: TokenTotals
+    """The only call of plain RAG, of closed book, and of a question that preflight answered from one prompt."""
+    maps: TokenTotals
+    reduce: TokenTotals
+    seconds: float
+    """Sum over the calls; concurrent calls add up to more than the wall clock."""
+    cost: float | None
+    skipped: bool = False
+    """BriefContext read the question in one prompt, by its preflight check."""
+    counted: bool = True
+    """All of its tokens are known: no call failed, and none was answered from the cache."""
+    repeated: bool = False
+    """A reply could not be parsed and was requested again."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether each call was made once, as the equations assume."""
+        return self.counted and not self.repeated and self.total.calls > 0
+
+    @property
+    def total(self) -> TokenTotals:
+        """Tokens of all stages."""
+        return self.single + self.maps + self.reduce
+
+    @property
+    def k(self) -> Cell:
+        """Number of passages, where the run varies it."""
+        return self.condition.get("k")
+
+    @property
+    def twin(self) -> tuple[str, str]:
+        """Question and condition without the arm: equal for the two cases of a pair."""
+        condition = {name: value for name, value in self.condition.items() if name != "arm"}
+        return self.question, canonical_condition(condition)
+
+
+def case_costs(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
+    """Return the cost of each case, in the order of the records."""
+    return tuple(map(_read_cost, records))
+
+
+def _read_cost(record: RunRecord) -> CaseCost:
+    answer, usage = record.answer, record.answer.usage
+    calls = [event for event in answer.trace if isinstance(event, ModelCalled)]
+    stages: set[str] = set()
+    tokens = {"map": NO_TOKENS, "reduce": NO_TOKENS, "single": NO_TOKENS}
+    for call in calls:
+        stage = call.stage.partition(" ")[0]
+        stages.add(stage)
+        tokens[stage if stage in ("map", "reduce") else "single"] += _read_tokens(call.usage)
+    incomplete = (usage.failed_calls, usage.uncounted_calls, usage.replayed_calls)
+    return CaseCost(
+        question=record.question_key,
+        condition=record.condition,
+        arm=record.arm,
+        single=tokens["single"],
+        maps=tokens["map"],
+        reduce=tokens["reduce"],
+        seconds=usage.seconds,
+        cost=usage.cost,
+        skipped=record.arm.startswith(BRIEF_CONTEXT) and bool(calls) and "map" not in stages,
+        counted=answer.state != "failed" and not any(incomplete),
+        repeated=any(call.sample for call in calls),
+    )
+
+
+def _read_tokens(usage: Usage) -> TokenTotals:
+    return TokenTotals(usage.prompt_tokens, usage.completion_tokens, usage.calls, usage.cached_tokens)
+
+
+def read_costs(run: RecordedRun) -> list[CaseCost]:
+    """Read the costs of a run's cases, by arm, condition and question."""
+    return sorted(case_costs(run.records()), key=lambda case: (condition_order(case.condition), case.question))
+
+
+_TOKENS = ("calls", "input", "cached", "output")
+_CHARGES = ("seconds", "cost")
+
+
+def tables(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Build the measured and the predicted costs of each run; the remarks are notes under each table."""
+    built: list[Table] = []
+    for run in runs:
+        cases = read_costs(run)
+        built += [measured_table(cases, run.name), prediction_table(cases, run.name)]
+    return add_notes(built, remarks)
+
+
+def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
+    """Build the table of each arm's cost per question, and its input beyond plain RAG's where both are counted."""
+    rows: list[tuple[Cell, ...]] = []
+    for arm, k in dict.fromkeys((case.arm, case.k) for case in cases):
+        of_arm = [case for case in cases if (case.arm, case.k) == (arm, k)]
+        counted = [case for case in of_arm if case.counted]
+        repeated = sum(case.repeated for case in counted)
+        skipped = sum(case.skipped for case in of_arm)
+        tokens = [_mean(counted, f"total.{name}") for name in _TOKENS]
+        charged = any(case.cost is not None for case in counted)
+        charges = _mean(counted, "seconds"), _mean(counted, "cost") if charged else None
+        extra = None if arm == RAG else _extra_input(_twins(cases, arm, k))
+        counts = (len(of_arm), len(of_arm) - len(counted), repeated, skipped)
+        rows.append((arm, k, *counts, *tokens, *charges, extra))
+    columns = (
+        "arm",
+        "k",
+        "cases",
+        "not counted",
+        "asked again",
+        "from one prompt",
+        *_TOKENS,
+        "seconds",
+        "US dollars",
+        "input beyond RAG's",
+    )
+    notes = (
+        "Means a case with 95 % intervals (bootstrap over questions), of the cases whose calls are all counted: none "
+        "failed, and none was answered from the cache. Tokens; seconds are summed over calls. Unknown prices are none, "
+        "never 0.",
+        "Asked again: of the counted, those with a reply that could not be parsed and was requested again, which is "
+        "part of their cost. From one prompt: preflight found that the rankings agree.",
+    )
+    return Table("What it took", columns, tuple(rows), notes, source)
+
+
+def _mean(cases: Sequence[CaseCost], attribute: str) -> Mean:
+    """Return the mean of an attribute (`seconds`, `total.input`) over the cases, clustered by question."""
+    return estimate_mean([*map(attrgetter(attribute), cases)], [case.question for case in cases], shares=False)
+
+
+def _extra_input(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:
+    if not twins:
+        return None
+    extra = [case.total.input - other.total.input for case, other in twins]
+    return estimate_mean(extra, [case.question for case, _ in twins], shares=False)
+
+
+def _twins(cases: Iterable[CaseCost], arm: str, k: Cell) -> list[tuple[CaseCost, CaseCost]]:
+    """Return the arm's counted cases at this k, each with plain RAG's of the same question and condition."""
+    counted = [case for case in cases if case.counted and case.k == k]
+    rivals = {case.twin: case for case in counted if case.arm == RAG}
+    return [(case, rivals[case.twin]) for case in counted if case.arm == arm and case.twin in rivals]
+
+
+def token_ratio(cases: Iterable[CaseCost], k: Cell) -> float | None:
+    """Return BriefContext's tokens, in and out, divided by plain RAG's at this k, where both are counted.
+
+    Returns None without such cases.
+    """
+    ours = theirs = 0.0
+    for case, rival in _twins(cases, BRIEF_CONTEXT, k):
+        ours += case.total.input + case.total.output
+        theirs += rival.total.input + rival.total.output
+    return ours / theirs if theirs else None
+
+
+def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
+    """Build the table of the equations, fed with plain RAG's prompts, against BriefContext's cost, for each k.
+
+    It covers the cases that both answered by plain calls.
+    """
+    closed = [case for case in cases if case.arm == CLOSED_BOOK and case.plain]
+    rows: list[tuple[Cell, ...]] = []
+    shapes, lacking = [], []
+    for k in dict.fromkeys(case.k for case in cases if case.arm in (BRIEF_CONTEXT, RAG)):
+        twins = [(case, rival) for case, rival in _twins(cases, BRIEF_CONTEXT, k) if case.plain and rival.plain]
+        ours, rivals = [case for case, _ in twins], [rival for _, rival in twins]
+        if not closed or all(case.skipped for case in ours):
+            where = "" if k is None else f"k = {k}: "
+            lacking.append(f"{where}{_LACKING}")
+            continue
+        shape = mean_shape(ours, rivals, closed)
+        compared = {case.twin for case in rivals}
+        checked = [case for case, _ in _twins(cases, CHECKED, k) if case.plain and case.twin in compared]
+        rows += _predicted_rows(k, shape, ours, rivals, closed, checked or ours)
+        shapes.append(
+            f"{len(twins)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "
+            f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
+        )
+    notes: tuple[str, ...] = tuple(lacking)
+    if rows:
+        about = f"Of plain calls (each made once, all counted, no reply requested again): {'; '.join(shapes)}."
+        notes = (about, *_PREDICTION_NOTES, *lacking)
+    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars")
+    return Table("Predicted and measured", columns, tuple(rows), notes, source)
+
+
+_PREDICTION_NOTES = (
+    "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce differ, and so do their "
+    "replies. Means a case; ratios are to RAG. Intervals are 95 %, of what was measured, by a bootstrap over "
+    "questions.",
+    "Predicted seconds and dollars: the rate of a fresh token, a cached one and one of the reply in plain RAG's and "
+    "closed book's calls, by least squares; nothing is cached unless stated.",
+    "Cached: the prediction counts what the map calls of a question share; the measurement counts what a prompt shares "
+    "with any earlier call, so also what cases of one question share.",
+)
+_LACKING = (
+    f"no prediction, for there is no case that {RAG} and {BRIEF_CONTEXT} (in parts) both answered by plain calls, or "
+    f"none of {CLOSED_BOOK}: ask those arms too, with --cache off."
+)
+
+
+def mean_shape(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Sequence[CaseCost]) -> PromptShape:
+    """Return the mean shape of these cases' questions. None of the three may be empty.
+
+    Plain RAG's and closed book's prompts (instruction and question alone) give the tokens, BriefContext's map calls the
+    parts.
+    """
+    instruction = fmean(case.single.input for case in closed)
+    context = fmean(case.single.input for case in rivals) - instruction
+    output = fmean(case.single.output for case in rivals)
+    return PromptShape(context, instruction, output, fmean(case.maps.calls for case in ours if not case.skipped))
+
+
+def _predicted_rows(
+    k: Cell,
+    shape: PromptShape,
+    ours: Sequence[CaseCost],
+    rivals: Sequence[CaseCost],
+    closed: Sequence[CaseCost],
+    checked: Sequence[CaseCost],
+) -> list[tuple[Cell, ...]]:
+    """Return the rows of one k, each prediction before its measurement; `checked`: cases with the preflight check."""
+    rates = [_rates([*rivals, *closed], name) for name in _CHARGES]
+    base = _mean_tokens(rivals)
+    tokens_of = attrgetter(*_TOKENS)
+
+    def predict(what: str, tokens: TokenTotals) -> tuple[Cell, ...]:
+        charges = [None if rate is None else float(rate @ _token_kinds(tokens)) for rate in rates]
+        return (k, what, *tokens_of(tokens), *_ratios(tokens, base), *charges)
+
+    def measure(what: str, cases: Sequence[CaseCost]) -> tuple[Cell, ...]:
+        tokens = [_mean(cases, f"total.{name}") for name in _TOKENS]
+        charges: list[Mean | None] = []
+        for name in _CHARGES:
+            charge = _mean(cases, name)
+            charges.append(None if charge.unscored else charge)
+        return (k, f"measured: {what}", *tokens, *_ratios(_mean_tokens(cases), base), *charges)
+
+    rows = [
+        predict("equation 4: RAG", rag_tokens(shape)),
+        measure("RAG", rivals),
+        predict("equation 5 as printed", map_reduce_tokens(shape, "published")),
+        predict("with the reduce call's input", map_reduce_tokens(shape)),
+        predict("and a prefix cache", map_reduce_tokens(shape, prefix_cache=True)),
+        measure("read in parts", [case for case in ours if not case.skipped]),
+    ]
+    skipped = fmean(case.skipped for case in checked)
+    if skipped:
+        what = f"and preflight, {100 * skipped:.1f} % from one prompt"
+        rows.append(predict(what, preflight_tokens(shape, skipped, prefix_cache=True)))
+        rows.append(measure("with preflight", checked))
+    return rows
+
+
+def _mean_tokens(cases: Sequence[CaseCost]) -> TokenTotals:
+    return sum((case.total for case in cases), NO_TOKENS) * (1 / len(cases))
+
+
+def _ratios(tokens: TokenTotals, base: TokenTotals) -> tuple[float, float]:
+    """Return the tokens divided by the base's, in and out."""
+    return tokens.input / base.input, tokens.output / base.output
+
+
+def _token_kinds(tokens: TokenTotals) -> npt.NDArray[np.float64]:
+    """Return the tokens as (fresh, cached, output)."""
+    return np.array([tokens.input - tokens.cached, tokens.cached, tokens.output])
+
+
+def _rates(cases: Sequence[CaseCost], name: str) -> npt.NDArray[np.float64] | None:
+    """Return the seconds or dollars of a token of each kind, by least squares; None where the cases cannot tell."""
+    charges = [*map(attrgetter(name), cases)]
+    if None in charges:
+        return None
+    fresh, cached, output = np.array([_token_kinds(case.total) for case in cases]).T
+    columns = [fresh, cached, output] if cached.any() else [fresh, output]
+    rates, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), np.array(charges), rcond=None)
+    if rank < len(columns):
+        return None
+    # Where nothing was cached, a cached token is assumed to cost as much as a fresh one.
+    by_kind: npt.NDArray[np.float64] = rates.clip(min=0)[[0, 1, 2] if cached.any() else [0, 0, 1]]
+    return by_kind

@@ -1,0 +1,172 @@
+"""The common parts of experiments on votes and solved questions: cases, the order of rows, and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from epicrisis.answering.voting import VotingOptions
+from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
+from epicrisis.evaluation.analysis.statistics import estimate_mean
+from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.arms import condition_order, repeat_case
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
+from epicrisis.evaluation.experiments.outcome_groups import group_by
+from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.evaluation.runs.record import RunRecord
+from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.overrides import RunOverrides
+from epicrisis.types import Question
+
+T = TypeVar("T", Outcome, RunRecord)
+
+ZERO, COT, SC, SHUFFLED = "zero-shot", "chain-of-thought", "self-consistency", "self-consistency+shuffling"
+MEDPROMPT = "medprompt"
+NO_EXAMPLES = "none"
+"""Value of the condition `examples` for cases without solved questions."""
+QUESTION_SETS = ("careqa", "mirage/medmcqa", "mirage/medqa", "mirage/mmlu")
+"""Multiple-choice sets of the context-retrieval study."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteSampling:
+    """How votes are sampled, with the seed and the number of repeats: repeat r has the seed + r."""
+
+    voting: VotingOptions = VotingOptions()  # noqa: RUF009  a frozen value
+    seed: int = 0
+    repeats: int = 1
+
+    def cases(self, question: Question, condition: Condition, overrides: RunOverrides) -> list[Case]:
+        """Return one case per repeat."""
+        return repeat_case(question, condition, overrides, self.seed, self.repeats)
+
+    def votes(self, n: int, *, shuffle: bool) -> VotingOptions:
+        """Return the settings of `n` votes, with or without shuffled options."""
+        return replace(self.voting, n=n, shuffle=shuffle)
+
+
+def sampling_of(inputs: CaseInputs) -> VoteSampling:
+    """Return the vote sampling of the settings and the study."""
+    return VoteSampling(VotingOptions(**inputs.settings.votes.model_dump()), inputs.study.seed, inputs.study.repeats)
+
+
+def single_votes(inputs: CaseInputs, name: str) -> int:
+    """Return the one number of votes of the grid. Raises InputError for several."""
+    if len(inputs.grid.votes) != 1:
+        raise InputError(f"{name} takes one number of votes: give --votes once")
+    return inputs.grid.votes[0]
+
+
+def cases_by_set(inputs: CaseInputs, build: Callable[[Sequence[Question]], tuple[Case, ...]]) -> tuple[Case, ...]:
+    """Build the cases of each set; of several sets, each case has the name of its set as a condition."""
+    if len(inputs.questions) == 1:
+        return build(*inputs.questions.values())
+    cases: list[Case] = []
+    for name, questions in inputs.questions.items():
+        cases += [replace(case, condition={"set": name, **case.condition}) for case in build(questions)]
+    return tuple(cases)
+
+
+def preferred_size(n: int, sizes: Sequence[int]) -> int:
+    """Return `n` where it is one of the sizes, else the largest of them."""
+    return n if n in sizes else max(sizes)
+
+
+def check_choices(questions: Iterable[Question]) -> None:
+    """Raise InputError for a question without options or without a gold letter."""
+    for question in questions:
+        if question.gold not in question.options:
+            raise InputError(
+                f"question {question.id!r} has no options or no gold letter: this experiment needs both, so take "
+                "another question set"
+            )
+
+
+def sort_outcomes(run: RecordedRun, outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Sort outcomes by set, source of examples (in the order of the plan), condition and question."""
+    sources = list(run.manifest.plan.arguments.get("examples", ())) if run.manifest else []
+
+    def place(outcome: Outcome) -> tuple[Any, ...]:
+        source = str(outcome.condition.get("examples"))
+        rank = sources.index(source) if source in sources else -1
+        return str(outcome.condition.get("set", "")), rank, condition_order(outcome.condition), outcome.question
+
+    return sorted(outcomes, key=place)
+
+
+def split_sets(cases_by_model: Mapping[str, Iterable[T]]) -> dict[str, list[T]]:
+    """Return the cases by model; of several sets by model and set, the sets by name."""
+    split: dict[str, list[T]] = {}
+    for model, cases in cases_by_model.items():
+        by_set = group_by(cases, lambda case: str(case.condition.get("set", "")))
+        for name in sorted(by_set):
+            split[f"{model}, {name}" if name else model] = by_set[name]
+    return split
+
+
+def vote_tables(
+    build: Callable[..., tuple[Table, ...]], by: Sequence[str]
+) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
+    """Adapt a function from outcomes to tables: it takes finished runs, and adds their usage by these conditions.
+
+    Each set is separate, unless `set` is one of the conditions.
+    """
+
+    def tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+        outcomes: Mapping[str, list[Outcome]] = {
+            run.name: sort_outcomes(run, score_records(run.records())) for run in runs
+        }
+        if "set" not in by:
+            outcomes = split_sets(outcomes)
+        return (*build(outcomes, remarks=remarks), usage_of_runs(runs, by))
+
+    return tables_of_runs
+
+
+_USAGE_NOTES = (
+    "Means a case with 95 % intervals. Replies from the cache count with their original cost: a vote that was drawn "
+    "for more votes already is paid for once, and would be paid for where fewer are asked for alone.",
+)
+CALLS_PLOT = PlotSpec("Calls a case", "points", ("calls",))
+TOKENS_PLOT = PlotSpec("Tokens a case", "points", ("tokens",))
+
+
+def usage_of_runs(runs: Runs, by: Sequence[str]) -> Table:
+    """Build the table of calls and tokens of finished runs, each set separate, unless `set` is in `by`."""
+    records = {run.name: run.records() for run in runs}
+    return usage_table(records if "set" in by else split_sets(records), by)
+
+
+def usage_table(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> Table:
+    """Build the table of calls and tokens per case, by these conditions; failed cases are left out and counted."""
+
+    def labels_of(record: RunRecord) -> tuple[Cell, ...]:
+        return tuple(map(record.condition.get, by))
+
+    rows: list[tuple[Cell, ...]] = []
+    for model, records in runs.items():
+        groups = group_by(records, labels_of)
+        for labels in sorted(groups, key=lambda labels: tuple(map(_label_order, labels))):
+            counted = [record for record in groups[labels] if record.answer.state != "failed"]
+            questions = [record.question_key for record in counted]
+            calls: list[float | None] = []
+            tokens: list[float | None] = []
+            for record in counted:
+                usage = record.answer.usage
+                calls.append(usage.calls + usage.replayed_calls)
+                tokens.append(usage.prompt_tokens + usage.completion_tokens + usage.replayed_tokens)
+            n = len(groups[labels])
+            means: list[Cell] = [None, None]
+            if counted:
+                means = [estimate_mean(values, questions, shares=False) for values in (calls, tokens)]
+            rows.append((model, *labels, n, n - len(counted), *means))
+    columns = ("model", *by, "cases", "not counted", "calls", "tokens")
+    return Table("What it took", columns, tuple(rows), _USAGE_NOTES)
+
+
+def _label_order(label: Cell) -> tuple[int, float, str]:
+    """Return a sort key: numbers by size, before names."""
+    return (0, float(label), "") if isinstance(label, int | float) else (1, 0.0, str(label or ""))

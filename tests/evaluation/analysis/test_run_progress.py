@@ -1,0 +1,54 @@
+"""What a run's bars say of it while it goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.answers import Answer, Failure, Usage
+from epicrisis.evaluation.analysis.run_progress import ALL_CASES, RunProgress, find_arm
+from epicrisis.evaluation.analysis.statistics import wilson
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.types import AnswerState, Question
+
+ASKED = Question("Does it?", {"A": "yes", "B": "no"}, "choice", "1", "A")
+
+
+def answer(state: AnswerState, choice: str | None = None, asked: Question = ASKED) -> Answer:
+    failure = Failure("EndpointBusy", "busy") if state == "failed" else None
+    return Answer(asked, "rag", state, text="It does.", choice=choice, usage=Usage(calls=1), failure=failure)
+
+
+def test_right_answers_are_counted_by_arm_and_failures_apart() -> None:
+    standing = RunProgress()
+    for arm, made in (
+        ("rag", answer("answered", "A")),
+        ("rag", answer("answered", "B")),
+        ("rag", answer("abstained")),
+        ("rag", answer("failed")),
+        ("oracle", answer("answered", "A")),
+    ):
+        standing.add(Case(ASKED, {"arm": arm}), made)
+    share = standing.share_right("rag")
+    assert share is not None
+    assert share.value == pytest.approx(1 / 3)
+    assert (share.n, share.unscored, share.interval) == (3, 1, wilson(1, 3))
+    assert standing.finished == {"rag": 4, "oracle": 1}
+    assert standing.usage.calls == 5
+
+
+def test_what_earlier_sessions_answered_counts_and_what_failed_is_asked_again() -> None:
+    standing = RunProgress()
+    standing.add_earlier([Outcome("1", {}, "answered", True, 0.5), Outcome("2", {}, "failed", None, 0.5)])
+    assert standing.finished[ALL_CASES] == 1
+    share = standing.share_right(ALL_CASES)
+    assert share is not None
+    assert (share.value, share.n, share.unscored) == (1.0, 1, 0)
+
+
+def test_an_open_question_is_neither_right_nor_wrong() -> None:
+    standing = RunProgress()
+    asked = Question("What does it do?", id="2")
+    standing.add(Case(asked), answer("answered", asked=asked))
+    assert standing.share_right(ALL_CASES) is None
+    assert standing.finished[find_arm(Case(asked))] == 1
