@@ -5,13 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from epicrisis.retrieval.time_expressions import TimeExpression
-
-_FAMILIES = (
-    ("stay", "stay-on"),
-    ("day", "hospital-day", "postoperative-day"),
-    ("note", "note-on", "at-discharge", "at-admission"),
-)
+from epicrisis.retrieval.time_expressions import FAMILIES, TimeExpression
 
 
 def group_by_family(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
@@ -20,7 +14,7 @@ def group_by_family(expressions: Sequence[TimeExpression]) -> list[list[TimeExpr
     The groups narrow the record in this order. A group may be empty.
     """
     stays, days, notes = (
-        [expression for expression in expressions if expression.kind in family] for family in _FAMILIES
+        [expression for expression in expressions if expression.kind in family] for family in FAMILIES
     )
     ranges = [[expression] for expression in expressions if expression.kind == "range"]
     return [stays, days, *ranges, notes]

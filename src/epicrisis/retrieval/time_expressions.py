@@ -81,20 +81,12 @@ NOTE_KINDS = {
 }
 """Kinds of notes: a pattern of their names in questions and one of their note types, both in small letters."""
 
-NARROWING = frozenset(
-    [
-        "stay",
-        "stay-on",
-        "note",
-        "note-on",
-        "at-discharge",
-        "at-admission",
-        "day",
-        "range",
-        "hospital-day",
-        "postoperative-day",
-    ]
+FAMILIES = (
+    ("stay", "stay-on"),
+    ("day", "hospital-day", "postoperative-day"),
+    ("note", "note-on", "at-discharge", "at-admission"),
 )
+NARROWING = frozenset({"range"}).union(*FAMILIES)
 """Kinds of expressions that exclude notes."""
 
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

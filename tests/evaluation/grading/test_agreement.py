@@ -76,7 +76,7 @@ def test_one_word_alone_or_nothing_shared_has_no_coefficient() -> None:
     assert one_word.raw.value == 1
     nothing = measure_agreement([{1: "a"}, {2: "a"}])
     assert (nothing.units, nothing.raw.n, nothing.alpha.value) == (0, 0, None)
-    with pytest.raises(ValueError, match="two raters or more"):
+    with pytest.raises(ValueError, match="at least two raters"):
         measure_agreement([{1: "a"}])
 
 

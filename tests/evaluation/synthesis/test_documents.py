@@ -187,7 +187,7 @@ def test_not_everybody_is_compared_with_everybody(monkeypatch: pytest.MonkeyPatc
         compared.append(question_id)
         return is_same_question(question, text, question_id, alike)
 
-    monkeypatch.setattr(module, "is_itself", counted)
+    monkeypatch.setattr(module, "is_same_question", counted)
     dice = random.Random(0)
     texts = [
         "Which of the following is the most likely " + " ".join(str(dice.random()) for _ in range(8))

@@ -276,7 +276,7 @@ def group_cases(cases: Iterable[MeasuredCase], names: Sequence[str]) -> dict[tup
 
 
 def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline: str) -> list[MeasuredRow]:
-    """Return a row for each value of these conditions and each arm, compared with the same baseline arm."""
+    """Return a row for each value of these conditions and each arm, with the baseline to compare with."""
     parts = group_cases(_in_order(cases, names), names)
     return [
         MeasuredRow((model, *labels, arm), own, () if arm == baseline else by_arm.get((baseline,), ()))
