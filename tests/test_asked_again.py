@@ -188,7 +188,7 @@ def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: L
     answer, _ = asked(ward, found_in("angina"))
     out = io.StringIO()
     EventDisplay(Console(file=out, width=200)).answer(answer)
-    assert "From the whole record: the notes that were left in by time did not answer it." in out.getvalue()
+    assert "From the complete record: the notes of the time in the question did not answer it." in out.getvalue()
     assert to_json(answer)["narrowing"] == "lifted"
     records = RecordStore(tmp_path / "answers.jsonl", {})
     records.append_answer(answer)

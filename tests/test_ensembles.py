@@ -203,6 +203,6 @@ def test_the_preset_is_the_studys_setup_and_whatever_is_said_goes_before_it() ->
         load_settings({"preset": "best"})
     with pytest.raises(SettingsError, match=r"no preset is called \['cr'\]"):
         load_settings({"preset": ["cr"]})
-    with pytest.raises(SettingsError, match="11 times 100 examples are more than the 1,000 that are reranked"):
+    with pytest.raises(SettingsError, match="11 times 100 examples exceed the limit of 1,000 for reranking"):
         load_settings({"examples": {"k": 100, "rerank_times": 11, "rerank": "medcpt-cross"}})
     assert load_settings({"examples": {"k": 100, "rerank_times": 11}}).examples.k == 100
