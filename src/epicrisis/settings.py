@@ -6,9 +6,9 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
@@ -58,6 +58,19 @@ def _key(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap_single_values(cls, values: Any) -> Any:
+        """Accept one text for a list of texts, such as `scope.types=Review`."""
+        if not isinstance(values, Mapping):
+            return values
+        wrapped = dict(values)
+        for name, value in values.items():
+            field = cls.model_fields.get(name)
+            if isinstance(value, str) and field is not None and get_origin(field.annotation) is tuple:
+                wrapped[name] = (value,)
+        return wrapped
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for key, value in super().__repr_args__():
