@@ -52,11 +52,11 @@ WORSE = Difference(-0.034, Interval(-0.0804, 0.012), 0.0312, 105, 35)
         ("rag", "share", CellText("rag")),
     ],
 )
-def test_a_cell_in_words(cell: Cell, unit: CellUnit, told: CellText) -> None:
+def test_cell_text_returns_expected_text(cell: Cell, unit: CellUnit, told: CellText) -> None:
     assert cell_text(cell, unit) == told
 
 
-def test_a_difference_brings_its_own_p_only_where_the_table_has_no_column_of_them() -> None:
+def test_cell_text_of_difference_includes_p_only_on_request() -> None:
     assert cell_text(WORSE, "share", own_p=True).details[-1] == "p 0.03"
     assert str(cell_text(WORSE, "share")) == "−3.4 pp (−8.0 to +1.2, n 105, of 35 questions)"
 
@@ -75,11 +75,11 @@ def test_a_difference_brings_its_own_p_only_where_the_table_has_no_column_of_the
         (0.0, "<0.001"),
     ],
 )
-def test_p_is_never_0_and_never_hides_its_side_of_five_percent(p: float, told: str) -> None:
+def test_format_p_never_shows_zero_or_crosses_five_percent(p: float, told: str) -> None:
     assert format_p(p) == told
 
 
-def test_what_is_shown_as_0_has_no_sign() -> None:
+def test_format_figure_of_zero_has_no_sign() -> None:
     assert format_figure(-0.0004, "share", signed=True) == "0.0 pp"
     assert format_figure(0.0, "number", signed=True) == "0"
 
@@ -98,11 +98,11 @@ def test_what_is_shown_as_0_has_no_sign() -> None:
         ("kappa interval", (Interval(0, 1),), "number"),
     ],
 )
-def test_what_the_figures_of_a_column_are(column: str, cells: tuple[Cell, ...], unit: CellUnit) -> None:
+def test_column_unit_returns_expected_unit(column: str, cells: tuple[Cell, ...], unit: CellUnit) -> None:
     assert column_unit(column, cells) == unit
 
 
-def test_no_share_of_the_experiments_is_above_one() -> None:
+def test_share_columns_of_all_tables_lie_between_0_and_1() -> None:
     """Every column that is taken for shares, in every table of every experiment."""
     seen = 0
     for findings in (*tables.everything(), *finished_experiments.everything()):
@@ -117,7 +117,7 @@ def test_no_share_of_the_experiments_is_above_one() -> None:
     assert seen > 60
 
 
-def test_what_was_spent_is_no_share() -> None:
+def test_cost_columns_are_numbers_not_shares() -> None:
     """Calls, tokens, hours, kWh and kg of the study's experiments, and what they come to for an answer."""
     spent = {"What it took", "Time, energy and CO2", "Energy by arm"}
     tables = [table for findings in finished_experiments.everything() for table in findings.tables]
@@ -129,12 +129,12 @@ def test_what_was_spent_is_no_share() -> None:
     assert [column_unit(name, board.column(name)) for name in board.columns[2:]] == ["share"] * 3
 
 
-def test_a_sentence_has_minus_signs_and_keeps_its_hyphens() -> None:
+def test_with_minus_replaces_signs_and_keeps_hyphens() -> None:
     told = "brief-context of gpt-4: -4.5 points (-15.5 to 6.5; 95-percent, 2-3)"
     assert with_minus(told) == "brief-context of gpt-4: −4.5 points (−15.5 to 6.5; 95-percent, 2-3)"
 
 
-def test_the_file_has_every_figure_in_full() -> None:
+def test_table_csv_has_every_figure_in_full() -> None:
     table = Table("T", ("arm", "share right", "difference", "n"), (("rag", HALF, None, 3), ("ends", HALF, WORSE, None)))
     heads, *rows = list(csv.reader(io.StringIO(table_csv(table))))
     assert [len(row) for row in rows] == [len(heads)] * 2
@@ -157,12 +157,12 @@ def test_the_file_has_every_figure_in_full() -> None:
     assert rows[1] == ["ends", "0.5", "0.4", "0.6", "80", "0", "-0.034", "-0.0804", "0.012", "105", "0.0312", "35", ""]
 
 
-def test_the_file_runs_no_formula_and_keeps_what_is_awkward() -> None:
+def test_table_csv_escapes_formulas_and_quotes() -> None:
     names = ("=1+1", '@x "y", z', "-rag", "two\nlines")
     table = Table("T", ("arm", "n"), tuple((name, -1) for name in names))
     _, *rows = list(csv.reader(io.StringIO(table_csv(table))))
     assert rows == [["'=1+1", "-1"], ['\'@x "y", z', "-1"], ["'-rag", "-1"], ["two\nlines", "-1"]]
 
 
-def test_a_table_without_rows_has_a_file_of_heads() -> None:
+def test_table_csv_without_rows_has_heads() -> None:
     assert table_csv(Table("T", ("arm", "n"), ())) == "arm,n\n"

@@ -193,7 +193,7 @@ DAMAGES: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_run_is_refused_in_one_line(damage: str, whole: Path, tmp_path: Path) -> None:
+def test_damaged_run_is_refused_with_one_line(damage: str, whole: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(whole / "positions", tmp_path / "run")
     DAMAGES[damage](folder)
     (folder / ".run.lock").unlink(missing_ok=True)
@@ -207,7 +207,7 @@ def test_a_damaged_run_is_refused_in_one_line(damage: str, whole: Path, tmp_path
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_going_on_with_a_damaged_run_loses_nothing_that_was_saved(damage: str, whole: Path, tmp_path: Path) -> None:
+def test_resuming_damaged_run_keeps_saved_records(damage: str, whole: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(whole / "positions", tmp_path / "run")
     DAMAGES[damage](folder)
     records = folder / RECORDS
@@ -224,7 +224,7 @@ def test_going_on_with_a_damaged_run_loses_nothing_that_was_saved(damage: str, w
 @pytest.mark.parametrize(
     "text", ["{}\n", "\xff\n", '{"recipe": {}, "key": 3}\n', '{"measure": {"values": {"a": "1"}}}\n']
 )
-def test_damaged_rankings_and_measures_are_refused_in_one_line(
+def test_damaged_rankings_and_measures_are_refused_with_one_line(
     file: str, text: str, whole: Path, tmp_path: Path
 ) -> None:
     name, _, path = file.partition("/")
@@ -236,7 +236,7 @@ def test_damaged_rankings_and_measures_are_refused_in_one_line(
 
 
 @pytest.mark.parametrize(("name", "said"), [("magic", "does not know: update it"), ("conflicts", "")])
-def test_records_under_the_manifest_of_another_experiment_are_no_traceback(
+def test_records_under_manifest_of_other_experiment_raise_no_traceback(
     name: str, said: str, whole: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(whole / "positions", tmp_path / "run")
@@ -305,7 +305,7 @@ def damage_at_random(path: Path, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_at_random_is_never_a_traceback(seed: int, whole: Path, tmp_path: Path) -> None:
+def test_randomly_damaged_run_raises_no_traceback(seed: int, whole: Path, tmp_path: Path) -> None:
     dice = random.Random(seed)
     folder = shutil.copytree(whole / dice.choice(("positions", "evaluate", "preflight")), tmp_path / "run")
     files = [path for path in sorted(folder.rglob("*.json*")) if path.stat().st_size and path.name[0] != "."]

@@ -66,7 +66,7 @@ def policy_of(tree: LexborHTMLParser) -> str:
 
 
 @pytest.mark.parametrize("html", [whole, plain])
-def test_nothing_is_fetched_from_anywhere(html: object) -> None:
+def test_page_loads_no_external_resource(html: object) -> None:
     tree = parsed(html())  # type: ignore[operator]
     for node in tree.css("*"):
         for name, value in node.attributes.items():
@@ -80,7 +80,7 @@ def test_nothing_is_fetched_from_anywhere(html: object) -> None:
     assert "@import" not in STYLE
 
 
-def test_no_script_runs_but_the_pages_own() -> None:
+def test_page_policy_allows_only_its_own_scripts() -> None:
     tree = parsed(whole())
     policy = policy_of(tree)
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -95,13 +95,13 @@ def test_no_script_runs_but_the_pages_own() -> None:
     assert not any(name.startswith("on") for node in tree.css("*") for name in node.attributes)
 
 
-def test_without_plots_there_is_no_script_at_all() -> None:
+def test_page_without_plots_has_no_script() -> None:
     tree = parsed(plain())
     assert tree.css("script, svg") == []
     assert "script-src 'none'" in policy_of(tree)
 
 
-def test_names_are_text_and_run_nothing() -> None:
+def test_page_shows_hostile_names_as_text() -> None:
     tree = parsed(whole())
     assert words(tree.css_first("h1")) == f"Report {report_findings.HOSTILE}"
     assert words(tree.css_first("title")) == f"Report {report_findings.HOSTILE}"
@@ -111,7 +111,7 @@ def test_names_are_text_and_run_nothing() -> None:
     assert sum("alert" in node.text() for node in tree.css("script:not([type])")) == 0
 
 
-def test_a_hostile_table_is_text_too() -> None:
+def test_page_shows_hostile_table_as_text() -> None:
     table = Table(
         report_findings.HOSTILE,
         (report_findings.HOSTILE, "n"),
@@ -132,7 +132,7 @@ def test_a_hostile_table_is_text_too() -> None:
     assert set(shown) == {report_findings.HOSTILE}
 
 
-def test_the_order_of_the_page() -> None:
+def test_page_has_sections_in_order() -> None:
     tree = parsed(whole())
     assert "no medical device" in words(tree.css_first("header p"))
     assert [words(node) for node in tree.css("h2")] == ["Positions", "Conflicts"]
@@ -150,7 +150,7 @@ def test_the_order_of_the_page() -> None:
         assert inside.count("table") == 1
 
 
-def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> None:
+def test_page_headings_and_links_are_consistent() -> None:
     tree = parsed(plain())
     levels = [int(str(node.tag)[1:]) for node in tree.css("h1, h2, h3, h4")]
     assert levels[0] == 1
@@ -163,13 +163,13 @@ def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> N
     assert {"experiment-1", "table-1-1", "runs-7"} <= set(links)
 
 
-def test_two_sections_of_one_experiment_are_told_apart() -> None:
+def test_page_sections_of_one_experiment_have_distinct_titles() -> None:
     one, other = (replace(curve(3), sources=(RunSummary(name, {}, True),)) for name in ("titles", "bodies"))
     tree = parsed(render_page((one, report_findings.by_position(), other), plots=False))
     assert [words(node) for node in tree.css("h2")] == ["Preflight: titles", "Positions", "Preflight: bodies"]
 
 
-def test_every_table_is_named_and_its_heads_are_told_apart() -> None:
+def test_page_tables_have_captions_and_scoped_heads() -> None:
     tree = parsed(plain())
     table_nodes = tree.css("table")
     assert len(table_nodes) == sum(len(each.tables) + len(each.published) for each in report_findings.everything())
@@ -185,7 +185,7 @@ def test_every_table_is_named_and_its_heads_are_told_apart() -> None:
         assert region.attributes["role"] == "region"
 
 
-def test_figures_stand_with_interval_n_and_what_was_not_scored() -> None:
+def test_page_figures_show_interval_count_and_unscored() -> None:
     row = next(node for node in parsed(plain()).css("tbody tr") if "not scored" in node.text())
     assert [words(cell) for cell in row.css("th, td")][:6] == [
         "tiny",
@@ -200,7 +200,7 @@ def test_figures_stand_with_interval_n_and_what_was_not_scored() -> None:
     assert "– means that there is none" in words(parsed(plain()).css_first(".reading"))
 
 
-def test_a_note_is_told_once_in_a_section_and_referred_to() -> None:
+def test_page_notes_are_listed_once_per_section() -> None:
     (section, *_) = parsed(plain()).css("section")
     notes = [words(node) for node in section.css(".notes li:not(.again)")]
     assert len(notes) == len(set(notes))
@@ -209,7 +209,7 @@ def test_a_note_is_told_once_in_a_section_and_referred_to() -> None:
     assert "Also notes 1 , 2 , 4" in words(section.css_first(".again"))
 
 
-def test_the_papers_figures_are_named_as_theirs_with_source_and_errata() -> None:
+def test_page_published_tables_state_source_and_errata() -> None:
     tree = parsed(plain())
     printed = tree.css(".printed")
     assert [words(node.css_first("caption"))[11:33] for node in printed] == ["As the paper prints it"] * len(printed)
@@ -220,13 +220,13 @@ def test_the_papers_figures_are_named_as_theirs_with_source_and_errata() -> None
     assert "56.59" in [words(node) for node in first.css("td")]
 
 
-def test_every_erratum_that_a_table_names_is_told() -> None:
+def test_page_errata_of_tables_have_texts() -> None:
     named = {name for table in load_published().values() for name in table.errata}
     assert named <= set(ERRATA)
     assert all(text.endswith(".") for text in ERRATA.values())
 
 
-def test_how_a_run_was_made_is_told_in_full_and_what_is_not_finished() -> None:
+def test_page_shows_recipe_and_unfinished_runs() -> None:
     section = parsed(whole()).css_first("section")
     assert section is not None
     facts = [(words(node.css_first("dt")), words(node.css_first("dd"))) for node in section.css(".facts > div")]
@@ -240,7 +240,7 @@ def test_how_a_run_was_made_is_told_in_full_and_what_is_not_finished() -> None:
     assert [words(node) for node in section.css("h4")] == ["tiny", f"{report_findings.HOSTILE} (not finished)"]
 
 
-def test_a_run_that_answers_two_experiments_is_told_of_once() -> None:
+def test_page_describes_run_of_two_experiments_once() -> None:
     first, second = parsed(plain()).css("section")[:2]
     assert first.css(".facts")
     assert second.css(".facts") == []
@@ -249,7 +249,7 @@ def test_a_run_that_answers_two_experiments_is_told_of_once() -> None:
     assert (link.attributes["href"], words(link)) == ("#runs-1", "Positions")
 
 
-def test_the_data_of_each_table_is_in_the_page() -> None:
+def test_page_contains_csv_of_each_table() -> None:
     tree = parsed(plain())
     links = tree.css(".data a")
     shown_tables = [
@@ -274,7 +274,7 @@ def curve(points: int) -> Findings:
 
 
 @pytest.mark.parametrize("plots", [True, False])
-def test_a_long_curve_is_printed_in_steps_and_says_so(plots: bool) -> None:
+def test_page_prints_long_curve_in_steps(plots: bool) -> None:
     tree = parsed(render_page((curve(203),), plots=plots))
     rows = tree.css("tbody tr")
     assert len(rows) == 203, "the screen has every row"
@@ -292,12 +292,12 @@ def test_a_long_curve_is_printed_in_steps_and_says_so(plots: bool) -> None:
     assert ".off-paper { display: none; }" in on_paper
 
 
-def test_other_tables_are_printed_whole() -> None:
+def test_page_prints_short_tables_completely() -> None:
     assert parsed(render_page((curve(60),), plots=False)).css(".off-paper, .on-paper") == []
     assert parsed(plain()).css(".off-paper, .on-paper") == []
 
 
-def test_each_plot_is_there_without_scripts_and_named() -> None:
+def test_page_plots_are_visible_without_scripts_and_named() -> None:
     tree = parsed(whole())
     charts = tree.css(".chart")
     assert len(charts) > 20
@@ -312,7 +312,7 @@ def test_each_plot_is_there_without_scripts_and_named() -> None:
     assert ["win", "tie", "lose"] in legends
 
 
-def test_the_page_is_the_same_each_time_and_of_a_size_to_send() -> None:
+def test_page_is_deterministic_and_small() -> None:
     assert (
         render_page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")
         == whole()
@@ -321,7 +321,7 @@ def test_the_page_is_the_same_each_time_and_of_a_size_to_send() -> None:
     assert len(plain()) < 500_000
 
 
-def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_without_report_extra_states_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     tree = parsed(render_page((report_findings.by_position(),)))
     assert tree.css("svg, script, figure") == []
@@ -330,14 +330,14 @@ def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.Mo
     assert "epicrisis[report]" not in words(parsed(whole()).css_first("header"))
 
 
-def test_no_findings_make_a_page_all_the_same() -> None:
+def test_page_without_findings_is_valid() -> None:
     tree = parsed(render_page(()))
     assert words(tree.css_first("h1")) == "Report of experiments"
     empty = replace(report_findings.by_position(), tables=(Table("Nothing yet", ("arm", "n"), ()),), published=())
     assert "There is nothing to show yet." in words(parsed(render_page((empty,))).css_first("tbody"))
 
 
-def test_whose_page_it_is_stands_at_its_beginning() -> None:
+def test_page_starts_with_generator_and_language() -> None:
     assert GENERATOR in whole()[:2_000]
     assert '<html lang="en">' in whole()[:2_000]
 
@@ -358,7 +358,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_text_and_marks_stand_out_on_a_light_and_on_a_dark_page() -> None:
+def test_page_colours_have_sufficient_contrast() -> None:
     light, dark = (variables(part) for part in STYLE.split("@media screen and (prefers-color-scheme: dark)"))
     dark = {name: colour for name, colour in list(dark.items()) if name in light}
     assert light.keys() == dark.keys()

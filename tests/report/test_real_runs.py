@@ -262,14 +262,12 @@ RUNS: Mapping[str, tuple[Made, int]] = {
 """By the experiment: what makes a small run of it, and the fewest plots that its page has."""
 
 
-def test_every_experiment_that_there_is_has_a_run_here() -> None:
+def test_every_experiment_has_a_run() -> None:
     assert RUNS.keys() == {*NAMES, *load_experiments(), "evaluate"}
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_real_run_of_each_experiment_becomes_a_page_with_its_tables_and_plots(
-    name: str, place: Place, tmp_path: Path
-) -> None:
+def test_report_of_real_run_has_tables_and_plots(name: str, place: Place, tmp_path: Path) -> None:
     made, plots = RUNS[name]
     folder, page = tmp_path / "run", tmp_path / "report.html"
     made(place, folder)

@@ -42,7 +42,7 @@ def told(table: str, *row: object) -> list[str]:
     return [cell.figure for cell in found[len(row) :]]
 
 
-def test_every_table_is_drawn_by_the_plots_that_are_meant_for_it() -> None:
+def test_plots_of_each_table_are_expected() -> None:
     took = ["Tokens a case", "Calls a case"]
     energy = ["Energy for questions", "Energy for right answers"]
     titles = {
@@ -86,7 +86,7 @@ def test_every_table_is_drawn_by_the_plots_that_are_meant_for_it() -> None:
 
 
 @pytest.mark.parametrize("found", finished_experiments.everything(), ids=lambda found: found.experiment)
-def test_every_figure_of_a_drawn_column_is_a_mark(found: Findings) -> None:
+def test_plot_marks_match_figures_of_column(found: Findings) -> None:
     for table in found.tables:
         for each in plot_figures(found.experiment, table):
             (column,) = [name for name in table.columns if name == each.value]
@@ -97,7 +97,7 @@ def test_every_figure_of_a_drawn_column_is_a_mark(found: Findings) -> None:
             assert len({(mark.panel, mark.row, mark.series, mark.x) for mark in each.marks}) == len(each.marks)
 
 
-def test_votes_are_a_line_an_arm_with_intervals() -> None:
+def test_votes_plot_has_line_and_intervals_for_each_arm() -> None:
     shares, gains = drawn(finished_experiments.by_votes())["Accuracy by the number of votes"]
     assert (shares.panels, shares.series) == (("tiny", "small"), (SC, SHUFFLED))
     assert [mark.x for mark in shares.marks if (mark.panel, mark.series) == ("tiny", SC)] == [1, 5, 20]
@@ -106,7 +106,7 @@ def test_votes_are_a_line_an_arm_with_intervals() -> None:
     assert (shares.unit, gains.unit) == ("%", "percentage points")
 
 
-def test_one_call_is_the_bound_that_votes_grow_from() -> None:
+def test_cost_plot_shows_single_call_as_bound() -> None:
     tokens, calls = drawn(finished_experiments.by_votes())["What it took"]
     assert (tokens.unit, calls.unit) == ("", "")
     bounds = {mark.series: mark.value for mark in tokens.marks if mark.x is None}
@@ -114,7 +114,7 @@ def test_one_call_is_the_bound_that_votes_grow_from() -> None:
     assert [mark.value for mark in calls.marks if (mark.panel, mark.series) == ("tiny", SC)] == [1, 5, 20]
 
 
-def test_drafts_and_examples_are_lines_in_a_panel_for_each_library() -> None:
+def test_drafts_and_examples_plots_have_panel_for_each_library() -> None:
     found = drawn(finished_experiments.by_drafts())
     by_n, *_ = found["Accuracy by the number of drafts or rounds"]
     by_k, *_ = found["Accuracy by the number of examples"]
@@ -123,7 +123,7 @@ def test_drafts_and_examples_are_lines_in_a_panel_for_each_library() -> None:
         assert [mark.x for mark in lines.marks if (mark.panel, mark.series) == ("tiny, tot", BEST)] == places
 
 
-def test_gains_are_points_in_a_panel_for_each_set() -> None:
+def test_model_plot_has_panel_for_each_set() -> None:
     gains, _ = drawn(finished_experiments.by_model())["With and without context retrieval"]
     assert gains.panels == ("careqa", "mirage/medqa")
     assert [mark.row for mark in gains.marks if mark.panel == "careqa"] == [
@@ -134,7 +134,7 @@ def test_gains_are_points_in_a_panel_for_each_set() -> None:
     ]
 
 
-def test_the_papers_methods_stand_beside_ours_where_set_and_votes_are_the_same() -> None:
+def test_method_plot_shows_published_methods_of_same_set_and_votes() -> None:
     shares, differences = drawn(finished_experiments.by_votes(), tiny="mirage/medqa", small="medqa/validation")[
         "Accuracy by method"
     ]
@@ -150,7 +150,7 @@ def test_the_papers_methods_stand_beside_ours_where_set_and_votes_are_the_same()
     assert {row for _, row, _ in hollow(shares)} == {ZERO, COT}, "the paper's five votes are not our twenty"
 
 
-def test_the_papers_changes_stand_beside_ours_as_the_accuracies_that_follow() -> None:
+def test_model_plot_shows_published_changes_as_accuracies() -> None:
     _, shares = drawn(finished_experiments.by_model())["With and without context retrieval"]
     beside = hollow(shares)
     assert beside["mirage/medqa", "tiny, medprompt", "Mistral-7B, as printed"] == 62.30
@@ -160,7 +160,7 @@ def test_the_papers_changes_stand_beside_ours_as_the_accuracies_that_follow() ->
     assert not [row for _, row, _ in beside if SHUFFLED in row], "the study has no such control (errata P6)"
 
 
-def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> None:
+def test_published_changes_are_drawn_as_accuracies_and_shown_with_sign() -> None:
     votes = plot_figure(PUBLISHED_PLOTS["ensembles-votes"], load_published()["ensembles-votes"].table, printed=True)
 
     def at(mark: PlotMark) -> tuple[str, float | None]:
@@ -179,7 +179,7 @@ def test_printed_changes_are_drawn_as_accuracies_and_shown_with_their_sign() -> 
     assert printed_rows(Table("T", ("n", "%"), ((3, 0.5),))) == ((CellText("3"), CellText("0.5")),)
 
 
-def test_drafts_and_rounds_are_lines_as_printed() -> None:
+def test_published_drafts_and_rounds_are_drawn_as_lines() -> None:
     for name, column in (("openmedprompt-refining", "drafts"), ("openmedprompt-reflection", "rounds")):
         table = load_published()[name].table
         lines = plot_figure(PUBLISHED_PLOTS[name], table, printed=True)
@@ -188,7 +188,7 @@ def test_drafts_and_rounds_are_lines_as_printed() -> None:
         assert all(mark.hollow for mark in lines.marks)
 
 
-def test_the_page_has_the_question_set_of_a_run_from_what_was_asked() -> None:
+def test_page_reads_question_set_of_run_from_sources() -> None:
     """The tables of votes do not name it."""
     tree = LexborHTMLParser(render_page((finished_experiments.by_votes(),)))
     legends = [[item.text(strip=True) for item in legend.css("li")] for legend in tree.css(".legend")]
@@ -200,7 +200,7 @@ def test_the_page_has_the_question_set_of_a_run_from_what_was_asked() -> None:
     assert f"difference to {SHUFFLED}" in heads, "that it may break before its plus changes no word"
 
 
-def test_a_figure_alone_is_no_plot_and_one_with_its_interval_is() -> None:
+def test_energy_plot_requires_two_figures_or_interval() -> None:
     columns = ("run", "kWh per 1,000 questions", "Wh per right answer")
     one, both = (Table("T", columns, rows) for rows in ((("a", 1.5, 2.0),), (("a", 1.5, 2.0), ("b", 3.5, None))))
     assert plot_figures("positions", one) == ()

@@ -39,7 +39,7 @@ MIXED = [
 ]
 
 
-def test_each_state_is_its_own() -> None:
+def test_score_outcome_counts_each_state_separately() -> None:
     assert count_endings(MIXED) == (1, 1, 1, 1, 1)
     assert [score_outcome(each, "right") for each in MIXED] == [1.0, 0.0, 0.0, 0.0, None]
     assert [score_outcome(each, "right-of-answered") for each in MIXED] == [1.0, 0.0, None, None, None]
@@ -49,7 +49,7 @@ def test_each_state_is_its_own() -> None:
     assert of_all.interval == wilson(1, 4)
 
 
-def test_a_question_that_stands_there_often_is_one_cluster() -> None:
+def test_mean_score_of_repeated_question_counts_one_cluster() -> None:
     once = [outcome(i, i % 2 == 0) for i in range(40)]
     five = [outcome(i, i % 2 == 0, place=place) for i in range(40) for place in range(5)]
     width = [
@@ -58,7 +58,7 @@ def test_a_question_that_stands_there_often_is_one_cluster() -> None:
     assert width[1] == pytest.approx(width[0], rel=0.1)
 
 
-def test_pairs_are_alike_in_what_is_named() -> None:
+def test_mean_by_pair_averages_scores_with_equal_named_conditions() -> None:
     scores = [
         outcome(1, True, place=0, k=8),
         outcome(1, False, place=100, k=8),
@@ -69,7 +69,7 @@ def test_pairs_are_alike_in_what_is_named() -> None:
     assert mean_by_pair(scores, ("nothing",), "right") == {("1", None): 0.5}
 
 
-def test_a_difference_needs_pairs() -> None:
+def test_compare_to_baseline_without_scored_pairs_returns_none() -> None:
     first = [outcome(i, True, place=0) for i in range(6)]
     second = [outcome(i, i < 3, place=0) for i in range(6)]
     found = compare_to_baseline(Group((), first, second, ("place",)), "right")
@@ -82,7 +82,7 @@ def test_a_difference_needs_pairs() -> None:
     assert compare_to_baseline(Group((), first, failed, ("place",)), "right") is None
 
 
-def test_one_that_was_asked_once_against_one_at_five_places() -> None:
+def test_compare_to_baseline_averages_places_of_one_question() -> None:
     oracle = [outcome(i, True) for i in range(10)]
     placed = [outcome(i, place < 2, place=place) for i in range(10) for place in range(5)]
     found = compare_to_baseline(Group((), oracle, placed, ()), "right")
@@ -91,7 +91,7 @@ def test_one_that_was_asked_once_against_one_at_five_places() -> None:
     assert found.n == 10
 
 
-def test_p_values_are_corrected_for_those_there_are() -> None:
+def test_correct_p_values_ignores_missing_comparisons() -> None:
     dice = np.random.default_rng(0)
     some = [
         paired_difference({i: float(v) for i, v in enumerate(dice.normal(m, 1, 30))}, dict.fromkeys(range(30), 0.0))
@@ -106,14 +106,14 @@ def test_p_values_are_corrected_for_those_there_are() -> None:
     assert correct_p_values([None, None]) == [None, None]
 
 
-def test_spreads_by_hand() -> None:
+def test_spread_over_repeats_matches_manual_calculation() -> None:
     found = [outcome(i, i < right, repeat=repeat) for repeat, right in enumerate((2, 4, 6)) for i in range(10)]
     assert spread_over(found, "repeat", "right") == pytest.approx(0.2)
     assert spread_over(found, "place", "right") is None
     assert spread_over([], "repeat", "right") is None
 
 
-def test_a_table_holds_its_rows_and_says_what_they_are() -> None:
+def test_accuracy_table_has_columns_rows_and_notes() -> None:
     rag = [outcome(i, i % 3 == 0) for i in range(30)]
     made = make_accuracy_table(
         "Title",
@@ -133,7 +133,7 @@ def test_a_table_holds_its_rows_and_says_what_they_are() -> None:
     assert "50.0 % of the 30 questions" in made.notes[3]
 
 
-def test_what_was_corrected_for_is_said() -> None:
+def test_accuracy_table_notes_name_number_of_corrected_comparisons() -> None:
     rag = [outcome(i, i % 3 == 0) for i in range(30)]
     others = [Group((name,), [outcome(i, i % 2 == 0) for i in range(30)], rag) for name in "ab"]
     told = make_accuracy_table("T", ("arm",), others, baseline="rag", measure="right").notes
@@ -144,7 +144,7 @@ def test_what_was_corrected_for_is_said() -> None:
     assert not any("nan" in note for note in nothing)
 
 
-def test_the_order_in_which_cases_ended_changes_no_figure() -> None:
+def test_accuracy_table_is_independent_of_case_order() -> None:
     """Calls at once end in any order; intervals and p are drawn all the same."""
     dice = np.random.default_rng(5)
     first, second = (
@@ -158,7 +158,7 @@ def test_the_order_in_which_cases_ended_changes_no_figure() -> None:
     assert made[0] == made[1] == made[2]
 
 
-def test_nothing_scored_is_no_zero() -> None:
+def test_accuracy_table_without_scored_cases_shows_nan_not_zero() -> None:
     made = make_accuracy_table(
         "T", ("arm",), [Group(("rag",), [outcome(1, state="failed")])], baseline="rag", measure="right"
     )

@@ -42,7 +42,7 @@ def found_in(row: Mapping[str, Cell]) -> Difference:
     return found
 
 
-def test_a_pair_of_runs_by_hand(tmp_path: Path) -> None:
+def test_compare_two_runs_matches_manual_counts(tmp_path: Path) -> None:
     """20 both right, 12 the second alone, 4 the first alone, 4 neither."""
     first = folder(tmp_path / "rag", lambda i, _: i < 24)
     second = folder(tmp_path / "new", lambda i, _: i < 20 or 24 <= i < 36)
@@ -56,7 +56,7 @@ def test_a_pair_of_runs_by_hand(tmp_path: Path) -> None:
     assert found.interval.low < 0.2 < found.interval.high
 
 
-def test_the_table_of_runs_keeps_every_state_apart(tmp_path: Path) -> None:
+def test_runs_table_counts_each_state_separately(tmp_path: Path) -> None:
     states: dict[int, Outcome] = {0: "failed", 1: "abstained", 2: "unparsed"}
     first = folder(tmp_path / "a", lambda i, _: states.get(i, i % 2 == 0))
     (row,) = rows_of(table_of(compare_run_files([first]), "The runs"))
@@ -67,7 +67,7 @@ def test_the_table_of_runs_keeps_every_state_apart(tmp_path: Path) -> None:
     assert "33.3 % of the 40 questions" in " ".join(compare_run_files([first]).tables[0].notes)
 
 
-def test_nothing_is_dropped_unsaid(tmp_path: Path) -> None:
+def test_comparison_counts_unpaired_and_unscored_questions(tmp_path: Path) -> None:
     """20 questions are in one run alone, 10 in the other; of the 10 in both one failed."""
     first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:30])
     second = answers(tmp_path / "b.jsonl", lambda i: "failed" if i == 0 else False, questions=QUESTIONS[20:])
@@ -76,7 +76,7 @@ def test_nothing_is_dropped_unsaid(tmp_path: Path) -> None:
     assert found_in(row).value == -1
 
 
-def test_measures(tmp_path: Path) -> None:
+def test_comparison_measure_selects_scored_cases(tmp_path: Path) -> None:
     first = answers(tmp_path / "a.jsonl", lambda i: i < 20)
     second = answers(tmp_path / "b.jsonl", lambda i: "abstained" if i >= 20 else i < 20)
     (row,) = differences(first, second)
@@ -85,7 +85,7 @@ def test_measures(tmp_path: Path) -> None:
     assert (row["pairs"], row["not scored"], found_in(row).value) == (20, 20, 0)
 
 
-def test_all_pairs_are_corrected_together(tmp_path: Path) -> None:
+def test_comparison_corrects_all_pairs_together(tmp_path: Path) -> None:
     runs = [
         answers(tmp_path / "a.jsonl", lambda i: i < 10),
         answers(tmp_path / "b.jsonl", lambda i: i < 17),
@@ -105,7 +105,7 @@ FEW = QUESTIONS[:12]
 ASKED = {"arms": ["rag", "brief-context", "oracle"]}
 
 
-def test_arms_are_compared_one_by_one_and_places_are_no_questions(tmp_path: Path) -> None:
+def test_comparison_tests_each_arm_and_clusters_places_by_question(tmp_path: Path) -> None:
     first = folder(
         tmp_path / "a", lambda i, at: at.get("place") != 50 and i < 8, conditions=ARMS, questions=FEW, arguments=ASKED
     )
@@ -123,7 +123,7 @@ def test_arms_are_compared_one_by_one_and_places_are_no_questions(tmp_path: Path
     assert len(rows_of(table_of(compare_run_files([first, second]), "The runs"))) == 6
 
 
-def test_a_run_with_one_condition_against_one_with_arms(tmp_path: Path) -> None:
+def test_comparison_of_plain_run_with_arms_averages_places(tmp_path: Path) -> None:
     """Each arm of the one is held against the whole other; a question's places are averaged."""
     placed = folder(
         tmp_path / "a", lambda i, at: at.get("place") != 50, conditions=ARMS, questions=FEW, arguments=ASKED
@@ -135,7 +135,7 @@ def test_a_run_with_one_condition_against_one_with_arms(tmp_path: Path) -> None:
     assert (rows[0]["won"], rows[0]["lost"], rows[0]["test"]) == (12, 0, "sign flips")
 
 
-def test_one_arm_against_the_same_arm_among_several(tmp_path: Path) -> None:
+def test_comparison_of_one_arm_uses_same_arm_of_other_run(tmp_path: Path) -> None:
     alone = folder(tmp_path / "a", lambda i, at: False, conditions=ARMS[:3], questions=FEW)
     several = folder(tmp_path / "b", lambda i, at: True, conditions=ARMS, questions=FEW)
     (row,) = differences(alone, several)
@@ -149,7 +149,7 @@ def told(*paths: Path) -> tuple[str, ...]:
     return compare_run_files(paths).conclusions
 
 
-def test_one_difference_is_said_and_more_are_warned_of(tmp_path: Path) -> None:
+def test_comparison_names_one_difference_and_warns_of_several(tmp_path: Path) -> None:
     rag = folder(tmp_path / "rag", lambda i, _: i < 20)
     brief = folder(tmp_path / "brief", lambda i, _: i < 25, made_with=recipe(strategy="brief-context"))
     other = folder(
@@ -167,20 +167,20 @@ def test_one_difference_is_said_and_more_are_warned_of(tmp_path: Path) -> None:
     assert made.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
 
 
-def test_runs_made_alike_differ_by_chance(tmp_path: Path) -> None:
+def test_comparison_of_equal_recipes_reports_same_settings(tmp_path: Path) -> None:
     first, second = (folder(tmp_path / name, lambda i, _: i < 20) for name in "ab")
     sentences = told(first, second)
     assert sentences[0].startswith("b and a have the same recorded settings")
     assert not any(table.title.startswith("What the runs") for table in compare_run_files([first, second]).tables)
 
 
-def test_closed_book_has_no_library_by_its_strategy(tmp_path: Path) -> None:
+def test_comparison_of_closed_book_run_ignores_missing_library(tmp_path: Path) -> None:
     rag = folder(tmp_path / "rag", lambda i, _: True)
     closed = folder(tmp_path / "closed", lambda i, _: True, made_with=recipe(library=None, strategy="closed-book"))
     assert "closed and rag differ in one thing: strategy." in told(rag, closed)
 
 
-def test_a_condition_that_holds_throughout_is_a_difference(tmp_path: Path) -> None:
+def test_comparison_treats_constant_condition_as_difference(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: True, conditions=[{"k": 8}], name="x", arguments={"ks": [8]})
     second = folder(tmp_path / "b", lambda i, _: i < 9, conditions=[{"k": 16}], name="x", arguments={"ks": [16]})
     assert "b and a differ in one thing: k." in told(first, second)
@@ -188,7 +188,7 @@ def test_a_condition_that_holds_throughout_is_a_difference(tmp_path: Path) -> No
     assert row["pairs"] == 40
 
 
-def test_settings_that_a_condition_overrules_are_no_difference(tmp_path: Path) -> None:
+def test_comparison_ignores_settings_overridden_by_condition(tmp_path: Path) -> None:
     """Arms name their strategy and k; what the settings said plays no part."""
     made = recipe(strategy="brief-context", k=4)
     first = folder(tmp_path / "a", lambda i, _: True, conditions=ARMS, questions=FEW[:3])
@@ -196,7 +196,7 @@ def test_settings_that_a_condition_overrules_are_no_difference(tmp_path: Path) -
     assert "b and a have the same recorded settings" in told(first, second)[0]
 
 
-def test_models_of_single_roles_are_named_by_role(tmp_path: Path) -> None:
+def test_comparison_names_models_of_single_roles(tmp_path: Path) -> None:
     mixed = recipe()
     mixed["models"]["map"] = {"name": "llama", "temperature": 0.5}
     first = folder(tmp_path / "a", lambda i, _: True)
@@ -206,13 +206,13 @@ def test_models_of_single_roles_are_named_by_role(tmp_path: Path) -> None:
     assert "map temperature" in warning
 
 
-def test_other_question_sets_are_said(tmp_path: Path) -> None:
+def test_comparison_reports_different_question_sets(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: True)
     second = folder(tmp_path / "b", lambda i, _: True, questions=QUESTIONS[:20], sha256="7" * 64)
     assert any("different question sets (own 777777777777; own 555555555555)" in each for each in told(first, second))
 
 
-def test_runs_without_a_common_question(tmp_path: Path) -> None:
+def test_comparison_without_common_question_warns_and_compares_nothing(tmp_path: Path) -> None:
     first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:9])
     second = answers(tmp_path / "b.jsonl", lambda i: True, questions=QUESTIONS[9:])
     assert told(first, second) == ("Warning: b and a have no question in common, so they were not compared.",)
@@ -220,12 +220,12 @@ def test_runs_without_a_common_question(tmp_path: Path) -> None:
     assert (row["pairs"], row[DIFFERENCE], row[P_COLUMN], row["test"]) == (0, None, None, None)
 
 
-def test_what_is_missing_of_a_run_is_said(tmp_path: Path) -> None:
+def test_comparison_reports_unfinished_and_failed_cases(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: "failed" if i < 3 else True, unasked=5)
     assert told(first) == ("a is not complete: of its 40 cases 5 have no record yet, and 3 failed.",)
 
 
-def test_open_questions_are_in_no_table_and_said(tmp_path: Path) -> None:
+def test_comparison_leaves_out_open_questions_with_notice(tmp_path: Path) -> None:
     asked = (*QUESTIONS[:10], Question("What helps?", id="open"), Question("Why?", id="why", gold="It does."))
     first = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i > 9 else True, questions=asked)
     (row,) = rows_of(table_of(compare_run_files([first]), "The runs"))
@@ -233,7 +233,7 @@ def test_open_questions_are_in_no_table_and_said(tmp_path: Path) -> None:
     assert told(first)[0].startswith("a: 2 cases are of questions without options or gold letter")
 
 
-def test_names_tell_runs_apart(tmp_path: Path) -> None:
+def test_comparison_of_equal_folder_names_uses_full_paths(tmp_path: Path) -> None:
     first, second = (folder(tmp_path / where / "run", lambda i, _: True) for where in ("x", "y"))
     names = [source.name for source in compare_run_files([first, second]).sources]
     assert names == [str(first), str(second)]
@@ -241,7 +241,7 @@ def test_names_tell_runs_apart(tmp_path: Path) -> None:
         compare_run_files([first, first / ".." / "run"])
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
+def test_comparison_of_path_without_run_raises_input_error(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     begun = folder(tmp_path / "begun", lambda i, _: True)
     (begun / "records.jsonl").unlink()

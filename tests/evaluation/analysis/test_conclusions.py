@@ -27,7 +27,7 @@ def arms(*rows: tuple[Cell, ...]) -> Table:
     return Table("T", ("model", "arm", "place", "difference to rag", "p (Holm)"), rows)
 
 
-def test_what_was_shown() -> None:
+def test_conclusions_state_significant_differences_with_intervals() -> None:
     untested = ("qwen", "ends", 25, BOUND, None)
     told = draw_conclusions(
         arms(("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), untested)
@@ -45,7 +45,7 @@ def test_what_was_shown() -> None:
     assert len(told) == 3
 
 
-def test_what_was_not_shown_is_no_proof() -> None:
+def test_conclusions_of_insignificant_difference_state_smallest_detectable() -> None:
     (told,) = draw_conclusions(arms(("qwen", "brief-context", 25, SAME, 1.0)))
     least = smallest_shown(SAME)
     assert least is not None
@@ -56,7 +56,7 @@ def test_what_was_not_shown_is_no_proof() -> None:
     )
 
 
-def test_bounds_are_no_findings() -> None:
+def test_conclusions_leave_out_upper_and_lower_bounds() -> None:
     make_accuracy_table = arms(("qwen", "brief-context", 25, SAME, 0.4), ("qwen", "oracle", None, BOUND, None))
     told = draw_conclusions(make_accuracy_table)
     assert len(told) == 1
@@ -65,14 +65,14 @@ def test_bounds_are_no_findings() -> None:
     assert draw_conclusions(arms(("qwen", "oracle", None, BOUND, None))) == ()
 
 
-def test_many_without_a_finding_are_one_sentence() -> None:
+def test_conclusions_merge_comparisons_without_finding() -> None:
     rows = [("qwen", "ends", place, SAME, 0.9) for place in range(5)]
     told = draw_conclusions(arms(*rows, ("qwen", "brief-context", 0, BETTER, 0.02)))
     assert len(told) == 2
     assert told[1].startswith("In 5 of 6 comparisons (difference to rag; p above 0.05 in the table) no difference was")
 
 
-def test_other_differences_are_called_as_the_table_calls_them() -> None:
+def test_conclusions_use_column_name_of_other_differences() -> None:
     make_accuracy_table = Table(
         "T",
         ("arm", "lost in the middle", "p (Holm)", "lost less than rag", "p (Holm) of that"),
@@ -88,7 +88,7 @@ def test_other_differences_are_called_as_the_table_calls_them() -> None:
     assert draw_conclusions(rules)[0].startswith("majority: difference to the rule +6.2 points (")
 
 
-def test_runs_are_told_with_what_they_were_held_against() -> None:
+def test_conclusions_of_run_pairs_name_both_runs() -> None:
     columns = ("run", "against", "arm", "difference to the other", "p (Holm)")
     pairs = Table("T", columns, (("b", "a", "rag", BETTER, 0.02), ("b", "a", "ends", SAME, 0.5)))
     shown, rest = draw_conclusions(pairs)
@@ -96,7 +96,7 @@ def test_runs_are_told_with_what_they_were_held_against() -> None:
     assert rest.startswith("arm ends: no difference between b and a was shown: +1.5 points (")
 
 
-def test_patients_are_told_beside_their_questions() -> None:
+def test_conclusions_name_patients_and_questions() -> None:
     columns = ("arm", PATIENTS_COLUMN, MEASURE_COLUMN, "difference to full-context", "p (Holm)")
     fewer = Difference(0.01, Interval(-0.05, 0.07), 0.7, 150, 30)
     rows = (
@@ -112,13 +112,13 @@ def test_patients_are_told_beside_their_questions() -> None:
     assert "with 30 to 40 patients a difference" in many[0]
 
 
-def test_tables_without_a_test_show_nothing() -> None:
+def test_conclusions_of_table_without_test_are_empty() -> None:
     assert draw_conclusions(Table("T", ("arm", "difference"), (("a", BETTER),))) == ()
     assert draw_conclusions(Table("T", ("rule", "p (Holm)"), (("a", 0.01),))) == ()
     assert [each for name in load_published() for each in draw_conclusions(load_published()[name].table)] == []
 
 
-def test_few_questions_find_nothing() -> None:
+def test_conclusions_of_few_questions_state_no_difference_detectable() -> None:
     few = Difference(0.2, Interval(-0.2, 0.6), 1.0, 5, 5)
     assert (
         "with 5 questions no difference whatever would be found"
@@ -127,7 +127,7 @@ def test_few_questions_find_nothing() -> None:
 
 
 @pytest.mark.parametrize("places", [1, 5])
-def test_the_smallest_difference_is_that_of_the_discordant_questions(places: int) -> None:
+def test_smallest_shown_uses_discordant_questions(places: int) -> None:
     """Read off the interval it is that of the counts; places of one question that all agree change nothing."""
     first = {(i, place): float(i < 60) for i in range(200) for place in range(places)}
     second = {(i, place): float(30 <= i < 70) for i in range(200) for place in range(places)}
@@ -136,7 +136,7 @@ def test_the_smallest_difference_is_that_of_the_discordant_questions(places: int
     assert smallest_shown(found, comparisons=3) == pytest.approx(expected, rel=0.05)
 
 
-def test_the_smallest_difference_of_a_mean_over_places_is_found_about_as_often_as_it_says(
+def test_smallest_shown_over_places_is_detected_at_stated_power(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Five places of forty questions find smaller differences than one place of them."""
@@ -157,7 +157,7 @@ def test_the_smallest_difference_of_a_mean_over_places_is_found_about_as_often_a
     assert 0.65 < np.mean([study(least).p <= 0.05 for _ in range(120)]) < 0.9
 
 
-def test_it_claims_no_more_than_the_test_says() -> None:
+def test_conclusions_avoid_claims_of_significance_and_cause() -> None:
     """No word of significance or of cause, on tables as the experiments make them; where nothing differs, rarely a
     finding."""
     dice, alarms = random.Random(0), 0

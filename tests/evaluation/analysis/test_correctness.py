@@ -26,7 +26,7 @@ def of(table: Table, *columns: str) -> list[tuple[object, ...]]:
     return list(zip(*(table.column(name) for name in columns), strict=True))
 
 
-def test_a_judges_share_has_wilsons_interval_and_its_states_stand_apart(tmp_path: Path) -> None:
+def test_correctness_tables_show_share_with_wilson_interval_and_states(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 10 + ["abstained", "unparsed", "failed"])
     answers, marks = correctness_tables({"qwen": marking(run, one="cccccii?uf...")})
     assert of(answers, "asked", "answered", "abstained", "unparsed", "failed") == [(13, 10, 1, 1, 1)]
@@ -39,7 +39,7 @@ def test_a_judges_share_has_wilsons_interval_and_its_states_stand_apart(tmp_path
     assert said == "qwen, by one: 50.0 % of 10 are correct (95 % interval 23.7 to 76.3)."
 
 
-def test_arms_stand_apart_and_in_one_order(tmp_path: Path) -> None:
+def test_correctness_tables_separate_arms_in_fixed_order(tmp_path: Path) -> None:
     lines = [record(each, arm, RIGHT) for arm in ("rag", "brief-context") for each in questions(4)]
     run = folder_of(tmp_path / "run", lines)
     made = marking(run, one="ccciiiic")
@@ -55,7 +55,7 @@ def test_arms_stand_apart_and_in_one_order(tmp_path: Path) -> None:
     assert whole.interval != wilson(4, 8)
 
 
-def test_nobody_marked_it_yet(tmp_path: Path) -> None:
+def test_correctness_tables_without_grades_show_endings_only(tmp_path: Path) -> None:
     made = CorrectnessGrades(read_open_cases(run_of(tmp_path / "run", [RIGHT, "failed"])))
     assert [table.title for table in correctness_tables({"qwen": made})] == ["How the open questions ended"]
     assert correctness_conclusions({"qwen": made}) == ()
@@ -63,7 +63,7 @@ def test_nobody_marked_it_yet(tmp_path: Path) -> None:
     assert of(correctness_tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [(None, None, 0)]
 
 
-def test_the_majority_has_a_row_and_its_ties_are_no_marks(tmp_path: Path) -> None:
+def test_correctness_tables_majority_row_counts_ties_as_no_majority(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 6)
     marks = correctness_tables({"qwen": marking(run, a="cciiuc", b="cici?c", c="ci?c?u")})[1]
     columns = ("judge", "correct", "incorrect", "cannot be said", "no majority")
@@ -80,7 +80,7 @@ def test_the_majority_has_a_row_and_its_ties_are_no_marks(tmp_path: Path) -> Non
     assert any("more than half of all" in note for note in two.notes)
 
 
-def test_kappa_and_alpha_of_two_judges_are_those_worked_out_by_hand(tmp_path: Path) -> None:
+def test_agreement_of_two_judges_matches_manual_kappa_and_alpha(tmp_path: Path) -> None:
     # 4 both correct, 2 correct and incorrect, 1 the other way, 3 both incorrect; one that the second could not read.
     run = run_of(tmp_path / "run", [RIGHT] * 11)
     made = {"qwen": marking(run, a="cccccc" + "iiii" + "c", b="cccciic" + "iii" + "u")}
@@ -104,7 +104,7 @@ def test_kappa_and_alpha_of_two_judges_are_those_worked_out_by_hand(tmp_path: Pa
     )
 
 
-def test_alpha_of_three_judges_is_that_worked_out_by_hand(tmp_path: Path) -> None:
+def test_alpha_of_three_judges_matches_manual_calculation(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 4)
     agreed = correctness_tables({"qwen": marking(run, a="ccic", b="ccii", c="ciii")})[2]
     rows = of(agreed, "judges", "n judges", "Cohen's kappa", "Krippendorff's alpha")
@@ -114,7 +114,7 @@ def test_alpha_of_three_judges_is_that_worked_out_by_hand(tmp_path: Path) -> Non
     assert all(kappa is not None for _, _, kappa, _ in rows[:-1])
 
 
-def test_agreement_resamples_whole_questions(tmp_path: Path) -> None:
+def test_agreement_interval_resamples_whole_questions(tmp_path: Path) -> None:
     """The same verdicts on four arms of each question tell no more than those on one."""
     letters = {"a": "ccccciiiiicci", "b": "ccciciiiicici"}
     once = run_of(tmp_path / "once", [RIGHT] * 13)
@@ -126,7 +126,7 @@ def test_agreement_resamples_whole_questions(tmp_path: Path) -> None:
     assert one.column("kappa interval") == four.column("kappa interval")
 
 
-def test_a_judge_with_a_part_in_the_answers_is_warned_of(tmp_path: Path) -> None:
+def test_correctness_conclusions_warn_of_judge_that_wrote_answers(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
     made = replace(
         marking(run, qwen="c", teacher="c", third="c"),
@@ -143,7 +143,7 @@ def test_a_judge_with_a_part_in_the_answers_is_warned_of(tmp_path: Path) -> None
     assert set(warnings) <= set(correctness_remarks(made))
 
 
-def test_remarks_say_what_right_means_and_what_has_no_score(tmp_path: Path) -> None:
+def test_correctness_remarks_state_majority_and_unscored_answers(tmp_path: Path) -> None:
     made = marking(run_of(tmp_path / "run", [RIGHT] * 5), one="cc?ui", two="cc?ic")
     (note,) = correctness_remarks(made)
     assert "by majority of 2 judges" in note

@@ -49,7 +49,7 @@ def row(*paths: Path) -> Mapping[str, Cell]:
     return dict(zip(table.columns, table.rows[0], strict=True))
 
 
-def test_sessions_are_summed_and_measured_and_estimated_stand_apart(tmp_path: Path) -> None:
+def test_energy_table_sums_sessions_and_separates_measured_from_estimated(tmp_path: Path) -> None:
     """1.8 MJ measured and 3.6 MJ estimated are 0.5 and 1 kWh: of 40 questions, 20 right."""
     made = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(ESTIMATED, seconds=3600, rate=0.4)]))
     assert made == {
@@ -69,7 +69,7 @@ def test_sessions_are_summed_and_measured_and_estimated_stand_apart(tmp_path: Pa
     }
 
 
-def test_the_studys_own_figures_come_out_of_its_rate(tmp_path: Path) -> None:
+def test_energy_table_reproduces_study_carbon_figure(tmp_path: Path) -> None:
     """Table 13: 962.48 kWh are 197.31 kg."""
     part = EquipmentEnergy("processors", "measured", 962.48 * 3.6e6, "the node's meter")
     run = of_sessions(tmp_path / "run", [taken(part, rate=0.205)])
@@ -85,7 +85,7 @@ def test_the_studys_own_figures_come_out_of_its_rate(tmp_path: Path) -> None:
         ([taken(MEASURED, UNKNOWN), None, None], "endpoints, 2 of 3 sessions"),
     ],
 )
-def test_nothing_is_made_of_what_is_unknown(
+def test_energy_table_with_unknown_session_shows_no_total(
     tmp_path: Path, sessions: Sequence[SessionEnergy | None], unknown: str
 ) -> None:
     """What a killed session took was not written down."""
@@ -95,13 +95,13 @@ def test_nothing_is_made_of_what_is_unknown(
         assert made[name] is None, name
 
 
-def test_where_nothing_is_right_nothing_is_divided(tmp_path: Path) -> None:
+def test_energy_table_without_right_answer_shows_no_energy_per_right_answer(tmp_path: Path) -> None:
     wrong: list[Outcome] = [False, "abstained", "failed", "unparsed"]
     made = row(of_sessions(tmp_path / "run", [taken(MEASURED)], wrong))
     assert (made["kWh per 1,000 questions"], made["Wh per right answer"]) == (125.0, None)
 
 
-def test_open_answers_are_right_where_the_runs_judges_say_so(tmp_path: Path) -> None:
+def test_energy_table_counts_graded_open_answers_as_right(tmp_path: Path) -> None:
     """Two of three were marked correct: 0.5 kWh for two."""
     path = of_sessions(tmp_path / "run", [taken(MEASURED)], [True])
     run_of(path, [RIGHT, WRONG, RIGHT])
@@ -110,13 +110,13 @@ def test_open_answers_are_right_where_the_runs_judges_say_so(tmp_path: Path) -> 
     assert (row(path)["questions"], row(path)["Wh per right answer"]) == (3, 250.0)
 
 
-def test_a_session_that_asked_nothing_took_nothing_and_hides_nothing(tmp_path: Path) -> None:
+def test_energy_table_ignores_session_without_calls(tmp_path: Path) -> None:
     """Such as one that nobody agreed to, or that found all answered."""
     made = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(seconds=0)]))
     assert (made["kWh"], made["sessions"], made["unknown"]) == (0.5, 1, None)
 
 
-def test_runs_of_older_programs_are_read_and_show_nothing(tmp_path: Path) -> None:
+def test_energy_tables_of_runs_without_energy_are_empty(tmp_path: Path) -> None:
     path = of_sessions(tmp_path / "old", [None])
     manifest = json.loads((path / MANIFEST).read_text("utf-8"))
     for session in manifest["sessions"]:
@@ -128,7 +128,7 @@ def test_runs_of_older_programs_are_read_and_show_nothing(tmp_path: Path) -> Non
     assert first(path, new).column("run") == ("new",)
 
 
-def test_how_it_is_known_and_the_rate_stand_below_once(tmp_path: Path) -> None:
+def test_energy_table_notes_state_each_source_once(tmp_path: Path) -> None:
     paths = [of_sessions(tmp_path / name, [taken(MEASURED), taken(ESTIMATED, UNKNOWN)]) for name in ("a", "b")]
     notes = first(*paths).notes
     for said in (
@@ -140,14 +140,14 @@ def test_how_it_is_known_and_the_rate_stand_below_once(tmp_path: Path) -> None:
         assert notes.count(said) == 1, said
 
 
-def test_it_joins_what_is_said_of_plain_runs(tmp_path: Path) -> None:
+def test_findings_of_plain_runs_include_energy_table(tmp_path: Path) -> None:
     paths = [of_sessions(tmp_path / name, [taken(MEASURED)]) for name in ("a", "b")]
     (found,) = read_findings(paths)
     assert found.tables[-1].title == "Time, energy and CO2"
     assert found.tables[-1].column("run") == ("a", "b")
 
 
-def test_a_run_writes_down_what_it_took(tmp_path: Path) -> None:
+def test_run_records_energy_in_manifest(tmp_path: Path) -> None:
     path = of_sessions(tmp_path / "run", [taken(MEASURED, UNKNOWN)])
     with Run.open(path, read_manifest(path).plan, [Case(question) for question in QUESTIONS]) as run:
         assert read_manifest(path).sessions[1].taken is None, "while it works, and where it is killed"
@@ -178,7 +178,7 @@ def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float])
     return path
 
 
-def test_arms_share_a_runs_energy_by_the_seconds_of_their_calls(tmp_path: Path) -> None:
+def test_energy_by_arm_is_divided_by_seconds_of_calls(tmp_path: Path) -> None:
     path = with_arms(tmp_path / "run", MEASURED, seconds={"rag": 1.0, "brief-context": 4.0})
     (found,) = read_findings([path])
     assert [table.title for table in found.tables[-2:]] == ["Time, energy and CO2", "Energy by arm"]
@@ -198,14 +198,14 @@ def test_arms_share_a_runs_energy_by_the_seconds_of_their_calls(tmp_path: Path) 
         ((MEASURED,), {"rag": 1.0}),
     ],
 )
-def test_nothing_is_shared_out_that_is_unknown_or_by_nothing(
+def test_energy_by_arm_is_left_out_when_energy_or_seconds_are_unknown(
     tmp_path: Path, parts: Sequence[EquipmentEnergy], seconds: Mapping[str, float]
 ) -> None:
     (found,) = read_findings([with_arms(tmp_path / "run", *parts, seconds=seconds)])
     assert found.tables[-1].title == "Time, energy and CO2"
 
 
-def test_replies_out_of_the_cache_are_counted_beside_what_was_taken(tmp_path: Path) -> None:
+def test_energy_table_counts_replayed_replies(tmp_path: Path) -> None:
     path = of_sessions(tmp_path / "run", [taken(MEASURED)])
     manifest = read_manifest(path)
     usage = Usage(calls=3, replayed_calls=37)

@@ -71,12 +71,12 @@ def told(made: Table, row: int = 0) -> dict[str, Any]:
         ("failed", None),
     ],
 )
-def test_empty_refused_and_wrong_are_three_things(ending: Ending, value: float | None) -> None:
+def test_case_score_distinguishes_empty_refused_and_wrong(ending: Ending, value: float | None) -> None:
     assert case_score(case(ending=ending, judge=0.75), JUDGE) == value
 
 
 @pytest.mark.parametrize("ending", ["abstained", "unparsed"])
-def test_who_says_nothing_is_not_right_and_contradicts_nothing(ending: Ending) -> None:
+def test_case_score_of_silent_answer_is_zero_for_correctness_and_missing_for_consistency(ending: Ending) -> None:
     zero = (
         "exact-match",
         "token-f1",
@@ -93,7 +93,7 @@ def test_who_says_nothing_is_not_right_and_contradicts_nothing(ending: Ending) -
     assert case_score(case(ending=ending, unanswerable=True), JUDGE) is None
 
 
-def test_questions_that_no_note_answers_are_in_no_difference() -> None:
+def test_metrics_table_leaves_unanswerable_questions_out_of_difference() -> None:
     mine = [
         case("a", judge=0.5, patient="p"),
         *(
@@ -111,7 +111,7 @@ def test_questions_that_no_note_answers_are_in_no_difference() -> None:
     assert (abstained.value, abstained.n) == (1.0, 9)
 
 
-def test_answers_that_a_metric_has_not_scored_are_told_and_none_at_all_is_no_zero() -> None:
+def test_metrics_table_reports_unscored_answers_and_no_zero_for_unscored_arm() -> None:
     half = [case("a", judge=1.0), case("b"), case("c", ending="abstained")]
     never = [case("a", "none"), case("b", "none"), case("c", "none", "abstained")]
     made = metrics_table(
@@ -129,7 +129,7 @@ def test_answers_that_a_metric_has_not_scored_are_told_and_none_at_all_is_no_zer
     assert "answered, not scored" not in whole.columns, "not every right answer has a number"
 
 
-def test_the_questions_of_a_patient_are_one_cluster() -> None:
+def test_metrics_table_clusters_questions_by_patient() -> None:
     mine, other = (
         [case(str(i), arm, patient=f"p{i % 4}", judge=worth, faithful=i / 20) for i in range(20)]
         for arm, worth in (("rag-5", 1.0), ("full", 0.0))
@@ -149,7 +149,7 @@ def test_the_questions_of_a_patient_are_one_cluster() -> None:
     assert any("whole patients" in note for note in made.notes)
 
 
-def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
+def test_pooled_table_scores_each_case_once_whatever_its_form() -> None:
     def arm(name: str, choice: float, judge: float) -> list[MeasuredCase]:
         return [
             case("a", name, form="choice", accuracy=choice, patient="p", evidence_recall=1.0),
@@ -186,7 +186,7 @@ def test_pooled_is_one_score_a_case_whatever_its_form() -> None:
     assert made.notes[-1] == "R"
 
 
-def test_the_first_metric_there_is_tests_the_arms_and_what_a_record_has_is_none() -> None:
+def test_select_measures_returns_first_metric_and_skips_record_measures() -> None:
     assert list_metrics([case(token_f1=1, judge=0.5, evidence_recall=1, meteor=0.1)]) == (JUDGE, "token-f1", "meteor")
     assert select_measures(MeasuredRow((), [case(token_f1=1), case(judge=0.5)])) == (JUDGE,)
     assert select_measures(MeasuredRow((), [case(meteor=1.0)])) == ()
@@ -194,7 +194,7 @@ def test_the_first_metric_there_is_tests_the_arms_and_what_a_record_has_is_none(
     assert select_measures(half) == ("accuracy", "token-f1"), "what both sides were measured by"
 
 
-def test_a_row_has_its_endings_its_means_and_its_difference() -> None:
+def test_metrics_table_row_has_endings_means_and_difference() -> None:
     mine = [case("a", judge=1.0), case("b", judge=1.0), case("c", ending="over-window"), case("d", ending="abstained")]
     other = [case(each, "full-context", judge=0.0) for each in "abcd"]
     made = metrics_table(
@@ -214,7 +214,7 @@ def test_a_row_has_its_endings_its_means_and_its_difference() -> None:
     assert any("1 comparisons" in note for note in made.notes)
 
 
-def test_the_evidence_and_right_abstentions_have_columns_where_there_are_any() -> None:
+def test_metrics_table_shows_evidence_and_abstention_columns_only_with_values() -> None:
     none = case("n", ending="abstained", unanswerable=True, abstained_rightly=1.0)
     rows = [MeasuredRow(("x",), [case(judge=1, evidence_recall=0.5), none])]
     made = metrics_table("T", ("arm",), rows, baseline="full")
@@ -226,7 +226,7 @@ def test_the_evidence_and_right_abstentions_have_columns_where_there_are_any() -
     assert not {"evidence recall", "abstained rightly"} & set(bare.columns)
 
 
-def test_rows_stand_by_length_and_are_compared_within_it() -> None:
+def test_group_rows_orders_by_length_and_compares_within_length() -> None:
     made = group_rows(
         "m",
         [case(arm=arm, bin=bin, judge=1.0) for bin in ("16-32K", "0-8K") for arm in ("full-context", "rag-5")],
@@ -242,7 +242,7 @@ def test_rows_stand_by_length_and_are_compared_within_it() -> None:
     assert [[each.condition["bin"] for each in row.against] for row in made] == [[], ["0-8K"], [], ["16-32K"]]
 
 
-def test_lengths_count_patients_and_not_cases() -> None:
+def test_lengths_table_counts_patients_once() -> None:
     cases = [
         case(str(i), arm, patient=patient, tokens=tokens, bin=bin)
         for i, (patient, tokens, bin) in enumerate([("a", 900, "0-8K"), ("a", 900, "0-8K"), ("b", 20_000, "16-32K")])

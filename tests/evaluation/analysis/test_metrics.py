@@ -40,7 +40,7 @@ def rows(table: Table) -> dict[Any, dict[str, Any]]:
     return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
 
 
-def test_the_matrix_and_the_pairs_are_of_what_both_have_scored() -> None:
+def test_correlation_tables_use_cases_scored_by_both_metrics() -> None:
     cases = [case(i, {ONE: i / 10, METEOR: 1 - i / 10, **({TWO: i / 10} if i % 2 else {})}) for i in range(10)]
     matrix, by_pair = correlation_tables(cases, "all")
     assert matrix.columns == ("metric", "n", "not scored", ONE, TWO, METEOR)
@@ -53,7 +53,7 @@ def test_the_matrix_and_the_pairs_are_of_what_both_have_scored() -> None:
     assert told[ONE, TWO][5] == pytest.approx(1)
 
 
-def test_cases_of_no_open_answer_and_of_settings_without_notes_are_left_out() -> None:
+def test_with_notes_leaves_out_other_forms_and_settings_without_notes() -> None:
     cases = [
         case(0, {ONE: 1.0}),
         case(1, {ONE: 1.0}, condition={"arm": "exclude-related", "tokens": 20_000}),
@@ -69,7 +69,7 @@ def test_cases_of_no_open_answer_and_of_settings_without_notes_are_left_out() ->
     assert [each.question for each in long_and_right(shown, ONE)] == ["q0:h"]
 
 
-def test_contradicted_and_correct_is_counted_by_judge() -> None:
+def test_contradiction_table_counts_correct_contradicted_answers_by_judge() -> None:
     cases = [case(i, {CONSISTENT: 0.2, ONE: 1.0 if i < 3 else 0.5, TWO: 0.75}) for i in range(5)]
     cases += [case(5, {CONSISTENT: 0.3, ONE: 1.0}), case(6, {ONE: 1.0})]
     told = rows(contradiction_table(cases))
@@ -80,7 +80,7 @@ def test_contradicted_and_correct_is_counted_by_judge() -> None:
     assert told["one"]["share"].value == 0.5
 
 
-def test_judges_apart_by_half_are_counted_and_the_milder_is_named() -> None:
+def test_judge_disagreement_table_counts_large_differences_and_milder_judge() -> None:
     cases = [case(i, {ONE: 1.0, TWO: 0.5 if i < 4 else 0.75}) for i in range(12)]
     (row,) = rows(judge_disagreement_table(cases)).values()
     assert (row["apart"], row["judge higher"], row["other higher"], row["n"]) == (4, 4, 0, 12)
@@ -90,7 +90,7 @@ def test_judges_apart_by_half_are_counted_and_the_milder_is_named() -> None:
     assert row["p (Holm)"] == pytest.approx(2 / 2**12)
 
 
-def test_what_a_metric_misses_and_what_it_rewards_have_their_examples() -> None:
+def test_missed_table_names_examples_of_low_and_high_scores() -> None:
     cases = [case(i, {ONE: 1.0, METEOR: 0.1, FAITHFUL: 0.9}) for i in range(4)]
     cases += [case(4, {ONE: 0.0, METEOR: 0.9, FAITHFUL: 0.0}), case(5, {ONE: 1.0, METEOR: 0.5}), case(6, {METEOR: 0.1})]
     told = {row[1]: dict(zip(missed_table(cases).columns, row, strict=True)) for row in missed_table(cases).rows}
@@ -101,7 +101,7 @@ def test_what_a_metric_misses_and_what_it_rewards_have_their_examples() -> None:
     assert ONE not in told
 
 
-def test_a_metric_that_is_blind_to_numbers_is_at_chance() -> None:
+def test_numbers_table_scores_metric_blind_to_numbers_at_chance() -> None:
     cases = [case(i, {"numbers": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
     precise = {"numbers-recall": 1.0, "numbers-precision": 0.5, "numbers-f1": 2 / 3, METEOR: 0.8}
     told = rows(numbers_table([*cases, case(10, {METEOR: 0.1}), case(11, precise)]))
@@ -112,7 +112,7 @@ def test_a_metric_that_is_blind_to_numbers_is_at_chance() -> None:
     assert told[ONE]["examples"] == ""
 
 
-def test_the_overview_tells_why_a_value_is_missing() -> None:
+def test_overview_table_counts_reasons_of_missing_values() -> None:
     cases = [
         case(0, {ONE: 1.0}),
         case(1, {}, states={ONE: "failed"}),
@@ -124,7 +124,7 @@ def test_the_overview_tells_why_a_value_is_missing() -> None:
     assert dict(count_endings([*cases, case(4, {}, ending="empty")])) == {"answered": 4, "empty": 1}
 
 
-def test_each_set_and_form_has_tables_of_its_own() -> None:
+def test_agreement_tables_separate_sets_and_forms() -> None:
     def some(name: str, form: QuestionForm, first: int) -> list[MeasuredCase]:
         return [
             case(first + i, {ONE: i / 4, TWO: 0.5}, form=form, condition={"arm": "include-all", "set": name})
@@ -137,7 +137,7 @@ def test_each_set_and_form_has_tables_of_its_own() -> None:
     assert sum(each.title == "Correlations of the metrics: a, all settings that show notes" for each in made) == 1
 
 
-def test_patients_are_the_clusters_where_there_are_some() -> None:
+def test_correlation_tables_cluster_cases_by_patient() -> None:
     cases = [case(i, {ONE: i / 12, TWO: 1 - i / 12}, patient=f"p{i % 3}") for i in range(12)]
     assert correlation_tables(cases, "all")[1].column("clusters") == (3,)
     (difference,) = judge_disagreement_table(cases).column("difference of the judges")
@@ -145,13 +145,13 @@ def test_patients_are_the_clusters_where_there_are_some() -> None:
     assert (difference.n, difference.clusters) == (12, 3)
 
 
-def test_a_metric_whose_values_crowd_is_not_held_against_thresholds() -> None:
+def test_missed_table_leaves_out_metrics_without_threshold() -> None:
     made = missed_table([case(i, {ONE: 0.0, METEOR: 0.1, "bertscore-f1[b]": 0.9}) for i in range(3)])
     assert made.column("metric") == (METEOR,)
     assert any("bertscore-f1" in note for note in made.notes)
 
 
-def test_pairs_told_apart_by_ranks_are_those_of_all_pairs() -> None:
+def test_share_of_ordered_pairs_by_rank_matches_all_pairs() -> None:
     dice = random.Random(2)
     right, wrong = ([dice.randrange(5) / 4 for _ in range(n)] for n in (23, 17))
     pairs = [(one > other) + 0.5 * (one == other) for one in right for other in wrong]
@@ -161,7 +161,7 @@ def test_pairs_told_apart_by_ranks_are_those_of_all_pairs() -> None:
     assert _apart([], many) is None
 
 
-def test_tables_that_have_no_row_are_left_out() -> None:
+def test_agreement_tables_leave_out_empty_tables() -> None:
     assert agreement_tables([case(0, {}, ending="empty")]) == ()
     titles = [each.title for each in agreement_tables([case(i, {ONE: i / 4, TWO: 0.5, METEOR: 0.5}) for i in range(5)])]
     assert "Judges that disagree" in titles

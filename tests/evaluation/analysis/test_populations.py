@@ -12,7 +12,7 @@ def told(population: str, questions: int, patients: int, unanswerable: int = 0) 
     return {"population": population, **sizes}
 
 
-def test_sizes_stand_beside_those_of_the_same_population_alone() -> None:
+def test_population_table_shows_printed_sizes_for_same_population_only() -> None:
     table = make_population_table(
         {
             "m": {"radqa": told("all", 3, 2, 1), "ehr-ds-qa": told("table-3", 3, 2, 1)},
@@ -27,7 +27,7 @@ def test_sizes_stand_beside_those_of_the_same_population_alone() -> None:
     )
 
 
-def test_the_studys_own_sizes() -> None:
+def test_population_table_has_study_sizes() -> None:
     sets = ("cliniqg4qa", "radqa", "ehr-ds-qa", "ehrnoteqa", "ehrnoteqa-open")
     table = make_population_table({"m": {name: told("table-2", 3, 2) for name in sets}})
     printed = list(zip(table.column("questions printed"), table.column("patients printed"), strict=True))

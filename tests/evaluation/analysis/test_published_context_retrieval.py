@@ -45,7 +45,7 @@ def listed(figures: list[float]) -> str:
 # -- what is there ----------------------------------------------------------------------------------------------------
 
 
-def test_every_table_of_the_study_is_there_and_its_notes_are_sentences() -> None:
+def test_study_has_every_table_with_notes_as_sentences() -> None:
     places = [each.table.source.removeprefix("Context retrieval study, Table ").split()[0] for each in STUDY.values()]
     assert [int(place.strip(",")) for place in places] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13]
     for each in STUDY.values():
@@ -55,7 +55,7 @@ def test_every_table_of_the_study_is_there_and_its_notes_are_sentences() -> None
             assert "\n" not in note
 
 
-def test_changes_are_told_from_accuracies() -> None:
+def test_rows_of_changes_are_marked_as_changes() -> None:
     with_changes = {name for name in STUDY if any(CHANGE in row.values() for row in rows(name))}
     assert with_changes == {
         "ensembles-shuffling",
@@ -74,7 +74,7 @@ def test_changes_are_told_from_accuracies() -> None:
 # -- accuracies that follow -------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_added_to_the_row_of_accuracies_above() -> None:
+def test_derive_accuracies_adds_change_to_row_of_accuracies() -> None:
     table = Table(
         "T",
         ("votes", FIGURE, "MedQA", "kg"),
@@ -91,7 +91,7 @@ def test_a_change_is_added_to_the_row_of_accuracies_above() -> None:
     assert derive_accuracies(STUDY["medprompt-encoders"].table) is STUDY["medprompt-encoders"].table
 
 
-def test_no_accuracy_follows_where_the_row_above_is_misplaced_or_not_printed() -> None:
+def test_derive_accuracies_without_base_row_returns_none() -> None:
     for name in ("medprompt-databases", "medprompt-reranker", "models-averages"):
         changed = [row for row in rows(name, followed=True) if row[FIGURE] == ACCURACY]
         assert changed
@@ -101,17 +101,17 @@ def test_no_accuracy_follows_where_the_row_above_is_misplaced_or_not_printed() -
 # -- votes and shuffling ----------------------------------------------------------------------------------------------
 
 
-def test_self_consistency_of_five_votes_is_the_same_row_in_two_tables() -> None:
+def test_self_consistency_row_is_equal_in_two_tables() -> None:
     assert of_sets(rows("ensembles-baseline")[2]) == of_sets(rows("ensembles-shuffling")[0])
 
 
-def test_the_votes_are_held_against_one_that_is_not_shuffled() -> None:
+def test_votes_are_compared_with_unshuffled_baseline() -> None:
     """P5."""
     assert of_sets(rows("ensembles-votes")[0]) == of_sets(rows("ensembles-baseline")[1])
     assert "P5" in STUDY["ensembles-votes"].errata
 
 
-def test_two_tables_disagree_on_shuffled_votes() -> None:
+def test_shuffled_votes_differ_between_two_tables() -> None:
     """P5: for the same setting."""
     shuffled = {
         r["votes"]: of_sets(r) for r in rows("ensembles-shuffling", followed=True) if r["options"] == "shuffled"
@@ -125,7 +125,7 @@ def test_two_tables_disagree_on_shuffled_votes() -> None:
     assert all("P5" in STUDY[name].errata for name in ("ensembles-shuffling", "ensembles-votes"))
 
 
-def test_the_gains_fall_in_three_steps() -> None:
+def test_vote_gains_fall_in_three_steps() -> None:
     changes = rows("ensembles-votes")[1:]
     falls = [
         (name, before["votes"], after["votes"])
@@ -137,7 +137,7 @@ def test_the_gains_fall_in_three_steps() -> None:
     assert "MedMCQA loses from 10 to 15 votes, MedQA from 5 to 15" in told("ensembles-votes")
 
 
-def test_unshuffled_medmcqa_is_alike_with_five_votes_and_with_twenty() -> None:
+def test_unshuffled_medmcqa_is_equal_for_5_and_20_votes() -> None:
     five, _, twenty, _ = rows("ensembles-shuffling")
     assert [name for name in SETS if five[name] == twenty[name]] == ["MedMCQA"]
     assert "56.78 % with 5 votes and with 20" in told("ensembles-shuffling")
@@ -146,7 +146,7 @@ def test_unshuffled_medmcqa_is_alike_with_five_votes_and_with_twenty() -> None:
 # -- shares of their sets ---------------------------------------------------------------------------------------------
 
 
-def test_which_accuracies_are_no_shares_of_their_sets() -> None:
+def test_accuracies_impossible_for_set_size_are_known() -> None:
     printed = {
         (name, each, row[each])
         for name in STUDY
@@ -167,7 +167,7 @@ def test_which_accuracies_are_no_shares_of_their_sets() -> None:
     assert "No figure is a share of their 1,089 questions" in told("ensembles-baseline")
 
 
-def test_two_accuracies_of_open_answers_are_no_shares_of_medqa() -> None:
+def test_open_accuracies_impossible_for_medqa_are_known() -> None:
     open_ended = ("open-baseline", "openmedprompt-refining", "openmedprompt-reflection")
     figures = {(n, cell) for n in open_ended for row in rows(n) for cell in row.values() if isinstance(cell, float)}
     off = {(name, figure) for name, figure in figures if not can_arise(figure, SIZES["MedQA"])}
@@ -178,7 +178,7 @@ def test_two_accuracies_of_open_answers_are_no_shares_of_medqa() -> None:
 # -- Medprompt --------------------------------------------------------------------------------------------------------
 
 
-def test_the_row_of_the_validation_database_is_an_encoders_under_other_heads() -> None:
+def test_validation_database_row_equals_encoder_row_under_other_heads() -> None:
     """P5: by one reading the validation database's accuracies are others, by the other the CoT database's."""
     validation, cot, _ = (list(row.values())[2:] for row in rows("medprompt-databases"))
     encoder = rows("medprompt-encoders")[0]
@@ -196,7 +196,7 @@ def test_the_row_of_the_validation_database_is_an_encoders_under_other_heads() -
     assert "P5" in STUDY["medprompt-encoders"].errata
 
 
-def test_the_reranker_loses_on_two_of_four_sets() -> None:
+def test_reranker_loses_on_two_of_four_sets() -> None:
     (row,) = rows("medprompt-reranker")
     assert [name for name in SETS if row[name] < 0] == ["CareQA", "MMLU"]
     assert "P7" in STUDY["medprompt-reranker"].errata
@@ -205,7 +205,7 @@ def test_the_reranker_loses_on_two_of_four_sets() -> None:
 # -- models -----------------------------------------------------------------------------------------------------------
 
 
-def test_one_average_of_the_models_is_misprinted() -> None:
+def test_models_average_of_mmlu_is_misprinted() -> None:
     """P5: MMLU's."""
     changes = [row for row in rows("models") if row["method"] == "with CR"]
     assert len(changes) == 8
@@ -217,7 +217,7 @@ def test_one_average_of_the_models_is_misprinted() -> None:
     assert "P5" in STUDY["models-averages"].errata
 
 
-def test_the_models_without_retrieval_are_zero_shot() -> None:
+def test_models_without_retrieval_are_zero_shot() -> None:
     """P6; and P10: it is that figure which free text is held against."""
     without = {row["model"]: row for row in rows("models") if row["method"] == "without CR"}
     assert of_sets(without["Aloe-8B"]) == of_sets(rows("ensembles-baseline")[0])
@@ -226,7 +226,7 @@ def test_the_models_without_retrieval_are_zero_shot() -> None:
     assert "P10" in STUDY["open-baseline"].errata
 
 
-def test_the_leaderboards_averages() -> None:
+def test_leaderboard_averages_match_rows_with_two_exceptions() -> None:
     sets = ("MedMCQA", "MedQA", "MMLU")
     board = rows("models-leaderboard")
     averages = [row["average"] for row in board]
@@ -243,7 +243,7 @@ def test_the_leaderboards_averages() -> None:
     assert all(f"{own}, printed {printed}" in told("models-leaderboard") for own, printed in off.values())
 
 
-def test_the_leaderboards_own_rows_follow_from_the_models() -> None:
+def test_leaderboard_study_rows_follow_from_models_table() -> None:
     followed = {row["model"]: row for row in rows("models", followed=True) if row["method"] == "with CR"}
     off = [
         (row["model"], name, followed[row["model"]][name], row[name])
@@ -256,7 +256,7 @@ def test_the_leaderboards_own_rows_follow_from_the_models() -> None:
     assert "73.90 on MedMCQA and 79.27 on MedQA, here 73.89 and 79.26" in told("models-leaderboard")
 
 
-def test_every_value_of_the_leaderboard_has_its_source() -> None:
+def test_leaderboard_rows_have_sources() -> None:
     sources = {(row["model"], row["source"]) for row in rows("models-leaderboard")}
     assert sources == {
         ("GPT-4", "Nori et al. 2023, arXiv 2311.16452"),
@@ -268,7 +268,7 @@ def test_every_value_of_the_leaderboard_has_its_source() -> None:
 # -- OpenMedprompt ----------------------------------------------------------------------------------------------------
 
 
-def test_self_reflection_is_above_refining_in_seven_of_twelve_places() -> None:
+def test_self_reflection_exceeds_refining_in_seven_of_twelve_cells() -> None:
     """P12: what is chosen by the test questions lies within their error."""
     refining, reflection = rows("openmedprompt-refining"), rows("openmedprompt-reflection")
     assert [row["drafts"] for row in refining] == [row["rounds"] for row in reflection] == [3, 5, 7, 10, 15, 20]
@@ -287,12 +287,12 @@ def test_self_reflection_is_above_refining_in_seven_of_twelve_places() -> None:
 
 
 @pytest.mark.parametrize("column", ["time (h)", "energy (kWh)", "CO2 (kg)"])
-def test_the_sums_of_what_was_spent_come_out(column: str) -> None:
+def test_energy_sums_match_total(column: str) -> None:
     medprompt, open_medprompt, total = (row[column] for row in rows("study-energy"))
     assert round(medprompt + open_medprompt, 2) == total
 
 
-def test_the_carbon_of_a_kilowatt_hour_is_one_figure() -> None:
+def test_carbon_per_kilowatt_hour_is_constant() -> None:
     spent = rows("study-energy")
     assert all(round(0.205 * row["energy (kWh)"], 2) == row["CO2 (kg)"] for row in spent)
     assert [round(row["energy (kWh)"] / row["time (h)"], 2) for row in spent[:2]] == [1.27, 0.69]

@@ -19,7 +19,7 @@ def answer(state: AnswerState, choice: str | None = None, asked: Question = ASKE
     return Answer(asked, "rag", state, text="It does.", choice=choice, usage=Usage(calls=1), failure=failure)
 
 
-def test_right_answers_are_counted_by_arm_and_failures_apart() -> None:
+def test_run_progress_counts_right_answers_by_arm_and_failures_apart() -> None:
     standing = RunProgress()
     for arm, made in (
         ("rag", answer("answered", "A")),
@@ -37,7 +37,7 @@ def test_right_answers_are_counted_by_arm_and_failures_apart() -> None:
     assert standing.usage.calls == 5
 
 
-def test_what_earlier_sessions_answered_counts_and_what_failed_is_asked_again() -> None:
+def test_run_progress_counts_earlier_answers_without_failures() -> None:
     standing = RunProgress()
     standing.add_earlier([Outcome("1", {}, "answered", True, 0.5), Outcome("2", {}, "failed", None, 0.5)])
     assert standing.finished[ALL_CASES] == 1
@@ -46,7 +46,7 @@ def test_what_earlier_sessions_answered_counts_and_what_failed_is_asked_again() 
     assert (share.value, share.n, share.unscored) == (1.0, 1, 0)
 
 
-def test_an_open_question_is_neither_right_nor_wrong() -> None:
+def test_run_progress_ignores_open_questions_in_share_right() -> None:
     standing = RunProgress()
     asked = Question("What does it do?", id="2")
     standing.add(Case(asked), answer("answered", asked=asked))

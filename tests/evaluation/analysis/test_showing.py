@@ -63,22 +63,22 @@ def made() -> Table:
         (1.0, "p (Holm) of that", "1"),
     ],
 )
-def test_cells(value: Cell, heading: str, shown: str) -> None:
+def test_format_cell_returns_text(value: Cell, heading: str, shown: str) -> None:
     assert format_cell(value, heading) == shown
 
 
-def test_a_p_value_is_never_zero() -> None:
+def test_format_p_never_returns_zero() -> None:
     assert [format_p(each) for each in (1e-12, 0.00021, 0.049, 1.0)] == ["<0.0001", "0.00021", "0.049", "1"]
 
 
-def test_uncorrected_p_values_are_shown_where_there_are_no_corrected_ones() -> None:
+def test_format_cells_shows_uncorrected_p_without_corrected_column() -> None:
     assert format_cells(made())[1][6] == "+0.062 [+0.011, +0.113]"
     alone = Table("T", ("arm", "difference"), (("a", BETTER),))
     assert format_cells(alone) == [["a", "+0.062 [+0.011, +0.113] p = 0.012"]]
 
 
 @pytest.mark.parametrize("width", [50, 66, 80, 120, 200])
-def test_nothing_is_lost_at_any_width(width: int) -> None:
+def test_format_table_keeps_every_figure_at_any_width(width: int) -> None:
     shown = format_table(made(), width)
     assert max(map(len, shown.splitlines())) <= width
     for figure in ("1,250", "0.625 [0.550, 0.694]", "0.012", "-0.100 [-0.200, -0.010]", "0.025"):
@@ -87,7 +87,7 @@ def test_nothing_is_lost_at_any_width(width: int) -> None:
     assert " ".join(shown.split()).count("difference to rag") == 1
 
 
-def test_columns_that_do_not_fit_stand_below_with_the_names_of_their_rows() -> None:
+def test_format_table_repeats_row_names_in_lower_bands() -> None:
     first, *below = re.split(r"\n\n", format_table(made(), 60))[1:-1]
     assert "qwen" in first
     for band in below:
@@ -103,7 +103,7 @@ def test_columns_that_do_not_fit_stand_below_with_the_names_of_their_rows() -> N
     assert "+0.062" in last, "a p value stands with what it is the p of"
 
 
-def test_without_a_width_a_row_is_a_line() -> None:
+def test_format_table_without_width_prints_one_line_per_row() -> None:
     lines = format_table(made()).splitlines()
     assert lines[:2] == ["Accuracy", "the run"]
     assert len(lines) == 2 + 1 + 2 + 3 + 1 + 1
@@ -111,23 +111,23 @@ def test_without_a_width_a_row_is_a_line() -> None:
     assert lines[-1] == made().notes[0]
 
 
-def test_long_words_are_wrapped_and_not_cut() -> None:
+def test_format_table_wraps_long_words_without_cutting() -> None:
     name = "a-model-with-a-name-that-goes-on-for-longer-than-any-terminal-is-wide"
     shown = format_table(Table("T", ("model", "right"), ((name, 3), ("b", 4))), 40)
     assert max(map(len, shown.splitlines())) <= 40
     assert name in re.sub(r"[\s]+|3", "", shown)
 
 
-def test_wide_characters_keep_the_columns_straight() -> None:
+def test_format_table_aligns_wide_characters() -> None:
     lines = format_table(Table("T", ("model", "right"), (("模型", 3), ("abcd", 4)))).splitlines()
     assert lines[-2:] == ["模型       3", "abcd       4"]
 
 
-def test_an_empty_table_is_shown() -> None:
+def test_format_table_without_rows_shows_heads() -> None:
     assert "model  right" in format_table(Table("T", ("model", "right"), ()), 80)
 
 
-def test_what_a_row_is_called() -> None:
+def test_label_row_joins_key_columns() -> None:
     table = made()
     assert count_key_columns(table) == 3
     assert [label_row(table, row) for row in table.rows] == ["rag, k 8", "brief-context, k 8", "brief-context, k 16"]
@@ -137,7 +137,7 @@ def test_what_a_row_is_called() -> None:
     assert label_row(pairs, pairs.rows[0]) == "b, against a, arm rag"
 
 
-def test_a_forest_plot_to_scale() -> None:
+def test_forest_plot_is_drawn_to_scale() -> None:
     drawn = draw_forest_plot(made(), 60).splitlines()
     assert drawn[0] == "difference to rag, with its 95 % interval"
     better = next(line for line in drawn if line.startswith("brief-context, k 8"))
@@ -152,13 +152,13 @@ def test_a_forest_plot_to_scale() -> None:
     assert drawn[-1].split() == ["-0.2", "0", "+0.113"]
 
 
-def test_a_forest_plot_in_ascii() -> None:
+def test_forest_plot_in_ascii_is_ascii() -> None:
     drawn = draw_forest_plot(made(), 60, ascii_only=True)
     assert drawn.isascii()
     assert "|---" in drawn
     assert draw_forest_plot(Table("T", ("arm", "n"), (("a", 1),))) == ""
 
 
-def test_no_difference_at_all_is_a_point_on_zero() -> None:
+def test_forest_plot_of_zero_difference_shows_point() -> None:
     none = Difference(0.0, Interval(0.0, 0.0), 1.0, 10, 10)
     assert "●" in draw_forest_plot(Table("T", ("arm", "difference"), (("a", none),)), 40)

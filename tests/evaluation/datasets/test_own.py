@@ -22,7 +22,7 @@ def example(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_documented_example(tmp_path: Path) -> None:
+def test_load_dataset_reads_documented_example(tmp_path: Path) -> None:
     dataset = load_dataset(str(example(tmp_path)), tmp_path)
     yes_no, letters, of_patient, bare = dataset.questions
     assert (yes_no.options["C"], yes_no.gold, yes_no.gold_documents) == ("maybe", "A", ("pubmed:29466159",))
@@ -33,14 +33,14 @@ def test_the_documented_example(tmp_path: Path) -> None:
     assert dataset.name == "own.jsonl"
 
 
-def test_a_line_that_is_no_question_ends_it_and_is_named(tmp_path: Path) -> None:
+def test_load_dataset_with_invalid_line_names_line(tmp_path: Path) -> None:
     path = example(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") + '{"text": "Which?", "options": ["a", "b"], "gold": "C"}\n')
     with pytest.raises(InputError, match=r"own\.jsonl, line 5: .*gold: not a letter of the options"):
         load_dataset(str(path), tmp_path)
 
 
-def test_lines_that_nobody_accepted_are_no_questions(tmp_path: Path) -> None:
+def test_load_dataset_leaves_out_lines_that_are_not_accepted(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     path.write_text('{"text": "One?", "state": "accepted"}\n{"text": "Two?", "state": "rejected"}\n')
     assert [question.text for question in load_dataset(str(path), tmp_path).questions] == ["One?"]
@@ -49,7 +49,7 @@ def test_lines_that_nobody_accepted_are_no_questions(tmp_path: Path) -> None:
         load_dataset(str(path), tmp_path)
 
 
-def test_the_page_tells_every_set_and_every_count() -> None:
+def test_documentation_lists_every_set_with_its_count() -> None:
     for each in load_catalogue().values():
         (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{each.name}`" in line]
         assert f"{each.count:,}" in row

@@ -27,7 +27,7 @@ def held(home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("sha256", [None, hashlib.sha256(BODY.encode()).hexdigest()])
-def test_a_set_is_fetched_once(server: Endpoint, tmp_path: Path, sha256: str | None) -> None:
+def test_download_dataset_fetches_file_once(server: Endpoint, tmp_path: Path, sha256: str | None) -> None:
     sets, home = hosted(server.url, tmp_path, sha256), tmp_path / "home"
     seen: list[tuple[str, int, int | None]] = []
     assert not is_downloaded(NAME, home, sets=sets)
@@ -41,7 +41,7 @@ def test_a_set_is_fetched_once(server: Endpoint, tmp_path: Path, sha256: str | N
     assert len(server.asked) == 1
 
 
-def test_what_lies_there_damaged_is_fetched_anew(server: Endpoint, tmp_path: Path) -> None:
+def test_download_dataset_replaces_damaged_file(server: Endpoint, tmp_path: Path) -> None:
     sets, home = hosted(server.url, tmp_path), tmp_path / "home"
     download_dataset(NAME, home, sets=sets)
     (home / "datasets" / "mirage" / "benchmark.json").write_text(BODY[:40])
@@ -62,7 +62,7 @@ def test_what_lies_there_damaged_is_fetched_anew(server: Endpoint, tmp_path: Pat
         ),
     ],
 )
-def test_another_file_is_not_kept(
+def test_download_dataset_with_other_content_keeps_nothing(
     server: Endpoint, tmp_path: Path, reply: Scripted, sha256: str | None, said: str
 ) -> None:
     server.script["/benchmark.json"] = [reply]
@@ -71,7 +71,7 @@ def test_another_file_is_not_kept(
     assert held(tmp_path / "home") == []
 
 
-def test_a_file_of_many_blocks_is_told_as_it_comes(server: Endpoint, tmp_path: Path) -> None:
+def test_download_dataset_reports_progress_of_large_file(server: Endpoint, tmp_path: Path) -> None:
     long = BODY + " " * (2 * BLOCK)
     server.script["/benchmark.json"] = [Scripted(long)]
     seen: list[int] = []
@@ -83,13 +83,13 @@ def test_a_file_of_many_blocks_is_told_as_it_comes(server: Endpoint, tmp_path: P
     assert seen[-1] == len(long)
 
 
-def test_nothing_is_fetched_under_local_only(server: Endpoint, tmp_path: Path) -> None:
+def test_download_dataset_under_local_only_makes_no_request(server: Endpoint, tmp_path: Path) -> None:
     with pytest.raises(NetworkRefused, match="pull it once without that option"):
         download_dataset(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path), local_only=True)
     assert server.asked == []
 
 
-def test_a_source_that_does_not_answer(tmp_path: Path) -> None:
+def test_download_dataset_from_unreachable_source_raises_input_error(tmp_path: Path) -> None:
     with serving() as gone:
         sets = hosted(gone.url, tmp_path)
     with pytest.raises(InputError, match=r"cannot be fetched .*check the network"):
@@ -98,7 +98,7 @@ def test_a_source_that_does_not_answer(tmp_path: Path) -> None:
         download_dataset("mirage", tmp_path / "home", sets=sets)
 
 
-def test_a_place_that_cannot_be_written(server: Endpoint, tmp_path: Path) -> None:
+def test_download_dataset_into_unwritable_folder_raises_storage_error(server: Endpoint, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "datasets").write_text("in the way")
     with pytest.raises(StorageError, match="cannot be written"):

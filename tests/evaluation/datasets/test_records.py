@@ -108,7 +108,7 @@ def ehrnoteqa(folder: Path, *lines: dict[str, Any]) -> Path:
     return folder
 
 
-def test_ehrnoteqa_takes_the_patients_first_summaries_and_leaves_other_patients_out(tmp_path: Path) -> None:
+def test_ehrnoteqa_uses_first_summaries_and_leaves_out_other_patients(tmp_path: Path) -> None:
     records = load_records(ehrnoteqa(tmp_path))
     assert records.questions == (
         Question(
@@ -137,14 +137,14 @@ def test_ehrnoteqa_takes_the_patients_first_summaries_and_leaves_other_patients_
     assert set(documents(records)) == set(found), "the notes are read anew at each call"
 
 
-def test_ehrnoteqa_openly(tmp_path: Path) -> None:
+def test_ehrnoteqa_open_has_no_options(tmp_path: Path) -> None:
     records = load_records(ehrnoteqa(tmp_path), "ehrnoteqa-open")
     (question,) = records.questions
     assert (question.options, question.form, question.gold) == ({}, "open", "heparin")
     assert records.sha256 != load_records(tmp_path).sha256
 
 
-def test_a_patient_with_fewer_summaries_than_the_set_says_is_told(tmp_path: Path) -> None:
+def test_ehrnoteqa_with_missing_summaries_reports_patients(tmp_path: Path) -> None:
     records = load_records(ehrnoteqa(tmp_path, {**LINE, "num_notes": 3, "patient_id": 99}, LINE))
     assert records.notices == ("1 of 2 patients have fewer discharge summaries here than they should",)
 
@@ -157,12 +157,12 @@ def test_a_patient_with_fewer_summaries_than_the_set_says_is_told(tmp_path: Path
         ({"patient_id": 10}, "wrong at num_notes"),
     ],
 )
-def test_a_line_that_is_none_of_ehrnoteqa(tmp_path: Path, line: dict[str, Any], said: str) -> None:
+def test_ehrnoteqa_with_invalid_line_raises_input_error(tmp_path: Path, line: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         load_records(ehrnoteqa(tmp_path, line))
 
 
-def test_ehrnoteqa_without_notes_says_which_are_needed(tmp_path: Path) -> None:
+def test_ehrnoteqa_without_notes_names_required_file(tmp_path: Path) -> None:
     put(tmp_path / "EHRNoteQA.jsonl", json.dumps(LINE))
     with pytest.raises(InputError, match=r"put MIMIC-IV-Note's discharge\.csv\.gz"):
         load_records(tmp_path)
@@ -188,7 +188,7 @@ UNSEEN = {**NOTE, "note_id": "30-DS-1", "human_verified": False, "qa_pairs": [{"
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_ehr_ds_qa_keeps_what_a_physician_marked_correct(tmp_path: Path, form: str) -> None:
+def test_ehr_ds_qa_keeps_pairs_marked_correct(tmp_path: Path, form: str) -> None:
     if form == "json":
         put(tmp_path / "discharge_notes_qa.json", [UNSEEN, NOTE])
     else:
@@ -204,7 +204,7 @@ def test_ehr_ds_qa_keeps_what_a_physician_marked_correct(tmp_path: Path, form: s
     assert (only.text, only.patient, only.metadata["encounter"]) == ("Discharged on aspirin.", "20", "5")
 
 
-def test_ehr_ds_qa_with_mimics_notes_has_the_whole_record(tmp_path: Path) -> None:
+def test_ehr_ds_qa_with_mimic_notes_has_whole_record(tmp_path: Path) -> None:
     put(tmp_path / "discharge_notes_qa.json", [NOTE])
     rows = [iv("20-DS-1", "20", "2150-01-01", "Discharged on aspirin."), iv("20-DS-2", "20", "2151-01-01", "later")]
     table(tmp_path / "discharge.csv", IV, *rows)
@@ -214,7 +214,7 @@ def test_ehr_ds_qa_with_mimics_notes_has_the_whole_record(tmp_path: Path) -> Non
     assert len(records.notices) == 1
 
 
-def test_an_ehr_ds_qa_file_that_is_broken(tmp_path: Path) -> None:
+def test_ehr_ds_qa_with_damaged_file_raises_input_error(tmp_path: Path) -> None:
     path = put(tmp_path / "discharge_notes_qa.json", [{**NOTE, "qa_pairs": "none"}])
     with pytest.raises(InputError, match=r"note 1: wrong at qa_pairs; fetch it again"):
         load_records(path)
@@ -248,7 +248,7 @@ def radqa(title: str = "541", patient: str = "") -> dict[str, Any]:
     )
 
 
-def test_radqa_keeps_what_no_report_answers_and_tells_it(tmp_path: Path) -> None:
+def test_radqa_keeps_unanswerable_questions_with_notice(tmp_path: Path) -> None:
     put(tmp_path / "train.json", radqa())
     put(tmp_path / "dev.json", radqa("542"))
     records = load_records(tmp_path)
@@ -272,7 +272,7 @@ def test_radqa_keeps_what_no_report_answers_and_tells_it(tmp_path: Path) -> None
     assert [q.id for q in load_records(tmp_path, population="table-1").questions] == ["541_O_1", "541_I_1"]
 
 
-def test_what_another_part_of_the_report_answers_is_not_unanswerable(tmp_path: Path) -> None:
+def test_radqa_question_answered_by_other_section_is_not_unanswerable(tmp_path: Path) -> None:
     value = radqa()
     impression, findings = value["data"][0]["paragraphs"]
     findings["qas"][0] = asked("541_O_1", impression["qas"][0]["question"], is_impossible=True)
@@ -282,7 +282,7 @@ def test_what_another_part_of_the_report_answers_is_not_unanswerable(tmp_path: P
     assert sum(notice.startswith("1 questions that one part of a report does not answer") for notice in records.notices)
 
 
-def test_a_report_is_found_again_among_the_patients_notes(tmp_path: Path) -> None:
+def test_radqa_links_report_to_patient_notes(tmp_path: Path) -> None:
     put(tmp_path / "train.json", radqa())
     broken = FINDINGS.replace(" is ", "  is\n ")
     report = f"[**2150-3-4**] 8:02 AM\n CHEST\n========\n {broken}\n\n {IMPRESSION}"
@@ -301,7 +301,7 @@ def test_a_report_is_found_again_among_the_patients_notes(tmp_path: Path) -> Non
     assert records.notices == ()
 
 
-def test_reports_that_are_not_found_or_are_two_patients_are_left_out_and_told(tmp_path: Path) -> None:
+def test_radqa_leaves_out_unlinked_and_ambiguous_reports_with_notice(tmp_path: Path) -> None:
     both = (
         radqa()["data"] + article("9", {"context": "Nobody wrote this report of nine words down.", "qas": []})["data"]
     )
@@ -319,7 +319,7 @@ def test_reports_that_are_not_found_or_are_two_patients_are_left_out_and_told(tm
 # -- CliniQG4QA -------------------------------------------------------------------------------------------------------
 
 
-def test_cliniqg4qa_without_and_with_the_notes(tmp_path: Path) -> None:
+def test_cliniqg4qa_loads_with_and_without_notes(tmp_path: Path) -> None:
     text = "Admitted with chest pain. Treated with heparin for five days, then warfarin at discharge."
     paragraph = {
         "context": text.lower(),
@@ -345,7 +345,7 @@ def test_cliniqg4qa_without_and_with_the_notes(tmp_path: Path) -> None:
         (article("t", {"context": "x", "qas": [{"id": 1, "answers": []}]}), r"wrong at data\.0\.paragraphs\.0\.qas\.0"),
     ],
 )
-def test_a_file_that_is_not_of_the_form(tmp_path: Path, content: object, said: str) -> None:
+def test_squad_file_with_invalid_form_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
         load_records(put(tmp_path / "test.final.json", content))
 
@@ -353,7 +353,7 @@ def test_a_file_that_is_not_of_the_form(tmp_path: Path, content: object, said: s
 # -- COVID-QA ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_taken_from_where_it_stands(tmp_path: Path) -> None:
+def test_covid_qa_answer_is_read_at_nearest_offset(tmp_path: Path) -> None:
     context = "It began in May. It ended in June, and in June it was over."
     put(
         tmp_path / "covidQA.json",
@@ -394,7 +394,7 @@ def test_an_answer_is_taken_from_where_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_the_real_covid_qa(data_folder: Path) -> None:
+def test_covid_qa_on_real_file_has_expected_counts(data_folder: Path) -> None:
     records = load_records(data_folder / "covid_qa")
     assert count_questions_and_patients(records.questions) == (1380, 98)
     assert records.notices == ("38 of 1380 answers are not at their offsets: the nearest place was used",)
@@ -429,7 +429,7 @@ def generated(folder: Path, **change: Any) -> Path:
     return folder
 
 
-def test_a_generated_folder(tmp_path: Path) -> None:
+def test_generated_folder_loads_question_and_note(tmp_path: Path) -> None:
     records = load_records(generated(tmp_path))
     (question,) = records.questions
     assert (question.form, question.category, evident(records)) == ("extractive", "specific-fact", {"q1": "5 mg"})
@@ -443,7 +443,7 @@ def test_a_generated_folder(tmp_path: Path) -> None:
     assert records.related == {"q1": {"note:n1"}}
 
 
-def test_a_generated_folder_that_lacks_something(tmp_path: Path) -> None:
+def test_generated_folder_with_missing_parts_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="question 'q1' names no patient"):
         load_records(generated(tmp_path, patient=None))
     with pytest.raises(InputError, match=r"line 1: text: empty"):
@@ -457,7 +457,7 @@ def test_a_generated_folder_that_lacks_something(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("population", ["table-3", "8k-and-longer"])
-def test_populations_by_length(tmp_path: Path, population: str) -> None:
+def test_select_by_length_applies_population_limits(tmp_path: Path, population: str) -> None:
     """A record of just 8K tokens is long enough, one of 7,999 is not, and one without notes is not either."""
     records = load_records(ehrnoteqa(tmp_path), population=population)
     assert (len(records.questions), records.population) == (1, population)
@@ -468,7 +468,7 @@ def test_populations_by_length(tmp_path: Path, population: str) -> None:
     assert select_by_length(records.questions, "all", {}) == records.questions
 
 
-def test_a_population_that_the_set_does_not_have_is_told_by_the_names_that_were_asked(tmp_path: Path) -> None:
+def test_load_records_with_unsupported_population_names_options(tmp_path: Path) -> None:
     """Table 3 is about EHRNoteQA and EHR-DS-QA, Table 4 about RadQA and CliniQG4QA; none about what is generated."""
     for name in "abc":
         (tmp_path / name).mkdir()
@@ -490,7 +490,7 @@ def test_a_population_that_the_set_does_not_have_is_told_by_the_names_that_were_
         load_records(tmp_path / "a", population="table-9")
 
 
-def test_the_tokens_of_records_and_their_bins(tmp_path: Path) -> None:
+def test_count_record_tokens_and_find_length_bin(tmp_path: Path) -> None:
     notes = group_notes_by_patient(load_records(ehrnoteqa(tmp_path)).notes())
     assert count_record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
     tokens = (0, 7999, 8000, 15999, 16000, 31999, 32000, 128000, 128001)
@@ -500,7 +500,7 @@ def test_the_tokens_of_records_and_their_bins(tmp_path: Path) -> None:
 # -- the door ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_set_is_told_by_its_name_or_by_its_files(tmp_path: Path) -> None:
+def test_load_records_identifies_set_by_name_or_files(tmp_path: Path) -> None:
     other = put(tmp_path / "mine.json", radqa())
     assert load_records(other, "radqa").name == "radqa"
     with pytest.raises(InputError, match=r"mine\.json: no set of records \(generated, covid-qa, .*as published"):
@@ -514,7 +514,7 @@ def test_a_set_is_told_by_its_name_or_by_its_files(tmp_path: Path) -> None:
     assert set(NAMES) >= {"ehrnoteqa", "ehr-ds-qa", "radqa", "cliniqg4qa", "covid-qa", "generated"}
 
 
-def test_ids_that_are_not_unique_are_refused(tmp_path: Path) -> None:
+def test_load_records_with_repeated_ids_raises_input_error(tmp_path: Path) -> None:
     twice = radqa()["data"] * 2
     with pytest.raises(InputError, match="3 question ids occur twice"):
         load_records(put(tmp_path / "train.json", {"data": twice}))

@@ -23,7 +23,7 @@ from tests.support.hashed_encoder import opened_library
 # -- protocols and samples --------------------------------------------------------------------------------------------
 
 
-def test_the_three_protocols_differ_where_the_errata_say() -> None:
+def test_protocols_differ_as_errata_state() -> None:
     published, coded, corrected = (PROTOCOLS[name] for name in ("published", "as-coded", "corrected"))
     assert [each.name for each in PROTOCOLS.values()] == ["published", "as-coded", "corrected"]
     assert [each.sample for each in PROTOCOLS.values()] == ["at-random", "per-class", "at-random"]
@@ -36,7 +36,7 @@ def test_the_three_protocols_differ_where_the_errata_say() -> None:
         assert any("ours under every protocol" in note for note in each.notes)
 
 
-def test_the_sample_is_the_protocols() -> None:
+def test_draw_sample_follows_protocol() -> None:
     asked = tuple(questions(400))
     dataset = Dataset("made-up", asked, classes_by_gold(asked))
     random = PROTOCOLS["published"].draw_sample(dataset, seed=3)
@@ -64,7 +64,7 @@ def of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
     return positions.cases([TWO], Study(found, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
 
 
-def test_one_of_several_stands_there_and_the_others_nowhere() -> None:
+def test_placed_cases_with_one_of_several_gold_documents_exclude_the_others() -> None:
     seen = set()
     for seed in range(8):
         oracle, *placed = of_two(PROTOCOLS["corrected"], seed)
@@ -79,7 +79,7 @@ def test_one_of_several_stands_there_and_the_others_nowhere() -> None:
     assert seen == {("gold:0#0",), ("doc:0:1#0", "doc:0:1#1")}, "which one is drawn by the seed"
 
 
-def test_all_of_several_stand_together() -> None:
+def test_placed_cases_with_all_gold_documents_keep_them_together() -> None:
     oracle, *placed = of_two(replace(PROTOCOLS["corrected"], gold="all"))
     keys = ("gold:0#0", "doc:0:1#0", "doc:0:1#1")
     assert oracle.treatment.ranking is not None
@@ -114,7 +114,7 @@ def material(opened: LibrarySearch, **settings: object) -> PassageSource:
     return library_source(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
-def test_every_arm_of_every_experiment_from_a_real_library(opened: LibrarySearch) -> None:
+def test_cases_of_every_arm_are_built_from_real_library(opened: LibrarySearch) -> None:
     asked = questions(5)
     study = Study(material(opened), PROTOCOLS["corrected"])
     made = [*positions.cases(asked, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(asked, study, k=8)]
@@ -131,14 +131,14 @@ def test_every_arm_of_every_experiment_from_a_real_library(opened: LibrarySearch
     assert again == made
 
 
-def test_a_passage_that_many_questions_find_is_in_the_memory_once(opened: LibrarySearch) -> None:
+def test_cases_share_passages_in_memory(opened: LibrarySearch) -> None:
     made = integration.cases({"set": questions(5)}, Study(material(opened), PROTOCOLS["corrected"]), k=8)
     found = [each for case in made if case.treatment.ranking for each in case.treatment.ranking.passages]
     assert len(made) == 25
     assert len({id(each) for each in found}) == len({each.id for each in found}) < len(found) / 4
 
 
-def test_a_gold_document_that_is_hidden_is_not_there(opened: LibrarySearch) -> None:
+def test_cases_with_hidden_gold_document_raise_input_error(opened: LibrarySearch) -> None:
     hidden = Study(material(opened, scope={"hide_gold": True}), PROTOCOLS["corrected"])
     with pytest.raises(InputError, match="5 of 5 questions have gold documents that the library does not hold"):
         positions.cases(questions(5), hidden, ks=(8,))

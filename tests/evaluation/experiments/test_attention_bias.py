@@ -38,7 +38,7 @@ class ByNeighbours(ScriptedModel):
         return await model.complete(request, on_delta)
 
 
-def test_the_same_questions_with_the_key_in_the_middle_of_both() -> None:
+def test_cases_place_key_in_middle_of_retrieved_and_random_documents() -> None:
     asked = questions(4)
     made = attention_bias.cases(asked, STUDY)
     assert len(made) == 4 * 4
@@ -61,7 +61,7 @@ def test_the_same_questions_with_the_key_in_the_middle_of_both() -> None:
     assert strategies == {"rag", "chain-of-thought"}
 
 
-def test_gold_documents_are_never_distractors() -> None:
+def test_cases_never_use_gold_documents_as_distractors() -> None:
     asked = [replace(each, gold_documents=(*each.gold_documents, "pool:3")) for each in questions(1)]
     found = evidence(
         gold_passages=lambda question: {
@@ -77,12 +77,12 @@ def test_gold_documents_are_never_distractors() -> None:
                 assert len({"gold:0#0", "pool:3#0"} & set(case.treatment.ranking.ids)) == 1
 
 
-def test_no_library_to_draw_from() -> None:
+def test_cases_without_pool_raise_input_error() -> None:
     with pytest.raises(InputError, match="random documents need a library"):
         attention_bias.cases(questions(1), Study(evidence(pool=None), PROTOCOLS["corrected"]))
 
 
-def test_a_reader_that_is_lost_among_the_retrieved_alone(tmp_path: Path) -> None:
+def test_tables_detect_reader_misled_by_retrieved_distractors(tmp_path: Path) -> None:
     asked = questions(60)
     model = ByNeighbours(reader(asked, lambda place, n: 0.9), reader(asked, lambda place, n: 1.0 if n == 1 else 0.5))
     found = run(attention_bias.cases(asked, STUDY), model, tmp_path / "run")
@@ -97,14 +97,14 @@ def test_a_reader_that_is_lost_among_the_retrieved_alone(tmp_path: Path) -> None
     assert row(table, "m", "chain-of-thought", None, None)["abstained"] == 60
 
 
-def test_a_reader_of_places_alone_sees_no_difference(tmp_path: Path) -> None:
+def test_tables_show_no_difference_for_reader_biased_by_place(tmp_path: Path) -> None:
     asked = questions(60)
     found = run(attention_bias.cases(asked, STUDY), reader(asked, lambda place, n: 0.6), tmp_path / "run")
     (table,) = attention_bias.tables({"m": found})
     assert row(table, "m", "rag", 16, "random")[P_COLUMN] > 0.05
 
 
-def test_rows_stand_in_one_order_whatever_ended_first() -> None:
+def test_tables_order_rows_independently_of_outcomes() -> None:
     found = [
         Outcome("q", {"arm": "rag", "k": k, "place": 50, "distractors": name, "repeat": 0}, "answered", True, 0.5)
         for k in (16, 8)
@@ -119,7 +119,7 @@ def test_rows_stand_in_one_order_whatever_ended_first() -> None:
     ]
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two models in one table either may raise it."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = 0

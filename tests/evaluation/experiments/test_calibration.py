@@ -68,7 +68,7 @@ def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRank
 # -- fitting ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_planted_signal_is_found() -> None:
+def test_fit_rule_finds_planted_signal() -> None:
     rule = fit_rule(planted(1, strength=4), recall=0.9)
     assert rule.signal.kind == "dense-gap"
     of = evaluate_rule(planted(1, strength=4), rule, BEYOND_3)
@@ -76,7 +76,7 @@ def test_the_planted_signal_is_found() -> None:
     assert of.specificity.value > 0.95
 
 
-def test_a_rule_that_foresees_nothing_is_nothing_to_fit_to() -> None:
+def test_calibrate_with_rule_of_zero_recall_raises_input_error() -> None:
     """Its recall is 0, and what has that recall and the best specificity is no check at all."""
     never = [
         QuestionRankings(
@@ -96,7 +96,7 @@ def test_a_rule_that_foresees_nothing_is_nothing_to_fit_to() -> None:
     assert 0 <= fit_rule(never, recall=0.5).threshold < float("inf")
 
 
-def test_no_signal_and_threshold_does_better_on_the_questions_fitted_on() -> None:
+def test_fit_rule_has_best_specificity_on_its_questions() -> None:
     recorded = planted(2, 120)
     rule = fit_rule(recorded, recall=0.8)
     mine = evaluate_rule(recorded, rule, BEYOND_3)
@@ -107,13 +107,13 @@ def test_no_signal_and_threshold_does_better_on_the_questions_fitted_on() -> Non
                 assert point.confusion.specificity.value <= mine.specificity.value
 
 
-def test_the_recall_asked_for_is_that_of_the_papers_rule() -> None:
+def test_fit_rule_reaches_recall_of_papers_rule() -> None:
     recorded = planted(3)
     papers = confusion((each.label, each.papers) for each in calibrate(recorded).results)
     assert evaluate_rule(recorded, fit_rule(recorded), BEYOND_3).recall.value >= papers.recall.value
 
 
-def test_signals_of_a_reranker_are_tried_where_every_question_has_one() -> None:
+def test_fit_rule_uses_reranker_signals_only_when_recorded_for_all() -> None:
     bare = planted(4, 60)
     helped = [
         replace(each, reranked=each.dense if BEYOND_3.label(each) == "no-issue" else each.dense[::-1]) for each in bare
@@ -124,7 +124,7 @@ def test_signals_of_a_reranker_are_tried_where_every_question_has_one() -> None:
         fit_rule(bare, signals=[Signal("reranker-overlap", 3)])
 
 
-def test_one_kind_of_question_alone_fits_no_rule() -> None:
+def test_fit_rule_with_one_kind_of_question_raises_input_error() -> None:
     fine = [each for each in planted(5, 40) if BEYOND_3.label(each) == "no-issue"]
     with pytest.raises(InputError, match=r"^0 questions with the issue and \d+ without"):
         fit_rule(fine)
@@ -135,7 +135,7 @@ def test_one_kind_of_question_alone_fits_no_rule() -> None:
 # -- held out ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_question_is_judged_by_a_rule_that_never_saw_it() -> None:
+def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
     recorded = planted(6, 60)
     done = calibrate(recorded, recall=0.9, folds=4, seed=3)
     assert len(done.folds) == 4
@@ -148,7 +148,7 @@ def test_each_question_is_judged_by_a_rule_that_never_saw_it() -> None:
     assert done.rule == fit_rule(recorded, recall=0.9)
 
 
-def test_held_out_chance_stays_chance() -> None:
+def test_calibrate_without_signal_stays_at_chance() -> None:
     """Without a signal, recall and the share wrongly read in parts are the same share."""
     few = [Signal("overlap", 3), Signal("rank-biased-overlap", 10), Signal("dense-gap", 2)]
     sums = [calibrate(planted(seed, strength=0), recall=0.8, signals=few).held_out for seed in range(12)]
@@ -158,14 +158,14 @@ def test_held_out_chance_stays_chance() -> None:
     assert caught == pytest.approx(0.8, abs=0.05)
 
 
-def test_folds_are_even_and_depend_on_key_and_seed_alone() -> None:
+def test_fold_of_is_even_and_depends_on_key_and_seed() -> None:
     parts = [fold_of(f"{i}:x", 5, 0) for i in range(2000)]
     assert all(340 < parts.count(part) < 460 for part in range(5))
     assert parts != [fold_of(f"{i}:x", 5, 1) for i in range(2000)]
     assert fold_of("1:x", 5, 0) == parts[1]
 
 
-def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -> None:
+def test_calibrate_compares_signals_of_folds_by_percentile() -> None:
     recorded = planted(8, strength=2)
     done = calibrate(recorded, recall=0.5)
     for each, judged in zip(recorded, done.results, strict=True):
@@ -181,7 +181,7 @@ def test_at_the_same_recall_signals_of_other_folds_meet_in_their_percentiles() -
         assert of.specificity.value == max(m.specificity.value for m in moved if m.recall.value >= recall)
 
 
-def test_two_rules_are_compared_on_the_same_questions() -> None:
+def test_calibration_compares_both_rules_on_same_questions() -> None:
     def judged(label: Label, pairs: str) -> list[HeldOutResult]:
         """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
         return [HeldOutResult(f"{label}{i}", label, each in "fb", each in "pb") for i, each in enumerate(pairs)]
@@ -207,13 +207,13 @@ def test_two_rules_are_compared_on_the_same_questions() -> None:
 # -- what comes of it -------------------------------------------------------------------------------------------------
 
 
-def test_calls_saved() -> None:
+def test_calls_saved_matches_manual_calculation() -> None:
     """16 in parts of 4: five calls or one. Of ten questions six skip them."""
     assert calls_saved(Confusion(tp=4, fn=1, fp=0, tn=4, apart=1, apart_skipped=1)) == pytest.approx(0.6 * 4)
     assert calls_saved(Confusion(0, 1, 0, 0), k=9, partition=4) == 3
 
 
-def test_the_settings_of_a_rule_are_toml() -> None:
+def test_settings_text_is_toml() -> None:
     rule = Rule(Signal("rank-biased-overlap", 10), 1 / 3, 16)
     told = {"signal": "rank-biased-overlap", "n": 10, "threshold": 1 / 3, "depth": 16}
     assert rule_settings(rule) == told
@@ -228,7 +228,7 @@ def test_the_settings_of_a_rule_are_toml() -> None:
     assert "1 of 2 with the issue missed, 0 of 1 others read in parts for nothing; the papers' rule: 1 and 1." in text
 
 
-def test_the_tables() -> None:
+def test_calibration_tables_have_rules_and_rates() -> None:
     recorded = planted(7)
     done = calibrate(recorded, recall=0.9)
     table = calibration_table(done, source="here")

@@ -20,7 +20,7 @@ def sentence(number: str, name: str) -> str:
 MANY = [passage(f"d{i}", f"Short one. {sentence(str(10 + i), f'drug {chr(97 + i)}')}") for i in range(12)]
 
 
-def test_the_number_that_was_left_out_is_the_right_option() -> None:
+def test_draw_questions_removed_number_is_right_option() -> None:
     dataset, keys = draw_questions(MANY, 10)
     assert len(dataset.questions) == 10
     for question in dataset.questions:
@@ -34,13 +34,13 @@ def test_the_number_that_was_left_out_is_the_right_option() -> None:
         assert len(set(question.options.values())) == len(LETTERS)
 
 
-def test_the_options_are_neighbours_by_size() -> None:
+def test_draw_questions_options_are_consecutive_numbers() -> None:
     for question in draw_questions(MANY, 12)[0].questions:
         numbers = sorted(map(int, question.options.values()))
         assert numbers == list(range(numbers[0], numbers[0] + 4))
 
 
-def test_size_does_not_tell_the_answer() -> None:
+def test_draw_questions_rank_of_right_option_is_uniform() -> None:
     """Whoever takes the second least number without reading is right as often as chance."""
     many = [passage(f"d{i}", sentence(str(100 + i), f"drug {i}x")) for i in range(400)]
     ranks = [
@@ -50,7 +50,7 @@ def test_size_does_not_tell_the_answer() -> None:
     assert all(75 <= ranks.count(rank) <= 125 for rank in range(4))
 
 
-def test_a_number_keeps_its_form_among_the_options() -> None:
+def test_draw_questions_options_keep_decimal_form() -> None:
     decimals = [passage(f"e{i}", sentence(f"{i}.5", f"pill {chr(97 + i)}")) for i in range(1, 6)]
     dataset, _ = draw_questions([*MANY, *decimals], 16)
     for question in dataset.questions:
@@ -71,12 +71,12 @@ def test_a_number_keeps_its_form_among_the_options() -> None:
         "Of all patients who took the drug in the morning \u0661\u0662 were well again before the study ended.",
     ],
 )
-def test_what_makes_no_question(text: str) -> None:
+def test_draw_questions_from_unsuitable_text_raises_input_error(text: str) -> None:
     with pytest.raises(InputError, match="yield 0 questions"):
         draw_questions([passage("only", text), *[passage(f"o{i}", "No number.") for i in range(5)]], 1)
 
 
-def test_one_question_a_document_and_none_in_secret_where_there_are_too_few() -> None:
+def test_draw_questions_takes_one_per_document_and_refuses_too_many() -> None:
     twice = [passage("d", sentence(str(10 + i), f"drug {i}x"), i) for i in range(8)]
     with pytest.raises(InputError, match="yield 0 questions of their own, not 1: ask for fewer with -n"):
         draw_questions(twice, 1)
@@ -84,6 +84,6 @@ def test_one_question_a_document_and_none_in_secret_where_there_are_too_few() ->
         draw_questions(MANY, 13)
 
 
-def test_the_same_passages_give_the_same_set() -> None:
+def test_draw_questions_is_deterministic() -> None:
     assert draw_questions(MANY, 8)[0].sha256 == draw_questions(MANY, 8)[0].sha256
     assert draw_questions(MANY, 8)[0].sha256 != draw_questions(MANY[::-1], 8)[0].sha256

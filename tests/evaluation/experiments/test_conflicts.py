@@ -101,7 +101,7 @@ def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
     return list(read_records(tmp_path / "run" / RECORDS))
 
 
-def test_the_papers_example_loses_to_plain_rag(tmp_path: Path) -> None:
+def test_conflicts_table_counts_example_of_paper_as_loss(tmp_path: Path) -> None:
     cases, rag = split_arms(specialty(tmp_path))
     (case,) = cases
     assert case.stated == (PartialChoice("A", 1, 20081231, True), PartialChoice("C", 1, 20171231, False))
@@ -117,7 +117,7 @@ def test_the_papers_example_loses_to_plain_rag(tmp_path: Path) -> None:
     assert told["RAG right"].value == 1
 
 
-def test_the_example_followed_the_newest_and_the_last_and_not_the_first(tmp_path: Path) -> None:
+def test_rules_table_of_example_follows_newest_and_last_part(tmp_path: Path) -> None:
     cases, _ = split_arms(specialty(tmp_path))
     table = rules_table(cases)
     followed = {name: (row(table, name)["speaks"], row(table, name)["followed"]) for name in RULES}
@@ -135,7 +135,7 @@ def test_the_example_followed_the_newest_and_the_last_and_not_the_first(tmp_path
     assert (key["rule right"].value, key["answer right"].value, key["difference to the rule"].value) == (1, 0, -1)
 
 
-def test_a_part_that_failed_or_found_nothing_is_no_conflict(tmp_path: Path) -> None:
+def test_partitioned_cases_with_failed_or_empty_part_have_no_conflict(tmp_path: Path) -> None:
     def silent(request: ChatRequest) -> str:
         return finding(1, "Worth it.", "A", "good value") if "good value" in request.messages[-1].content else NOT_FOUND
 
@@ -209,7 +209,7 @@ RAG = (
 )
 
 
-def test_every_count_by_hand() -> None:
+def test_conflicts_table_matches_manual_counts() -> None:
     table = conflicts_table(CASES, RAG, ("place",))
     names = (
         "read in parts",
@@ -234,7 +234,7 @@ def test_every_count_by_hand() -> None:
     assert (difference.n, difference.clusters, difference.value) == (6, 5, 0)
 
 
-def test_of_those_answered_alone() -> None:
+def test_conflicts_table_of_answered_cases_matches_manual_counts() -> None:
     table = conflicts_table(CASES, RAG, (), "right-of-answered")
     (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
     assert (cells["win"], cells["tie"], cells["lose"], cells["not compared"]) == (1, 2, 1, 5)
@@ -243,7 +243,7 @@ def test_of_those_answered_alone() -> None:
     assert (resolved.n, resolved.unscored) == (7, 2)
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflicts_table_without_effect_has_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, where BriefContext and plain RAG are right as often: any row of the table counts."""
     monkeypatch.setattr(statistics, "RESAMPLES", 200)
     alarms = 0
@@ -257,7 +257,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= alarms <= 16
 
 
-def test_the_tests_of_a_table_are_corrected_together() -> None:
+def test_conflicts_table_corrects_its_tests_together() -> None:
     """Twelve questions won at one place, six won and six lost at the other."""
     ours = [case(i, "AB", "A" if place == 0 or i % 2 else "B", place=place) for place in (0, 50) for i in range(12)]
     theirs = [rag(i, place == 50 and i % 2 == 0, place=place) for place in (0, 50) for i in range(12)]
@@ -270,7 +270,7 @@ def test_the_tests_of_a_table_are_corrected_together() -> None:
     assert "3 comparisons" in " ".join(table.notes)
 
 
-def test_which_rule_by_hand() -> None:
+def test_rules_table_matches_manual_counts() -> None:
     said = rules_table(CASES)
     majority = row(said, "majority of the parts")
     assert (majority["speaks"], majority["followed"].value, majority["rule right"].value) == (1, 1, 0)
@@ -299,17 +299,19 @@ def test_which_rule_by_hand() -> None:
         ("part with the key document", [("B", 0, None), ("A", 3, None)], None),
     ],
 )
-def test_each_rule(rule: str, parts: Sequence[tuple[str, int, int | None]], choice: str | None) -> None:
+def test_rule_returns_expected_choice(
+    rule: str, parts: Sequence[tuple[str, int, int | None]], choice: str | None
+) -> None:
     assert RULES[rule]([PartialChoice(*part, key=False) for part in parts]) == choice
 
 
-def test_the_part_with_the_key_document() -> None:
+def test_key_document_rule_returns_choice_of_one_key_part() -> None:
     rule = RULES["part with the key document"]
     assert rule([PartialChoice("A", 1, None, False), PartialChoice("B", 1, None, True)]) == "B"
     assert rule([PartialChoice("A", 1, None, True), PartialChoice("B", 1, None, True)]) is None
 
 
-def test_what_the_parts_said() -> None:
+def test_parts_table_matches_manual_counts() -> None:
     cases = (
         *CASES[:3],
         case(4, "AA", "A", nothing=2),
@@ -324,7 +326,7 @@ def test_what_the_parts_said() -> None:
 # -- which records ----------------------------------------------------------------------------------------------------
 
 
-def test_an_arm_that_is_missing_is_no_loss_and_no_error(tmp_path: Path) -> None:
+def test_conflicts_table_with_missing_arm_compares_nothing(tmp_path: Path) -> None:
     """As in a run that was broken off: nothing is compared, and what there is is told."""
     records = specialty(tmp_path)
     ours, rival = split_arms([record for record in records if record.arm == "brief-context"])
@@ -337,7 +339,7 @@ def test_an_arm_that_is_missing_is_no_loss_and_no_error(tmp_path: Path) -> None:
     assert not any("nan" in note for note in table.notes)
 
 
-def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> None:
+def test_split_arms_without_conditions_uses_strategy(tmp_path: Path) -> None:
     records = [
         record.model_copy(update={"key": record.question_key, "condition": {}}) for record in specialty(tmp_path)
     ]
@@ -346,7 +348,7 @@ def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> Non
     assert dict(zip(table.columns, table.rows[0], strict=True))["lose"] == 1
 
 
-def test_a_question_that_one_prompt_answered_was_not_read_in_parts(tmp_path: Path) -> None:
+def test_partitioned_cases_leave_out_questions_answered_in_one_prompt(tmp_path: Path) -> None:
     assert len(partitioned_cases(specialty(tmp_path))) == 1
 
 
@@ -379,7 +381,7 @@ def quarrelling(request: ChatRequest) -> str:
     return finding(1, "A study tells otherwise.", wrong) if draw("map", prompt) < 0.5 else NOT_FOUND
 
 
-def test_a_reader_that_goes_by_the_first_part_is_found_out(tmp_path: Path) -> None:
+def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> None:
     n = 60
     study = Study(evidence(), PROTOCOLS["corrected"])
     asked = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
@@ -401,7 +403,7 @@ def test_a_reader_that_goes_by_the_first_part_is_found_out(tmp_path: Path) -> No
     assert row(rules_table(cases), "part with the key document")["rule right"].value == 1
 
 
-def test_a_reader_that_sees_the_key_or_nothing_never_conflicts(tmp_path: Path) -> None:
+def test_conflicts_table_of_consistent_reader_has_no_conflict(tmp_path: Path) -> None:
     asked = questions(12)
     study = Study(evidence(), PROTOCOLS["corrected"])
     made = positions.cases(asked, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))

@@ -29,14 +29,14 @@ def expected(k: int) -> float:
     return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct_places(PLACES, k)]))
 
 
-def test_each_place_once_where_there_are_fewer_than_five() -> None:
+def test_cases_of_few_documents_use_each_place_once() -> None:
     made = context_length.cases(questions(1), STUDY)
     places = {k: [case.condition["place"] for case in made if case.condition.get("k") == k] for k in KS}
     assert [len(places[k]) for k in KS] == [1, 2, 4, 5, 5, 5]
     assert sum("k" not in case.condition for case in made) == 2
 
 
-def test_a_key_document_of_several_passages_is_one_document() -> None:
+def test_cases_count_key_document_of_several_passages_once() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
     two = Study(evidence(gold_passages=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
     made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
@@ -52,7 +52,7 @@ def test_a_key_document_of_several_passages_is_one_document() -> None:
     ]
 
 
-def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
+def test_cases_by_passages_read_long_key_document_alone() -> None:
     """An abstract that was cut in two must not end the study at k = 1."""
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
     found = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
@@ -71,7 +71,7 @@ def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
         positions.cases(questions(1), two, ks=(1,), arms=("rag",))
 
 
-def test_what_both_studies_ask_is_one_case() -> None:
+def test_cases_equal_those_of_positions_where_both_ask() -> None:
     """So that a run of the one need not be paid for in the other."""
     asked = questions(2)
     longer = {case.key: case for case in context_length.cases(asked, STUDY)}
@@ -80,7 +80,7 @@ def test_what_both_studies_ask_is_one_case() -> None:
     assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
 
 
-def test_the_longer_context_is_read_as_much_worse_as_the_curve_says(tmp_path: Path) -> None:
+def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
     asked = questions(40)
     found = run(context_length.cases(asked, STUDY), reader(asked, CURVE), tmp_path / "run")
     by_k, trend = context_length.tables({"reader": found}, remarks=PROTOCOLS["corrected"].notes)
@@ -119,7 +119,7 @@ def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
     ]
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(2, dtype=int)
     for seed in range(200):
@@ -129,7 +129,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
 
 
-def test_the_intervals_hold_the_effect_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_intervals_cover_effect_at_stated_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     differences, slopes, found = 0, 0, 0
     for seed in range(40):
@@ -144,14 +144,14 @@ def test_the_intervals_hold_the_effect_as_often_as_they_say(monkeypatch: pytest.
     assert slopes >= 34
 
 
-def test_several_models_in_one_table() -> None:
+def test_tables_of_several_models_have_rows_for_each() -> None:
     runs = {"better": simulated(1, 0.0), "worse": simulated(2, 0.1)}
     by_k, trend = context_length.tables(runs)
     assert [cells[0] for cells in by_k.rows] == ["better"] * len(KS) + ["worse"] * len(KS)
     assert row(trend, "worse", "rag")[P_COLUMN] < 0.01 < row(trend, "better", "rag")[P_COLUMN]
 
 
-def test_a_question_that_failed_somewhere_is_in_no_slope() -> None:
+def test_trend_leaves_out_questions_with_failed_case() -> None:
     found = simulated(0, 0.0, 5)
     failed = [
         Outcome(each.question, each.condition, "failed", None, 1 / 3)

@@ -55,7 +55,7 @@ shapes = st.builds(PromptShape, st.floats(0, 1e5), st.floats(1, 1e4), st.floats(
 # -- equations --------------------------------------------------------------------------------------------------------
 
 
-def test_the_equations_by_hand() -> None:
+def test_token_equations_match_manual_calculation() -> None:
     assert rag_tokens(SHAPE) == TokenTotals(1100, 50, 1)
     assert map_reduce_tokens(SHAPE, "published") == TokenTotals(1400, 250, 5)
     assert map_reduce_tokens(SHAPE) == TokenTotals(1000 + 4 * 100 + 100 + 4 * 50, 250, 5)
@@ -64,7 +64,7 @@ def test_the_equations_by_hand() -> None:
 
 
 @given(shapes)
-def test_what_equation_5_leaves_out_is_what_reduce_reads(shape: PromptShape) -> None:
+def test_corrected_equation_adds_input_of_reduce(shape: PromptShape) -> None:
     """Errata B5: M partial answers, the instruction, the query again; the output is the same."""
     printed, right = map_reduce_tokens(shape, "published"), map_reduce_tokens(shape)
     assert right.input - printed.input == pytest.approx(shape.instruction + shape.parts * shape.output)
@@ -72,7 +72,7 @@ def test_what_equation_5_leaves_out_is_what_reduce_reads(shape: PromptShape) -> 
 
 
 @given(shapes)
-def test_all_and_nothing_skipped(shape: PromptShape) -> None:
+def test_preflight_tokens_equal_extremes_at_shares_zero_and_one(shape: PromptShape) -> None:
     for share, alone in ((1, rag_tokens(shape)), (0, map_reduce_tokens(shape))):
         mixed = preflight_tokens(shape, share)
         assert (mixed.input, mixed.output, mixed.calls) == pytest.approx((alone.input, alone.output, alone.calls))
@@ -88,7 +88,7 @@ def implied_instruction(
     return (map_reduce_input - rag_input - findings) / parts
 
 
-def test_the_printed_tokens_do_not_come_out_of_equation_5_with_a_short_instruction() -> None:
+def test_printed_tokens_contradict_equation_5_with_short_instruction() -> None:
     """Errata B5: "the lengths of instruction and output are much shorter than the context"; with two parts of four the
     instruction would be four fifths of plain RAG's prompt, and over a third still once reduce's input is counted."""
     cost = load_published()["cost"]
@@ -103,7 +103,7 @@ def test_the_printed_tokens_do_not_come_out_of_equation_5_with_a_short_instructi
 
 
 @given(shapes.filter(lambda shape: shape.parts > 1))
-def test_the_implied_instruction_is_the_instruction(shape: PromptShape) -> None:
+def test_implied_instruction_inverts_equations(shape: PromptShape) -> None:
     findings = shape.parts * shape.output
     for equation, given_findings in (("published", None), ("corrected", findings)):
         took = map_reduce_tokens(shape, equation).input  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def with_answer(record: RunRecord, **changes: Any) -> RunRecord:
     return record.model_copy(update={"answer": replace(record.answer, **changes)})
 
 
-def test_what_each_stage_took(tmp_path: Path) -> None:
+def test_case_costs_split_usage_by_stage(tmp_path: Path) -> None:
     records = asked(tmp_path)
     cases = case_costs(records)
     for case, record in zip(cases, records, strict=True):
@@ -165,14 +165,14 @@ def test_what_each_stage_took(tmp_path: Path) -> None:
     assert not plain.skipped
 
 
-def test_a_question_answered_from_one_prompt_skipped_the_rest(tmp_path: Path) -> None:
+def test_case_costs_of_single_prompt_are_marked_skipped(tmp_path: Path) -> None:
     (record,) = asked(tmp_path, ASKED[:1], ("rag",))
     (case,) = case_costs([record.model_copy(update={"condition": {"arm": "brief-context", "k": 8}})])
     assert case.skipped
     assert case.single.calls == 1
 
 
-def test_calls_that_were_no_plain_ones_are_in_no_mean(tmp_path: Path) -> None:
+def test_measured_table_leaves_out_replayed_calls(tmp_path: Path) -> None:
     records = asked(tmp_path, ASKED[:2], ("rag",))
     broken = with_answer(records[0], usage=replace(records[0].answer.usage, replayed_calls=1))
     cases = case_costs([broken, records[1]])
@@ -184,7 +184,7 @@ def test_calls_that_were_no_plain_ones_are_in_no_mean(tmp_path: Path) -> None:
     assert told["input"].n == 1
 
 
-def test_a_reply_that_was_asked_for_again_is_part_of_what_it_took_and_fits_no_equation(tmp_path: Path) -> None:
+def test_measured_table_includes_repeated_calls_and_prediction_does_not(tmp_path: Path) -> None:
     """A model that often has to be asked twice is that much dearer."""
     records = asked(tmp_path, ASKED[:1], reduce="no JSON at all")
     ours = next(case for case in case_costs(records) if case.arm == "brief-context")
@@ -195,7 +195,7 @@ def test_a_reply_that_was_asked_for_again_is_part_of_what_it_took_and_fits_no_eq
     assert not prediction_table(case_costs(records)).rows
 
 
-def test_replies_out_of_the_cache_did_not_skip_the_parts(tmp_path: Path) -> None:
+def test_case_costs_of_replayed_parts_are_not_skipped(tmp_path: Path) -> None:
     """They are read in parts, though no token of them is counted."""
     (record,) = asked(tmp_path, ASKED[:1], ("brief-context",))
     calls = [
@@ -207,7 +207,7 @@ def test_replies_out_of_the_cache_did_not_skip_the_parts(tmp_path: Path) -> None
     assert (case.counted, case.skipped) == (False, False)
 
 
-def test_the_table_of_what_it_took(tmp_path: Path) -> None:
+def test_measured_table_has_means_by_arm_and_k(tmp_path: Path) -> None:
     table = measured_table(case_costs(asked(tmp_path)))
     assert {each[:2] for each in table.rows} == {("rag", 8), ("brief-context", 8), ("closed-book", None)}
     ours = row(table, "brief-context", 8)
@@ -226,7 +226,7 @@ def by_arm(records: list[RunRecord]) -> list[list[CaseCost]]:
     return [[case for case in case_costs(records) if case.arm == arm] for arm in ("brief-context", "rag", CLOSED_BOOK)]
 
 
-def test_the_shape_is_measured_on_the_other_arms(tmp_path: Path) -> None:
+def test_mean_shape_is_measured_on_other_arms(tmp_path: Path) -> None:
     ours, rivals, closed = by_arm(asked(tmp_path))
     shape = mean_shape(ours, rivals, closed)
     assert shape.instruction == sum(case.single.input for case in closed) / 3
@@ -235,7 +235,7 @@ def test_the_shape_is_measured_on_the_other_arms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ARMS)
-def test_where_an_arm_is_missing_there_is_no_prediction_and_it_is_said(tmp_path: Path, left: StrategyName) -> None:
+def test_prediction_table_with_missing_arm_has_note_and_no_rows(tmp_path: Path, left: StrategyName) -> None:
     """A report of a run that was broken off, or that took its replies out of the cache, is a report all the same."""
     cases = [case for case in case_costs(asked(tmp_path)) if case.arm != left]
     table = prediction_table(cases)
@@ -244,7 +244,7 @@ def test_where_an_arm_is_missing_there_is_no_prediction_and_it_is_said(tmp_path:
     assert measured_table(cases).rows
 
 
-def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> None:
+def test_prediction_with_corrected_equation_is_nearer_to_measurement(tmp_path: Path) -> None:
     """Words as tokens; the prompts' own lengths differ from closed book's, so it is no equality."""
     table = prediction_table(case_costs(asked(tmp_path)))
     told = {name: row(table, 8, name) for name in table.column("what")}
@@ -261,7 +261,7 @@ def test_the_corrected_equation_is_nearer_to_what_was_taken(tmp_path: Path) -> N
     assert any(note.startswith("Cached: the prediction counts what the map calls") for note in table.notes)
 
 
-def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:
+def test_prediction_table_compares_same_questions(tmp_path: Path) -> None:
     """One that RAG alone answered plainly is in neither figure."""
     records = asked(tmp_path)
     changed = [
@@ -281,7 +281,7 @@ def test_what_was_compared_are_the_same_questions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cached", [0.0, 0.5])
-def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float) -> None:
+def test_predicted_dollars_match_linear_price(tmp_path: Path, cached: float) -> None:
     """Exactly, for a price is linear; the calls that are predicted are none of those that it is read off."""
     price = Price(input=2.0, output=8.0, cached=0.5)
     cases = []
@@ -307,7 +307,7 @@ def test_dollars_are_predicted_by_what_tokens_cost(tmp_path: Path, cached: float
     assert all(each is not None for each in unknown.column("seconds"))
 
 
-def test_what_preflight_spares_is_predicted_and_measured(tmp_path: Path) -> None:
+def test_prediction_table_predicts_preflight_saving(tmp_path: Path) -> None:
     records = asked(tmp_path)
     rags = {each.question_key: each for each in records if each.arm == "rag"}
     mixed = [
@@ -325,7 +325,7 @@ def test_what_preflight_spares_is_predicted_and_measured(tmp_path: Path) -> None
     assert told["measured: read in parts"]["calls"].value == 3
 
 
-def test_the_experiment_asks_with_the_check_and_without(tmp_path: Path) -> None:
+def test_cost_cases_include_arm_with_preflight(tmp_path: Path) -> None:
     """Of each seven questions three have their key among the first three, where both rankings agree here."""
     some = questions(14)
     study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in agreeing(question, ids)]), CORRECTED)
@@ -349,7 +349,7 @@ def agreeing(question: Question, ids: Sequence[str]) -> Sequence[str]:
     return ids if int(question.id) % 7 < 3 else ids[::-1]
 
 
-def test_what_was_found_is_read_in_that_order() -> None:
+def test_cost_and_integration_cases_with_reranker_raise_input_error() -> None:
     """A reranker of the settings would reorder what the check compares."""
     settings = Settings.model_validate({"rerank": {"name": "overlap"}})
     for name in ("cost", "integration"):
@@ -359,7 +359,7 @@ def test_what_was_found_is_read_in_that_order() -> None:
             experiment.cases(inputs)
 
 
-def test_where_nothing_is_found_reduce_is_not_called(tmp_path: Path) -> None:
+def test_case_costs_without_findings_have_no_reduce_call(tmp_path: Path) -> None:
     ours = case_costs(asked(tmp_path, ASKED[:1], ("brief-context",), map=NOT_FOUND))[0]
     assert (ours.maps.calls, ours.reduce.calls) == (2, 0)
     assert ours.plain

@@ -95,7 +95,7 @@ def documents(case: Case) -> list[str]:
     return [passage.document_id for passage in case.treatment.ranking.passages]
 
 
-def test_the_four_settings_read_none_the_others_the_related_and_all() -> None:
+def test_record_settings_read_no_unrelated_related_and_all_notes() -> None:
     made = {
         str(case.condition["arm"]): case for case in build_record_cases([CHART], asking(Finder()), record_arms.SETTINGS)
     }
@@ -107,12 +107,12 @@ def test_the_four_settings_read_none_the_others_the_related_and_all() -> None:
     assert {made[arm].treatment.strategy for arm in record_arms.SETTINGS[1:]} == {"full-context"}
 
 
-def test_the_condition_says_form_kind_and_length_of_the_whole_record() -> None:
+def test_record_condition_has_form_category_and_length() -> None:
     told = {"arm": "include-related", "form": "open", "category": "temporal", "bin": "8-16K", "tokens": 12_000}
     assert one("include-related").condition == {**told, "repeat": 0}
 
 
-def test_a_setting_that_would_be_another_one_is_left_out() -> None:
+def test_record_setting_equal_to_another_is_left_out() -> None:
     """One note that is the related one: without it nothing is left, with it alone all is there."""
     alone = Chart(QUESTION, NOTES[2:3], frozenset({"n2"}), {"n2": 500})
     assert [case.condition["arm"] for case in build_record_cases([alone], asking(Finder()), record_arms.SETTINGS)] == [
@@ -124,7 +124,7 @@ def test_a_setting_that_would_be_another_one_is_left_out() -> None:
         build_record_cases([unmarked], asking(Finder()), ["include-related"])
 
 
-def test_chunks_are_put_by_time_whatever_their_rank() -> None:
+def test_record_chunks_are_ordered_by_time() -> None:
     finder = Finder()
     assert documents(one("rag-5", finder=finder)) == ["n0", "n1", "n2", "n3", "n3"]
     assert finder.asked == [(5, "hybrid", frozenset())]
@@ -133,14 +133,14 @@ def test_chunks_are_put_by_time_whatever_their_rank() -> None:
     assert (one("rag-5").treatment.about, ranked.treatment.about) == ((TIME_ORDER_STATEMENT,), ())
 
 
-def test_parent_notes_are_whole_and_as_many_as_wanted() -> None:
+def test_record_parent_notes_are_complete_and_limited_by_count() -> None:
     case = one("rag-notes-3")
     assert documents(case) == ["n1", "n2", "n3"]
     assert case.treatment.ranking is not None
     assert [passage.text for passage in case.treatment.ranking.passages] == [each.text for each in NOTES[1:]]
 
 
-def test_parents_are_looked_for_as_deep_as_is_needed() -> None:
+def test_record_parent_notes_search_deepens_until_enough() -> None:
     """Forty chunks of one note stand before the others."""
     long = note(3, "word " * 400)
     finder = Finder(NOTES[:3])
@@ -150,14 +150,14 @@ def test_parents_are_looked_for_as_deep_as_is_needed() -> None:
     assert [k for k, _, _ in finder.asked] == [15, 30, 60]
 
 
-def test_a_budget_leaves_whole_notes_out_and_says_so() -> None:
+def test_record_note_budget_leaves_out_whole_notes_with_notice() -> None:
     case = one("rag-notes-3", note_tokens=7_000)
     assert documents(case) == ["n2", "n3"]
     assert case.treatment.ranking is not None
     assert "1 of 3 notes are over the budget of 7,000 tokens: left out" in case.treatment.ranking.notes
 
 
-def test_modifiers_say_the_search_and_the_time() -> None:
+def test_record_arm_modifiers_set_search_mode_and_timeline() -> None:
     finder = Finder()
     case = one("rag-5+bm25+timeline", finder=finder)
     assert finder.asked == [(5, "bm25", frozenset({"n0", "n1", "n2"})), (5, "bm25", frozenset())]
@@ -168,7 +168,7 @@ def test_modifiers_say_the_search_and_the_time() -> None:
     assert any("2150-04-01" in line for line in case.treatment.about)
 
 
-def test_brief_context_reads_what_the_most_chunks_read_and_the_record() -> None:
+def test_record_brief_context_reads_chunks_or_whole_record() -> None:
     chunks, record = one("brief-context"), one("brief-context-record")
     assert chunks.treatment.strategy == record.treatment.strategy == "brief-context"
     assert chunks.treatment.preflight is False
@@ -176,12 +176,12 @@ def test_brief_context_reads_what_the_most_chunks_read_and_the_record() -> None:
     assert documents(record) == ["n0", "n1", "n2", "n3"]
 
 
-def test_repeats_have_their_own_seeds() -> None:
+def test_record_repeats_have_own_seeds() -> None:
     made = build_record_cases([CHART], asking(Finder(), repeats=2, seed=7), ["include-all"])
     assert [(case.condition["repeat"], case.treatment.seed) for case in made] == [(0, 7), (1, 8)]
 
 
 @pytest.mark.parametrize("arm", ["rag", "rag-0", "rag-5+sparse", "rag-notes", "include", "rag-5+", "rag-1000"])
-def test_unknown_arms_are_named_with_the_known_ones(arm: str) -> None:
+def test_record_arm_with_unknown_name_lists_known_arms(arm: str) -> None:
     with pytest.raises(InputError, match=r"no arm is called .*known are .*rag-notes-N"):
         one(arm)

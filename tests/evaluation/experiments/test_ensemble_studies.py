@@ -80,7 +80,7 @@ def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
 # -- libraries --------------------------------------------------------------------------------------------------------
 
 
-def test_libraries_controls_and_what_finds_them_are_in_the_plan(tmp_path: Path) -> None:
+def test_plan_records_example_libraries_and_controls(tmp_path: Path) -> None:
     libraries = (("cot", solved(tmp_path / "one")), ("tot", solved(tmp_path / "two")))
     plan, cases = planned("medprompt", asked(tmp_path / "a.jsonl"), examples=libraries, grid=Grid(votes=(2,)))
     assert shown(cases[:5]) == [("none", 0), ("cot", 5), ("tot", 5), ("random", 5), ("fixed", 5)]
@@ -89,7 +89,7 @@ def test_libraries_controls_and_what_finds_them_are_in_the_plan(tmp_path: Path) 
     assert plan.arguments["arms"] == ("none", "retrieved", "random", "fixed")
 
 
-def test_as_many_examples_are_shown_as_the_row_says(tmp_path: Path) -> None:
+def test_plan_shows_number_of_examples_of_grid(tmp_path: Path) -> None:
     one = (("cot", solved(tmp_path / "one", 8)),)
     open_ones = asked(tmp_path / "open.jsonl", "open")
     _, cases = planned("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (0, 8), votes=(3,)))
@@ -98,7 +98,7 @@ def test_as_many_examples_are_shown_as_the_row_says(tmp_path: Path) -> None:
         planned("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (9,), votes=(3,)))
 
 
-def test_without_examples_what_shows_them_is_refused(tmp_path: Path) -> None:
+def test_plan_without_required_examples_raises_input_error(tmp_path: Path) -> None:
     open_ones = asked(tmp_path / "open.jsonl", "open")
     with pytest.raises(InputError, match=f"--examples NAME=LIBRARY, or ask --arm {ONE} alone"):
         planned("openmedprompt", open_ones)
@@ -111,7 +111,7 @@ def test_without_examples_what_shows_them_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("solved", "solved"), ("",), ("random",), ("cot+reranker",)])
-def test_libraries_that_could_not_be_told_apart_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_plan_with_indistinguishable_libraries_raises_input_error(tmp_path: Path, names: tuple[str, ...]) -> None:
     named = tuple((name, tmp_path / "one") for name in names)
     with pytest.raises(InputError, match="give each a name, --examples NAME=FOLDER"):
         planned("medprompt", asked(tmp_path / "a.jsonl"), examples=named)
@@ -125,7 +125,7 @@ def tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
     return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in found.tables}
 
 
-def test_the_first_library_is_the_one_that_was_named_first(tmp_path: Path) -> None:
+def test_medprompt_tables_compare_with_first_named_library(tmp_path: Path) -> None:
     """Calls at once end in any order."""
     arms = {NO_EXAMPLES: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}
     rates = {NO_EXAMPLES: 4, "cot": 3, "tot": 2, "random": 5}
@@ -149,7 +149,7 @@ def test_the_first_library_is_the_one_that_was_named_first(tmp_path: Path) -> No
     assert [row["examples"] for row in found["Which examples"]] == ["tot", "random"]
 
 
-def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
+def test_openmedprompt_findings_without_grades_show_no_accuracy(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT, WRONG, "abstained"], (ONE, REFINING))
     records = [json.loads(line) for line in (run / RECORDS).read_text("utf-8").splitlines()]
     for record in records:
@@ -168,7 +168,7 @@ def test_before_answers_are_marked_no_accuracy_is_shown(tmp_path: Path) -> None:
     assert shares == {"cot": pytest.approx(1 / 3)}
 
 
-def test_each_of_several_sets_has_rows_of_its_own(tmp_path: Path) -> None:
+def test_ensembles_tables_separate_question_sets(tmp_path: Path) -> None:
     sets = (asked(tmp_path / "b.jsonl"), asked(tmp_path / "a.jsonl"))
     _, cases = planned("ensembles", *sets, grid=Grid((COT, SC), votes=(3,), temperatures=(0.7,)))
     assert {(case.question.id.partition("-")[0], case.condition["set"]) for case in cases} == {

@@ -36,7 +36,7 @@ def biased(asked: Sequence[Question], first: float) -> ScriptedModel:
     return build_voter(beliefs, first=first)
 
 
-def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
+def test_ensembles_cases_have_one_condition_each_with_most_votes_first() -> None:
     made = ensembles.cases(questions(1), VoteSampling(repeats=2, seed=5), votes=(1, 4))
     told = [(case.condition["arm"], case.condition.get("votes"), case.condition["repeat"]) for case in made]
     assert told == [
@@ -62,7 +62,7 @@ def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
         ensembles.cases([Question("Why?", id="x")], VoteSampling())
 
 
-def test_one_number_of_votes_is_asked_at_other_temperatures(tmp_path: Path) -> None:
+def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path) -> None:
     """The one that is set is not asked twice; where it is varied the other tables are of that one alone."""
     asked = questions(6)
     made = ensembles.cases(asked, VoteSampling(), votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
@@ -80,7 +80,7 @@ def test_one_number_of_votes_is_asked_at_other_temperatures(tmp_path: Path) -> N
     assert [shown.rows for shown in without] == [shown.rows for shown in others]
 
 
-def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> None:
+def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> None:
     """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
     asked = questions()
     outcomes = run(ensembles.cases(asked, VoteSampling(), votes=(1, 12)), biased(asked, 0.6), tmp_path / "run")
@@ -98,7 +98,7 @@ def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> Non
     assert row(took, "voter", COT, None)["calls"].value == 1
 
 
-def test_an_unbiased_model_gains_nothing_by_shuffling(tmp_path: Path) -> None:
+def test_ensembles_tables_show_no_gain_by_shuffling_for_unbiased_model(tmp_path: Path) -> None:
     asked = questions()
     cases = ensembles.cases(asked, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))
     _, shuffling, _ = ensembles.tables({"voter": run(cases, biased(asked, 0.0), tmp_path / "run")})
@@ -134,7 +134,7 @@ def useless(question: Question) -> Examples:
     return Examples((Example("far/0", "Another case?", "It is nothing.", OPTIONS, "A"),), ("leaked",))
 
 
-def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) -> None:
+def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_path: Path) -> None:
     asked = questions(40)
     sources = {"near": telling, "near+reranker": useless, "random": useless}
     cases = medprompt.cases(asked, VoteSampling(), sources, votes=4)
@@ -150,7 +150,7 @@ def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) ->
         medprompt.cases(asked, VoteSampling(), {})
 
 
-def test_controls_may_be_left_out_and_asked_for_alone(tmp_path: Path) -> None:
+def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
     sources = {"near": telling, "random": useless, "fixed": useless}
 
     def shown(*arms: str) -> list[object]:
@@ -168,7 +168,7 @@ def test_controls_may_be_left_out_and_asked_for_alone(tmp_path: Path) -> None:
     assert [table.title for table in medprompt.tables({"m": alone})] == ["Accuracy by the examples that are shown"]
 
 
-def test_models_are_told_over_one_prediction_and_over_as_many_votes(tmp_path: Path) -> None:
+def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path: Path) -> None:
     """Errata P6: most of a gain over one prediction may be the votes'."""
     asked = {"one": questions(20), "two": questions(24)}
     cases = model_comparison.cases(asked, VoteSampling(), {"near": telling}, votes=4)

@@ -81,7 +81,7 @@ def ranking_of(case: Case) -> Ranking:
 # -- the cases --------------------------------------------------------------------------------------------------------
 
 
-def test_every_condition_once_and_one_ranking_for_all_arms() -> None:
+def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
     made = integration.cases(sets(), study(repeats=2))
     assert len(made) == N * 2 * len(integration.ARMS)
     assert len({case.key for case in made}) == len(made)
@@ -98,12 +98,12 @@ def test_every_condition_once_and_one_ranking_for_all_arms() -> None:
             assert (case.condition["k"], ranking_of(case).ids) == (K, expected)
 
 
-def test_questions_without_gold_documents_are_asked_too() -> None:
+def test_cases_include_questions_without_gold_documents() -> None:
     bare = {"medmcqa": [replace(each, gold_documents=()) for each in questions(2)]}
     assert len(integration.cases(bare, study())) == 2 * len(integration.ARMS)
 
 
-def test_the_check_is_of_the_very_ranking_that_is_read() -> None:
+def test_cases_preflight_checks_ranking_that_is_read() -> None:
     made = integration.cases(sets(), study("published"))
     for case in made:
         verdict = case.treatment.preflight
@@ -118,7 +118,7 @@ def test_the_check_is_of_the_very_ranking_that_is_read() -> None:
         assert verdict.rule == "the paper's rule"
 
 
-def test_the_check_is_the_protocols_or_ones_own() -> None:
+def test_cases_preflight_uses_protocol_or_given_settings() -> None:
     """As coded it is called nowhere (errata C2)."""
     asked = {"one": questions(2)}
     coded = integration.cases(asked, study("as-coded"), arms=("brief-context", "brief-context+preflight"))
@@ -132,7 +132,7 @@ def test_the_check_is_the_protocols_or_ones_own() -> None:
     assert len(ranking_of(case).ids) == K, "a deeper check makes no longer prompt"
 
 
-def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
+def test_cases_with_missing_retriever_or_arm_raise_input_error() -> None:
     asked = sets()
     with pytest.raises(InputError, match="no arm is called oracle: known are chain-of-thought"):
         integration.cases(asked, study(), arms=("oracle",))
@@ -150,7 +150,7 @@ def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
 
 
 @pytest.mark.parametrize("signal", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
-def test_the_check_over_a_real_library_is_the_pipelines(opened: LibrarySearch, signal: str) -> None:
+def test_preflight_verdict_over_real_library_equals_pipeline(opened: LibrarySearch, signal: str) -> None:
     settings = Settings.model_validate({"preflight": {"signal": signal, "threshold": 0.1}, "rerank": {"name": "o"}})
     found = real(opened, settings)
     question = questions(1)[0]
@@ -160,7 +160,7 @@ def test_the_check_over_a_real_library_is_the_pipelines(opened: LibrarySearch, s
     assert verdict == opened.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
 
-def test_over_a_real_library_the_fusion_is_of_all_that_there_is(opened: LibrarySearch) -> None:
+def test_mirage_arm_over_real_library_fuses_available_retrievers(opened: LibrarySearch) -> None:
     made = integration.cases({"one": questions(2)}, Study(real(opened, Settings()), PROTOCOLS["corrected"]), mirage_k=8)
     mirage = [case for case in made if case.condition["arm"] == "mirage"]
     assert [len(ranking_of(case).ids) for case in mirage] == [8, 8]
@@ -216,7 +216,7 @@ def expected(arm: str, of: Sequence[Question]) -> float:
     return float(np.mean(by_arm[arm]))
 
 
-def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
+def test_tables_reproduce_curve_of_reader(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     table = integration.tables({"reader": biased[1]})[0]
     for name, of in sets().items():
         for arm in integration.ARMS:
@@ -238,7 +238,9 @@ def test_each_arm_comes_out_as_the_curve_says(biased: tuple[Path, tuple[Outcome,
     assert row(table, "reader", MICRO, "chain-of-thought")[P_COLUMN] < 0.01
 
 
-def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
+def test_preflight_arm_reads_one_prompt_when_rankings_agree(
+    biased: tuple[Path, tuple[Outcome, ...], list[int]],
+) -> None:
     folder, _, documents = biased
     agreeing = sum(place(each) < 3 for of in sets().values() for each in of)
     assert documents.count(K) == N + agreeing
@@ -260,7 +262,7 @@ def test_where_the_rankings_agree_one_prompt_is_read(biased: tuple[Path, tuple[O
     assert all(answer.preflight is None for answer in by_arm["brief-context"].values())
 
 
-def test_the_retrievers_that_stood_in_are_named(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
+def test_mirage_remarks_name_replacing_retrievers(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     (said,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in said
     assert "here BM25 and minilm:1 over this library replaced them" in said
@@ -268,7 +270,7 @@ def test_the_retrievers_that_stood_in_are_named(biased: tuple[Path, tuple[Outcom
     assert integration.mirage_remarks(rag) == ()
 
 
-def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
+def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     asked = sets()
     made = integration.cases(asked, study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
     everyone = [each for of in asked.values() for each in of]
@@ -293,7 +295,7 @@ def simulated(seed: int, shares: Mapping[str, Mapping[str, float]], sizes: Mappi
     ]
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds: of the macro average alone, and of the table, any comparison of which counts."""
     monkeypatch.setattr(statistics, "RESAMPLES", 400)
     even, alone, together = {"a": 0.6, "b": 0.5, "c": 0.7}, 0, 0
@@ -306,7 +308,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     assert alone >= 4, "a test that never speaks says nothing"
 
 
-def test_macro_and_micro_may_have_two_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_macro_and_micro_averages_may_differ_in_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     """As against MIRAGE's own row (errata B6): lost on the large set, gained on the small ones."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)
     sizes = {"large": 400, "small": 60, "other": 60}
@@ -338,7 +340,7 @@ def outcomes_of(marks: Mapping[str, str], arm: str) -> list[Outcome]:
     ]
 
 
-def test_averages_by_hand() -> None:
+def test_macro_averages_match_manual_calculation() -> None:
     mine, theirs = outcomes_of({"a": "rrrw", "b": "rf"}, "rag"), outcomes_of({"a": "wwrw", "b": "wr"}, "mirage")
     mean = integration.macro_mean(mine, "right")
     assert mean.value == pytest.approx((3 / 4 + 1) / 2)
@@ -354,7 +356,7 @@ def test_averages_by_hand() -> None:
     assert np.isnan(integration.macro_mean(outcomes_of({"a": "ff"}, "rag"), "right").value)
 
 
-def test_the_interval_of_a_macro_mean_is_that_of_its_sets() -> None:
+def test_macro_interval_combines_wilson_intervals_of_sets() -> None:
     """Of sets that are all right and all wrong nothing can be drawn otherwise: each has Wilson's room."""
     one, other = (outcomes_of({"a": "r" * 9, "b": "w" * 9}, arm) for arm in ("brief-context", "rag"))
     sure, nothing = integration.macro_mean(one, "right"), integration.macro_difference(one, other, "right")
@@ -366,7 +368,7 @@ def test_the_interval_of_a_macro_mean_is_that_of_its_sets() -> None:
     assert half.interval.high - half.interval.low == pytest.approx(2 * 1.96 * 0.05, abs=0.03)
 
 
-def test_sets_stand_in_the_papers_order_whatever_ended_first() -> None:
+def test_tables_order_sets_as_paper_does() -> None:
     marks = {"own": "rw", "mirage/bioasq": "rr", "mirage/medmcqa": "wr"}
     found = [*outcomes_of(marks, "rag"), *outcomes_of(marks, "brief-context")]
     tables = [integration.tables({"m": each})[0] for each in (found, found[::-1])]
@@ -375,7 +377,7 @@ def test_sets_stand_in_the_papers_order_whatever_ended_first() -> None:
     assert list(dict.fromkeys(tables[0].column("set"))) == names
 
 
-def test_a_run_of_one_set_has_no_averages_and_one_of_rag_alone_no_rivals() -> None:
+def test_tables_of_one_set_and_one_arm_have_no_averages_and_differences() -> None:
     table, papers = integration.tables({"m": outcomes_of({"a": "rrw"}, "rag")})
     assert [cells[:3] for cells in table.rows] == [("m", "a", "rag")]
     assert table.column(DIFFERENCE) == (None,)
@@ -385,7 +387,7 @@ def test_a_run_of_one_set_has_no_averages_and_one_of_rag_alone_no_rivals() -> No
 # -- what the papers print --------------------------------------------------------------------------------------------
 
 
-def test_what_the_papers_gain_depends_on_the_row_and_on_the_average() -> None:
+def test_published_table_shows_gains_by_question_and_by_released_row() -> None:
     """Errata B6 and B16: the gains by question, and those on the row that MIRAGE released."""
     table = integration.published_table()
     gains = {(cells[0], cells[1]): (cells[-2], cells[-1]) for cells in table.rows if str(cells[1]).startswith("RAG")}

@@ -64,7 +64,7 @@ MEDQ = [OURS] * 14 + [RIVAL] * 6 + [None] * 28
 # -- cases ------------------------------------------------------------------------------------------------------------
 
 
-def test_each_question_is_asked_of_both_arms() -> None:
+def test_cases_ask_each_question_of_both_arms() -> None:
     made = open_ended.cases(open_questions(3))
     assert [case.condition["arm"] for case in made] == [RIVAL, OURS] * 3
     assert all(case.treatment.strategy == case.condition["arm"] for case in made)
@@ -87,7 +87,7 @@ def answering(request: ChatRequest) -> str:
     return said(sources=[1], answer="The parts say it helps (finding 1).")
 
 
-def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
+def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> None:
     """Errata C9: with a real library, real retrieval and real records."""
     with create(tmp_path / "library") as made:
         add(made, 0, 12)
@@ -119,7 +119,7 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
 # -- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_papers_own_counts_are_no_significant_difference() -> None:
+def test_verdicts_table_of_paper_counts_is_not_significant() -> None:
     made = paired(48)
     judging = Judging(made, tuple(given(made, "experts", MEDQ)))
     _, verdicts, _, _ = tables({"GPT": judging})
@@ -139,7 +139,7 @@ def test_the_papers_own_counts_are_no_significant_difference() -> None:
     assert open_ended.EXPERIMENT.published == ("open-ended",)
 
 
-def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:
+def test_verdicts_table_of_clear_preference_is_significant() -> None:
     made = paired(40)
     for arm, better, worse in ((OURS, 30, 0), (RIVAL, 0, 30)):
         judging = Judging(made, tuple(given(made, "anna", [arm] * 30 + [None] * 10)))
@@ -149,7 +149,7 @@ def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:
         assert ": a difference is shown" in conclusions({"m": judging})[0]
 
 
-def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_counted() -> None:
+def test_verdicts_table_tests_majority_and_counts_missing_verdicts() -> None:
     made = paired(4)
     people = (
         *given(made, "anna", [OURS, OURS, RIVAL]),
@@ -165,7 +165,7 @@ def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_co
     assert (chris["judged"], chris["not judged"], chris["p (Holm)"]) == (2, 2, None)
 
 
-def test_answers_of_the_same_words_are_ties_for_everyone() -> None:
+def test_verdicts_table_counts_equal_answers_as_ties() -> None:
     asked = open_questions(3)
     made = pair_records(
         [record(each, arm, "It helps." if each.id == "0" else f"{arm} helps.") for each in asked for arm in ARMS],
@@ -176,7 +176,7 @@ def test_answers_of_the_same_words_are_ties_for_everyone() -> None:
     assert (found["judged"], found["better"], found["same"]) == (3, 2, 1)
 
 
-def test_no_verdict_makes_one_table_alone() -> None:
+def test_tables_without_verdicts_show_answers_only() -> None:
     made = tables({"m": Judging(paired(2))})
     assert [table.title for table in made] == ["What was answered"]
     assert conclusions({"m": Judging(paired(2))}) == ()
@@ -185,7 +185,7 @@ def test_no_verdict_makes_one_table_alone() -> None:
 # -- agreement and place ----------------------------------------------------------------------------------------------
 
 
-def test_agreement_is_about_answers_not_about_places() -> None:
+def test_agreement_table_compares_arms_not_places() -> None:
     made = paired(20)
     arms = [OURS] * 10 + [RIVAL] * 6 + [None] * 4
     judging = Judging(made, (*given(made, "anna", arms), *given(made, "ben", arms[:15])))
@@ -196,7 +196,7 @@ def test_agreement_is_about_answers_not_about_places() -> None:
     assert "m: people agree in 100.0 % of 15 pairs (Krippendorff's alpha 1.00)." in conclusions({"m": judging})
 
 
-def test_a_reviewer_who_looks_at_the_place_is_found_out_and_prefers_neither_arm() -> None:
+def test_positions_table_detects_reviewer_biased_by_place() -> None:
     made = paired(40)
     people = tuple(HumanVerdict(pair.id, "anna", "1") for pair in made.pairs)
     _, verdicts, _, positions = tables({"m": Judging(made, people)})
@@ -208,7 +208,7 @@ def test_a_reviewer_who_looks_at_the_place_is_found_out_and_prefers_neither_arm(
     assert any("a preference is shown" in each for each in conclusions({"m": Judging(made, people)}))
 
 
-def test_reviewers_without_a_preference_raise_no_false_alarm() -> None:
+def test_verdicts_without_preference_have_nominal_false_alarms() -> None:
     made = paired(48)
     alarms = 0
     for seed in range(200):
@@ -236,7 +236,7 @@ def prefers(word: str) -> object:
     return lambda request: verdict("1" if word in unfence(request.messages[-1].content)[0] else "2")
 
 
-def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None:
+def test_tables_from_files_show_judges_and_people(tmp_path: Path) -> None:
     made = paired(12)
     write_pairs(made, tmp_path / "judging")
     lines = [{"pair": each.pair, "verdict": each.choice} for each in given(made, "anna", [OURS] * 8 + [RIVAL] * 4)]
@@ -273,7 +273,7 @@ def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None
     assert people_and_steady["Cohen's kappa"] == pytest.approx(0)
 
 
-def test_every_table_is_json_without_a_hole(tmp_path: Path) -> None:
+def test_tables_serialize_to_strict_json(tmp_path: Path) -> None:
     made = paired(3)
     empty = by_model(made, lambda _: "no idea", tmp_path)
     write_pairs(made, tmp_path / "judging")

@@ -22,7 +22,7 @@ def told(case: Case) -> tuple[object, ...]:
     return tuple(case.condition.get(name) for name in ("arm", "examples", "k", "n"))
 
 
-def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> None:
+def test_cases_vary_drafts_and_examples_separately() -> None:
     made = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
     sizes = [(7, 5), (5, 0), (5, 1), (5, 5), (3, 5)]
     assert [told(case) for case in made] == [
@@ -41,7 +41,7 @@ def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> No
     assert (first.strategy, first.refining and first.refining.rounds) == ("self-reflection", 0)
 
 
-def test_a_smaller_grid_asks_and_shows_no_more_than_it_names() -> None:
+def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
     made = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
     assert {told(case)[2:] for case in made} == {(0, None), (2, None), (2, 3)}
     outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in made]
@@ -49,7 +49,7 @@ def test_a_smaller_grid_asks_and_shows_no_more_than_it_names() -> None:
     assert [cells[1:4] for cells in by_n.rows] == [(arm, "cot", 3) for arm in (REFINING, LAST, BEST)]
 
 
-def test_what_is_no_open_question_is_refused() -> None:
+def test_cases_with_closed_question_raise_input_error() -> None:
     choice = Question("Which?", {"A": "yes"}, "choice", "c", "A")
     for question in (choice, Question("Why?", id="w")):
         with pytest.raises(InputError, match="this experiment asks open questions"):
@@ -67,7 +67,7 @@ def right(case: Case) -> bool:
     return True if condition["arm"] == BEST else i % 3 != 0
 
 
-def test_the_tables_say_what_was_marked() -> None:
+def test_tables_have_expected_shares() -> None:
     cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
 
     def outcome(question: Question, condition: Condition, is_right: bool) -> Outcome:

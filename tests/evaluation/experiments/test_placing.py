@@ -32,14 +32,14 @@ KEY = passage("key")
         (32, [0, 8, 16, 23, 31]),
     ],
 )
-def test_ranks_of_the_five_places(k: int, ranks: list[int]) -> None:
+def test_first_rank_of_five_places_matches_notebooks(k: int, ranks: list[int]) -> None:
     assert [first_rank(place, k) for place in PLACES] == ranks
     assert first_rank(50, k) == k // 2, "as in the published notebooks"
 
 
 @given(st.integers(1, 64), st.integers(1, 8), st.integers(0, 100))
 @example(51, 1, 57)
-def test_places_span_the_room_and_rise(k: int, keys: int, place: int) -> None:
+def test_first_rank_increases_with_place_and_spans_ranks(k: int, keys: int, place: int) -> None:
     keys = min(k, keys)
     assert first_rank(0, k, keys) == 0
     assert first_rank(100, k, keys) == k - keys
@@ -48,7 +48,7 @@ def test_places_span_the_room_and_rise(k: int, keys: int, place: int) -> None:
     assert abs(100 * first_rank(place, k, keys) - place * (k - keys)) <= 50
 
 
-def test_places_that_share_a_rank_are_one() -> None:
+def test_distinct_places_merges_places_of_equal_rank() -> None:
     assert distinct_places(PLACES, 1) == (0,)
     assert distinct_places(PLACES, 2) == (0, 100)
     assert distinct_places(PLACES, 3) == (0, 50, 100)
@@ -58,7 +58,7 @@ def test_places_that_share_a_rank_are_one() -> None:
 
 
 @given(st.integers(2, 64), st.integers(1, 8))
-def test_the_last_rank_is_the_100th_percentile_and_no_other(k: int, keys: int) -> None:
+def test_distinct_places_reserve_0_and_100_for_ends(k: int, keys: int) -> None:
     """Else what stands at the end would be counted to the middle."""
     found = distinct_places(PLACES, k, keys=min(keys, k))
     ranks = [first_rank(place, k, min(keys, k)) for place in found]
@@ -68,7 +68,7 @@ def test_the_last_rank_is_the_100th_percentile_and_no_other(k: int, keys: int) -
 
 
 @given(st.integers(1, 40), st.integers(0, 100), st.integers(1, 5), st.integers(0, 50))
-def test_the_key_at_its_place_and_the_rest_in_its_order(k: int, place: int, keys: int, found_at: int) -> None:
+def test_place_keys_inserts_key_and_keeps_order_of_others(k: int, place: int, keys: int, found_at: int) -> None:
     keys = min(keys, k)
     block = [passage("key", ordinal=i) for i in range(keys)]
     found = [*OTHERS[:found_at], *block, *OTHERS[found_at:]]
@@ -83,9 +83,7 @@ def test_the_key_at_its_place_and_the_rest_in_its_order(k: int, place: int, keys
 
 
 @given(st.integers(1, 20), st.integers(0, 100), st.integers(1, 3), st.data())
-def test_k_documents_stand_there_whatever_passages_they_have(
-    k: int, place: int, halves: int, data: st.DataObject
-) -> None:
+def test_place_keys_by_documents_returns_k_documents(k: int, place: int, halves: int, data: st.DataObject) -> None:
     key = [passage("key", ordinal=i) for i in range(halves)]
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=20, max_size=20))
     found = [passage(f"d{i}", ordinal=j) for i, size in enumerate(sizes) for j in range(size)]
@@ -97,7 +95,7 @@ def test_k_documents_stand_there_whatever_passages_they_have(
     assert [each for each in ranking.passages if each.document_id != "key"] == found[: sum(sizes[: k - 1])]
 
 
-def test_random_documents_keep_their_passages_together() -> None:
+def test_shuffle_pool_keeps_passages_of_document_together() -> None:
     pool = [passage(f"d{i}", ordinal=j) for i in range(9) for j in range(2)]
     ordered = shuffle_pool(pool, 0, "q1")
     assert ordered != pool
@@ -105,13 +103,13 @@ def test_random_documents_keep_their_passages_together() -> None:
     assert [each.document_id for each in ordered[::2]] == [each.document_id for each in ordered[1::2]]
 
 
-def test_other_gold_documents_and_other_passages_of_the_key_stand_nowhere() -> None:
+def test_place_keys_removes_other_gold_documents_and_key_passages() -> None:
     found = [passage("gold2"), passage("key", ordinal=1), *OTHERS]
     ranking = place_keys([KEY], found, 8, 50, gold=("gold2", "key"))
     assert {each.document_id for each in ranking.passages} == {"key", *(f"d{i}" for i in range(7))}
 
 
-def test_several_gold_documents_together() -> None:
+def test_place_keys_keeps_several_gold_documents_together() -> None:
     both = [KEY, passage("gold2")]
     assert place_keys(both, OTHERS, 8, 100).ids[-2:] == ("key#0", "gold2#0")
     assert place_keys(both, OTHERS, 8, 50).ids[3:5] == ("key#0", "gold2#0")
@@ -129,18 +127,18 @@ def test_several_gold_documents_together() -> None:
         ([passage("key", "")], OTHERS, 8, 0, "key#0 has no text"),
     ],
 )
-def test_what_would_move_a_place_is_an_error(
+def test_place_keys_with_missing_text_raises_input_error(
     keys: list[Passage], others: list[Passage], k: int, place: int, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         place_keys(keys, others, k, place)
 
 
-def test_a_text_missing_further_down_moves_nothing() -> None:
+def test_place_keys_ignores_missing_text_beyond_k() -> None:
     assert len(place_keys([KEY], [*OTHERS[:7], passage("empty", "")], 8, 0).hits) == 8
 
 
-def test_random_orders_depend_on_seed_and_question_alone() -> None:
+def test_shuffle_pool_depends_on_seed_and_question_only() -> None:
     first = shuffle_pool(OTHERS, 0, "q1")
     assert first == shuffle_pool(list(reversed(OTHERS)), 0, "q1")
     assert sorted(each.id for each in first) == sorted(each.id for each in OTHERS)

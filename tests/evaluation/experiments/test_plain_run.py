@@ -45,7 +45,7 @@ def run(questions: str, opened: LibrarySearch | None, guard: Guard, **more: Any)
     return plan_plain_run(questions, settings, pipeline, guard=guard, **more)
 
 
-def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: LibrarySearch) -> None:
+def test_plan_plain_run_asks_all_questions_or_sample(tmp_path: Path, opened: LibrarySearch) -> None:
     questions = asked(tmp_path / "set.jsonl", *[["old"]] * 6)
     plan, cases = run(questions, opened, "none")
     assert (plan.sample, plan.arguments) == ({"how": "all"}, {"guard": "none"})
@@ -57,7 +57,7 @@ def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: LibrarySearch
     assert {case.key for case in some} < {case.key for case in cases}
 
 
-def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opened: LibrarySearch) -> None:
+def test_plan_plain_run_guard_hides_source_or_later_documents(tmp_path: Path, opened: LibrarySearch) -> None:
     questions = asked(tmp_path / "set.jsonl", ["old", "elsewhere"])
     _, (hidden,) = run(questions, opened, "source-hidden")
     assert hidden.treatment.scope is not None
@@ -76,7 +76,7 @@ def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opene
         ("before-source", [], "question '0' names no source document"),
     ],
 )
-def test_a_guard_that_cannot_be_kept_is_no_guard(
+def test_plan_plain_run_with_inapplicable_guard_raises_input_error(
     tmp_path: Path, opened: LibrarySearch, guard: Guard, gold: Sequence[str], why: str
 ) -> None:
     """Else the run would be called guarded and hide nothing."""
@@ -84,7 +84,7 @@ def test_a_guard_that_cannot_be_kept_is_no_guard(
         run(asked(tmp_path / "set.jsonl", gold), opened, guard)
 
 
-def test_what_reads_no_library_needs_no_guard(tmp_path: Path) -> None:
+def test_plan_plain_run_without_library_refuses_guard(tmp_path: Path) -> None:
     questions = asked(tmp_path / "set.jsonl", ["old"])
     assert len(run(questions, None, "none")[1]) == 1
     with pytest.raises(InputError, match="the strategy closed-book reads no library: leave the leak guard out"):

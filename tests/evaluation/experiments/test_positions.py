@@ -51,7 +51,7 @@ def key_rank(case: Case) -> int:
 # -- the cases --------------------------------------------------------------------------------------------------------
 
 
-def test_every_condition_once() -> None:
+def test_cases_have_each_condition_once() -> None:
     asked = questions(3)
     made = positions.cases(asked, study(repeats=2), arms=EVERY_ARM)
     placed = [arm for arm in ARMS if arm not in UNPLACED]
@@ -63,7 +63,7 @@ def test_every_condition_once() -> None:
 
 
 @pytest.mark.parametrize("k", [8, 16])
-def test_all_arms_read_the_same_passages_and_the_key_is_where_it_was_put(k: int) -> None:
+def test_cases_of_all_arms_read_same_passages_with_key_at_place(k: int) -> None:
     made = [case for case in positions.cases(questions(4), study(), ks=(k,), arms=EVERY_ARM) if "k" in case.condition]
     sets = {(case.question.id, frozenset(ranking_of(case).ids)) for case in made}
     assert len(sets) == 4, "one set of passages a question"
@@ -78,12 +78,12 @@ def test_all_arms_read_the_same_passages_and_the_key_is_where_it_was_put(k: int)
             assert key_rank(case) == (rank // 2 if rank % 2 == 0 else k - 1 - rank // 2)
 
 
-def test_a_reranker_puts_the_key_at_one_place_wherever_it_stood() -> None:
+def test_cases_reranked_put_key_at_one_rank() -> None:
     made = [case for case in positions.cases(questions(2), study(), arms=("reranked",)) if case.question.id == "1"]
     assert len({(case.condition["k"], ranking_of(case).ids) for case in made}) == 2
 
 
-def test_fusion_moves_the_key_towards_where_words_put_it() -> None:
+def test_cases_fused_move_key_towards_its_word_rank() -> None:
     made = positions.cases(questions(1), study(), ks=(16,), arms=("rag", "fused"))
     ranks = {(case.condition["arm"], case.condition["place"]): key_rank(case) for case in made}
     assert [ranks["rag", place] for place in PLACES] == [0, 4, 8, 11, 15]
@@ -91,7 +91,7 @@ def test_fusion_moves_the_key_towards_where_words_put_it() -> None:
     assert all(ranks["fused", place] < ranks["rag", place] for place in PLACES[1:])
 
 
-def test_bounds_see_the_key_alone_or_nothing() -> None:
+def test_cases_of_bounds_read_key_alone_or_nothing() -> None:
     made = positions.cases(questions(1), study(), arms=("oracle", "closed-book", "chain-of-thought"))
     assert [case.treatment.strategy for case in made] == ["rag", "closed-book", "chain-of-thought"]
     assert ranking_of(made[0]).passages == (key_of(made[0].question),)
@@ -99,7 +99,7 @@ def test_bounds_see_the_key_alone_or_nothing() -> None:
     assert made[2].treatment.ranking is None
 
 
-def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
+def test_cases_with_missing_documents_raise_input_error() -> None:
     asked = questions(3)
     lost = evidence(
         gold_passages=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
@@ -121,7 +121,7 @@ def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
 # -- protocols --------------------------------------------------------------------------------------------------------
 
 
-def test_as_coded_map_reduce_reads_what_was_retrieved() -> None:
+def test_cases_as_coded_partition_retrieved_order() -> None:
     """Errata C1: at every place the same prompts, while RAG reads the study's ranking."""
     made = positions.cases(questions(3), study("as-coded"), ks=(16,), arms=("rag", "brief-context"))
     for case in made:
@@ -132,7 +132,7 @@ def test_as_coded_map_reduce_reads_what_was_retrieved() -> None:
             assert key_rank(case) == first_rank(int(case.condition["place"]), 16)
 
 
-def test_published_leaves_the_temperature_to_the_settings() -> None:
+def test_cases_as_published_leave_temperature_to_settings() -> None:
     made = positions.cases(questions(1), study("published"))
     assert {case.treatment.temperature for case in made} == {None}
     assert {case.treatment.partition for case in made if case.condition["arm"] == "brief-context"} == {4}
@@ -149,7 +149,7 @@ def biased(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], Script
     return list(made), model, run(made, model, tmp_path_factory.mktemp("biased"))
 
 
-def test_the_prompts_hold_the_key_where_the_study_put_it(
+def test_prompts_hold_key_at_its_place(
     biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
     """Of RAG and of every map call (errata C1)."""
@@ -167,7 +167,9 @@ def test_the_prompts_hold_the_key_where_the_study_put_it(
     assert {place for _, place, documents in seen if documents == K} == {0, 4, 8, 11, 15}
 
 
-def test_rag_is_a_u_and_brief_context_is_flat(biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]]) -> None:
+def test_tables_show_u_curve_for_rag_and_flat_brief_context(
+    biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
+) -> None:
     by_place, averages, middle = positions.tables({"reader": biased[2]})
     for place in PLACES:
         rank = first_rank(place, K)
@@ -197,7 +199,7 @@ def test_rag_is_a_u_and_brief_context_is_flat(biased: tuple[list[Case], Scripted
     assert lost["brief-context"]["lost less than rag"].interval.low > 0
 
 
-def test_only_of_those_answered_the_reader_is_never_wrong(
+def test_tables_of_answered_cases_show_reader_always_right(
     biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
     by_place, _, _ = positions.tables({"reader": biased[2]}, measure="right-of-answered")
@@ -207,7 +209,7 @@ def test_only_of_those_answered_the_reader_is_never_wrong(
     assert found[SHARE_COLUMN].unscored == found["abstained"] > 0
 
 
-def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
+def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     asked = questions(N)
     made = positions.cases(asked, study(), ks=(8,), arms=("rag", "brief-context"))
     found = run(made, reader(asked, lambda place, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
@@ -237,7 +239,7 @@ def simulated(seed: int, shares: Mapping[str, Sequence[float]], n: int, repeats:
     ]
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, for each table: any of its comparisons counts, so Holm's correction must hold."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(3, dtype=int)
@@ -253,7 +255,7 @@ def _p_values(table: Table) -> list[Cell]:
     return [cell for name in table.columns if is_p_column(name) for cell in table.column(name)]
 
 
-def test_an_effect_is_found_as_often_as_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
     """And its size lies in the interval about as often as that says."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)
     shares = {"rag": [0.7, 0.5, 0.4, 0.5, 0.7], "brief-context": [0.7] * 5}
@@ -267,7 +269,7 @@ def test_an_effect_is_found_as_often_as_it_should(monkeypatch: pytest.MonkeyPatc
     assert covered >= 25
 
 
-def test_spreads_over_places_and_over_repeats_are_two_things(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_separate_spread_over_places_from_spread_over_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 100)
     found = simulated(1, {"rag": [0.8, 0.4, 0.4, 0.4, 0.8]}, 200, repeats=4)
     averages = positions.tables({"m": found})[1]
@@ -278,14 +280,14 @@ def test_spreads_over_places_and_over_repeats_are_two_things(monkeypatch: pytest
     assert row(once, "m", 8, "rag")["SD over repeats"] is None
 
 
-def test_bounds_are_shown_where_nothing_was_placed() -> None:
+def test_tables_show_bounds_without_placed_cases() -> None:
     found = [Outcome(str(i), {"arm": "oracle", "repeat": 0}, "answered", i < 6, 0.5) for i in range(8)]
     by_place, averages, middle = positions.tables({"m": found})
     assert row(averages, "m", None, "oracle")["right"] == 6
     assert by_place.rows == middle.rows == ()
 
 
-def test_an_arm_or_a_place_that_is_missing_is_no_zero() -> None:
+def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
     """Of a run that was broken off: what has no rival has no difference, and pairs are of what both were asked."""
     found = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.7] * 5}, 10)
     alone = [each for each in found if each.condition["arm"] == "brief-context"]
@@ -308,14 +310,14 @@ def test_an_arm_or_a_place_that_is_missing_is_no_zero() -> None:
     assert row(positions.tables({"m": only})[2], "m", 8, "rag")["lost in the middle"] is None
 
 
-def test_two_documents_have_two_ends_and_no_middle() -> None:
+def test_cases_of_two_documents_have_two_ends_and_no_middle() -> None:
     made = positions.cases(questions(2), study(), ks=(2,), arms=("rag",))
     assert [(case.condition["place"], key_rank(case)) for case in made] == 2 * [(0, 0), (100, 1)]
     outcomes = [Outcome(each.question.key, each.condition, "answered", True, 0.5) for each in made]
     assert row(positions.tables({"m": outcomes})[2], "m", 2, "rag")["lost in the middle"] is None
 
 
-def test_the_tables_name_what_they_need() -> None:
+def test_tables_notes_state_protocol_and_guessing_rate() -> None:
     found = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.5] * 5, "ends": [0.5] * 5}, 10)
     for table in positions.tables({"m": found}, remarks=PROTOCOLS["published"].notes):
         said = " ".join(table.notes)

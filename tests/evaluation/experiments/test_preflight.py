@@ -87,31 +87,31 @@ def recorded(
         ("ah", "ah", ["no-issue", "no-issue", "no-issue", "no-issue", "issue", "issue"]),
     ],
 )
-def test_each_definition_by_hand(gold: str, held: str, expected: list[str]) -> None:
+def test_definition_labels_match_manual_labels(gold: str, held: str, expected: list[str]) -> None:
     """Eight are read, a to h; i is ranked ninth; z is in the library and not found."""
     each = recorded("abcdefghi", gold, held)
     assert [definition.label(each) for definition in definitions(k=8)] == expected
 
 
-def test_the_best_passage_of_a_document_counts() -> None:
+def test_definition_uses_best_passage_of_document() -> None:
     each = recorded("abcd", "d")
     assert PUBLISHED.label(each) == "issue"
     again = QuestionRankings("q", "set", each.dense, each.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
     assert PUBLISHED.label(again) == "no-issue"
 
 
-def test_a_document_may_have_a_hash_in_its_name() -> None:
+def test_definition_accepts_hash_in_document_id() -> None:
     each = QuestionRankings("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
     assert PUBLISHED.label(each) == "no-issue"
 
 
-def test_names_are_told_apart() -> None:
+def test_definitions_have_unique_names() -> None:
     assert len({definition.name for definition in definitions()}) == 6
     assert definitions()[0] == PUBLISHED
     assert definitions()[1] == BEYOND_3
 
 
-def test_two_passages_of_one_document_are_one_place_where_documents_are_counted() -> None:
+def test_label_by_documents_counts_each_document_once() -> None:
     read = ("a#0", "a#1", "b#0", "c#0", "c#1", "d#0")
     scores = tuple((name, 1.0 / rank) for rank, name in enumerate(read, 1))
     passages = QuestionRankings("q", "set", scores, scores, None, read, ("c",), ("c",))
@@ -121,7 +121,7 @@ def test_two_passages_of_one_document_are_one_place_where_documents_are_counted(
     assert [places_table([each], 4).rows[0][2:6] for each in (passages, documents)] == [(0, 0, 1, 0), (0, 1, 0, 0)]
 
 
-def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
+def test_agreement_by_documents_counts_each_document_once() -> None:
     dense = tuple((name, 1.0) for name in ("a#0", "a#1", "b#0", "c#0", "d#0", "e#0"))
     words = tuple((name, 1.0) for name in ("a#1", "a#0", "e#0", "d#0", "c#0", "b#0"))
     passages = QuestionRankings("q", "set", dense, words, None, ("a#0",), ("a",), ("a",))
@@ -139,13 +139,13 @@ def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
 
 
 @given(st.permutations(list("abcdefgh")))
-def test_the_papers_rule_is_the_one_of_the_pipeline(order: list[str]) -> None:
+def test_papers_rule_equals_pipeline_check(order: list[str]) -> None:
     each = recorded("abcdefgh", "a", bm25="".join(order))
     assert PAPERS_RULE.agree(each) == compare_rankings(each.dense, each.bm25).rankings_agree
 
 
 @given(st.permutations(list("abcdefgh")), st.integers(0, 8))
-def test_at_three_the_papers_threshold_and_the_codes_are_one_test_of_whole_lists(order: list[str], found: int) -> None:
+def test_papers_and_coded_threshold_agree_on_whole_lists(order: list[str], found: int) -> None:
     """Errata B2; of a list of two, one shared is 1/4, between the two thresholds."""
     each = recorded("abcdefgh", "a", bm25="".join(order[:found]))
     shared = len({*order[:found][:3]} & {*"abc"})
@@ -156,21 +156,21 @@ def test_at_three_the_papers_threshold_and_the_codes_are_one_test_of_whole_lists
     assert AS_CODED.signal.n == PROTOCOLS["as-coded"].preflight.n
 
 
-def test_always_and_never() -> None:
+def test_always_and_never_rules_return_constants() -> None:
     each = recorded("abc", "a")
     assert (ALWAYS.agree(each), NEVER.agree(each)) == (False, True)
     assert (str(ALWAYS), str(NEVER)) == ("always map-reduce", "never map-reduce")
     assert str(PAPERS_RULE) == "overlap@3 > 0.2, depth 16"
 
 
-def test_a_smaller_depth_looks_at_fewer() -> None:
+def test_rule_with_smaller_depth_ignores_lower_ranks() -> None:
     """Of the first four, BM25 would put d first; of the first three it cannot."""
     each = recorded("abcd", "a", bm25="dabc")
     assert Rule(Signal("overlap", 1), 0.5, depth=4).agree(each) is False
     assert Rule(Signal("overlap", 1), 0.5, depth=3).agree(each) is True
 
 
-def test_without_a_reranker_its_signal_judges_nobody() -> None:
+def test_rule_of_reranker_without_reranker_returns_none() -> None:
     rule = Rule(Signal("reranker-overlap", 3), 0.2)
     assert rule.agree(recorded("abc", "a")) is None
     assert evaluate_rule([recorded("abc", "a")], rule, PUBLISHED).n == 0
@@ -179,7 +179,7 @@ def test_without_a_reranker_its_signal_judges_nobody() -> None:
 # -- the matrix -------------------------------------------------------------------------------------------------------
 
 
-def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
+def test_published_rates_require_rows_as_truth() -> None:
     """Errata B3."""
     printed = {row[0]: row[1] for row in load_published()["preflight-rates"].table.rows}
     of = published_confusion()
@@ -194,7 +194,7 @@ def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
     assert {"B3", "B4"} <= set(load_published()["preflight"].errata)
 
 
-def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less() -> None:
+def test_published_saving_is_specificity_not_share_skipped() -> None:
     """Errata B4."""
     of = published_confusion()
     assert (
@@ -206,7 +206,7 @@ def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less
     assert of.tn + of.fn == 269
 
 
-def test_the_papers_rule_against_always_and_never() -> None:
+def test_papers_rule_compared_with_always_and_never_matches_errata() -> None:
     """Errata B3: base rate 41.1 %, F1 65.1 against 58.3, accuracy 59.1 against 58.9."""
     of = published_confusion()
     always = Confusion(tp=of.issues, fn=0, fp=of.n - of.issues, tn=0)
@@ -217,7 +217,7 @@ def test_the_papers_rule_against_always_and_never() -> None:
     assert (always.skipped.value, never.skipped.value) == (0, 1)
 
 
-def test_what_has_no_label_is_in_no_rate_but_the_share_skipped() -> None:
+def test_confusion_counts_unlabelled_questions_only_as_skipped() -> None:
     judged: list[tuple[Label, bool]] = [
         ("issue", False),
         ("issue", True),
@@ -236,7 +236,7 @@ def test_what_has_no_label_is_in_no_rate_but_the_share_skipped() -> None:
     assert of.skipped.n == 8
 
 
-def test_the_interval_of_f1_holds_the_value_and_shrinks() -> None:
+def test_f1_interval_contains_value_and_shrinks_with_questions() -> None:
     small, large = Confusion(20, 5, 15, 20).f1(), Confusion(2000, 500, 1500, 2000).f1()
     for each in (small, large):
         assert each.interval.low < each.value < each.interval.high
@@ -250,7 +250,7 @@ def test_the_interval_of_f1_holds_the_value_and_shrinks() -> None:
 
 
 @given(scored)
-def test_the_curve_is_every_threshold_by_brute_force(pairs: list[tuple[Label, float]]) -> None:
+def test_threshold_curve_matches_brute_force(pairs: list[tuple[Label, float]]) -> None:
     points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
     assert [point.threshold for point in points] == [-math.inf, *sorted({value for _, value in pairs})]
     for point in points:
@@ -258,7 +258,7 @@ def test_the_curve_is_every_threshold_by_brute_force(pairs: list[tuple[Label, fl
 
 
 @given(scored, st.floats(0, 1))
-def test_specificity_at_a_recall_is_the_best_there_is(pairs: list[tuple[Label, float]], recall: float) -> None:
+def test_specificity_at_recall_is_best_available(pairs: list[tuple[Label, float]], recall: float) -> None:
     points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
     kinds = {label for label, _ in pairs}
     if not {"issue", "no-issue"} <= kinds:
@@ -269,13 +269,13 @@ def test_specificity_at_a_recall_is_the_best_there_is(pairs: list[tuple[Label, f
     assert chosen.confusion.specificity.value >= max(enough, default=0)
 
 
-def test_no_issue_no_recall() -> None:
+def test_specificity_at_without_issue_raises_value_error() -> None:
     with pytest.raises(ValueError, match="no question has the issue"):
         specificity_at(threshold_curve(["no-issue"], [1.0]), 0.5)
 
 
 @given(scored)
-def test_the_area_is_mann_and_whitneys_share(pairs: list[tuple[Label, float]]) -> None:
+def test_roc_area_matches_mann_whitney(pairs: list[tuple[Label, float]]) -> None:
     fine, lost = ([value for label, value in pairs if label == kind] for kind in ("no-issue", "issue"))
     found = roc_area([label for label, _ in pairs], [value for _, value in pairs])
     if min(len(fine), len(lost)) < 2:
@@ -285,7 +285,7 @@ def test_the_area_is_mann_and_whitneys_share(pairs: list[tuple[Label, float]]) -
     assert found.interval.low <= found.value <= found.interval.high
 
 
-def test_the_areas_interval_by_hand() -> None:
+def test_roc_area_interval_matches_manual_calculation() -> None:
     """Fine 1, 3; lost 0, 2: three of four pairs won. Both structural variances are 1/8: standard error sqrt(1/8)."""
     found = roc_area(["no-issue", "no-issue", "issue", "issue"], [1.0, 3.0, 0.0, 2.0])
     assert found.value == 0.75
@@ -293,7 +293,7 @@ def test_the_areas_interval_by_hand() -> None:
     assert found.interval.high == 1.0
 
 
-def test_a_signal_of_nothing_is_told_from_chance_as_seldom_as_it_says() -> None:
+def test_roc_area_has_nominal_false_alarms_and_coverage() -> None:
     """At most 16 of 200 seeds; and one that tells something has its area in the interval as often as that says."""
     alarms, covered = 0, 0
     for seed in range(200):
@@ -323,7 +323,7 @@ MANY = (
 )
 
 
-def test_the_table_of_rules() -> None:
+def test_rules_table_matches_manual_counts() -> None:
     table = rules_table(MANY, k=8, source="here")
     assert len(table.rows) == 1 + 6 * 3
     assert table.rows[0][:6] == ("as published", "overlap > 0.2, n not stated", 426, 34, 423, 235)
@@ -338,13 +338,13 @@ def test_the_table_of_rules() -> None:
     assert table.source == "here"
 
 
-def test_the_table_of_places() -> None:
+def test_places_table_matches_manual_counts() -> None:
     table = places_table(MANY, k=8)
     assert table.columns == ("set", "questions", "place 1", "2 to 3", "4 to 8", "not among 8", "not in the library")
     assert table.rows == (("set", 3, 1, 1, 1, 0, 0), ("other", 3, 0, 0, 1, 1, 1))
 
 
-def test_the_table_of_thresholds_is_json() -> None:
+def test_curve_table_serializes_to_strict_json() -> None:
     table = curve_table(MANY, Signal("overlap", 3), Definition("x", k=8))
     assert table.column("threshold") == (None, 0.0, 1.0)
     assert table.column("TP") == (0, 1, 3)
@@ -356,7 +356,7 @@ def test_the_table_of_thresholds_is_json() -> None:
         assert each.interval.low <= each.value <= each.interval.high
 
 
-def test_the_table_of_guards() -> None:
+def test_guards_table_matches_manual_counts() -> None:
     """Of those without a guard one key is not retrieved (it agrees), one is not there (it agrees)."""
     hidden = [recorded("abcdefgh", "a", "", bm25=bm25, key=bm25) for bm25 in ("abcdefgh", "hgfedcba")]
     table = guards_table({"none": MANY, "source-hidden": hidden}, (PAPERS_RULE, ALWAYS), k=8)

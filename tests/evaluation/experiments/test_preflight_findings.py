@@ -34,7 +34,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder(tmp_path_factory.mktemp("study") / "pubmed", planted(1, 80), planted(1, 80))
 
 
-def test_all_that_was_recorded_is_told(study: Path) -> None:
+def test_findings_have_all_tables_of_recorded_rankings(study: Path) -> None:
     assert holds_rankings(study)
     (found,) = findings_of_paths([study])
     assert found == read_findings(study)
@@ -48,7 +48,7 @@ def test_all_that_was_recorded_is_told(study: Path) -> None:
     assert [each.name for each in found.published] == ["preflight", "preflight-rates"]
 
 
-def test_both_rules_are_told_at_one_recall(study: Path) -> None:
+def test_findings_compare_both_rules_at_one_recall(study: Path) -> None:
     """The specificity of each, at the recall of the papers' rule."""
     fitted = calibrate(planted(1, 80), PUBLISHED)
     papers, ours = fitted.papers, fitted.at_recall(fitted.papers.recall.value)
@@ -59,7 +59,7 @@ def test_both_rules_are_told_at_one_recall(study: Path) -> None:
 
 
 @pytest.mark.parametrize("hidden", [80, 30, 0])
-def test_a_guard_that_was_broken_off_is_said_to_be(tmp_path: Path, hidden: int) -> None:
+def test_findings_mark_unfinished_guard(tmp_path: Path, hidden: int) -> None:
     path = folder(tmp_path / "run", planted(1, 80), planted(1, 80)[:hidden])
     (source,) = read_findings(path).sources
     assert source.complete is (hidden != 30)
@@ -67,7 +67,7 @@ def test_a_guard_that_was_broken_off_is_said_to_be(tmp_path: Path, hidden: int) 
     assert source.facts.get(f"questions, {HIDDEN}") == (hidden or None)
 
 
-def test_too_few_questions_are_told_and_not_fitted(tmp_path: Path) -> None:
+def test_findings_of_too_few_questions_fit_no_rule(tmp_path: Path) -> None:
     found = read_findings(folder(tmp_path / "run", planted(1, 4)))
     titles = [table.title for table in found.tables]
     assert titles == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]

@@ -89,7 +89,7 @@ def all_of(found: Iterator[tuple[Question, QuestionRankings | None]]) -> list[Qu
 # -- one question -----------------------------------------------------------------------------------------------------
 
 
-def test_the_rankings_are_those_of_the_searches(rankers: Rankers, store: MemoryStore) -> None:
+def test_rank_question_equals_searches(rankers: Rankers, store: MemoryStore) -> None:
     each = rank_question(QUESTION, "set", replace(rankers, count="passages"), Scope())
     dense = rankers.retriever.rank(QUESTION.text, 4, "dense", Scope())
     assert each.dense == tuple((hit.passage.id, hit.score) for hit in dense.hits)
@@ -102,14 +102,14 @@ def test_the_rankings_are_those_of_the_searches(rankers: Rankers, store: MemoryS
     assert (each.gold, each.held) == (("stroke", "absent", "stroke"), ("stroke",))
 
 
-def test_what_is_read_is_what_the_settings_would_read(store: MemoryStore) -> None:
+def test_rank_question_reads_ranking_of_settings(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
     each = rank_question(QUESTION, "set", Rankers(retriever, store, "hybrid", depth=5), Scope())
     assert each.read == retriever.rank(QUESTION.text, 5, "hybrid", Scope()).ids
     assert each.read != tuple(name for name, _ in each.dense)
 
 
-def test_a_reranker_orders_the_same_hits_and_is_what_is_read(store: MemoryStore) -> None:
+def test_rank_question_with_reranker_reorders_same_hits(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
     rankers = Rankers(retriever, store, reranker=("overlap", TermOverlapReranker()), depth=5)
     each = rank_question(QUESTION, "set", rankers, Scope())
@@ -119,7 +119,7 @@ def test_a_reranker_orders_the_same_hits_and_is_what_is_read(store: MemoryStore)
     assert [score for _, score in each.reranked] == sorted((score for _, score in each.reranked), reverse=True)
 
 
-def test_a_smaller_depth_is_what_would_have_been_recorded_with_it(store: MemoryStore) -> None:
+def test_at_depth_equals_ranking_recorded_with_that_depth(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
     deep, shallow = (
         rank_question(
@@ -163,7 +163,7 @@ def parted() -> MemoryStore:
 @pytest.mark.parametrize("kind", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
 @pytest.mark.parametrize("count", ["documents", "passages"])
 @pytest.mark.parametrize("depth", [2, 4])
-def test_what_is_recorded_is_judged_as_the_pipeline_judges(
+def test_recorded_signal_equals_pipeline_verdict(
     parted: MemoryStore, kind: SignalKind, count: CountUnit, depth: int
 ) -> None:
     reranker = ("overlap", TermOverlapReranker())
@@ -175,7 +175,7 @@ def test_what_is_recorded_is_judged_as_the_pipeline_judges(
     assert signal_value(Signal(kind, 3), each, depth) == verdict.value
 
 
-def test_places_are_those_of_documents(parted: MemoryStore) -> None:
+def test_documents_read_counts_documents_not_passages(parted: MemoryStore) -> None:
     rankers = Rankers(Retriever(parted, HashingEncoder()), parted, depth=6)
     each = rank_question(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
     documents = each.documents_read(4)
@@ -189,7 +189,7 @@ def test_places_are_those_of_documents(parted: MemoryStore) -> None:
     assert each.at_depth(2).at_depth(2) == each.at_depth(2)
 
 
-def test_rankings_of_before_documents_were_counted_are_read_by_passages(tmp_path: Path, rankers: Rankers) -> None:
+def test_rankings_without_count_are_read_by_passages(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "old.jsonl"
     all_of(record_rankings([QUESTION], "set", replace(rankers, count="passages"), RankingStore(path, RECIPE)))
     line = json.loads(path.read_text())
@@ -204,7 +204,7 @@ def test_rankings_of_before_documents_were_counted_are_read_by_passages(tmp_path
 # -- guards -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_hidden_source_is_not_found_and_not_held(rankers: Rankers) -> None:
+def test_guard_scope_hides_source_documents(rankers: Rankers) -> None:
     scope = guard_scope(QUESTION, "source-hidden", Scope(hidden=frozenset({"asthma"})), rankers.store)
     assert scope == Scope(hidden=frozenset({"asthma", "stroke", "absent"}))
     each = rank_question(QUESTION, "set", rankers, scope)
@@ -213,7 +213,7 @@ def test_a_hidden_source_is_not_found_and_not_held(rankers: Rankers) -> None:
     assert not {"stroke#0", "asthma#0"} & {name for name, _ in (*each.dense, *each.bm25)}
 
 
-def test_before_the_source_nothing_of_its_date_or_later_is_found(rankers: Rankers) -> None:
+def test_guard_scope_before_source_excludes_its_date_and_later(rankers: Rankers) -> None:
     """A source of June 2015: the day before its first possible one; what has no date may be later."""
     scope = guard_scope(QUESTION, "before-source", Scope(), rankers.store)
     assert scope == Scope(as_of="2015-06-29")
@@ -226,16 +226,18 @@ def test_before_the_source_nothing_of_its_date_or_later_is_found(rankers: Ranker
     ("question", "scope"),
     [(THIRD, Scope()), (Question("?", gold_documents=("absent",)), Scope()), (QUESTION, Scope(as_of="2013"))],
 )
-def test_without_a_date_there_is_no_before(rankers: Rankers, question: Question, scope: Scope) -> None:
+def test_guard_scope_before_source_without_date_returns_none(
+    rankers: Rankers, question: Question, scope: Scope
+) -> None:
     assert guard_scope(question, "before-source", scope, rankers.store) is None
 
 
-def test_no_guard_changes_nothing(rankers: Rankers) -> None:
+def test_guard_scope_none_returns_scope_unchanged(rankers: Rankers) -> None:
     scope = Scope(as_of="2015")
     assert guard_scope(QUESTION, "none", scope, rankers.store) is scope
 
 
-def test_the_earliest_of_several_sources_counts(rankers: Rankers) -> None:
+def test_guard_scope_before_several_sources_uses_earliest(rankers: Rankers) -> None:
     both = Question("?", gold_documents=("stroke", "asthma", "undated"))
     assert guard_scope(both, "before-source", Scope(), rankers.store) == Scope(as_of="2011-02-28")
 
@@ -244,7 +246,7 @@ def test_the_earliest_of_several_sources_counts(rankers: Rankers) -> None:
 
 
 @pytest.mark.parametrize("guard", ["none", "source-hidden"])
-def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
+def test_record_rankings_resumes_without_ranking_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
     path, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     questions = [QUESTION, SECOND, THIRD]
     unbroken = all_of(record_rankings(questions, "set", rankers, RankingStore(whole, RECIPE), guard))
@@ -261,14 +263,14 @@ def test_a_broken_off_run_goes_on_and_ranks_nothing_twice(tmp_path: Path, ranker
     assert recipe == {"schema_version": 1, **RECIPE}
 
 
-def test_a_question_without_a_date_is_yielded_without_rankings(tmp_path: Path, rankers: Rankers) -> None:
+def test_record_rankings_yields_none_for_question_without_date(tmp_path: Path, rankers: Rankers) -> None:
     file = RankingStore(tmp_path / "r.jsonl", RECIPE)
     found = all_of(record_rankings([QUESTION, THIRD], "set", rankers, file, "before-source"))
     assert [each is None for each in found] == [False, True]
     assert list(file.recorded) == [QUESTION.key]
 
 
-def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: Rankers) -> None:
+def test_ranking_store_with_other_recipe_raises_input_error(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
     all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     with pytest.raises(InputError, match=r"made with other settings \(depth, guard\)"):
@@ -283,7 +285,7 @@ def test_rankings_made_otherwise_are_not_gone_on_with(tmp_path: Path, rankers: R
         '{"recipe": {}, "key": 1, "dense": [["a"]], "bm25": [], "reranked": null}',
     ],
 )
-def test_another_file_is_told(tmp_path: Path, line: str) -> None:
+def test_ranking_store_with_other_file_names_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(line + "\n")
     for read in (lambda: RankingStore(path, RECIPE), lambda: read_rankings(path)):
@@ -291,7 +293,7 @@ def test_another_file_is_told(tmp_path: Path, line: str) -> None:
             read()
 
 
-def test_an_unknown_field_is_told(tmp_path: Path, rankers: Rankers) -> None:
+def test_read_rankings_with_unknown_field_raises_input_error(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
     all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": True}) + "\n")
@@ -299,7 +301,7 @@ def test_an_unknown_field_is_told(tmp_path: Path, rankers: Rankers) -> None:
         read_rankings(path)
 
 
-def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
+def test_read_rankings_of_missing_or_empty_file_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_rankings(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").touch()
@@ -307,7 +309,7 @@ def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
         read_rankings(tmp_path / "empty.jsonl")
 
 
-def test_a_disk_that_takes_nothing(tmp_path: Path, rankers: Rankers) -> None:
+def test_record_rankings_to_unwritable_path_raises_storage_error(tmp_path: Path, rankers: Rankers) -> None:
     file = RankingStore(tmp_path / "r.jsonl", RECIPE)
     (tmp_path / "r.jsonl").mkdir()
     with pytest.raises(StorageError, match="cannot be written"):
@@ -318,7 +320,7 @@ def test_a_disk_that_takes_nothing(tmp_path: Path, rankers: Rankers) -> None:
 
 
 @pytest.mark.models
-def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
+def test_open_rankers_reads_library_and_settings(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
     path = tmp_path / "library"
     with open_or_create(path, encoder, "minilm") as made:
         add_documents(made, [Document(name, text, date=date) for name, (date, text) in TEXTS.items()], encoder)
@@ -344,7 +346,9 @@ def test_a_library_on_disk_by_the_settings(tmp_path: Path, model_home: Path, enc
 
 
 @pytest.mark.models
-def test_a_reranker_of_the_settings_must_be_there(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
+def test_open_rankers_without_reranker_model_raises_model_missing(
+    tmp_path: Path, model_home: Path, encoder: Encoder
+) -> None:
     with open_or_create(tmp_path / "library", encoder, "minilm"):
         pass
     settings = load_settings({"home": str(model_home), "rerank": {"name": "no-such-reranker"}})

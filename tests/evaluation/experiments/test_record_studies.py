@@ -7,7 +7,7 @@ from epicrisis.evaluation.experiments.ehr_study import study_tables
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 
 
-def test_retrieval_is_held_against_full_context_and_not_against_settings_that_were_told_where_to_look() -> None:
+def test_study_tables_compare_retrieval_with_full_context_only() -> None:
     cases = [
         MeasuredCase(
             f"{arm} {form}",

@@ -28,7 +28,7 @@ from tests.support.hashed_encoder import opened_library
 CORRECTED = PROTOCOLS["corrected"]
 
 
-def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printed() -> None:
+def test_experiments_are_found_by_name_with_published_tables() -> None:
     for name, experiment in load_experiments().items():
         assert experiment.name == name
         assert find_experiment(name) is experiment
@@ -40,7 +40,7 @@ def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printe
         find_protocol("nonsense")
 
 
-def test_integration_reads_one_k() -> None:
+def test_integration_with_several_k_raises_input_error() -> None:
     """Two in one run would be averaged under the name of the first."""
     study = Study(evidence(), CORRECTED)
     build, inputs = integration.EXPERIMENT.cases, CaseInputs({"mirage/bioasq": questions(2)}, study, Grid(), Settings())
@@ -50,7 +50,7 @@ def test_integration_reads_one_k() -> None:
         build(replace(inputs, grid=Grid(integration.ARMS, (8, 16))))
 
 
-def test_a_plan_says_how_many_questions_were_drawn() -> None:
+def test_describe_sample_states_number_of_drawn_questions() -> None:
     """Those of the library itself are drawn by no protocol, so not by 105 of it nor by class."""
     own = describe_sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole_sets=False)
     assert own == {"how": "at-random", "n": probe.N, "seed": 0}
@@ -79,7 +79,7 @@ def pipeline(opened: LibrarySearch, settings: Settings) -> Pipeline:
 
 
 @pytest.mark.parametrize(("gold", "there"), [("one", 1), ("all", 2)])
-def test_one_gold_document_is_placed_or_all_of_them(
+def test_plan_experiment_places_one_or_all_gold_documents(
     tmp_path: Path, opened: LibrarySearch, gold: str, there: int
 ) -> None:
     """Errata C8: both are to be had, and the plan says which it was."""
@@ -103,7 +103,7 @@ def test_one_gold_document_is_placed_or_all_of_them(
         assert len({"d3", "d4"} & {*documents}) == there
 
 
-def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None:
+def test_context_length_cases_at_k_one_read_key_document_alone(tmp_path: Path) -> None:
     """By passages a key document of two among one: context length reads it alone, positions refuses. By documents it is
     one."""
     halves = tuple(passage("gold:0", f"Half {i}.", i) for i in range(2))
@@ -117,13 +117,13 @@ def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])
-def test_where_nothing_is_placed_no_gold_document_is_either(opened: LibrarySearch, name: str) -> None:
+def test_plan_experiment_without_placement_refuses_gold_option(opened: LibrarySearch, name: str) -> None:
     settings = Settings()
     with pytest.raises(InputError, match=f"{name} places no document: leave --gold out"):
         plan_experiment(find_experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
 
 
-def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: LibrarySearch) -> None:
+def test_probe_questions_respect_scope(opened: LibrarySearch) -> None:
     settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
     request = Request(questions=5, grid=Grid(("rag",), (4,)))
     plan, cases = plan_experiment(find_experiment("probe"), request, settings, pipeline(opened, settings))

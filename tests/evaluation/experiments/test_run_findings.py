@@ -48,7 +48,7 @@ def by_name(*paths: Path) -> Mapping[str, Findings]:
     return {found.experiment: found for found in read_findings(paths)}
 
 
-def test_a_run_of_positions_is_read_for_conflicts_and_cost_as_well(tmp_path: Path) -> None:
+def test_read_findings_of_positions_run_includes_conflicts_and_cost(tmp_path: Path) -> None:
     found = by_name(positions(tmp_path / "run"))
     assert list(found) == ["positions", "conflicts", "cost"]
     for each in found.values():
@@ -58,7 +58,7 @@ def test_a_run_of_positions_is_read_for_conflicts_and_cost_as_well(tmp_path: Pat
         assert not any("not complete" in said or "Warning" in said for said in each.conclusions)
 
 
-def test_of_several_runs_those_are_read_that_have_the_arms(tmp_path: Path) -> None:
+def test_read_findings_of_several_runs_uses_runs_with_required_arms(tmp_path: Path) -> None:
     """One without closed book does not hide what the other tells."""
     whole = positions(tmp_path / "whole", made_with=recipe("qwen"))
     short = positions(tmp_path / "short", ("rag", "brief-context"), made_with=recipe("llama"))
@@ -68,7 +68,7 @@ def test_of_several_runs_those_are_read_that_have_the_arms(tmp_path: Path) -> No
     assert list(by_name(positions(tmp_path / "rag", ("rag",)))) == ["positions"]
 
 
-def test_what_was_broken_off_is_shown_and_said_to_be_so(tmp_path: Path) -> None:
+def test_read_findings_of_unfinished_run_states_missing_cases(tmp_path: Path) -> None:
     """Down to its first record, whose arm may be any."""
     cases = len(FEW) * len(conditions())
     for left in (cases - 1, cases // 2):
@@ -81,7 +81,7 @@ def test_what_was_broken_off_is_shown_and_said_to_be_so(tmp_path: Path) -> None:
             )
 
 
-def test_failed_cases_leave_a_run_incomplete_and_are_counted(tmp_path: Path) -> None:
+def test_read_findings_counts_failed_cases_as_unfinished(tmp_path: Path) -> None:
     path = folder(
         tmp_path / "run",
         lambda i, at: "failed" if i == 0 else True,
@@ -96,7 +96,7 @@ def test_failed_cases_leave_a_run_incomplete_and_are_counted(tmp_path: Path) -> 
     assert [(share.value, share.n, share.unscored) for share in shares] == [(1.0, 40, 5)]  # type: ignore[union-attr]
 
 
-def test_runs_of_other_protocols_and_sets_stand_side_by_side_with_a_warning(tmp_path: Path) -> None:
+def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
     one = positions(tmp_path / "one")
     other = positions(tmp_path / "other", protocol="published", sha256="7" * 64)
     found = by_name(one, other)["positions"]
@@ -111,12 +111,12 @@ def test_runs_of_other_protocols_and_sets_stand_side_by_side_with_a_warning(tmp_
         assert sum("missing text is an error" in note for note in table.notes) == 1, "what both have in common"
 
 
-def test_two_models_alike_in_all_else_need_no_warning(tmp_path: Path) -> None:
+def test_read_findings_of_two_models_has_no_warning(tmp_path: Path) -> None:
     paths = [positions(tmp_path / name, made_with=recipe(name)) for name in ("qwen", "llama")]
     assert not any("Warning" in said for said in by_name(*paths)["positions"].conclusions)
 
 
-def test_the_order_in_which_cases_ended_changes_no_table(tmp_path: Path) -> None:
+def test_read_findings_is_independent_of_record_order(tmp_path: Path) -> None:
     """Many calls at once end as they will."""
     first = positions(tmp_path / "a" / "run")
     second = positions(tmp_path / "b" / "run")
@@ -128,7 +128,7 @@ def test_the_order_in_which_cases_ended_changes_no_table(tmp_path: Path) -> None
         assert one.conclusions == other.conclusions
 
 
-def test_plain_runs_are_compared_whatever_ended_first(tmp_path: Path) -> None:
+def test_read_findings_of_plain_runs_is_independent_of_record_order(tmp_path: Path) -> None:
     made = [folder(tmp_path / "a", lambda i, _: i % 3 > 0), folder(tmp_path / "b", lambda i, _: i % 4 > 0)]
     before = read_findings(made)
     for path in made:
@@ -138,7 +138,7 @@ def test_plain_runs_are_compared_whatever_ended_first(tmp_path: Path) -> None:
     assert before[0].experiment == "compare"
 
 
-def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
+def test_read_findings_of_integration_has_cost_by_arm(tmp_path: Path) -> None:
     """Preflight's share among it."""
     asked: list[Condition] = [
         {"arm": arm, "dataset": "own", "k": 16, "repeat": 0}
@@ -160,13 +160,13 @@ def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
     assert {row[:3] for row in took.rows} == {(each["arm"], 16, len(FEW)) for each in asked}
 
 
-def test_a_run_of_a_later_program_is_said_to_be_one(tmp_path: Path) -> None:
+def test_read_findings_of_unknown_experiment_raises_input_error(tmp_path: Path) -> None:
     path = positions(tmp_path / "run", name="telepathy")
     with pytest.raises(InputError, match="a run of telepathy, which this program does not know: update it"):
         read_findings([path])
 
 
-def test_findings_are_plain_data(tmp_path: Path) -> None:
+def test_read_findings_serializes_to_json(tmp_path: Path) -> None:
     from epicrisis.serialization import to_json
 
     told = json.dumps(to_json(read_findings([positions(tmp_path / "run")])))

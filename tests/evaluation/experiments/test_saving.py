@@ -40,7 +40,7 @@ def calibrated(*parts: list[HeldOutResult], recall: float | None = None) -> Pref
 DONE = calibrated(judged("no-issue", "fffffbpnnn"), judged("issue", "ppfn"), judged("no-key", "fb"))
 
 
-def test_both_errors_of_both_rules_and_their_differences() -> None:
+def test_errors_table_matches_manual_rates() -> None:
     table = errors_table(DONE, "here")
     papers, fitted = row(table, "papers' rule"), row(table, "fitted, held out")
     assert (papers["missed where needed"].value, papers["missed where needed"].n) == (2 / 4, 4)
@@ -64,7 +64,7 @@ def test_both_errors_of_both_rules_and_their_differences() -> None:
     )
 
 
-def test_each_rule_between_always_and_never() -> None:
+def test_estimate_savings_lies_between_always_and_never() -> None:
     """Always: 1000 + 4 (100) + 100 + 4 (50) in, 5 (50) out; never: 1100 in, 50 out."""
     made = estimate_savings(
         SHAPE, {"a quarter": 0.25}, lambda usage: (usage.prompt_tokens + 2 * usage.completion_tokens) / 1000
@@ -89,13 +89,13 @@ def test_each_rule_between_always_and_never() -> None:
         assert each in said
 
 
-def test_a_price_that_nobody_knows_is_no_price() -> None:
+def test_savings_table_with_unknown_price_has_no_dollars() -> None:
     table = savings_table(estimate_savings(SHAPE, {}, lambda _: None), SHAPE, "not known")
     assert table.column("US dollars for 1,000 questions") == (None, None)
     assert table.column("US dollars saved") == (None, None)
 
 
-def test_the_shape_is_that_of_the_passages_that_are_read() -> None:
+def test_mean_shape_uses_passages_that_are_read() -> None:
     encoder, store = HashingEncoder(), MemoryStore()
     texts = [f"Trial {i} of aspirin {'and stroke ' * i}." for i in range(6)]
     for i, text in enumerate(texts):
@@ -122,7 +122,7 @@ def test_the_shape_is_that_of_the_passages_that_are_read() -> None:
     assert shape() == shape(asked(3)) == PromptShape(0, 0, 0, 0)
 
 
-def test_where_nothing_is_read_nothing_is_saved() -> None:
+def test_savings_table_of_empty_prompts_has_no_saving() -> None:
     nothing = PromptShape(0, 0, 0, 0)
     assert savings_table(estimate_savings(nothing, {}, lambda usage: 0.0), nothing, "none").column("tokens saved") == (
         None,

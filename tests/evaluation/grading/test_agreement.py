@@ -33,20 +33,20 @@ THREE = raters(
 
 
 @pytest.mark.parametrize(("given", "alpha"), [(FOUR, 0.743), (BINARY, 0.095), (THREE, 0.691)])
-def test_alpha_is_that_of_the_published_examples(given: list[dict[int, str]], alpha: float) -> None:
+def test_alpha_matches_published_examples(given: list[dict[int, str]], alpha: float) -> None:
     found = measure_agreement(given)
     assert found.alpha.value == pytest.approx(alpha, abs=5e-4)
     assert found.alpha.interval is not None
     assert found.alpha.interval.low < alpha < found.alpha.interval.high
 
 
-def test_units_that_one_rater_alone_judged_pair_with_nothing() -> None:
+def test_agreement_ignores_units_with_one_rating() -> None:
     found = measure_agreement(FOUR)
     assert (found.raters, found.units) == (4, 11)
     assert found.kappa is None
 
 
-def test_kappa_is_that_of_a_textbook_table() -> None:
+def test_kappa_matches_textbook_table() -> None:
     # 20 yes yes, 5 yes no, 10 no yes, 15 no no: 0.4.
     said = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
     found = measure_agreement([{i: pair[rater] for i, pair in enumerate(said)} for rater in range(2)])
@@ -59,7 +59,7 @@ def test_kappa_is_that_of_a_textbook_table() -> None:
     assert found.kappa.interval.high == pytest.approx(0.64, abs=0.05)
 
 
-def test_full_agreement_and_none_by_chance() -> None:
+def test_agreement_of_equal_ratings_is_one_and_of_random_ratings_zero() -> None:
     dice = random.Random(0)
     same = {unit: dice.choice("ab") for unit in range(400)}
     other = {unit: dice.choice("ab") for unit in range(400)}
@@ -69,7 +69,7 @@ def test_full_agreement_and_none_by_chance() -> None:
     assert apart.alpha.value == pytest.approx(0, abs=0.1)
 
 
-def test_one_word_alone_or_nothing_shared_has_no_coefficient() -> None:
+def test_agreement_without_variation_or_shared_units_has_no_coefficient() -> None:
     one_word = measure_agreement([{1: "tie", 2: "tie"}, {1: "tie", 2: "tie"}])
     assert one_word.kappa is not None
     assert (one_word.kappa.value, one_word.alpha.value, one_word.alpha.interval) == (None, None, None)
@@ -80,7 +80,7 @@ def test_one_word_alone_or_nothing_shared_has_no_coefficient() -> None:
         measure_agreement([{1: "a"}])
 
 
-def test_many_tables_at_once_are_as_one_by_one() -> None:
+def test_coefficients_of_stacked_tables_match_single_tables() -> None:
     tables = np.random.default_rng(0).integers(0, 9, size=(20, 3, 3)).astype(np.float64)
     tables = tables + tables.swapaxes(1, 2)
     for of in (cohens_kappa, krippendorffs_alpha):

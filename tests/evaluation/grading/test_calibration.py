@@ -74,7 +74,7 @@ def calibrated(tmp_path: Path, script: Callable[[ChatRequest], str], **more: boo
     return asyncio.run(calibrate_grader(asker_of(script), tmp_path, SUMMARIES, PAIRS, **more))  # type: ignore[arg-type]
 
 
-def test_a_perfect_judge_agrees_wholly(tmp_path: Path) -> None:
+def test_calibration_of_perfect_judge_has_full_agreement(tmp_path: Path) -> None:
     found = calibrated(tmp_path, judge_by(fair, chooses_good))
     assert {each.aspect for each in found.with_people} == {"correctness", "completeness", "faithfulness"}
     assert all(each.spearman == pytest.approx(1) and each.kappa == pytest.approx(1) for each in found.with_people)
@@ -83,7 +83,7 @@ def test_a_perfect_judge_agrees_wholly(tmp_path: Path) -> None:
     assert (choices.accuracy.value, choices.right, choices.changed, choices.first) == (1.0, 20, 0, 20)
 
 
-def test_a_mild_judge_keeps_its_ranks_and_loses_kappa_and_a_contrary_one_both(tmp_path: Path) -> None:
+def test_calibration_of_mild_and_contrary_judges_has_expected_coefficients(tmp_path: Path) -> None:
     mild = calibrated(tmp_path / "mild", judge_by(lambda share: 5 if share >= 0.5 else 4, chooses_good))
     contrary = calibrated(tmp_path / "contrary", judge_by(lambda share: 6 - fair(share), chooses_good))
     for gentle, against in zip(mild.with_people, contrary.with_people, strict=True):
@@ -105,7 +105,7 @@ def test_a_mild_judge_keeps_its_ranks_and_loses_kappa_and_a_contrary_one_both(tm
         (lambda texts: "1" if texts[0] == "good" else "tie", 0.75, 20, 0, 20),
     ],
 )
-def test_a_guesser_is_right_by_half_whatever_place_it_likes(
+def test_calibration_of_guessing_judge_has_half_accuracy(
     tmp_path: Path, choice: Callable[[Sequence[str]], str], accuracy: float, changed: int, tied: int, first: int
 ) -> None:
     choices = calibrated(tmp_path, judge_by(fair, choice)).choices[0]
@@ -113,7 +113,7 @@ def test_a_guesser_is_right_by_half_whatever_place_it_likes(
     assert (choices.accuracy.value, choices.changed, choices.tied, choices.first) == (accuracy, changed, tied, first)
 
 
-def test_what_has_no_verdict_is_counted_and_in_no_figure(tmp_path: Path) -> None:
+def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> None:
     def script(request: ChatRequest) -> str:
         texts = unfence(request.messages[-1].content)
         if len(texts) == 2 and texts[0] == "bad" and "Do 3." in request.messages[-1].content:
@@ -131,7 +131,7 @@ def test_what_has_no_verdict_is_counted_and_in_no_figure(tmp_path: Path) -> None
     assert len(requests_of(asker)) == 1, "the failed call alone is made again"
 
 
-def test_it_is_kept_and_read_back_and_shown(tmp_path: Path) -> None:
+def test_calibration_is_saved_and_read_back(tmp_path: Path) -> None:
     found = calibrated(tmp_path, judge_by(fair, chooses_good))
     assert read_calibration(tmp_path / CALIBRATION) == found
     grades, choices = calibration_tables(found)
@@ -142,7 +142,7 @@ def test_it_is_kept_and_read_back_and_shown(tmp_path: Path) -> None:
         read_calibration(tmp_path / CALIBRATION)
 
 
-def test_faithfulness_to_the_talk_is_a_row_of_its_own() -> None:
+def test_compare_grades_has_row_for_faithfulness_to_notes() -> None:
     grades = {each.answer.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
     rows = compare_grades(grades, SUMMARIES, JUDGE)
     assert [each.aspect for each in rows] == ["faithful-to-notes"] * 2
@@ -150,7 +150,7 @@ def test_faithfulness_to_the_talk_is_a_row_of_its_own() -> None:
     assert [each.same for each in rows] == [0.2, 0.2]
 
 
-def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
+def test_sample_items_of_smaller_size_is_subset() -> None:
     some, more = sample_items(range(100), 10, 3), sample_items(range(100), 20, 3)
     assert set(some) < set(more)
     assert list(some) == sorted(some)
@@ -162,7 +162,7 @@ def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
 
 
 @pytest.mark.data
-def test_the_scores_of_mts_dialog_belong_to_the_summaries_of_the_same_row(data_folder: Path) -> None:
+def test_mts_dialog_scores_belong_to_their_summaries(data_folder: Path) -> None:
     summaries = read_summaries(data_folder / "judge")
     assert len(summaries) == 400
     assert len({each.conversation for each in summaries}) == 100

@@ -32,14 +32,14 @@ def ending_of_json(value: dict[str, Any]) -> Ending:
         ("abstained", "I cannot help with this: the notes do not say.", None, "abstained"),
     ],
 )
-def test_each_ending_is_told_from_state_failure_and_words(
+def test_ending_follows_state_failure_and_text(
     state: AnswerState, text: str, failure: str | None, ending: Ending
 ) -> None:
     assert ending_of_json(record(question(), text, state, failure=failure)) == ending
     assert ending in ENDINGS
 
 
-def test_refusal_that_was_withheld_from_the_reader_is_refused() -> None:
+def test_ending_of_withheld_refusal_is_refused() -> None:
     withheld = record(question(), "", "abstained")
     withheld["answer"]["withheld"] = {"text": "I'm sorry, but I can't assist with that request.", "reason": "it quotes"}
     assert ending_of_json(withheld) == "refused"
@@ -60,7 +60,7 @@ def test_refusal_that_was_withheld_from_the_reader_is_refused() -> None:
         "I am not able to discuss that.",
     ],
 )
-def test_a_refusal_in_words_is_seen(text: str) -> None:
+def test_is_refusal_accepts_refusals(text: str) -> None:
     assert is_refusal(text)
 
 
@@ -79,11 +79,11 @@ def test_a_refusal_in_words_is_seen(text: str) -> None:
         "",
     ],
 )
-def test_what_is_an_answer_is_no_refusal(text: str) -> None:
+def test_is_refusal_rejects_answers(text: str) -> None:
     assert not is_refusal(text)
 
 
-def test_a_choice_is_never_read_for_words() -> None:
+def test_ending_of_choice_ignores_its_words() -> None:
     asked = Question("Which?", {"A": "I cannot help with it", "B": "40 mg"}, "choice", "c", "A")
     line: dict[str, Any] = record(asked, "I cannot help with it", "answered")
     line["answer"]["choice"] = "A"

@@ -19,7 +19,7 @@ from tests.support.grading import ARMS, WRITER, pair_records, paired, questions,
 
 
 @pytest.mark.parametrize("n", [1, 8, 47, 48])
-def test_each_arm_stands_first_in_half_of_the_pairs(n: int) -> None:
+def test_pair_records_balance_arm_that_comes_first(n: int) -> None:
     made = paired(n)
     first = list(made.key.first.values())
     assert abs(first.count("rag") - first.count("brief-context")) == n % 2
@@ -30,7 +30,7 @@ def test_each_arm_stands_first_in_half_of_the_pairs(n: int) -> None:
         assert ("whole" in pair.first) != ("whole" in pair.second)
 
 
-def test_the_order_depends_on_seed_and_questions_alone() -> None:
+def test_pair_records_depend_on_seed_and_questions_only() -> None:
     assert paired(48) == paired(48)
     assert pair_records(reversed(records(48)), ARMS, 0) == paired(48)
     moved = [paired(48).key.first, paired(48, seed=1).key.first]
@@ -41,7 +41,7 @@ def test_the_order_depends_on_seed_and_questions_alone() -> None:
     assert by_question[0] != by_question[1]
 
 
-def test_the_place_in_the_file_does_not_tell_which_arm_stands_first() -> None:
+def test_pair_records_order_does_not_reveal_arm() -> None:
     given = records(48)
     made = [pair_records(given, ARMS, seed) for seed in range(40)]
     runs = [[each.key.first[pair.id] for pair in each.pairs] for each in made]
@@ -52,11 +52,11 @@ def test_the_place_in_the_file_does_not_tell_which_arm_stands_first() -> None:
     assert sign_test(odd, 40 * 24 - odd) > 0.001
 
 
-def test_the_odd_pair_is_not_always_the_same_arms() -> None:
+def test_pair_records_odd_pair_has_random_first_arm() -> None:
     assert {next(iter(paired(1, seed).key.first.values())) for seed in range(10)} == set(ARMS)
 
 
-def test_an_identifier_changes_with_every_word_and_is_no_number() -> None:
+def test_pair_id_changes_with_text_and_is_no_number() -> None:
     made = paired(2)
     other = [{**each, "answer": {**each["answer"], "text": each["answer"]["text"] + " Much."}} for each in records(2)]
     assert not {pair.id for pair in made.pairs} & {pair.id for pair in pair_records(other, ARMS, 0).pairs}
@@ -73,11 +73,11 @@ def test_an_identifier_changes_with_every_word_and_is_no_number() -> None:
         ("The findings (95 % CI 1 to 2) hold in 3 documents.", "The findings (95 % CI 1 to 2) hold in 3 documents."),
     ],
 )
-def test_labels_of_the_evidence_are_taken_out_of_either_arm(text: str, bare: str) -> None:
+def test_remove_citations_removes_labels_of_both_arms(text: str, bare: str) -> None:
     assert remove_citations(text) == bare
 
 
-def test_what_still_tells_is_counted() -> None:
+def test_pair_records_count_revealing_words() -> None:
     asked = questions(2)
     made = pair_records(
         [
@@ -92,14 +92,14 @@ def test_what_still_tells_is_counted() -> None:
     assert made.revealing == 1
 
 
-def test_the_same_words_are_a_tie_and_shown_to_nobody() -> None:
+def test_pair_records_with_equal_words_are_ties_without_pair() -> None:
     (asked,) = questions(1)
     made = pair_records([record(asked, "rag", "It helps. [1]"), record(asked, "brief-context", "It  Helps.")], ARMS, 0)
     assert made.pairs == ()
     assert made.key.same == (asked.key,)
 
 
-def test_questions_without_a_pair_are_kept_apart_with_the_reason() -> None:
+def test_pair_records_report_questions_without_pair() -> None:
     asked = questions(4)
     given = [
         record(asked[0], "rag", "", "abstained"),
@@ -120,14 +120,14 @@ def test_questions_without_a_pair_are_kept_apart_with_the_reason() -> None:
     assert made.key.asked == 4
 
 
-def test_runs_of_one_strategy_each_make_pairs_too() -> None:
+def test_pair_records_of_runs_without_arms_use_strategy() -> None:
     given = [
         {**each, "key": each["key"].partition(" {")[0], "condition": {}} for each in records(3)
     ]  # as `evaluate --strategy` writes them, without an arm
     assert len(pair_records(given, ARMS, 0).pairs) == 3
 
 
-def test_what_cannot_be_paired_says_so() -> None:
+def test_pair_records_with_missing_or_repeated_arm_raise_input_error() -> None:
     with pytest.raises(InputError, match="no record of brief-context: name runs of both rag and brief-context"):
         pair_records([each for each in records(2) if each["condition"]["arm"] == "rag"], ARMS, 0)
     with pytest.raises(InputError, match="rag answered question '0' twice"):
@@ -137,7 +137,7 @@ def test_what_cannot_be_paired_says_so() -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_handed_out_holds_no_hint(tmp_path: Path) -> None:
+def test_written_pairs_reveal_nothing_about_arms(tmp_path: Path) -> None:
     made = paired(6)
     write_pairs(made, tmp_path)
     for name in (CSV, JSONL):
@@ -149,7 +149,7 @@ def test_what_is_handed_out_holds_no_hint(tmp_path: Path) -> None:
     assert read_pairs(tmp_path) == made
 
 
-def test_a_spreadsheet_opens_it_row_by_row(tmp_path: Path) -> None:
+def test_written_csv_is_readable_row_by_row(tmp_path: Path) -> None:
     asked = replace(questions(1)[0], text='Does "X", or Y, help?\nSay why.')
     made = pair_records([record(asked, "rag", "It; does."), record(asked, "brief-context", "Größer als α.")], ARMS, 0)
     write_pairs(made, tmp_path)
@@ -162,7 +162,7 @@ def test_a_spreadsheet_opens_it_row_by_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "＝"])
-def test_no_cell_is_a_formula(tmp_path: Path, start: str) -> None:
+def test_written_csv_has_no_formula(tmp_path: Path, start: str) -> None:
     evil = f'{start}HYPERLINK("http://127.0.0.1/"&A1)'
     (asked,) = questions(1)
     write_pairs(pair_records([record(asked, "rag", evil), record(asked, "brief-context", "No.")], ARMS, 0), tmp_path)
@@ -172,7 +172,7 @@ def test_no_cell_is_a_formula(tmp_path: Path, start: str) -> None:
     assert evil in json.loads((tmp_path / JSONL).read_text("utf-8")).values()
 
 
-def test_what_people_may_have_written_into_is_not_overwritten(tmp_path: Path) -> None:
+def test_write_pairs_refuses_to_overwrite(tmp_path: Path) -> None:
     write_pairs(paired(2), tmp_path)
     before = (tmp_path / CSV).read_bytes()
     with pytest.raises(InputError, match=r"holds pairs\.csv already"):
@@ -181,13 +181,13 @@ def test_what_people_may_have_written_into_is_not_overwritten(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_what_holds_answers_is_its_owners_alone_until_it_is_handed_out(tmp_path: Path) -> None:
+def test_written_pairs_are_private_to_owner(tmp_path: Path) -> None:
     write_pairs(paired(2), tmp_path / "judging")
     made = [tmp_path / "judging", *(tmp_path / "judging" / name for name in (CSV, JSONL, KEY))]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o600, 0o600, 0o600]
 
 
-def test_text_separators_inside_an_answer_do_not_break_a_line(tmp_path: Path) -> None:
+def test_written_pairs_keep_unicode_line_separators(tmp_path: Path) -> None:
     (asked,) = questions(1)
     made = pair_records([record(asked, "rag", "It\u2028helps."), record(asked, "brief-context", "It\x85may.")], ARMS, 0)
     write_pairs(made, tmp_path)
@@ -207,7 +207,9 @@ def test_text_separators_inside_an_answer_do_not_break_a_line(tmp_path: Path) ->
         (lambda folder: (folder / KEY).write_text('{"format": 9}'), "has format 9, but this version reads format 1"),
     ],
 )
-def test_files_that_were_changed_are_refused(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:
+def test_read_pairs_with_changed_files_raises_input_error(
+    tmp_path: Path, spoil: Callable[[Path], object], message: str
+) -> None:
     write_pairs(paired(3), tmp_path)
     spoil(tmp_path)
     with pytest.raises(InputError, match=message):

@@ -76,7 +76,7 @@ def mixed(path: Path) -> Path:
     return folder_of(path, lines)
 
 
-def test_every_answer_is_measured_once_and_what_is_none_stands_apart(tmp_path: Path) -> None:
+def test_measure_run_measures_each_answer_once(tmp_path: Path) -> None:
     run = mixed(tmp_path)
     measured_by(run, word_measurer())
     asker = judged_by(run, by_length)
@@ -91,7 +91,7 @@ def test_every_answer_is_measured_once_and_what_is_none_stands_apart(tmp_path: P
     assert requests_of(again) == [], "nothing is judged twice"
 
 
-def test_the_judge_never_sees_who_answered(tmp_path: Path) -> None:
+def test_measure_run_judge_sees_no_writer(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(), "40 mg [1] (doc 2).", condition={"arm": "full-context"})])
     (request,) = requests_of(judged_by(run, by_length))
     assert shown(request) == ["Which dose was given on day 0?", GOLD, "40 mg."]
@@ -99,7 +99,7 @@ def test_the_judge_never_sees_who_answered(tmp_path: Path) -> None:
     assert not [name for name in ("writer-model", "full-context", question().key) if name in told]
 
 
-def test_a_kill_loses_nothing_that_was_kept(tmp_path: Path) -> None:
+def test_measure_run_interrupted_resumes_without_loss(tmp_path: Path) -> None:
     run = mixed(tmp_path)
     calls = iter(range(100))
 
@@ -119,7 +119,7 @@ def test_a_kill_loses_nothing_that_was_kept(tmp_path: Path) -> None:
     assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)[:4]] == [0.0, 0.25, 0.75, 0.25]
 
 
-def test_an_answer_that_changed_is_measured_anew_and_its_old_measure_counts_for_nothing(tmp_path: Path) -> None:
+def test_measure_run_measures_changed_answer_again(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), "one two") for i in range(3)])
     judged_by(run, by_length)
     folder_of(
@@ -130,7 +130,7 @@ def test_an_answer_that_changed_is_measured_anew_and_its_old_measure_counts_for_
     assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)] == [0.25, 0.5, 0.0]
 
 
-def test_measures_by_another_recipe_do_not_count(tmp_path: Path) -> None:
+def test_measure_run_ignores_measures_of_other_recipe(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), "one two") for i in range(2)])
     judged_by(run, by_length)
     other = asker_of(by_length)
@@ -141,7 +141,7 @@ def test_measures_by_another_recipe_do_not_count(tmp_path: Path) -> None:
     assert next(iter(files.values())).usage.calls == 2, "of this recipe alone"
 
 
-def test_failed_and_unreadable_verdicts_are_no_zero(tmp_path: Path) -> None:
+def test_measure_run_failed_and_unreadable_verdicts_are_not_zero(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), text) for i, text in enumerate(("down", "odd", "one two"))])
 
     def script(request: ChatRequest) -> str:
@@ -157,7 +157,7 @@ def test_failed_and_unreadable_verdicts_are_no_zero(tmp_path: Path) -> None:
     assert [each.states.get(CORRECTNESS) for each in read_measured_cases(run)] == [None, "unparsed", None]
 
 
-def test_entailment_reads_the_reference_as_premise_and_the_best_of_several(tmp_path: Path) -> None:
+def test_entailment_measure_uses_reference_as_premise_and_best_reference(tmp_path: Path) -> None:
     asked = question(other_answers=("the dose was not 40 mg of furosemide",))
     run = folder_of(tmp_path, [record(asked, "the dose was 40 mg"), record(question(1), "not 40 mg")])
     measured_by(run, entailment_measurer_for(TermOverlapNli(), "models/term-overlap"))
@@ -186,7 +186,7 @@ def test_entailment_reads_the_reference_as_premise_and_the_best_of_several(tmp_p
         ("The record of 2150 says 40 mg", False),
     ],
 )
-def test_an_option_may_say_that_the_record_does_not(tmp_path: Path, option: str, unanswerable: bool) -> None:
+def test_choice_of_not_in_record_option_counts_as_abstention(tmp_path: Path, option: str, unanswerable: bool) -> None:
     asked = Question("Which?", {"A": "40 mg", "B": option}, "choice", "c", "B")
     told: list[tuple[str, AnswerState, str | None]] = [
         ("B", "answered", "B"),
@@ -210,13 +210,13 @@ def test_an_option_may_say_that_the_record_does_not(tmp_path: Path, option: str,
     assert {*found[0].values} == {name}
 
 
-def test_open_answers_where_no_note_says_are_right_to_abstain(tmp_path: Path) -> None:
+def test_abstention_is_right_for_unanswerable_open_question(tmp_path: Path) -> None:
     lines = [record(question(0, gold=""), "", "abstained"), record(question(1, gold=""), "40 mg")]
     found = read_measured_cases(folder_of(tmp_path, lines))
     assert [each.values for each in found] == [{"abstained-rightly": 1.0}, {"abstained-rightly": 0.0}]
 
 
-def test_a_patients_cases_are_one_cluster(tmp_path: Path) -> None:
+def test_measured_cases_of_patient_share_cluster(tmp_path: Path) -> None:
     lines = [record(question(i, patient=who), "40 mg") for i, who in enumerate(("anna", "anna", None))]
     assert [each.cluster for each in read_measured_cases(folder_of(tmp_path, lines))] == [
         "anna",
@@ -225,7 +225,7 @@ def test_a_patients_cases_are_one_cluster(tmp_path: Path) -> None:
     ]
 
 
-def test_a_verified_span_is_measured_as_it_stands(tmp_path: Path) -> None:
+def test_verified_span_is_measured_literally(tmp_path: Path) -> None:
     span = "Dose raised (doc 2) to 40 mg [1]"
     passage = note("anna", f"{span} today.")
     cited = [(citation(passage, span),), (citation(passage, span, False),), ()]
@@ -240,7 +240,7 @@ def test_a_verified_span_is_measured_as_it_stands(tmp_path: Path) -> None:
 # -- evidence and notes -----------------------------------------------------------------------------------------------
 
 
-def test_evidence_is_right_where_a_verified_citation_overlaps_the_place(tmp_path: Path) -> None:
+def test_evidence_measure_requires_verified_overlapping_citation(tmp_path: Path) -> None:
     passage = note("anna", "He had 40 mg of furosemide.", start=100)
     place = EvidenceSpan(passage.document_id, 107, 112)
     cited = [citation(passage, "40 mg"), citation(passage, "40 mg", False), citation(passage, "furosemide")]
@@ -255,7 +255,7 @@ def test_evidence_is_right_where_a_verified_citation_overlaps_the_place(tmp_path
     assert [each.values["citations-verified"] for each in found] == [1.0, 0.0, 1.0]
 
 
-def test_a_search_that_finds_nothing_has_no_evidence_and_no_search_has_no_value(tmp_path: Path) -> None:
+def test_evidence_recall_is_zero_for_empty_search_and_missing_without_search(tmp_path: Path) -> None:
     passage = note("anna", "He had 40 mg of furosemide.", start=100)
     asked = [question(i, patient="anna", evidence=(EvidenceSpan(passage.document_id, 107, 112),)) for i in range(3)]
     lines = [
@@ -270,7 +270,7 @@ def test_a_search_that_finds_nothing_has_no_evidence_and_no_search_has_no_value(
     ]
 
 
-def test_a_record_over_the_window_was_read_by_nobody(tmp_path: Path) -> None:
+def test_case_over_context_window_has_no_evidence_recall(tmp_path: Path) -> None:
     passage = note("anna", "He had 40 mg of furosemide.", start=100)
     asked = question(1, patient="anna", evidence=(EvidenceSpan(passage.document_id, 107, 112),))
     (case,) = read_measured_cases(folder_of(tmp_path, [record(asked, "", "over-window", given=[passage])]))
@@ -295,7 +295,7 @@ def faithful(request: ChatRequest) -> str:
     return json.dumps({"reason": "x", "faithfulness": 5 if "40 mg" in notes.partition("</documents>")[0] else 1})
 
 
-def test_faithfulness_to_the_notes_is_judged_on_what_was_cited_else_given(tmp_path: Path) -> None:
+def test_notes_measure_judges_cited_notes_or_all_shown_notes(tmp_path: Path) -> None:
     mine, more = note("anna", "He had 40 mg."), note("anna", "No dose.", 2)
     asked = [question(i, patient="anna") for i in range(3)]
     lines = [
@@ -315,7 +315,7 @@ def test_faithfulness_to_the_notes_is_judged_on_what_was_cited_else_given(tmp_pa
     assert list(files) == [f"judge-notes {JUDGE}"]
 
 
-def test_a_run_keeps_places_and_the_library_has_the_words(tmp_path: Path) -> None:
+def test_notes_measure_reads_texts_from_library(tmp_path: Path) -> None:
     mine = note("anna", "He had 40 mg of furosemide.")
     run = folder_of(tmp_path, [record(question(patient="anna"), "40 mg", given=[mine])])
     (response,) = read_answers(run)
@@ -327,7 +327,7 @@ def test_a_run_keeps_places_and_the_library_has_the_words(tmp_path: Path) -> Non
     assert mine.text in requests_of(asker)[0].messages[-1].content
 
 
-def test_no_note_of_another_patient_reaches_a_judge(tmp_path: Path) -> None:
+def test_notes_measure_with_notes_of_another_patient_raises(tmp_path: Path) -> None:
     other = note("ben", "He had 80 mg.")
     for texts, error in ((True, ScopeViolation), (False, InputError)):
         run = folder_of(tmp_path / str(texts), [record(question(patient="anna"), "80 mg", given=[other], texts=texts)])
@@ -340,7 +340,7 @@ def test_no_note_of_another_patient_reaches_a_judge(tmp_path: Path) -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_holds_something_else_is_told(tmp_path: Path) -> None:
+def test_read_measured_cases_with_damaged_file_names_line(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(), "one")])
     judged_by(run, by_length)
     (path,) = (run / MEASURES).glob("*.jsonl")
@@ -353,7 +353,7 @@ def test_a_file_that_holds_something_else_is_told(tmp_path: Path) -> None:
         read_measured_cases(run)
 
 
-def test_values_lie_within_0_and_1() -> None:
+def test_check_shares_rejects_values_outside_0_and_1() -> None:
     assert check_shares({"x": 1 + 1e-9}) == {"x": 1.0}
     for value in (float("nan"), 1.1, -0.5):
         with pytest.raises(ValueError, match="x lie"):
@@ -374,18 +374,18 @@ def test_values_lie_within_0_and_1() -> None:
         ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b"),
     ],
 )
-def test_a_model_goes_by_the_name_that_tells_it_from_others(model: str, name: str) -> None:
+def test_short_model_name_is_unambiguous(model: str, name: str) -> None:
     assert short_model_name(model) == name
     assert metric_model(metric_name("judge-correctness", model)) == name
 
 
-def test_two_models_of_one_name_are_refused() -> None:
+def test_check_model_names_with_equal_short_names_raises_input_error() -> None:
     check_model_names("judges", ["http://a/v1", "http://b/v1", "http://a/v1#x", "http://a/v1"])
     with pytest.raises(InputError, match=r"two judges have the short name x \(http://a/v1#x and http://b/v1#x\)"):
         check_model_names("judges", ["http://a/v1#x", "http://b/v1#x"])
 
 
-def test_measurers_hear_of_each_measure_when_it_is_kept(tmp_path: Path) -> None:
+def test_measure_run_reports_each_measure(tmp_path: Path) -> None:
     heard: list[str] = []
     run = mixed(tmp_path)
     measurers: list[Measurer] = [word_measurer()]
@@ -394,7 +394,7 @@ def test_measurers_hear_of_each_measure_when_it_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.models
-def test_meteor_and_bertscore_have_their_variant_in_their_name(tmp_path: Path, model_home: Path) -> None:
+def test_meteor_and_bertscore_metric_names_have_variant(tmp_path: Path, model_home: Path) -> None:
     run = folder_of(tmp_path, [record(question(), GOLD), record(question(1), "Nothing of the kind")])
     measured_by(run, meteor_measurer(), bertscore_measurer("minilm", model_home))
     alike, other = read_measured_cases(run)
@@ -403,7 +403,7 @@ def test_meteor_and_bertscore_have_their_variant_in_their_name(tmp_path: Path, m
         assert alike.values[metric_name] > 0.95 > other.values[metric_name]
 
 
-def test_numbers_are_held_against_numbers_and_a_right_answer_without_one_has_no_value(tmp_path: Path) -> None:
+def test_numbers_measure_of_answer_without_reference_number_is_missing(tmp_path: Path) -> None:
     lines = [record(question(0), "40 mg"), record(question(1), "80 mg"), record(question(2, gold="None."), "40 mg")]
     lines += [record(question(3), "40 mg and 80 mg"), record(question(4), "none")]
     run = folder_of(tmp_path, lines)

@@ -29,7 +29,7 @@ def put(folder: Path, text: str, name: str = "anna.csv", encoding: str = "utf-8"
     return path
 
 
-def test_a_sheet_that_was_filled_in_comes_back(tmp_path: Path) -> None:
+def test_read_verdicts_accepts_completed_csv(tmp_path: Path) -> None:
     made = paired(3)
     write_pairs(made, tmp_path)
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
@@ -45,7 +45,7 @@ def test_a_sheet_that_was_filled_in_comes_back(tmp_path: Path) -> None:
     )
 
 
-def test_lines_come_back_and_reviewers_without_a_name_are_called_as_their_file(tmp_path: Path) -> None:
+def test_read_verdicts_of_jsonl_without_reviewer_uses_file_name(tmp_path: Path) -> None:
     made = paired(2)
     write_pairs(made, tmp_path)
     rows = [json.loads(line) for line in (tmp_path / JSONL).read_text("utf-8").splitlines()]
@@ -65,12 +65,12 @@ def test_lines_come_back_and_reviewers_without_a_name_are_called_as_their_file(t
         ('pair,verdict\npa,"1\n', "is not a CSV file"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_row(tmp_path: Path, text: str, message: str) -> None:
+def test_read_verdicts_with_invalid_row_names_row(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_verdicts([put(tmp_path, text)], PAIRS)
 
 
-def test_other_encodings_and_formats_are_refused(tmp_path: Path) -> None:
+def test_read_verdicts_with_other_encoding_or_format_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not UTF-8: save the sheet as CSV"):
         read_verdicts([put(tmp_path, "pair,verdict,why\npa,1,größer\n", encoding="cp1252")], PAIRS)
     with pytest.raises(InputError, match=r"must be \.csv or \.jsonl"):
@@ -79,7 +79,7 @@ def test_other_encodings_and_formats_are_refused(tmp_path: Path) -> None:
         read_verdicts([put(tmp_path, '{"pair": "pa", "verdict": "1"}\nno\n', "anna.jsonl")], PAIRS)
 
 
-def test_one_reviewer_in_two_files_judges_each_pair_once(tmp_path: Path) -> None:
+def test_read_verdicts_with_pair_judged_twice_raises_input_error(tmp_path: Path) -> None:
     first = put(tmp_path, "pair,verdict,reviewer\npa,1,Anna\n", "one.csv")
     second = put(tmp_path, "pair,verdict,reviewer\npb,2,Anna\n", "two.csv")
     assert len(read_verdicts([first, second], PAIRS)) == 2
@@ -100,11 +100,11 @@ def test_one_reviewer_in_two_files_judges_each_pair_once(tmp_path: Path) -> None
         (("tie", "tie", "1"), "tie"),
     ],
 )
-def test_more_than_half_decide(given: tuple[PreferredAnswer, ...], choice: PreferredAnswer) -> None:
+def test_majority_choice_requires_more_than_half(given: tuple[PreferredAnswer, ...], choice: PreferredAnswer) -> None:
     assert majority_choice(given) == choice
 
 
-def test_reviewers_are_joined_over_whatever_one_of_them_judged() -> None:
+def test_majority_choices_combine_reviewers_by_pair() -> None:
     given = choices_by_reviewer(
         [HumanVerdict("pa", "Anna", "1"), HumanVerdict("pb", "Anna", "1"), HumanVerdict("pb", "Ben", "2")]
     )

@@ -42,18 +42,18 @@ def figures(gold: str, answer: str) -> tuple[float, float, float]:
     return found.precision, found.recall, found.f1
 
 
-def test_by_hand() -> None:
+def test_bert_scores_match_manual_calculation() -> None:
     # c finds the special token (cosine 0) rather than a (-1), and b does (0.8): it is found, and not counted.
     assert figures("ab", "c") == pytest.approx((0, (0 + 0.8) / 2, 0), abs=1e-7)
     assert figures("a", "bb") == pytest.approx((0.8, 0.6, 2 * 0.8 * 0.6 / 1.4), abs=1e-7)
     assert figures("ab", "ab") == pytest.approx((1, 1, 1))
 
 
-def test_the_name_says_model_layer_and_what_was_not_done() -> None:
+def test_bertscore_name_has_model_layer_and_options() -> None:
     assert bertscore_name(HashingTokenEncoder()) == "bertscore-f1[hashing_no-idf]"
 
 
-def test_what_cannot_be_scored_is_told_and_nothing_is_cut() -> None:
+def test_bert_scores_of_long_or_empty_text_are_unscored() -> None:
     encoder, long = HashingTokenEncoder(max_tokens=10), "word " * 9
     found = compute_bert_scores(
         encoder, [("fever", "fever"), ("fever", long), (long, "fever"), ("fever", " "), ("", "fever")]
@@ -66,7 +66,7 @@ def test_what_cannot_be_scored_is_told_and_nothing_is_cut() -> None:
     assert compute_bert_scores(encoder, []) == ()
 
 
-def test_many_pairs_keep_their_order() -> None:
+def test_bert_scores_of_many_pairs_keep_order() -> None:
     encoder = HashingTokenEncoder()
     pairs = [(f"word{number} x", f"word{number} {'x' if number % 3 else 'other'}") for number in range(150)]
     found = compute_bert_scores(encoder, pairs)
@@ -76,7 +76,7 @@ def test_many_pairs_keep_their_order() -> None:
 @pytest.mark.torch
 @pytest.mark.data
 @pytest.mark.parametrize("layer", [1, 2])
-def test_real_pairs_as_the_package(tmp_path: Path, data_folder: Path, layer: int) -> None:
+def test_bert_scores_match_package_on_real_pairs(tmp_path: Path, data_folder: Path, layer: int) -> None:
     """By a network of random weights whose vocabulary is the summaries' own words."""
     import torch
     from bert_score import BERTScorer

@@ -27,7 +27,7 @@ class Narrow:
         return np.tile(np.array([0.2, 0.5, 0.3], dtype=np.float32), (len(pairs), 1))
 
 
-def test_the_right_answer_is_the_premise() -> None:
+def test_score_entailment_uses_reference_as_premise() -> None:
     """The answer's two words are in the right one; the other way round two of four would be."""
     model: NliModel = TermOverlapNli()
     said, denied = score_entailment(model, [("acute kidney injury resolved", "kidney injury"), ("fever", "not fever")])
@@ -35,7 +35,7 @@ def test_the_right_answer_is_the_premise() -> None:
     assert denied == Entailment(0.0, 0.5)
 
 
-def test_a_pair_over_the_window_is_alone_unscored() -> None:
+def test_score_entailment_leaves_only_long_pair_unscored() -> None:
     model, long = Narrow(), "word " * 9
     pairs = [("a", "b"), ("c", "d"), ("e", long), ("f", "g"), (long, "h"), ("i", "j")]
     found = score_entailment(model, pairs)
@@ -46,7 +46,7 @@ def test_a_pair_over_the_window_is_alone_unscored() -> None:
     assert (found[0].entailment, found[0].non_contradiction) == pytest.approx((0.2, 0.7))
 
 
-def test_an_empty_text_is_unscored() -> None:
+def test_score_entailment_of_empty_text_is_unscored() -> None:
     model = Narrow()
     found = score_entailment(model, [("yes", "  "), ("", "yes"), ("yes", "yes")])
     assert [isinstance(each, Unscored) for each in found] == [True, True, False]

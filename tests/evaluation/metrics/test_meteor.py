@@ -107,7 +107,7 @@ def stem(word: str) -> str:
     return str(PorterStemmer().stem(word))
 
 
-def test_by_hand() -> None:
+def test_meteor_matches_manual_calculation() -> None:
     assert PLAIN.name == "meteor[exact+stem]"
     assert PLAIN.score("Acute pancreatitis", ["acute pancreatitis"]) == pytest.approx(1 - 0.5 / 2**3)
     assert PLAIN.score("Sepsis", ["sepsis"]) == pytest.approx(0.5), "one word is one chunk of one"
@@ -122,14 +122,14 @@ def test_by_hand() -> None:
         PLAIN.score("yes", [])
 
 
-def test_nltks_published_example() -> None:
+def test_meteor_matches_nltk_published_example() -> None:
     said = "It is a guide to action which ensures that the military always obeys the commands of the party"
     right = "It is a guide to action that ensures that the military will forever heed Party commands"
     assert round(PLAIN.score(said, [right]), 4) == 0.6944
 
 
 @pytest.mark.data
-def test_real_pairs_by_the_formula(data_folder: Path) -> None:
+def test_meteor_matches_formula_on_real_pairs(data_folder: Path) -> None:
     pairs, by_stem = summaries(data_folder), 0
     assert len(pairs) == 400
     for gold, answer in pairs:
@@ -138,7 +138,7 @@ def test_real_pairs_by_the_formula(data_folder: Path) -> None:
     assert by_stem > 50
 
 
-def test_synonyms_count_where_wordnet_lies(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meteor_with_wordnet_counts_synonyms(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WNSEARCHDIR", str(dictionary))
     assert find_wordnet() == dictionary
     meteor = load_meteor()
@@ -161,13 +161,13 @@ def test_synonyms_count_where_wordnet_lies(dictionary: Path, monkeypatch: pytest
         ("aspirin", set()),
     ],
 )
-def test_synonyms_of_a_word(dictionary: Path, word: str, expected: set[str]) -> None:
+def test_wordnet_synonyms_match_nltk_reader(dictionary: Path, word: str, expected: set[str]) -> None:
     assert WordNet(dictionary).synonyms(word) == expected
     senses = nltks_own(dictionary).synsets(word)
     assert {lemma.name() for sense in senses for lemma in sense.lemmas() if "_" not in lemma.name()} == expected
 
 
-def test_what_is_no_wordnet_is_told(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_wordnet_from_damaged_folder_raises_input_error(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (dictionary / "index.noun").write_text("doctor n many\n")
     with pytest.raises(InputError, match="wordnet-base"):
         load_wordnet(dictionary)
@@ -178,7 +178,7 @@ def test_what_is_no_wordnet_is_told(dictionary: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.data
-def test_real_pairs_with_wordnet_as_nltks_own_reader(data_folder: Path) -> None:
+def test_meteor_with_wordnet_matches_nltk_on_real_pairs(data_folder: Path) -> None:
     from nltk.tokenize import wordpunct_tokenize
     from nltk.translate.meteor_score import meteor_score
 

@@ -60,7 +60,7 @@ def became(found: NumberComparison) -> dict[str, int]:
         ("both", "both", 1, {"matched": 4}),
     ],
 )
-def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
+def test_compare_numbers_matches_table_12_of_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
     found = compare_numbers(TABLE_12[answer], TABLE_12[gold])
     assert became(found) == kinds
     assert found.recall == score
@@ -121,7 +121,7 @@ def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict
         ("1", "There was only one admission."),
     ],
 )
-def test_the_same_said_otherwise(gold: str, answer: str) -> None:
+def test_compare_numbers_accepts_equal_quantities_in_other_words(gold: str, answer: str) -> None:
     found = compare_numbers(answer, gold)
     assert found.recall == 1, found
 
@@ -152,7 +152,7 @@ def test_the_same_said_otherwise(gold: str, answer: str) -> None:
         ("potassium 4 mEq/L", "potassium 16 mg/dL", "incomparable"),
     ],
 )
-def test_what_is_not_said(gold: str, answer: str, kind: str) -> None:
+def test_compare_numbers_reports_missing_and_contradicted_quantities(gold: str, answer: str, kind: str) -> None:
     found = compare_numbers(answer, gold)
     if kind == "contradicted-or-missing":
         assert found.recall == 0
@@ -176,7 +176,7 @@ def test_what_is_not_said(gold: str, answer: str, kind: str) -> None:
         ("5 mg/dL and 7 mL", "0.3 mmol/L and 7 mL", 1, 1, 1),
     ],
 )
-def test_precision_counts_what_the_answer_adds(
+def test_number_precision_counts_additional_quantities(
     gold: str, answer: str, precision: float | None, recall: float, f1: float
 ) -> None:
     score = score_numbers(answer, [gold])
@@ -187,16 +187,16 @@ def test_precision_counts_what_the_answer_adds(
 
 
 @pytest.mark.parametrize("answer", ["5 mg [1]", "5 mg [doc 2, 3]", "5 mg [doc 1, doc 12][finding 3]"])
-def test_markers_of_sources_are_no_quantities(answer: str) -> None:
+def test_score_numbers_ignores_citation_markers(answer: str) -> None:
     assert score_numbers(answer, ["5 mg"]) == NumberScore(1.0, 1.0)
 
 
-def test_the_right_answer_of_best_f1_counts() -> None:
+def test_score_numbers_uses_reference_of_best_f1() -> None:
     score = score_numbers("5 mg and 7 mg", ["5 mg", "5 mg, later 7 mg", "9 mg"])
     assert score == NumberScore(1.0, 1.0)
 
 
-def test_values_that_were_exchanged_contradict() -> None:
+def test_compare_numbers_with_exchanged_values_contradicts() -> None:
     found = compare_numbers("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
     assert became(found) == {"contradicted": 2}
     assert [pair.gold.label for pair in found.contradicted] == ["creatinine", "potassium"]
@@ -206,13 +206,13 @@ def test_values_that_were_exchanged_contradict() -> None:
     ("gold", "answer"),
     [("7", "> 5"), ("82", "50-120"), ("80-90", "85-95"), ("2150-03-04", "March 2150"), ("80-90", "60-120")],
 )
-def test_too_wide_is_vague(gold: str, answer: str) -> None:
+def test_compare_numbers_with_wide_range_is_vague(gold: str, answer: str) -> None:
     found = compare_numbers(answer, gold)
     assert became(found) == {"vague": 1}
     assert found.recall == 0.5
 
 
-def test_nothing_to_compare_has_no_score() -> None:
+def test_score_numbers_without_quantities_is_none() -> None:
     assert compare_numbers("5 mg", "pneumonia").recall is None
     assert compare_numbers("", "").recall is None
     assert score_numbers("5 mg", []) is None
@@ -231,11 +231,11 @@ def test_nothing_to_compare_has_no_score() -> None:
         ("raised from 50 mg to 100 mg", "75 mg"),
     ],
 )
-def test_a_change_is_two_values_one_after_the_other_and_no_range(gold: str, answer: str) -> None:
+def test_compare_numbers_does_not_read_change_as_range(gold: str, answer: str) -> None:
     assert compare_numbers(answer, gold).recall == 0
 
 
-def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
+def test_score_numbers_of_literal_reference_is_one() -> None:
     assert score_numbers("One admission.", ["1", "one admission"]) == NumberScore(1.0, 1.0)
     assert score_numbers("one admission", ["one admission"]) is None, "no quantity is read there"
 
@@ -263,14 +263,14 @@ def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
         (".5 mg", 0.5, 0.5, "mg"),
     ],
 )
-def test_one_quantity(text: str, low: float, high: float, unit: str) -> None:
+def test_find_quantities_reads_one_quantity(text: str, low: float, high: float, unit: str) -> None:
     (found,) = find_quantities(text)
     assert found.low == pytest.approx(low)
     assert found.high == pytest.approx(high)
     assert found.unit == unit
 
 
-def test_a_blood_pressure_has_two_sides() -> None:
+def test_find_quantities_reads_both_sides_of_blood_pressure() -> None:
     assert [(each.low, each.high, each.unit) for each in find_quantities("BP was 80–100s/55–70s mmHg")] == [
         (80, 109, SYSTOLIC),
         (55, 79, DIASTOLIC),
@@ -282,7 +282,7 @@ def test_a_blood_pressure_has_two_sides() -> None:
     "text",
     ["vitamin B12", "L4-5", "COVID-19", "HbA1c", "T2-weighted", "5HT3", "one of them", "no one", "in daily living"],
 )
-def test_names_are_no_quantities(text: str) -> None:
+def test_find_quantities_ignores_names(text: str) -> None:
     assert find_quantities(text) == ()
 
 
@@ -295,7 +295,7 @@ def test_names_are_no_quantities(text: str) -> None:
         ("metoprolol 25 mg BID", ["metoprolol", "metoprolol"]),
     ],
 )
-def test_labels_are_the_words_before(text: str, labels: list[str]) -> None:
+def test_find_quantities_labels_words_before_number(text: str, labels: list[str]) -> None:
     assert [each.label for each in find_quantities(text)] == labels
 
 
@@ -342,7 +342,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
-def test_a_text_says_all_of_itself(text: str) -> None:
+def test_compare_numbers_of_text_with_itself_is_complete(text: str) -> None:
     found = compare_numbers(text, text)
     assert found.recall == (1 if find_quantities(text) else None)
     assert not found.extra
@@ -351,7 +351,7 @@ def test_a_text_says_all_of_itself(text: str) -> None:
 
 
 @given(st.lists(PIECES).map(" ".join), st.lists(PIECES).map(" ".join))
-def test_every_quantity_ends_in_one_place(answer: str, gold: str) -> None:
+def test_compare_numbers_assigns_each_quantity_once(answer: str, gold: str) -> None:
     found = compare_numbers(answer, gold)
     held = len(found.matched) + len(found.vague) + len(found.contradicted) + len(found.incomparable)
     assert held + len(found.missing) == len(find_quantities(gold))
@@ -363,7 +363,7 @@ def test_every_quantity_ends_in_one_place(answer: str, gold: str) -> None:
 
 
 @pytest.mark.data
-def test_every_number_of_a_real_note_is_found(data_folder: Path) -> None:
+def test_find_quantities_finds_every_number_of_real_notes(data_folder: Path) -> None:
     """A number that stands free lies within a quantity, and the note says all that it says."""
     path = data_folder / "visits" / "valid.csv"
     with path.open(encoding="utf-8", newline="") as file:

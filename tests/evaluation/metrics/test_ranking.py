@@ -24,7 +24,7 @@ RANKED = ("a", "b", "c", "d")
 JUDGED = {"b": 1, "d": 2, "x": 1, "a": 0}
 
 
-def test_by_hand() -> None:
+def test_ranking_measures_match_manual_calculation() -> None:
     assert recall_at_k(RANKED, JUDGED, 2) == pytest.approx(1 / 3)
     assert precision_at_k(RANKED, JUDGED, 2) == pytest.approx(1 / 2)
     assert precision_at_k(RANKED, JUDGED, 8) == pytest.approx(2 / 8)
@@ -35,19 +35,19 @@ def test_by_hand() -> None:
     assert ndcg_at_k(RANKED, JUDGED, 4) == pytest.approx((1 / 1.5849625007211562 + 2 / 2.321928094887362) / best)
 
 
-def test_where_nothing_is_relevant_there_is_no_figure() -> None:
+def test_ranking_measures_without_relevant_document_are_none() -> None:
     nothing = {"a": 0}
     assert [recall_at_k(RANKED, nothing, 2), precision_at_k(RANKED, {}, 2), ndcg_at_k(RANKED, nothing, 2)] == [None] * 3
     assert [reciprocal_rank(RANKED, nothing), average_precision(RANKED, nothing)] == [None] * 2
     assert evidence_recall([("n", 0, 9)], [], 1) is None
 
 
-def test_an_id_that_stands_twice_is_refused() -> None:
+def test_ranking_measures_with_repeated_id_raise_value_error() -> None:
     with pytest.raises(ValueError, match="twice"):
         recall_at_k(("a", "b", "a"), JUDGED, 3)
 
 
-def test_evidence_is_held_whole_or_not() -> None:
+def test_evidence_recall_counts_whole_spans() -> None:
     evidence = [EvidenceSpan("note:1", 10, 20), EvidenceSpan("note:1", 25, 35), EvidenceSpan("note:2", 0, 5)]
     passages = [("note:1", 0, 30), ("note:2", 1, 50), ("note:1", 25, 60), ("note:2", 0, 5)]
     assert [evidence_recall(passages, evidence, k) for k in (0, 1, 2, 3, 4)] == pytest.approx(
@@ -55,7 +55,7 @@ def test_evidence_is_held_whole_or_not() -> None:
     )
 
 
-def test_of_the_places_of_one_fact_one_is_enough() -> None:
+def test_evidence_recall_counts_each_fact_once() -> None:
     evidence = [
         EvidenceSpan("note:1", 10, 20, "weight"),
         EvidenceSpan("note:2", 0, 5, "weight"),
@@ -67,7 +67,7 @@ def test_of_the_places_of_one_fact_one_is_enough() -> None:
 
 
 @pytest.mark.data
-def test_real_rankings_as_trec_eval(data_folder: Path) -> None:
+def test_ranking_measures_match_trec_eval_on_real_rankings(data_folder: Path) -> None:
     """Each claim's abstracts by the words they share with it; grades 1 and 2, so that degrees count."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
     judged, ranked = scifact(data_folder)

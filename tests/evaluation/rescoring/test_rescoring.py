@@ -26,7 +26,7 @@ def counted(found: RescoredRun, scoring: str) -> tuple[int, ...]:
     return each.right, each.wrong, each.abstained, each.unparsed, each.failed
 
 
-def test_our_own_runs_are_read_by_the_letter_they_keep(tmp_path: Path) -> None:
+def test_rescore_runs_reads_recorded_letters_of_own_runs(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: STATES.get(i, i % 2 == 0))
     second = answers(tmp_path / "b.jsonl", lambda i: STATES.get(i, i % 2 == 0))
     one, other = rescore_runs([first, second], tmp_path)
@@ -37,7 +37,7 @@ def test_our_own_runs_are_read_by_the_letter_they_keep(tmp_path: Path) -> None:
     assert "record the letter that was read, not the words of the reply" in notes
 
 
-def test_each_condition_is_scored_by_itself(tmp_path: Path) -> None:
+def test_rescore_runs_scores_each_condition_separately(tmp_path: Path) -> None:
     conditions = [{"arm": arm, "place": place, "repeat": 0} for arm in ("rag", "ends") for place in (0, 100)]
     path = folder(tmp_path / "a", lambda i, at: at["arm"] == "rag", conditions=conditions, questions=QUESTIONS[:6])
     shown = make_table(rescore_runs([path], tmp_path, scorings=("ours",)))
@@ -45,7 +45,7 @@ def test_each_condition_is_scored_by_itself(tmp_path: Path) -> None:
     assert shown.column("right") == (6, 6, 0, 0)
 
 
-def test_open_questions_are_left_out_and_said(tmp_path: Path) -> None:
+def test_rescore_runs_leaves_out_open_questions_with_notice(tmp_path: Path) -> None:
     asked = (*QUESTIONS[:4], Question("What helps?", id="open"))
     path = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i == 4 else True, questions=asked)
     (found,) = rescore_runs([path], tmp_path)
@@ -56,7 +56,7 @@ def test_open_questions_are_left_out_and_said(tmp_path: Path) -> None:
         rescore_runs([alone], tmp_path)
 
 
-def test_released_replies_answer_the_set_that_is_named(tmp_path: Path) -> None:
+def test_rescore_runs_of_released_replies_uses_named_dataset(tmp_path: Path) -> None:
     released = tmp_path / "released.jsonl"
     rows = [{"id": q.id, "outputs": [f"The answer is {q.gold}."] if q.id != "7" else []} for q in QUESTIONS]
     released.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -69,7 +69,7 @@ def test_released_replies_answer_the_set_that_is_named(tmp_path: Path) -> None:
     assert "released answers set.jsonl; guessing would be right in 33.33 %." in shown.notes
 
 
-def test_a_folder_as_mirage_releases_it(tmp_path: Path) -> None:
+def test_rescore_runs_reads_mirage_folder(tmp_path: Path) -> None:
     (tmp_path / "gpt").mkdir()
     for question in QUESTIONS:
         text = json.dumps([f'{{"answer_choice": "{question.gold}"}}'])
@@ -81,7 +81,7 @@ def test_a_folder_as_mirage_releases_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_a_set_of_mirage_is_found_by_its_ids(data_folder: Path, tmp_path: Path) -> None:
+def test_rescore_runs_identifies_mirage_set_by_ids(data_folder: Path, tmp_path: Path) -> None:
     paths = [data_folder / "mirage" / f"gpt35_cot_{name}.jsonl" for name in ("bioasq", "pubmedqa")]
     found = rescore_runs(paths, tmp_path, data=data_folder)
     assert [each.dataset for each in found] == ["mirage/bioasq", "mirage/pubmedqa"]
@@ -93,7 +93,7 @@ def test_a_set_of_mirage_is_found_by_its_ids(data_folder: Path, tmp_path: Path) 
         rescore_runs([shorter], tmp_path, data=data_folder)
 
 
-def test_what_cannot_be_scored(tmp_path: Path) -> None:
+def test_rescore_runs_with_unsuitable_input_raises_input_error(tmp_path: Path) -> None:
     run = answers(tmp_path / "a.jsonl", lambda i: True)
     with pytest.raises(InputError, match="leave --dataset out"):
         rescore_runs([run], tmp_path, dataset="mirage/bioasq")

@@ -32,7 +32,7 @@ def question(key: str, gold: str | None = "A", options: Mapping[str, str] = VERD
     return Question(text=f"{key}?", options=options, form="choice", id=key, gold=gold)
 
 
-def test_released_replies(tmp_path: Path) -> None:
+def test_read_released_replies_pairs_with_questions(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text('{"id": "q2", "outputs": []}\n{"id": "q1", "outputs": ["A", "B"]}\n{"id": "q3", "outputs": ["C"]}')
     asked = [question("q1"), question("q2")]
@@ -54,14 +54,14 @@ def test_released_replies(tmp_path: Path) -> None:
         ("{", "line 2: not JSON"),
     ],
 )
-def test_a_broken_line_is_an_error(tmp_path: Path, line: str, said: str) -> None:
+def test_read_released_replies_with_invalid_line_raises_input_error(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text(f'{{"id": "q0", "outputs": ["A"]}}\n{line}\n')
     with pytest.raises(InputError, match=said):
         read_released_replies(path)
 
 
-def test_a_folder_as_mirage_releases_it(tmp_path: Path) -> None:
+def test_read_released_replies_reads_mirage_folder(tmp_path: Path) -> None:
     (tmp_path / "test_clinical_knowledge-001.json").write_text('["A"]')
     (tmp_path / "dev_0009b2fd-7e72.json").write_text("[]")
     assert read_released_replies(tmp_path) == {"clinical_knowledge-001": ("A",), "0009b2fd-7e72": ()}
@@ -85,7 +85,7 @@ def test_a_folder_as_mirage_releases_it(tmp_path: Path) -> None:
         ("failed", None, "", ()),
     ],
 )
-def test_records_of_ones_own_keep_their_reading(
+def test_read_recorded_answer_keeps_its_reading(
     state: AnswerState, choice: str | None, text: str, outputs: tuple[str, ...]
 ) -> None:
     answer = Answer(question("q"), "rag", state, text, choice)
@@ -103,7 +103,7 @@ RUN = (
 )
 
 
-def test_all_scorings_side_by_side() -> None:
+def test_score_replies_under_all_scorings_match_manual_counts() -> None:
     ours, early, now = (score_replies(RUN, scoring) for scoring in SCORINGS)
     assert (ours.scoring, early.scoring, now.scoring) == SCORINGS
     chance = (4 / 3 + 1 / 2) / 5
@@ -120,7 +120,7 @@ def test_all_scorings_side_by_side() -> None:
         st.tuples(st.lists(st.sampled_from(["A", "B", "?", "Unknown", "A/B"]), max_size=2), st.sampled_from("ABC"))
     )
 )
-def test_every_question_is_counted_once(rows: list[tuple[list[str], str]]) -> None:
+def test_score_replies_counts_each_question_once(rows: list[tuple[list[str], str]]) -> None:
     run = [AnsweredQuestion(question(str(n), gold), tuple(outputs)) for n, (outputs, gold) in enumerate(rows)]
     if not run:
         return
@@ -132,12 +132,12 @@ def test_every_question_is_counted_once(rows: list[tuple[list[str], str]]) -> No
         assert each.accuracy * each.n == pytest.approx(each.right)
 
 
-def test_a_recorded_reading_is_ours() -> None:
+def test_score_replies_applies_recorded_reading_to_ours_only() -> None:
     run = (AnsweredQuestion(question("q", "B"), ("A",), Reading("answered", "B")),)
     assert [each.right for each in (score_replies(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
 
 
-def test_options_of_one_text_are_equal_for_us_and_not_for_mirages_program() -> None:
+def test_score_replies_treats_equal_options_as_equal_under_ours_only() -> None:
     asked = Question("Which?", {"A": "same", "B": "same", "C": "other"}, "choice", id="q", gold="B")
     run = [AnsweredQuestion(asked, ('{"answer_choice": "A"}',)), AnsweredQuestion(replace(asked, id="r"), ("same",))]
     assert score_replies(run, "ours").right == 2
@@ -145,12 +145,12 @@ def test_options_of_one_text_are_equal_for_us_and_not_for_mirages_program() -> N
     assert score_replies(run, "ours").chance == pytest.approx(2 / 3)
 
 
-def test_no_letter_no_share_of_the_scored() -> None:
+def test_score_replies_without_letter_has_no_scored_accuracy() -> None:
     assert score_replies([AnsweredQuestion(question("q"), ())], "ours").accuracy_scored is None
 
 
 @pytest.mark.parametrize("odd", [question("q", None), Question(text="Why?", id="q", gold="Because.")])
-def test_what_cannot_be_scored_by_letters_is_said(odd: Question) -> None:
+def test_score_replies_of_open_questions_raises_input_error(odd: Question) -> None:
     with pytest.raises(InputError, match="1 of 2 questions have no options or no gold letter"):
         score_replies([AnsweredQuestion(question("p"), ()), AnsweredQuestion(odd, ("A",))], "ours")
     with pytest.raises(InputError, match="no question to score"):

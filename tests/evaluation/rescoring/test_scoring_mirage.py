@@ -45,7 +45,7 @@ def by_the_list(reply: str) -> str | None:
 @example('{"answer_choice": "A or B"}')
 @example("the answer is: Beta")
 @example('x "answer_choice": "A" y "answer_choice": "D. none"}')
-def test_four_patterns_are_the_ten(reply: str) -> None:
+def test_find_letter_equals_ten_original_patterns(reply: str) -> None:
     assert find_letter(reply) == by_the_list(reply)
 
 
@@ -65,11 +65,11 @@ def test_four_patterns_are_the_ten(reply: str) -> None:
         ("", None),
     ],
 )
-def test_what_the_patterns_find(reply: str, found: str | None) -> None:
+def test_find_letter_returns_expected_letter(reply: str, found: str | None) -> None:
     assert find_letter(reply) == found
 
 
-def test_what_neither_scorer_can_read_is_an_a() -> None:
+def test_mirage_scorers_read_unreadable_reply_as_a() -> None:
     for scorer in (read_like_head, read_like_early_2024):
         assert list(scorer([["Unknown"], ["B"], [""]])) == [
             Reading("answered", "A", by_default=True),
@@ -78,7 +78,7 @@ def test_what_neither_scorer_can_read_is_an_a() -> None:
         ]
 
 
-def test_an_empty_list_takes_the_reply_before_it_in_2024_alone() -> None:
+def test_mirage_2024_scorer_reuses_previous_reply_for_empty_list() -> None:
     replies = [[], ["B"], [], [], ["Unknown"], []]
     from_before, default = Reading("answered", "B", by_default=True), Reading("answered", "A", by_default=True)
     assert list(read_like_early_2024(replies)) == [
@@ -100,7 +100,7 @@ def test_an_empty_list_takes_the_reply_before_it_in_2024_alone() -> None:
 
 
 @given(st.lists(st.lists(TEXTS, max_size=3), max_size=20))
-def test_the_two_differ_in_empty_lists_alone(replies: list[list[str]]) -> None:
+def test_mirage_scorers_differ_only_for_empty_lists(replies: list[list[str]]) -> None:
     for outputs, now, then in zip(replies, read_like_head(replies), read_like_early_2024(replies), strict=True):
         if outputs:
             assert now == then
@@ -114,7 +114,7 @@ def test_the_two_differ_in_empty_lists_alone(replies: list[list[str]]) -> None:
 @pytest.mark.parametrize(
     ("name", "published", "present", "by_default"), [("pubmedqa", 36.00, 36.00, 1), ("bioasq", 74.27, 74.11, 3)]
 )
-def test_the_published_figures(
+def test_mirage_scorers_reproduce_published_figures(
     name: benchmark.Subset, published: float, present: float, by_default: int, data_folder: Path
 ) -> None:
     """GPT-3.5, chain of thought, closed book: MIRAGE's paper and leaderboard, and its present program (errata M1)."""
@@ -128,7 +128,7 @@ def test_the_published_figures(
 
 
 @pytest.mark.data
-def test_ours_keeps_apart_what_mirage_puts_into_letters(data_folder: Path) -> None:
+def test_own_scoring_separates_states_that_mirage_counts_as_letters(data_folder: Path) -> None:
     questions = benchmark.read(data_folder / "mirage" / "benchmark.json", "bioasq")
     replied = pair_with_replies(questions, read_released_replies(data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"))
     ours, early, now = (score_replies(replied, scoring) for scoring in SCORINGS)

@@ -96,7 +96,7 @@ def parts(taken: SessionEnergy) -> dict[str, EquipmentEnergy]:
 # -- RAPL -------------------------------------------------------------------------------------------------------------
 
 
-def test_packages_and_memory_are_summed_and_nothing_within_or_around_them(tmp_path: Path) -> None:
+def test_rapl_meter_sums_packages_and_memory_only(tmp_path: Path) -> None:
     counted = [
         zone(tmp_path, "intel-rapl:0", "package-0", 5_000_000),
         zone(tmp_path, "intel-rapl:0:1", "dram", 1_000_000),
@@ -121,7 +121,7 @@ def test_packages_and_memory_are_summed_and_nothing_within_or_around_them(tmp_pa
     start=st.integers(0, RANGE - 1),
     steps=st.lists(st.integers(0, RANGE - 1), max_size=6),
 )
-def test_a_counter_that_begins_anew_loses_nothing(
+def test_rapl_meter_handles_counter_overflow(
     tmp_path_factory: pytest.TempPathFactory, start: int, steps: Sequence[int]
 ) -> None:
     root = tmp_path_factory.mktemp("sysfs")
@@ -134,7 +134,7 @@ def test_a_counter_that_begins_anew_loses_nothing(
     assert looked == pytest.approx(sum(steps) / 1e6)
 
 
-def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_path: Path) -> None:
+def test_rapl_meter_with_unknown_range_refuses_overflow(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 10, largest=None)
     rapl = RaplMeter(tmp_path)
     file.write_text("25")
@@ -144,7 +144,7 @@ def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_pa
         rapl.read()
 
 
-def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path) -> None:
+def test_rapl_meter_counts_shared_counter_of_dies_once(tmp_path: Path) -> None:
     """As some AMD processors do; dies with counters of their own are all counted, and so are like packages."""
     files = [
         zone(tmp_path, "intel-rapl:0", "package-0-die-0", 70_000_000_000),
@@ -159,7 +159,7 @@ def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path
     assert "package-0-die-0, package-1-die-0, package-1-die-1;" in rapl.how
 
 
-def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
+def test_rapl_meter_without_package_is_unavailable(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl:0:0", "dram", 0)
     with pytest.raises(MeterUnavailable, match="shows no energy counter of its processors"):
         RaplMeter(tmp_path)
@@ -168,7 +168,7 @@ def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
 # -- cards ------------------------------------------------------------------------------------------------------------
 
 
-def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_meter_reads_counters_or_integrates_power(monkeypatch: pytest.MonkeyPatch) -> None:
     new, old, clock = Card(millijoules=7_000), Card(milliwatts=50_000), Time()
     nvml(monkeypatch, [new, old])
     cards = NvmlMeter(clock)
@@ -181,7 +181,7 @@ def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.M
     assert cards.how.startswith("NVML, 2 NVIDIA cards by power, read every 1 s; the whole machine's")
 
 
-def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_meter_after_driver_reload_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     card = Card(millijoules=9_000)
     nvml(monkeypatch, [card])
     cards = NvmlMeter()
@@ -195,7 +195,7 @@ def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pyt
     ("driver", "installed", "said"),
     [(True, False, "pip install 'epicrisis[energy]'"), (True, True, "Driver Not Loaded"), (False, True, None)],
 )
-def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
+def test_session_meter_reports_unreadable_cards_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: bool, installed: bool, said: str | None
 ) -> None:
     if installed:
@@ -211,9 +211,7 @@ def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
         assert said in part.how
 
 
-def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_meter_reports_lost_card_as_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     card = Card(millijoules=0)
     nvml(monkeypatch, [card])
     meter = SessionMeter(Settings(), tmp_path)
@@ -229,7 +227,7 @@ def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
 # -- a session --------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_counter_the_processors_are_estimated_and_the_assumption_said(tmp_path: Path) -> None:
+def test_session_meter_without_counter_estimates_processors(tmp_path: Path) -> None:
     clock, worked = Time(), Time()
     meter = SessionMeter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
     clock.now += 8
@@ -247,7 +245,7 @@ def test_without_a_counter_the_processors_are_estimated_and_the_assumption_said(
     )
 
 
-def test_counters_that_a_user_may_not_read_are_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_meter_without_permission_states_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an error that is made up: the tests may be root's, who reads every file."""
     refused = zone(tmp_path, "intel-rapl:0", "package-0", 0)
     read = Path.read_text
@@ -263,7 +261,7 @@ def test_counters_that_a_user_may_not_read_are_said_to_be_so(tmp_path: Path, mon
     assert "only root may read RAPL's counters: let this user read energy_uj" in part.how
 
 
-def test_counters_that_vanish_leave_an_estimate_of_the_whole_session(tmp_path: Path) -> None:
+def test_session_meter_with_vanished_counter_estimates_whole_session(tmp_path: Path) -> None:
     """Never the sum of what was measured until then and an estimate."""
     worked = Time()
     files = [zone(tmp_path, f"intel-rapl:{i}", f"package-{i}", 0) for i in range(2)]
@@ -289,7 +287,7 @@ def test_counters_that_vanish_leave_an_estimate_of_the_whole_session(tmp_path: P
         ({"rerank": {"name": "https://other.example/v1/rerank"}}, True, "other.example is another machine"),
     ],
 )
-def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
+def test_session_meter_reports_remote_endpoint_as_unknown(
     tmp_path: Path, settings: dict[str, Any], rapl: bool, said: str | None
 ) -> None:
     if rapl:
@@ -306,7 +304,7 @@ def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
         assert said in part.how
 
 
-def test_a_users_watts_are_an_estimate_of_the_endpoint(tmp_path: Path) -> None:
+def test_session_meter_estimates_endpoint_from_configured_watts(tmp_path: Path) -> None:
     clock = Time()
     meter = SessionMeter(Settings.model_validate({**REMOTE, "energy": {"endpoint_watts": 700}}), tmp_path, clock)
     clock.now += 10
@@ -317,7 +315,7 @@ def test_a_users_watts_are_an_estimate_of_the_endpoint(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_broken_off_is_kept_and_its_calls_count(tmp_path: Path) -> None:
+def test_measure_energy_records_interrupted_session(tmp_path: Path) -> None:
     kept: list[SessionEnergy] = []
     settings = Settings.model_validate(REMOTE)
     with pytest.raises(KeyboardInterrupt), measure_energy(settings, kept.append, tmp_path):
@@ -328,7 +326,7 @@ def test_what_is_broken_off_is_kept_and_its_calls_count(tmp_path: Path) -> None:
     assert [part.what for part in kept[1].parts] == ["processors"]
 
 
-def test_this_machine_tells_something(tmp_path: Path) -> None:
+def test_measure_energy_on_this_machine_reports_processors(tmp_path: Path) -> None:
     """Whatever it has: a figure with how it is known, and back from a manifest the same."""
     kept: list[SessionEnergy] = []
     with measure_energy(Settings(), kept.append):

@@ -58,7 +58,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / RECORDS).read_text(encoding="utf-8").splitlines()]
 
 
-def test_two_runs_of_one_seed_are_one_but_for_what_is_volatile(tmp_path: Path) -> None:
+def test_runs_of_same_seed_have_equal_records_without_volatile_fields(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "one")
     run(CASES, reader(ASKED, u_curve()), tmp_path / "two")
     first, second = lines(tmp_path / "one"), lines(tmp_path / "two")
@@ -68,7 +68,7 @@ def test_two_runs_of_one_seed_are_one_but_for_what_is_volatile(tmp_path: Path) -
     assert usages[0] == usages[1]
 
 
-def test_another_seed_is_another_run(tmp_path: Path) -> None:
+def test_run_of_other_seed_has_other_outcomes(tmp_path: Path) -> None:
     asked = questions(12)
     answers = []
     for seed in (0, 1):
@@ -77,7 +77,7 @@ def test_another_seed_is_another_run(tmp_path: Path) -> None:
     assert answers[0] != answers[1]
 
 
-def test_the_manifest_stands_before_the_first_call_and_is_completed_by_the_last(tmp_path: Path) -> None:
+def test_manifest_exists_before_first_call_and_is_completed_at_end(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     at_first: list[dict[str, Any]] = []
 
@@ -102,7 +102,7 @@ def test_the_manifest_stands_before_the_first_call_and_is_completed_by_the_last(
     assert session["started"] <= session["ended"]
 
 
-def test_a_record_tells_its_condition_and_leaves_the_texts_to_the_library(tmp_path: Path) -> None:
+def test_record_has_condition_and_no_passage_texts(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "run")
     for record in lines(tmp_path / "run"):
         assert record["key"].endswith(canonical_condition(record["condition"]))
@@ -112,7 +112,7 @@ def test_a_record_tells_its_condition_and_leaves_the_texts_to_the_library(tmp_pa
         assert all("text" not in hit["passage"] and hit["passage"]["id"] for hit in ranking["hits"])
 
 
-def test_failed_cases_are_asked_again_and_the_last_record_counts(tmp_path: Path) -> None:
+def test_run_resumed_asks_failed_cases_again(tmp_path: Path) -> None:
     folder, cases = tmp_path / "run", [case for case in CASES if case.condition["arm"] == "rag"]
     asyncio.run(answer(cases, Failing(5), folder))
     manifest = read_manifest(folder)
@@ -134,7 +134,7 @@ def test_failed_cases_are_asked_again_and_the_last_record_counts(tmp_path: Path)
     assert list(found[0]) == list(found[1]), "a case keeps its place"
 
 
-def test_parts_that_could_not_be_read_are_told(tmp_path: Path) -> None:
+def test_tables_state_number_of_failed_parts(tmp_path: Path) -> None:
     """BriefContext answers without them (errata C4): such a case is not asked again, and the tables say how many."""
     found = run([case for case in CASES if case.condition["arm"] == "brief-context"], Failing(5), tmp_path / "run")
     partly = [each for each in found if each.state != "failed" and each.failed_parts]
@@ -143,7 +143,7 @@ def test_parts_that_could_not_be_read_are_told(tmp_path: Path) -> None:
     assert any(note.startswith(f"In {len(partly)} cases some parts could not be read") for note in notes)
 
 
-def test_a_run_that_is_stopped_says_how_far_it_came(tmp_path: Path) -> None:
+def test_run_stopped_records_its_progress(tmp_path: Path) -> None:
     with pytest.raises(RunStopped):
         asyncio.run(answer(CASES, Failing(1), tmp_path / "run", at_once=1))
     manifest = read_manifest(tmp_path / "run")
@@ -160,7 +160,7 @@ def test_a_run_that_is_stopped_says_how_far_it_came(tmp_path: Path) -> None:
         ({"dataset": {"name": "made-up", "sha256": "1" * 64, "n": 60}}, r"differs in dataset \(sha256\)"),
     ],
 )
-def test_another_plan_is_not_gone_on_with(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_run_open_with_other_plan_raises_input_error(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     made = pipeline()
     Run.open(tmp_path / "run", plan(made), CASES).close()
     Run.open(tmp_path / "run", plan(made), CASES).close()
@@ -171,7 +171,7 @@ def test_another_plan_is_not_gone_on_with(tmp_path: Path, changes: dict[str, Any
     Run.open(tmp_path / "run", plan(made), CASES).close()
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_run_open_in_other_folder_leaves_it_unchanged(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("Dear all", encoding="utf-8")
     with pytest.raises(InputError, match=r"is not empty \(letters.txt"):
         Run.open(tmp_path, plan(pipeline()), CASES)
@@ -194,7 +194,9 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         ({"format": 2, "of another time": True}, "has format 2, and this program reads format 1: use the program"),
     ],
 )
-def test_a_manifest_that_somebody_changed(tmp_path: Path, changes: dict[str, Any] | None, said: str) -> None:
+def test_read_manifest_with_changed_content_raises_input_error(
+    tmp_path: Path, changes: dict[str, Any] | None, said: str
+) -> None:
     made = plan(pipeline())
     Run.open(tmp_path / "run", made, CASES).close()
     path = tmp_path / "run" / MANIFEST
@@ -206,7 +208,7 @@ def test_a_manifest_that_somebody_changed(tmp_path: Path, changes: dict[str, Any
         Run.open(tmp_path / "run", made, CASES)
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+def test_run_open_by_second_process_raises_input_error(tmp_path: Path) -> None:
     made = plan(pipeline())
     with Run.open(tmp_path / "run", made, CASES) as first:
         assert first.remaining == len(CASES)
@@ -215,7 +217,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     Run.open(tmp_path / "run", made, CASES).close()
 
 
-def test_whoever_closed_a_run_writes_nothing_more(tmp_path: Path) -> None:
+def test_run_after_close_writes_nothing(tmp_path: Path) -> None:
     """Another process may be at work on it by then."""
     made = plan(pipeline())
     with Run.open(tmp_path / "run", made, CASES) as run:
@@ -226,7 +228,7 @@ def test_whoever_closed_a_run_writes_nothing_more(tmp_path: Path) -> None:
     assert len(read_manifest(tmp_path / "run").sessions) == 2
 
 
-def test_a_run_that_is_opened_again_says_at_once_how_it_stands(tmp_path: Path) -> None:
+def test_run_reopened_keeps_states_and_usage(tmp_path: Path) -> None:
     asyncio.run(answer(CASES, reader(ASKED, u_curve()), tmp_path / "run"))
     before = read_manifest(tmp_path / "run")
     with Run.open(tmp_path / "run", before.plan, CASES):
@@ -238,7 +240,7 @@ def test_a_run_that_is_opened_again_says_at_once_how_it_stands(tmp_path: Path) -
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 @pytest.mark.parametrize("was_there", [False, True])
-def test_a_runs_folder_is_its_owners_alone(was_there: bool, tmp_path: Path) -> None:
+def test_run_folder_is_private_to_owner(was_there: bool, tmp_path: Path) -> None:
     before = os.umask(0o022)
     if was_there:
         (tmp_path / "run").mkdir()
@@ -250,7 +252,7 @@ def test_a_runs_folder_is_its_owners_alone(was_there: bool, tmp_path: Path) -> N
     assert {name: modes[name] for name in ("run", MANIFEST, RECORDS)} == {"run": 0o700, MANIFEST: 0o600, RECORDS: 0o600}
 
 
-def test_a_manifest_holds_no_words_of_questions_and_documents(tmp_path: Path) -> None:
+def test_manifest_contains_no_texts(tmp_path: Path) -> None:
     asyncio.run(answer(CASES, reader(ASKED, u_curve()), tmp_path / "run"))
     manifest = (tmp_path / "run" / MANIFEST).read_text(encoding="utf-8")
     assert "disease" in ASKED[0].text
@@ -258,19 +260,19 @@ def test_a_manifest_holds_no_words_of_questions_and_documents(tmp_path: Path) ->
     assert "disease" not in manifest
 
 
-def test_the_same_case_twice_is_a_mistake(tmp_path: Path) -> None:
+def test_run_open_with_repeated_cases_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="1 cases occur twice"):
         Run.open(tmp_path / "run", plan(pipeline()), (*CASES, CASES[0]))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+def test_run_open_at_path_of_file_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("", encoding="utf-8")
     with pytest.raises(StorageError, match="cannot be written"):
         Run.open(tmp_path / "run", plan(pipeline()), CASES)
 
 
-def test_leaving_half_way_keeps_what_has_ended(tmp_path: Path) -> None:
+def test_run_abandoned_early_keeps_finished_cases(tmp_path: Path) -> None:
     async def some() -> None:
         async with pipeline() as made:
             with Run.open(tmp_path / "run", plan(made), CASES) as opened:
@@ -286,7 +288,7 @@ def test_leaving_half_way_keeps_what_has_ended(tmp_path: Path) -> None:
     assert len(lines(tmp_path / "run")) == sum(manifest.states.values()) == 5
 
 
-def test_a_case_is_its_question_and_its_condition() -> None:
+def test_case_key_is_question_and_sorted_condition() -> None:
     question = ASKED[0]
     assert Case(question).key == question.key
     one, other = Case(question, {"arm": "rag", "k": 8}), Case(question, {"k": 8, "arm": "rag"})
@@ -294,7 +296,7 @@ def test_a_case_is_its_question_and_its_condition() -> None:
     assert Case(question, {"arm": "rag", "k": 16}).key != one.key
 
 
-def test_what_is_told_of_a_dataset() -> None:
+def test_describe_dataset_has_name_digest_and_licence() -> None:
     dataset = Dataset("made-up", tuple(ASKED), {}, licence="MIT")
     assert describe_dataset(dataset) == {"name": "made-up", "sha256": dataset.sha256, "n": 4, "licence": "MIT"}
 
@@ -302,7 +304,7 @@ def test_what_is_told_of_a_dataset() -> None:
 # -- software ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_commit_of_a_checkout_and_whether_it_differs(tmp_path: Path) -> None:
+def test_git_commit_states_commit_and_changes(tmp_path: Path) -> None:
     source = tmp_path / "src" / "epicrisis"
     source.mkdir(parents=True)
     (source / "__init__.py").write_text("", encoding="utf-8")
@@ -325,6 +327,6 @@ def test_the_commit_of_a_checkout_and_whether_it_differs(tmp_path: Path) -> None
     assert versions.git_commit(source) is None
 
 
-def test_no_git_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_commit_without_git_returns_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert versions.git_commit() is None

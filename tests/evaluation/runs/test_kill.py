@@ -70,7 +70,7 @@ def unbroken(child: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_killed_again_and_again_it_is_the_unbroken_run(child: Child, unbroken: Path, tmp_path: Path) -> None:
+def test_run_killed_repeatedly_equals_uninterrupted_run(child: Child, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     kills = 0
     for left in (0, 7, 40, 50):
@@ -92,7 +92,7 @@ def test_killed_again_and_again_it_is_the_unbroken_run(child: Child, unbroken: P
     assert [session.ended is None for session in manifest.sessions] == [True] * kills + [False]
 
 
-def test_what_has_a_record_is_not_asked_again(child: Child, tmp_path: Path) -> None:
+def test_run_resumed_does_not_ask_recorded_cases_again(child: Child, tmp_path: Path) -> None:
     """Without a single reply kept: by the records alone."""
     folder = tmp_path / "run"
     assert child.run(folder, 60) == -9
@@ -107,7 +107,7 @@ def test_what_has_a_record_is_not_asked_again(child: Child, tmp_path: Path) -> N
     assert again.total() <= 3 * CALLS_OF_A_CASE, "those of the three cases in flight at most"
 
 
-def test_half_a_line_is_taken_back(child: Child, unbroken: Path, tmp_path: Path) -> None:
+def test_run_resumed_removes_incomplete_line(child: Child, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     whole = (unbroken / RECORDS).read_bytes()

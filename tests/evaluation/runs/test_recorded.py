@@ -16,7 +16,7 @@ BY_GAP = {"preflight": {"enabled": True, "n": 3, "signal": "dense-gap"}}
 
 
 @pytest.mark.parametrize("as_answers", [True, False])
-def test_a_setting_that_one_recipe_does_not_tell_is_a_difference(tmp_path: Path, as_answers: bool) -> None:
+def test_list_differences_with_setting_missing_in_one_recipe_names_it(tmp_path: Path, as_answers: bool) -> None:
     """The papers' signal stands in no recipe."""
     paths = []
     for name, settings in (("papers", CHECKED), ("gap", BY_GAP)):
@@ -26,7 +26,7 @@ def test_a_setting_that_one_recipe_does_not_tell_is_a_difference(tmp_path: Path,
     assert list_differences(*open_runs(paths)) == ("preflight.signal",)
 
 
-def test_what_a_plan_tells_is_no_difference_to_a_file_without_one(tmp_path: Path) -> None:
+def test_list_differences_with_file_without_plan_ignores_plan(tmp_path: Path) -> None:
     one = answers(tmp_path / "a.jsonl", lambda i: True)
     other = folder(tmp_path / "b", lambda i, at: True, made_with=recipe(k=8), arguments={"guard": "source-hidden"})
     assert list_differences(*open_runs([one, other])) == ("k",)
@@ -43,5 +43,5 @@ def test_what_a_plan_tells_is_no_difference_to_a_file_without_one(tmp_path: Path
         ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, "a"),
     ],
 )
-def test_names_of_what_differs(old: dict[str, Any], new: dict[str, Any], said: str) -> None:
+def test_list_changes_names_changed_settings(old: dict[str, Any], new: dict[str, Any], said: str) -> None:
     assert list_changes(old, new) == list_changes(new, old) == said

@@ -32,7 +32,7 @@ def written(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
     return path
 
 
-def test_the_last_record_of_a_case_counts(tmp_path: Path) -> None:
+def test_score_records_uses_last_record_of_case(tmp_path: Path) -> None:
     rag, other = {"arm": "rag", "k": 8}, {"arm": "oracle"}
     records = ((answer("failed"), rag), (answer(choice="B"), other), (answer(), rag), (answer("failed"), other))
     path = written(tmp_path / "r.jsonl", *records)
@@ -40,7 +40,7 @@ def test_the_last_record_of_a_case_counts(tmp_path: Path) -> None:
     assert [each.condition for each in score_records(read_records(path))] == [rag, other]
 
 
-def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path) -> None:
+def test_score_records_returns_question_condition_and_correctness(tmp_path: Path) -> None:
     failed = PartialAnswer(1, ("d#0",), "failed")
     path = written(
         tmp_path / "r.jsonl",
@@ -56,7 +56,7 @@ def test_outcomes_know_question_condition_and_whether_it_is_right(tmp_path: Path
 
 
 @pytest.mark.parametrize(("choice", "right"), [("A", True), ("B", True), ("C", False)])
-def test_either_of_two_options_of_one_text_is_right(tmp_path: Path, choice: str, right: bool) -> None:
+def test_score_records_accepts_either_of_equal_options(tmp_path: Path, choice: str, right: bool) -> None:
     asked = replace(QUESTION, options={"A": "same", "B": "same ", "C": "other", "D": "none"}, gold="B")
     ended = replace(answer(), question=asked, choice=choice)
     (outcome,) = score_records(read_records(written(tmp_path / "r.jsonl", (ended, {}))))
@@ -64,7 +64,7 @@ def test_either_of_two_options_of_one_text_is_right(tmp_path: Path, choice: str,
     assert score_case(Case(asked), ended) == outcome
 
 
-def test_an_outcome_as_it_happens_is_that_of_its_record(tmp_path: Path) -> None:
+def test_score_case_equals_score_of_its_record(tmp_path: Path) -> None:
     for number, ended in enumerate((answer(), answer(choice="B"), answer("failed"), answer("unparsed"))):
         path = written(tmp_path / f"{number}.jsonl", (ended, {"k": 8}))
         assert (score_case(Case(QUESTION, {"k": 8}), ended),) == score_records(read_records(path))
@@ -72,7 +72,7 @@ def test_an_outcome_as_it_happens_is_that_of_its_record(tmp_path: Path) -> None:
     assert score_case(Case(open_question), Answer(open_question, "rag", "answered", "Rest.")).right is None
 
 
-def test_records_of_the_first_version_had_no_condition(tmp_path: Path) -> None:
+def test_score_records_reads_first_version_without_condition(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", (answer(), {}))
     record = json.loads(path.read_text(encoding="utf-8"))
     assert record["schema_version"] == SCHEMA_VERSION == 2
@@ -82,7 +82,7 @@ def test_records_of_the_first_version_had_no_condition(tmp_path: Path) -> None:
     assert score_records(read_records(path)) == (Outcome(QUESTION.key, {}, "answered", True, 0.5),)
 
 
-def test_a_question_whose_right_answer_nobody_knows(tmp_path: Path) -> None:
+def test_score_records_without_gold_answer_raises_input_error(tmp_path: Path) -> None:
     for number, question in enumerate(
         (Question("What?", id="9", gold="It does."), Question("Is it?", {"A": "yes"}, id="9"))
     ):
@@ -91,7 +91,7 @@ def test_a_question_whose_right_answer_nobody_knows(tmp_path: Path) -> None:
             score_records(read_records(path))
 
 
-def test_half_a_line_at_the_end_is_left_aside(tmp_path: Path) -> None:
+def test_read_records_ignores_incomplete_last_line(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", (answer(), {}), (answer(), {"k": 8}))
     path.write_bytes(path.read_bytes()[:-20])
     before = path.read_bytes()
@@ -99,7 +99,7 @@ def test_half_a_line_at_the_end_is_left_aside(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_anything_else_is_no_file_of_records(tmp_path: Path) -> None:
+def test_read_records_of_other_file_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist: name the folder of a run, or a file of answers"):
         list(read_records(tmp_path / "nowhere"))
     path = tmp_path / "r.jsonl"
@@ -129,7 +129,7 @@ def test_anything_else_is_no_file_of_records(tmp_path: Path) -> None:
         (("answer", "question", "gold"), ...),
     ],
 )
-def test_a_record_that_somebody_changed_is_told_by_its_line(tmp_path: Path, at: tuple[str, ...], value: Any) -> None:
+def test_read_records_with_changed_record_names_line(tmp_path: Path, at: tuple[str, ...], value: Any) -> None:
     path = written(tmp_path / "r.jsonl", (answer(), {}), (answer(), {"k": 8}))
     first, second = path.read_text(encoding="utf-8").splitlines(keepends=True)
     record = json.loads(second)
@@ -147,14 +147,14 @@ def test_a_record_that_somebody_changed_is_told_by_its_line(tmp_path: Path, at: 
             read()
 
 
-def test_an_editors_last_line_counts_for_the_run_and_for_its_tables(tmp_path: Path) -> None:
+def test_last_line_without_newline_counts_as_record(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", (answer("failed"), {}), (answer(), {}))
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
     assert RecordStore(path, {"model": "m"}).is_done(QUESTION.key)
     assert [each.state for each in score_records(read_records(path))] == ["answered"]
 
 
-def test_without_what_is_volatile_two_tellings_are_one(tmp_path: Path) -> None:
+def test_remove_volatile_makes_equal_records_equal(tmp_path: Path) -> None:
     def told(at: float, calls: int, *notices: Notice, turned: bool = False) -> Any:
         parts = [
             ModelCalled(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)

@@ -65,7 +65,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 100])
-def test_so_many_questions_are_worked_on_at_once(tmp_path: Path, at_once: int) -> None:
+def test_answer_questions_uses_requested_concurrency(tmp_path: Path, at_once: int) -> None:
     model = Slow()
     pairs, records = run(model, tmp_path / "run.jsonl", at_once=at_once)
     assert model.most == min(at_once, len(QUESTIONS))
@@ -74,7 +74,7 @@ def test_so_many_questions_are_worked_on_at_once(tmp_path: Path, at_once: int) -
     assert len(lines(tmp_path / "run.jsonl")) == len(QUESTIONS) == records.usage.calls
 
 
-def test_what_has_a_record_is_not_asked_again(tmp_path: Path) -> None:
+def test_answer_questions_skips_recorded_questions(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     run(Slow(), path, QUESTIONS[:25], at_once=5)
     model = Slow()
@@ -86,7 +86,7 @@ def test_what_has_a_record_is_not_asked_again(tmp_path: Path) -> None:
     )
 
 
-def test_an_endpoint_that_never_answers_stops_the_run_early(tmp_path: Path) -> None:
+def test_answer_questions_with_dead_endpoint_stops_early(tmp_path: Path) -> None:
     model = Slow(lambda _: EndpointUnreachable("nothing answers at there"))
     with pytest.raises(RunStopped, match=r"3 in a row failed.*nothing answers at there"):
         run(model, tmp_path / "run.jsonl")
@@ -94,26 +94,26 @@ def test_an_endpoint_that_never_answers_stops_the_run_early(tmp_path: Path) -> N
     assert len(lines(tmp_path / "run.jsonl")) == 3
 
 
-def test_an_endpoint_that_goes_down_later_stops_the_run_too(tmp_path: Path) -> None:
+def test_answer_questions_with_endpoint_failing_later_stops(tmp_path: Path) -> None:
     model = Slow(lambda number: EndpointUnreachable("gone") if number >= 10 else None)
     with pytest.raises(RunStopped, match="20 in a row"):
         run(model, tmp_path / "run.jsonl")
     assert model.asked == 30
 
 
-def test_single_failures_stop_nothing(tmp_path: Path) -> None:
+def test_answer_questions_continues_after_single_failures(tmp_path: Path) -> None:
     model = Slow(lambda number: EndpointUnreachable("now and then") if number % 3 else None)
     pairs, _ = run(model, tmp_path / "run.jsonl")
     assert len(pairs) == len(QUESTIONS)
 
 
-def test_questions_that_are_too_long_are_no_reason_to_stop(tmp_path: Path) -> None:
+def test_answer_questions_continues_after_context_overflow(tmp_path: Path) -> None:
     pairs, records = run(Slow(lambda _: ContextOverflow("too long")), tmp_path / "run.jsonl")
     assert len(pairs) == len(QUESTIONS)
     assert set(records.states.values()) == {"over-window"}
 
 
-def test_a_spent_budget_ends_the_run_when_what_is_in_flight_has_ended(tmp_path: Path) -> None:
+def test_answer_questions_with_spent_budget_records_calls_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     model = Slow(lambda number: BudgetExceeded("spent") if number == 10 else None, wait=0.005)
     with pytest.raises(BudgetExceeded, match="spent"):
@@ -125,7 +125,7 @@ def test_a_spent_budget_ends_the_run_when_what_is_in_flight_has_ended(tmp_path: 
     assert again.asked == len(QUESTIONS) - model.replied
 
 
-def test_leaving_the_loop_cancels_what_is_in_flight(tmp_path: Path) -> None:
+def test_answer_questions_abandoned_early_cancels_calls(tmp_path: Path) -> None:
     model = Slow(wait=0.05)
 
     async def first() -> None:
@@ -140,7 +140,7 @@ def test_leaving_the_loop_cancels_what_is_in_flight(tmp_path: Path) -> None:
     assert model.replied < 10
 
 
-def test_a_run_with_another_recipe_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_record_store_with_other_recipe_raises_input_error(tmp_path: Path) -> None:
     run(Slow(), tmp_path / "run.jsonl", QUESTIONS[:1])
 
     async def other() -> None:
@@ -152,7 +152,7 @@ def test_a_run_with_another_recipe_is_not_gone_on_with(tmp_path: Path) -> None:
     asyncio.run(other())
 
 
-def test_what_does_not_decide_an_answer_is_no_other_recipe(tmp_path: Path) -> None:
+def test_recipe_leaves_out_settings_that_do_not_affect_answers(tmp_path: Path) -> None:
     plain = Settings(strategy="closed-book")
     hurried = Settings.model_validate(
         {
@@ -167,7 +167,7 @@ def test_what_does_not_decide_an_answer_is_no_other_recipe(tmp_path: Path) -> No
     assert Pipeline(plain, models).recipe() == Pipeline(hurried, models).recipe()
 
 
-def test_a_failure_is_a_chat_error_with_its_usage(tmp_path: Path) -> None:
+def test_answer_questions_records_failed_call_with_usage(tmp_path: Path) -> None:
     def fails(number: int) -> ChatError | None:
         return EndpointUnreachable("gone", usage=Usage(calls=4, failed_calls=4)) if number == 1 else None
 

@@ -42,9 +42,7 @@ class Work:
 
 @pytest.mark.parametrize("error", [BudgetExceeded("spent"), ScopeViolation("another patient's")])
 @pytest.mark.parametrize("at_once", [1, 4, 8])
-def test_what_was_in_flight_beside_an_error_is_kept_and_nothing_more_is_begun(
-    error: EpicrisisError, at_once: int
-) -> None:
+def test_work_with_error_keeps_results_in_flight_and_starts_no_more(error: EpicrisisError, at_once: int) -> None:
     work = Work(i1=error)
     with pytest.raises(type(error)):
         asyncio.run(work.run(at_once))
@@ -53,12 +51,12 @@ def test_what_was_in_flight_beside_an_error_is_kept_and_nothing_more_is_begun(
     assert not work.left
 
 
-def test_of_two_errors_the_first_is_told() -> None:
+def test_work_with_two_errors_raises_first() -> None:
     with pytest.raises(ScopeViolation, match="this"):
         asyncio.run(Work(i0=ScopeViolation("this"), i2=BudgetExceeded("that")).run(4))
 
 
-def test_where_nothing_can_be_kept_any_more_the_work_ends() -> None:
+def test_work_with_storage_error_ends() -> None:
     class Full(list[int]):
         def append(self, item: int) -> None:
             if item == 2:
@@ -73,7 +71,7 @@ def test_where_nothing_can_be_kept_any_more_the_work_ends() -> None:
     assert not work.left
 
 
-def test_left_or_cancelled_no_task_stays() -> None:
+def test_work_abandoned_or_cancelled_leaves_no_task() -> None:
     work = Work()
     asyncio.run(work.run(5, leave=True))
     assert work.kept

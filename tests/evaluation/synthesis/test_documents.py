@@ -54,7 +54,7 @@ def filled(folder: Path, *files: Path) -> Library:
     return Library.open(folder)
 
 
-def test_what_was_solved_becomes_documents_that_the_search_for_examples_reads(tmp_path: Path) -> None:
+def test_read_built_examples_returns_documents_with_metadata(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     solved([*questions(3), *open_questions(1)], right, path)
     documents = [each for each in read_built_examples(path) if isinstance(each, Document)]
@@ -72,14 +72,14 @@ def test_what_was_solved_becomes_documents_that_the_search_for_examples_reads(tm
         assert example.reasoning.endswith("The answer is B.")
 
 
-def test_a_half_written_line_is_no_example_and_no_fault(tmp_path: Path) -> None:
+def test_read_built_examples_ignores_incomplete_last_line(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     solved(questions(2), right, path)
     path.write_bytes(path.read_bytes()[:-9])
     assert [each.id for each in read_built_examples(path) if isinstance(each, Document)] == ["made/train/q-0"]
 
 
-def test_ready_made_ones_need_little(tmp_path: Path) -> None:
+def test_read_examples_accepts_minimal_lines_and_gzip(tmp_path: Path) -> None:
     plain = {"id": 7, "question": "Which?", "answer": "Zinc."}
     path = written(tmp_path / "own.jsonl", LINE, plain, {**LINE, "id": "l", "options": ["iron", "zinc"], "set": "mine"})
     packed = tmp_path / "own.jsonl.gz"
@@ -107,9 +107,7 @@ def test_ready_made_ones_need_little(tmp_path: Path) -> None:
         ({"options": {"yes": "no"}}, "options: each key must be one letter"),
     ],
 )
-def test_a_line_that_is_no_solved_question_is_left_out_and_said(
-    changes: dict[str, Any], why: str, tmp_path: Path
-) -> None:
+def test_read_examples_skips_invalid_line_with_reason(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
     bad, good = read_examples(written(tmp_path / "own.jsonl", {**LINE, **changes}, LINE))
     assert isinstance(bad, Skipped)
     assert bad.where == "line 1"
@@ -118,12 +116,12 @@ def test_a_line_that_is_no_solved_question_is_left_out_and_said(
     assert isinstance(good, Document)
 
 
-def test_lines_that_were_not_kept_are_passed_over(tmp_path: Path) -> None:
+def test_read_examples_ignores_lines_that_were_not_kept(tmp_path: Path) -> None:
     wrong = {"id": "q-2", "set": "x", "state": "wrong"}
     assert len(list(read_examples(written(tmp_path / "own.jsonl", wrong, {**LINE, "state": "kept"})))) == 1
 
 
-def test_they_are_counted_by_set_how_model_and_form(tmp_path: Path) -> None:
+def test_count_examples_groups_by_set_method_model_and_form(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     solved([*questions(3), *open_questions(1)], lambda r: said("A", "vitamin K", "It is vitamin K."), path)
     own = written(tmp_path / "own.jsonl", LINE, {**LINE, "id": "q-2"})
@@ -135,7 +133,7 @@ def test_they_are_counted_by_set_how_model_and_form(tmp_path: Path) -> None:
         )
 
 
-def test_a_library_of_anything_else_is_refused(tmp_path: Path) -> None:
+def test_count_examples_in_other_library_raises_input_error(tmp_path: Path) -> None:
     with create(tmp_path / "library") as library:
         add(library, 0, 4)
         with pytest.raises(InputError, match="is no solved question: name a library that `epicrisis examples build`"):
@@ -145,7 +143,7 @@ def test_a_library_of_anything_else_is_refused(tmp_path: Path) -> None:
 # -- leaks ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_planted_question_is_found_by_its_id_or_by_its_text(tmp_path: Path) -> None:
+def test_find_leaks_by_id_or_text(tmp_path: Path) -> None:
     stem = "A sailor of forty has bleeding gums and bruises after months at sea. What does he lack most of all?"
     rows = [
         {**LINE, "id": "worded-alike", "question": stem.upper()},
@@ -169,16 +167,14 @@ _WORDS = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
     st.lists(_WORDS, max_size=8),
     st.sampled_from([0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]),
 )
-def test_the_index_finds_what_comparing_everybody_with_everybody_finds(
-    texts: Sequence[str], asked: Sequence[str], alike: float
-) -> None:
+def test_find_leaks_equals_comparison_of_all_pairs(texts: Sequence[str], asked: Sequence[str], alike: float) -> None:
     of_set = [Question(text, id=f"q{i}") for i, text in enumerate(asked)]
     of_library = [(f"e{i}", text, f"q{i + 3}") for i, text in enumerate(texts)]
     everybody = [(e, q.id) for e, text, id_ in of_library for q in of_set if is_same_question(q, text, id_, alike)]
     assert [(leak.example, leak.question) for leak in find_leaks_among(of_library, of_set, alike)] == everybody
 
 
-def test_not_everybody_is_compared_with_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_leaks_compares_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     from epicrisis.evaluation.synthesis import leaks as module
 
     compared: list[str] = []

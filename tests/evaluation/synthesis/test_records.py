@@ -91,7 +91,7 @@ def evidence_of(made: Made, line: dict[str, Any]) -> list[str]:
     return [made.texts[each["document_id"]][each["start"] : each["end"]] for each in line["evidence"]]
 
 
-def test_the_same_arguments_make_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+def test_write_records_is_deterministic_across_processes(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; "
         "from epicrisis.evaluation.synthesis.patient_records.record_files import write_records;"
@@ -118,13 +118,13 @@ def test_draws_are_pinned() -> None:
     assert filled == "She took 2 or 0.5 of x"
 
 
-def test_a_record_does_not_depend_on_how_many_are_made(made: Made, tmp_path: Path) -> None:
+def test_record_is_independent_of_number_of_records(made: Made, tmp_path: Path) -> None:
     write_records(tmp_path / "one", 1, LENGTHS, questions_each=EACH)
     first = made_in(tmp_path / "one")
     assert first.texts == made.of("fict0-001")
 
 
-def test_every_note_says_that_it_is_fictional_and_has_what_a_reader_needs(made: Made) -> None:
+def test_notes_state_fictional_origin_and_required_columns(made: Made) -> None:
     assert tuple(made.rows[0]) == COLUMNS
     assert len(made.texts) == len(made.rows), "note ids are unique"
     for row in made.rows:
@@ -136,7 +136,7 @@ def test_every_note_says_that_it_is_fictional_and_has_what_a_reader_needs(made: 
     assert "invented" in (made.folder / README).read_text()
 
 
-def test_notes_are_in_order_of_time_and_within_their_stays(made: Made) -> None:
+def test_notes_are_in_order_of_time_within_stays(made: Made) -> None:
     ends: dict[str, str] = {}
     for patient in {row["subject_id"] for row in made.rows}:
         rows = [row for row in made.rows if row["subject_id"] == patient]
@@ -155,7 +155,7 @@ def test_notes_are_in_order_of_time_and_within_their_stays(made: Made) -> None:
     assert len(ends) == 8
 
 
-def test_a_discharge_summary_has_its_sections(made: Made) -> None:
+def test_discharge_summaries_have_sections(made: Made) -> None:
     summaries = [row["text"] for row in made.rows if row["note_type"] == "Discharge summary"]
     assert len(summaries) == 2 * (1 + 2 + 3 + 4)
     for name in (
@@ -174,18 +174,18 @@ def test_a_discharge_summary_has_its_sections(made: Made) -> None:
         assert all(f"\n{name}" in text for text in summaries), name
 
 
-def test_cleaning_changes_nothing(made: Made) -> None:
+def test_clean_text_leaves_notes_unchanged(made: Made) -> None:
     assert all(clean_text(text) == text for text in made.texts.values())
 
 
-def test_paragraphs_are_not_repeated_but_for_what_is_carried_forward(made: Made) -> None:
+def test_long_lines_of_notes_are_rarely_repeated(made: Made) -> None:
     for patient in ("fict0-004", "fict0-008"):
         lines = [line for text in made.of(patient).values() for line in text.splitlines() if len(line) > 120]
         repeated = sum(count - 1 for count in Counter(lines).values())
         assert repeated <= 0.02 * len(lines)
 
 
-def test_the_reader_of_notes_gives_the_same_texts(made: Made) -> None:
+def test_notes_reader_returns_same_texts(made: Made) -> None:
     columns = NoteColumns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
     items = list(read_sources([made.folder / NOTES], format="notes", columns=columns))
     documents = [item for item in items if isinstance(item, Document)]
@@ -194,13 +194,13 @@ def test_the_reader_of_notes_gives_the_same_texts(made: Made) -> None:
 
 
 @pytest.mark.parametrize("tokens", [4000, 8000, 16000, 50000])
-def test_a_record_is_about_as_long_as_was_asked_for(tokens: int) -> None:
+def test_make_record_has_requested_length(tokens: int) -> None:
     record = make_record("p", tokens, None, 5)
     assert record.tokens == sum(estimate_tokens(note.text) for note in record.notes)
     assert 0.9 * tokens <= record.tokens <= 1.05 * tokens
 
 
-def test_stays_can_be_asked_for() -> None:
+def test_make_record_has_requested_stays() -> None:
     assert len(make_record("p", 30_000, 2, 0).patient.stays) == 2
     with pytest.raises(InputError, match="fewer --stays"):
         make_record("p", 6000, 6, 0)
@@ -210,13 +210,13 @@ def test_stays_can_be_asked_for() -> None:
         make_record("p", 2_000_000, 1, 0)
 
 
-def test_the_estimate_counts_words_digits_and_signs() -> None:
+def test_estimate_tokens_counts_words_digits_and_signs() -> None:
     assert estimate_tokens("Creatinine 1.8 mg/dL\n") == 2 + 3 + 3 + 1
     assert estimate_tokens("") == 0
 
 
 @pytest.mark.models
-def test_the_estimate_is_near_a_chat_models_own_count(model_home: Path, made: Made) -> None:
+def test_estimate_tokens_is_near_count_of_chat_model(model_home: Path, made: Made) -> None:
     weights = model_home / "models" / "smollm2-135m" / "model.gguf"
     model = EmbeddedModel(weights, "counting", context_tokens=512, prefix_cache=False)
     text = "\n".join(made.of("fict0-003").values())
@@ -230,7 +230,7 @@ def test_the_estimate_is_near_a_chat_models_own_count(model_home: Path, made: Ma
     assert asyncio.run(counted()) == pytest.approx(16_000, rel=0.1)
 
 
-def test_all_categories_and_forms_are_there(made: Made) -> None:
+def test_questions_cover_all_categories_and_forms(made: Made) -> None:
     pairs = Counter((line["category"], line["form"]) for line in made.lines)
     assert set(pairs) == {(category, form) for category in CATEGORIES for form in FORMS}
     assert {"number", "negation", "trend"} <= {line["about"] for line in made.lines}
@@ -240,7 +240,7 @@ def test_all_categories_and_forms_are_there(made: Made) -> None:
     assert len({line["id"] for line in made.lines}) == len(made.lines)
 
 
-def test_every_place_holds_what_it_says(made: Made) -> None:
+def test_evidence_spans_contain_answers(made: Made) -> None:
     for line in made.lines:
         places = [(each["document_id"], each["start"]) for each in line["evidence"]]
         assert len(places) == len(set(places))
@@ -257,7 +257,7 @@ def test_every_place_holds_what_it_says(made: Made) -> None:
         assert (texts == []) == (line["category"] == "absence")
 
 
-def test_places_of_one_fact_say_the_same_and_only_holistic_questions_need_several(made: Made) -> None:
+def test_evidence_spans_of_one_fact_agree(made: Made) -> None:
     for line in made.lines:
         facts = {each["fact"] for each in line["evidence"]}
         assert "" not in facts
@@ -265,13 +265,13 @@ def test_places_of_one_fact_say_the_same_and_only_holistic_questions_need_severa
     assert any(len(line["evidence"]) > 1 for line in made.lines if line["category"] == "terminology")
 
 
-def test_no_laboratory_report_tells_the_values_around_a_procedure(made: Made) -> None:
+def test_laboratory_reports_omit_values_of_procedures(made: Made) -> None:
     labs = [row["text"] for row in made.rows if row["note_type"].lower().startswith("lab")]
     assert labs
     assert not any("fibrinogen" in text.lower() for text in labs)
 
 
-def test_a_specific_fact_stands_nowhere_else(made: Made) -> None:
+def test_specific_fact_answers_occur_only_in_evidence(made: Made) -> None:
     seen = 0
     for line in made.lines:
         if line["category"] != "specific-fact":
@@ -285,7 +285,7 @@ def test_a_specific_fact_stands_nowhere_else(made: Made) -> None:
     assert seen >= 8 * 6
 
 
-def test_what_the_record_does_not_say_it_does_not_say(made: Made) -> None:
+def test_absence_questions_are_unanswerable_from_record(made: Made) -> None:
     for line in made.lines:
         if line["category"] != "absence":
             assert line["gold"]
@@ -296,7 +296,7 @@ def test_what_the_record_does_not_say_it_does_not_say(made: Made) -> None:
         assert telling is None or not any(telling[0] in text for text in made.of(line["patient"]).values())
 
 
-def test_options_are_four_or_five_and_only_one_is_right(made: Made) -> None:
+def test_choice_questions_have_four_or_five_options_and_one_right(made: Made) -> None:
     letters: Counter[str] = Counter()
     unsaid: Counter[bool] = Counter()
     for line in made.lines:
@@ -314,14 +314,14 @@ def test_options_are_four_or_five_and_only_one_is_right(made: Made) -> None:
     assert unsaid[False] > unsaid[True] > 0, "offered where it is wrong too"
 
 
-def test_numbers_have_their_units(made: Made) -> None:
+def test_laboratory_answers_have_units(made: Made) -> None:
     values = [line for line in made.lines if line["text"].startswith("What was the") and "laboratory" in line["text"]]
     assert values
     for line in values:
         assert re.fullmatch(r"\d+(\.\d+)? \S.*", answer_of(line)), answer_of(line)
 
 
-def test_an_earlier_value_is_wrong_later() -> None:
+def test_medication_doses_change_over_stays() -> None:
     """The dose that a drug is left on changes over the stays, and so does what is right."""
     record = make_record("p", 32_000, None, 1)
     doses: dict[str, set[str]] = defaultdict(set)
@@ -335,7 +335,7 @@ def test_an_earlier_value_is_wrong_later() -> None:
         assert dict(earlier.regimen) == dict(later.home)
 
 
-def test_negations_deny_what_no_other_study_of_the_stay_affirms(made: Made) -> None:
+def test_negation_questions_are_denied_in_their_stay(made: Made) -> None:
     denied = [line for line in made.lines if line["about"] == "negation" and line["form"] != "choice"]
     assert denied
     for line in denied:
@@ -346,7 +346,7 @@ def test_negations_deny_what_no_other_study_of_the_stay_affirms(made: Made) -> N
     assert all(f"No evidence of {answer_of(line)}" in evidence_of(made, line)[0] for line in ruled_out)
 
 
-def test_depth_is_where_the_evidence_lies(made: Made) -> None:
+def test_depth_is_relative_position_of_evidence(made: Made) -> None:
     depths = []
     for line in made.lines:
         if len(line["evidence"]) == 1:
@@ -360,7 +360,7 @@ def test_depth_is_where_the_evidence_lies(made: Made) -> None:
     assert max(depths) > 0.8
 
 
-def test_questions_are_read_back_and_have_keys_that_stand_in_their_notes(made: Made) -> None:
+def test_written_questions_are_read_back_with_key_passages(made: Made) -> None:
     questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
     assert len(questions) == len(made.lines)
     assert [(q.id, q.form, q.category, q.gold, len(q.evidence)) for q in questions] == [
@@ -398,7 +398,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
     return result
 
 
-def test_the_reader_answers_from_the_whole_record_and_not_without_its_evidence(made: Made) -> None:
+def test_reader_answers_from_record_only_with_evidence(made: Made) -> None:
     """Keys of all patients at once: which one is asked of is told by what is in the prompt."""
     questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
     model = position_biased_reader(find_key_passages(questions, made.texts), lambda place, documents: 1.0)
@@ -417,7 +417,7 @@ def test_the_reader_answers_from_the_whole_record_and_not_without_its_evidence(m
         assert replied(model, question, rest or ["Nothing."]) == {"found": False}, question.id
 
 
-def test_marks_travel_and_are_found_again() -> None:
+def test_extract_spans_returns_text_and_marks() -> None:
     text, marks = extract_spans(
         f"Note.\n{mark_fact('a', 'It was 5 mg.', '5 mg')} Then {mark_fact('b', 'none', 'none')}."
     )
@@ -430,7 +430,7 @@ def test_marks_travel_and_are_found_again() -> None:
         mark_fact("a", "It was 5 mg.", "6 mg")
 
 
-def test_the_vocabulary_is_large_and_consistent() -> None:
+def test_vocabulary_is_large_and_consistent() -> None:
     assert len(acute_conditions()) + len(chronic_conditions()) >= 40
     for each in acute_conditions():
         assert set(each.labs) <= labs().keys()
@@ -441,7 +441,7 @@ def test_the_vocabulary_is_large_and_consistent() -> None:
     assert len(short) == len(acute_conditions()) + len(chronic_conditions())
 
 
-def test_ordinals() -> None:
+def test_ordinal_returns_words() -> None:
     assert [ordinal(n) for n in (1, 10, 11, 21, 22, 23, 112)] == [
         "first",
         "tenth",
@@ -453,7 +453,7 @@ def test_ordinals() -> None:
     ]
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+def test_write_records_into_used_folder_raises_input_error(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="new or empty folder"):
         write_records(tmp_path, 1, [4000])
