@@ -28,7 +28,7 @@ from epicrisis.library.library import Library
 from epicrisis.retrieval.examples import METADATA, is_same_question
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
-from tests.evaluation.synthesis.test_examples import OPTIONS, open_questions, questions, right, said, solved
+from tests.evaluation.synthesis.test_solved_examples import OPTIONS, open_questions, questions, right, said, solved
 from tests.support.library_documents import add, create
 
 ENCODER = HashingEncoder(16, max_tokens=8)
