@@ -63,13 +63,13 @@ def answer(question: Question, arm: str) -> Answer:
 
 
 def cases(name: str) -> tuple[Case, ...]:
-    asked = OPEN if name == "evaluate" else QUESTIONS
+    sample = OPEN if name == "evaluate" else QUESTIONS
     conditions: list[dict[str, Any]] = [{}]
     if name == "positions":
         conditions = [
             {"arm": arm, "k": 4, "place": p, "repeat": 0} for arm in ("rag", "brief-context") for p in (0, 99)
         ]
-    return tuple(Case(question, condition) for question in asked for condition in conditions)
+    return tuple(Case(question, condition) for question in sample for condition in conditions)
 
 
 def plan(name: str) -> RunPlan:
@@ -94,17 +94,19 @@ def go_on(folder: Path, name: str) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of three runs as they should be: an experiment, open answers with their measures, and rankings."""
-    made = tmp_path_factory.mktemp("whole")
+    result = tmp_path_factory.mktemp("whole")
     for name in ("positions", "evaluate"):
-        go_on(made / name, name)
-    assert run("grade", "run", made / "evaluate", "--no-meteor", "--json").exit_code == 0
-    file = RankingStore(rankings_path(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
+        go_on(result / name, name)
+    assert run("grade", "run", result / "evaluate", "--no-meteor", "--json").exit_code == 0
+    file = RankingStore(
+        rankings_path(result / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"}
+    )
     for i in range(N):
         read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
         file.append_rankings(
             QuestionRankings(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",))
         )
-    return made
+    return result
 
 
 def run(*arguments: object) -> Result:
@@ -268,16 +270,16 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
     if place:
         yield place
     inner = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
-    for name, each in inner:
-        yield from _places(each, (*place, name))
+    for name, item in inner:
+        yield from _places(item, (*place, name))
 
 
 def _changed(value: Any, dice: random.Random) -> Any:
     """The value with one field of it, however deep, taken out or replaced."""
     *folders, name = dice.choice(list(_places(value)))
     inner = value
-    for each in folders:
-        inner = inner[each]
+    for folder in folders:
+        inner = inner[folder]
     if dice.random() < 0.3:
         del inner[name]
     else:

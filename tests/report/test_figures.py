@@ -41,12 +41,12 @@ def test_positions_plot_has_panel_for_each_model_and_k() -> None:
     for row in table.rows:
         model, k, arm, place, mean, *_ = row
         assert isinstance(mean, Mean)
-        (mark,) = [each for each in lines.marks if (each.panel, each.series, each.x) == (f"{model}, k {k}", arm, place)]
+        (mark,) = [mark for mark in lines.marks if (mark.panel, mark.series, mark.x) == (f"{model}, k {k}", arm, place)]
         assert (mark.value, mark.low, mark.high) == pytest.approx(
             (100 * mean.value, 100 * mean.interval.low, 100 * mean.interval.high)
         )
     assert len(lines.marks) == len(table.rows)
-    assert [each.unit for each in averages] == ["%", "percentage points"]
+    assert [average.unit for average in averages] == ["%", "percentage points"]
     assert [mark.row for mark in averages[0].marks][:4] == ["rag", "brief-context", "oracle", "closed-book"]
     assert middle[0].unit == "percentage points"
 
@@ -153,10 +153,10 @@ def test_plot_figures_of_unknown_or_empty_table_is_empty() -> None:
 
 def test_published_plots_draw_published_tables() -> None:
     for name, plot in PUBLISHED_PLOTS.items():
-        found = plot_figure(plot, load_published()[name].table, printed=True)
-        assert found.marks
-        assert found.unit == "%"
-        assert all(mark.low is None for mark in found.marks)
+        figure = plot_figure(plot, load_published()[name].table, printed=True)
+        assert figure.marks
+        assert figure.unit == "%"
+        assert all(mark.low is None for mark in figure.marks)
     assert (
         points_of(plot_figure(PUBLISHED_PLOTS["positions"], load_published()["positions"].table, printed=True))[
             "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
@@ -171,7 +171,7 @@ def test_assign_styles_gives_unique_and_stable_styles() -> None:
     both = assign_styles(["rag", "brief-context", "RAG", "BriefContext"])
     assert both["rag"] == both["RAG"] != both["BriefContext"] == both["brief-context"]
     first = list(looks.values())[: len(COLOURS)]
-    assert len({each.shape for each in first}) == len({each.colour for each in first}) == len(first)
+    assert len({item.shape for item in first}) == len({item.colour for item in first}) == len(first)
 
 
 def charted(each: PlotFigure) -> list[tuple[str, dict[str, Any]]]:
@@ -193,8 +193,8 @@ def test_charts_are_valid_vega_lite_of_small_width(findings: Any) -> None:
     import altair
 
     for group in drawn(findings()).values():
-        for each in group:
-            for svg, specification in charted(each)[:1]:
+        for item in group:
+            for svg, specification in charted(item)[:1]:
                 altair.Chart.from_dict(specification)
                 assert svg.startswith('<svg class="marks" width="360"')
                 assert "http" not in svg
@@ -214,8 +214,8 @@ def test_static_chart_shows_labels_and_bounds() -> None:
 def test_chart_breaks_long_row_name_before_plus() -> None:
     gain = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
     names = ("self-consistency+shuffling, votes 5", "train-cot+reranker")
-    (each,) = plot_figures("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
-    ((_, specification),) = charted(each)
+    (figure,) = plot_figures("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
+    ((_, specification),) = charted(figure)
     rows = [datum["row"] for datum in specification["data"]["values"]]
     assert rows == ["self-consistency\n+shuffling, votes 5", "train-cot+reranker"]
 
@@ -229,9 +229,9 @@ def test_share_axis_may_start_above_zero_and_difference_axis_includes_zero() -> 
         )
     ]
     scales = [
-        charted(each)[0][1]["layer"][1]["encoding"]["x"]["scale"]
+        charted(item)[0][1]["layer"][1]["encoding"]["x"]["scale"]
         for table in tables
-        for each in plot_figures("compare", table)
+        for item in plot_figures("compare", table)
     ]
     assert [(scale["domain"], scale["zero"]) for scale in scales] == [([60, 75], False), ([0, 25], False)]
 
@@ -239,8 +239,8 @@ def test_share_axis_may_start_above_zero_and_difference_axis_includes_zero() -> 
 def test_chart_escapes_hostile_names() -> None:
     columns = ("model", "k", "arm", "lost in the middle")
     loss = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
-    (each,) = plot_figures("positions", Table("T", columns, ((tables.HOSTILE, 8, tables.HOSTILE, loss),)))
-    (panel,) = draw_panels(each, {name: Style("red", "M0,0", (1, 0)) for name in each.series})
+    (figure,) = plot_figures("positions", Table("T", columns, ((tables.HOSTILE, 8, tables.HOSTILE, loss),)))
+    (panel,) = draw_panels(figure, {name: Style("red", "M0,0", (1, 0)) for name in figure.series})
     assert "<script" not in panel.svg
     assert "<" not in panel.specification
     assert json.loads(panel.specification)["data"]["values"][0]["series"] == tables.HOSTILE
@@ -248,10 +248,10 @@ def test_chart_escapes_hostile_names() -> None:
 
 def test_line_plot_of_many_points_has_no_intervals() -> None:
     rows = tuple((i / 100, Mean(i / 100, Interval(0, 1), 9), Mean(1 - i / 100, Interval(0, 1), 9)) for i in range(100))
-    (each,) = plot_figures("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
-    assert each.many
-    assert "interval" not in each.description
-    ((_, specification),) = charted(each)
+    (figure,) = plot_figures("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
+    assert figure.many
+    assert "interval" not in figure.description
+    ((_, specification),) = charted(figure)
     assert [layer["mark"]["type"] for layer in specification["layer"][0]["layer"]] == ["line"]
 
 

@@ -128,8 +128,8 @@ def test_page_shows_hostile_table_as_text() -> None:
     )
     tree = parsed(render_page((hostile,), plots=False))
     assert tree.css("script") == []
-    shown = (words(tree.css_first(which)) for which in (".about", ".conclusions li", "thead th", "caption small"))
-    assert set(shown) == {report_findings.HOSTILE}
+    text = (words(tree.css_first(which)) for which in (".about", ".conclusions li", "thead th", "caption small"))
+    assert set(text) == {report_findings.HOSTILE}
 
 
 def test_page_has_sections_in_order() -> None:
@@ -172,7 +172,7 @@ def test_page_sections_of_one_experiment_have_distinct_titles() -> None:
 def test_page_tables_have_captions_and_scoped_heads() -> None:
     tree = parsed(plain())
     table_nodes = tree.css("table")
-    assert len(table_nodes) == sum(len(each.tables) + len(each.published) for each in report_findings.everything())
+    assert len(table_nodes) == sum(len(item.tables) + len(item.published) for item in report_findings.everything())
     for table in table_nodes:
         assert words(table.css_first("caption")).startswith("Table ")
         assert all(node.attributes.get("scope") == "col" and words(node) for node in table.css("thead th"))
@@ -204,8 +204,8 @@ def test_page_notes_are_listed_once_per_section() -> None:
     (section, *_) = parsed(plain()).css("section")
     notes = [words(node) for node in section.css(".notes li:not(.again)")]
     assert len(notes) == len(set(notes))
-    told = {note for table in report_findings.by_position().tables for note in table.notes}
-    assert told <= set(notes)
+    text = {note for table in report_findings.by_position().tables for note in table.notes}
+    assert text <= set(notes)
     assert "Also notes 1 , 2 , 4" in words(section.css_first(".again"))
 
 
@@ -254,8 +254,8 @@ def test_page_contains_csv_of_each_table() -> None:
     links = tree.css(".data a")
     shown_tables = [
         table
-        for each in report_findings.everything()
-        for table in (*each.tables, *(printed.table for printed in each.published))
+        for item in report_findings.everything()
+        for table in (*item.tables, *(printed.table for printed in item.published))
     ]
     for link, table in zip(links, shown_tables, strict=True):
         head, _, data = (link.attributes["href"] or "").partition(",")
@@ -268,7 +268,7 @@ def test_page_contains_csv_of_each_table() -> None:
 def curve(points: int) -> Findings:
     """Preflight's table of every threshold, so many of them."""
     at = [i / points for i in range(points)]
-    rows = tuple((each, Mean(each, Interval(0, 1), 9), Mean(1 - each, Interval(0, 1), 9)) for each in at)
+    rows = tuple((item, Mean(item, Interval(0, 1), 9), Mean(1 - item, Interval(0, 1), 9)) for item in at)
     table = Table("Every threshold", ("threshold", "recall", "specificity"), rows)
     return report_findings.findings("preflight", (table,))
 

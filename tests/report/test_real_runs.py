@@ -134,7 +134,7 @@ def writer() -> ChatModel:
     """Answers whatever it is asked in the form that is asked for."""
 
     def script(request: Any) -> str:
-        messages = [{"role": each.role, "content": each.content} for each in request.messages]
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
         schema = {"response_format": {"json_schema": {"schema": request.schema}}} if request.schema else {}
         return schema_reply({"messages": messages, **schema})
 
@@ -268,15 +268,15 @@ def test_every_experiment_has_a_run() -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_report_of_real_run_has_tables_and_plots(name: str, place: Place, tmp_path: Path) -> None:
-    made, plots = RUNS[name]
+    result, plots = RUNS[name]
     folder, page = tmp_path / "run", tmp_path / "report.html"
-    made(place, folder)
+    result(place, folder)
     findings = json.loads(done("report", folder, "-o", page, "--json").stdout)
     assert findings[0]["experiment"] == name
     assert any(table["rows"] for table in findings[0]["tables"])
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
     captions = [node.text() for node in tree.css("caption")]
-    for table in (table for each in findings for table in each["tables"]):
+    for table in (table for finding in findings for table in finding["tables"]):
         assert any(table["title"] in caption for caption in captions), table["title"]
     section = tree.css_first("section")
     assert section is not None

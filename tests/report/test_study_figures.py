@@ -36,18 +36,18 @@ def hollow(each: PlotFigure) -> Mapping[tuple[str, str, str], float]:
 def told(table: str, *row: object) -> list[str]:
     """How a published row's cells are shown, of the row that begins so."""
     printed = load_published()[table].table
-    (found,) = (
-        shown for cells, shown in zip(printed.rows, printed_rows(printed), strict=True) if cells[: len(row)] == row
+    (result,) = (
+        item for cells, item in zip(printed.rows, printed_rows(printed), strict=True) if cells[: len(row)] == row
     )
-    return [cell.figure for cell in found[len(row) :]]
+    return [cell.figure for cell in result[len(row) :]]
 
 
 def test_plots_of_each_table_are_expected() -> None:
     took = ["Tokens a case", "Calls a case"]
     energy = ["Energy for questions", "Energy for right answers"]
     titles = {
-        found.experiment: [[each.plot.title for each in group] for group in drawn(found).values()]
-        for found in finished_experiments.everything()
+        item.experiment: [[item.plot.title for item in group] for group in drawn(item).values()]
+        for item in finished_experiments.everything()
     }
     assert titles == {
         "ensembles": [
@@ -88,13 +88,13 @@ def test_plots_of_each_table_are_expected() -> None:
 @pytest.mark.parametrize("found", finished_experiments.everything(), ids=lambda found: found.experiment)
 def test_plot_marks_match_figures_of_column(found: Findings) -> None:
     for table in found.tables:
-        for each in plot_figures(found.experiment, table):
-            (column,) = [name for name in table.columns if name == each.value]
+        for item in plot_figures(found.experiment, table):
+            (column,) = [name for name in table.columns if name == item.value]
             cells = [cell for cell in table.column(column) if cell is not None]
             values = [cell.value if isinstance(cell, Mean | Difference) else float(str(cell)) for cell in cells]
-            scale = 100 if each.unit else 1
-            assert sorted(mark.value for mark in each.marks) == pytest.approx(sorted(scale * one for one in values))
-            assert len({(mark.panel, mark.row, mark.series, mark.x) for mark in each.marks}) == len(each.marks)
+            scale = 100 if item.unit else 1
+            assert sorted(mark.value for mark in item.marks) == pytest.approx(sorted(scale * one for one in values))
+            assert len({(mark.panel, mark.row, mark.series, mark.x) for mark in item.marks}) == len(item.marks)
 
 
 def test_votes_plot_has_line_and_intervals_for_each_arm() -> None:
@@ -115,9 +115,9 @@ def test_cost_plot_shows_single_call_as_bound() -> None:
 
 
 def test_drafts_and_examples_plots_have_panel_for_each_library() -> None:
-    found = drawn(finished_experiments.by_drafts())
-    by_n, *_ = found["Accuracy by the number of drafts or rounds"]
-    by_k, *_ = found["Accuracy by the number of examples"]
+    result = drawn(finished_experiments.by_drafts())
+    by_n, *_ = result["Accuracy by the number of drafts or rounds"]
+    by_k, *_ = result["Accuracy by the number of examples"]
     for lines, places in ((by_n, [3, 5, 10]), (by_k, [0, 1, 5])):
         assert (lines.panels, lines.series) == (("tiny, cot", "tiny, tot"), (REFINING, LAST, BEST))
         assert [mark.x for mark in lines.marks if (mark.panel, mark.series) == ("tiny, tot", BEST)] == places

@@ -104,7 +104,7 @@ def test_column_unit_returns_expected_unit(column: str, cells: tuple[Cell, ...],
 
 def test_share_columns_of_all_tables_lie_between_0_and_1() -> None:
     """Every column that is taken for shares, in every table of every experiment."""
-    seen = 0
+    observed = 0
     for findings in (*tables.everything(), *finished_experiments.everything()):
         for table in findings.tables:
             for name in table.columns:
@@ -113,16 +113,16 @@ def test_share_columns_of_all_tables_lie_between_0_and_1() -> None:
                     values = [cell.value for cell in cells if isinstance(cell, Mean)]
                     values += [cell for cell in cells if isinstance(cell, float)]
                     assert all(math.isnan(value) or 0 <= value <= 1 for value in values), (table.title, name)
-                    seen += 1
-    assert seen > 60
+                    observed += 1
+    assert observed > 60
 
 
 def test_cost_columns_are_numbers_not_shares() -> None:
     """Calls, tokens, hours, kWh and kg of the study's experiments, and what they come to for an answer."""
-    spent = {"What it took", "Time, energy and CO2", "Energy by arm"}
+    costs = {"What it took", "Time, energy and CO2", "Energy by arm"}
     tables = [table for findings in finished_experiments.everything() for table in findings.tables]
     units = {
-        column_unit(name, table.column(name)) for table in tables if table.title in spent for name in table.columns
+        column_unit(name, table.column(name)) for table in tables if table.title in costs for name in table.columns
     }
     assert units == {"number"}
     (board,) = [table for table in tables if table.title == "Leaderboard"]
@@ -130,8 +130,8 @@ def test_cost_columns_are_numbers_not_shares() -> None:
 
 
 def test_with_minus_replaces_signs_and_keeps_hyphens() -> None:
-    told = "brief-context of gpt-4: -4.5 points (-15.5 to 6.5; 95-percent, 2-3)"
-    assert with_minus(told) == "brief-context of gpt-4: −4.5 points (−15.5 to 6.5; 95-percent, 2-3)"
+    text = "brief-context of gpt-4: -4.5 points (-15.5 to 6.5; 95-percent, 2-3)"
+    assert with_minus(text) == "brief-context of gpt-4: −4.5 points (−15.5 to 6.5; 95-percent, 2-3)"
 
 
 def test_table_csv_has_every_figure_in_full() -> None:

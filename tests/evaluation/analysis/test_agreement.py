@@ -34,29 +34,29 @@ THREE = raters(
 
 @pytest.mark.parametrize(("given", "alpha"), [(FOUR, 0.743), (BINARY, 0.095), (THREE, 0.691)])
 def test_alpha_matches_published_examples(given: list[dict[int, str]], alpha: float) -> None:
-    found = measure_agreement(given)
-    assert found.alpha.value == pytest.approx(alpha, abs=5e-4)
-    assert found.alpha.interval is not None
-    assert found.alpha.interval.low < alpha < found.alpha.interval.high
+    result = measure_agreement(given)
+    assert result.alpha.value == pytest.approx(alpha, abs=5e-4)
+    assert result.alpha.interval is not None
+    assert result.alpha.interval.low < alpha < result.alpha.interval.high
 
 
 def test_agreement_ignores_units_with_one_rating() -> None:
-    found = measure_agreement(FOUR)
-    assert (found.raters, found.units) == (4, 11)
-    assert found.kappa is None
+    result = measure_agreement(FOUR)
+    assert (result.raters, result.units) == (4, 11)
+    assert result.kappa is None
 
 
 def test_kappa_matches_textbook_table() -> None:
     # 20 yes yes, 5 yes no, 10 no yes, 15 no no: 0.4.
-    said = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
-    found = measure_agreement([{i: pair[rater] for i, pair in enumerate(said)} for rater in range(2)])
-    assert found.kappa is not None
-    assert found.kappa.value == pytest.approx(0.4)
-    assert found.raw.value == pytest.approx(0.7)
-    assert found.raw.n == 50
-    assert found.kappa.interval is not None
-    assert found.kappa.interval.low == pytest.approx(0.15, abs=0.05)
-    assert found.kappa.interval.high == pytest.approx(0.64, abs=0.05)
+    ratings = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
+    result = measure_agreement([{i: pair[rater] for i, pair in enumerate(ratings)} for rater in range(2)])
+    assert result.kappa is not None
+    assert result.kappa.value == pytest.approx(0.4)
+    assert result.raw.value == pytest.approx(0.7)
+    assert result.raw.n == 50
+    assert result.kappa.interval is not None
+    assert result.kappa.interval.low == pytest.approx(0.15, abs=0.05)
+    assert result.kappa.interval.high == pytest.approx(0.64, abs=0.05)
 
 
 def test_agreement_of_equal_ratings_is_one_and_of_random_ratings_zero() -> None:

@@ -30,11 +30,11 @@ def test_correlate_ordinal_scores_matches_scipy_and_statsmodels(
     coefficient: CorrelationName, cases: list[tuple[int, int]]
 ) -> None:
     x, y = ([float(case[side]) for case in cases] for side in (0, 1))
-    found = correlate(x, y, coefficient).value
+    value = correlate(x, y, coefficient).value
     if len(set(x)) == 1 or len(set(y)) == 1:
-        assert found is None or (coefficient == "quadratic-kappa" and abs(found) < 1e-9)
+        assert value is None or (coefficient == "quadratic-kappa" and abs(value) < 1e-9)
     else:
-        assert found == pytest.approx(reference(coefficient, x, y), abs=1e-9)
+        assert value == pytest.approx(reference(coefficient, x, y), abs=1e-9)
 
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall"])
@@ -50,17 +50,17 @@ def test_correlate_real_scores_matches_scipy(coefficient: CorrelationName, scale
 
 def test_correlate_constant_scores_returns_no_value() -> None:
     for coefficient in ("pearson", "spearman", "kendall"):
-        found = correlate([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], coefficient)
-        assert (found.value, found.interval, found.n) == (None, None, 3)
+        result = correlate([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], coefficient)
+        assert (result.value, result.interval, result.n) == (None, None, 3)
     assert correlate([], []).value is None
     assert correlate([0.1] * 3, [0.1] * 3, "quadratic-kappa").value is None
     assert correlate([1.0, 3.0, 4.0, 5.0, 5.0], [4.0] * 5, "quadratic-kappa").value == 0
 
 
 def test_correlate_counts_unscored_pairs() -> None:
-    found = correlate([1, None, 2, 3, 4], [1, 2, None, 3, 4], "pearson")
-    assert found.value == pytest.approx(1)
-    assert (found.n, found.unscored) == (3, 2)
+    result = correlate([1, None, 2, 3, 4], [1, 2, None, 3, 4], "pearson")
+    assert result.value == pytest.approx(1)
+    assert (result.n, result.unscored) == (3, 2)
     with pytest.raises(ValueError, match="zip"):
         correlate([1, 2], [1])
 
@@ -72,14 +72,14 @@ def test_correlate_is_independent_of_case_order(coefficient: CorrelationName) ->
     y = [min(4, max(0, score + step)) for score, step in zip(x, dice.integers(-1, 2, 60).tolist(), strict=True)]
     clusters = [i // 3 for i in range(60)]
     order = dice.permutation(60).tolist()
-    found = correlate(x, y, coefficient, clusters)
-    assert found == correlate(
+    result = correlate(x, y, coefficient, clusters)
+    assert result == correlate(
         [x[i] for i in order], [y[i] for i in order], coefficient, [f"q{clusters[i]}" for i in order]
     )
-    assert found.interval is not None
-    assert found.value is not None
-    assert -1 < found.interval.low < found.value < found.interval.high < 1
-    assert (found.n, found.clusters) == (60, 20)
+    assert result.interval is not None
+    assert result.value is not None
+    assert -1 < result.interval.low < result.value < result.interval.high < 1
+    assert (result.n, result.clusters) == (60, 20)
 
 
 def test_correlate_clusters_copies_of_one_case() -> None:
@@ -102,9 +102,9 @@ def test_correlate_interval_matches_plain_bootstrap() -> None:
     """The weights stand for copies: scipy's own figure of each drawn sample gives the same interval."""
     dice = np.random.default_rng(4)
     x, y = dice.integers(0, 5, (2, 30)).astype(float)
-    found = correlate(list(x), list(y), "spearman").interval
+    interval = correlate(list(x), list(y), "spearman").interval
     samples = [dice.integers(30, size=30) for _ in range(2000)]
     low, high = np.quantile([stats.spearmanr(x[of], y[of]).statistic for of in samples], [0.025, 0.975])
-    assert found is not None
-    assert found.low == pytest.approx(low, abs=0.05)
-    assert found.high == pytest.approx(high, abs=0.05)
+    assert interval is not None
+    assert interval.low == pytest.approx(low, abs=0.05)
+    assert interval.high == pytest.approx(high, abs=0.05)

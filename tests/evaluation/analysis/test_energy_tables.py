@@ -35,8 +35,8 @@ def of_sessions(path: Path, sessions: Sequence[SessionEnergy | None], ended: Seq
     """A finished run of which these sessions told this."""
     folder(path, lambda i, _: ended[i], questions=QUESTIONS[: len(ended)])
     manifest = read_manifest(path)
-    told = tuple(replace(manifest.sessions[0], taken=each) for each in sessions)
-    write_manifest(path, replace(manifest, sessions=told))
+    sessions_with_energy = tuple(replace(manifest.sessions[0], taken=session) for session in sessions)
+    write_manifest(path, replace(manifest, sessions=sessions_with_energy))
     return path
 
 
@@ -51,8 +51,8 @@ def row(*paths: Path) -> Mapping[str, Cell]:
 
 def test_energy_table_sums_sessions_and_separates_measured_from_estimated(tmp_path: Path) -> None:
     """1.8 MJ measured and 3.6 MJ estimated are 0.5 and 1 kWh: of 40 questions, 20 right."""
-    made = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(ESTIMATED, seconds=3600, rate=0.4)]))
-    assert made == {
+    result = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(ESTIMATED, seconds=3600, rate=0.4)]))
+    assert result == {
         "run": "run",
         "hours": 1.5,
         "kWh measured": 0.5,
@@ -89,16 +89,16 @@ def test_energy_table_with_unknown_session_shows_no_total(
     tmp_path: Path, sessions: Sequence[SessionEnergy | None], unknown: str
 ) -> None:
     """What a killed session took was not written down."""
-    made = row(of_sessions(tmp_path / "run", sessions))
-    assert (made["kWh measured"], made["kWh estimated"], made["unknown"]) == (0.5, None, unknown)
+    result = row(of_sessions(tmp_path / "run", sessions))
+    assert (result["kWh measured"], result["kWh estimated"], result["unknown"]) == (0.5, None, unknown)
     for name in ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer"):
-        assert made[name] is None, name
+        assert result[name] is None, name
 
 
 def test_energy_table_without_right_answer_shows_no_energy_per_right_answer(tmp_path: Path) -> None:
     wrong: list[Outcome] = [False, "abstained", "failed", "unparsed"]
-    made = row(of_sessions(tmp_path / "run", [taken(MEASURED)], wrong))
-    assert (made["kWh per 1,000 questions"], made["Wh per right answer"]) == (125.0, None)
+    result = row(of_sessions(tmp_path / "run", [taken(MEASURED)], wrong))
+    assert (result["kWh per 1,000 questions"], result["Wh per right answer"]) == (125.0, None)
 
 
 def test_energy_table_counts_graded_open_answers_as_right(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_energy_table_counts_graded_open_answers_as_right(tmp_path: Path) -> Non
 
 def test_energy_table_ignores_session_without_calls(tmp_path: Path) -> None:
     """Such as one that nobody agreed to, or that found all answered."""
-    made = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(seconds=0)]))
-    assert (made["kWh"], made["sessions"], made["unknown"]) == (0.5, 1, None)
+    result = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(seconds=0)]))
+    assert (result["kWh"], result["sessions"], result["unknown"]) == (0.5, 1, None)
 
 
 def test_energy_tables_of_runs_without_energy_are_empty(tmp_path: Path) -> None:
@@ -131,20 +131,20 @@ def test_energy_tables_of_runs_without_energy_are_empty(tmp_path: Path) -> None:
 def test_energy_table_notes_state_each_source_once(tmp_path: Path) -> None:
     paths = [of_sessions(tmp_path / name, [taken(MEASURED), taken(ESTIMATED, UNKNOWN)]) for name in ("a", "b")]
     notes = first(*paths).notes
-    for said in (
+    for text in (
         "Measured, processors: RAPL's counters of package-0.",
         "Estimated, processors: processor seconds at 12 W a core.",
         "Unknown, endpoints: example.org is another machine.",
         "CO2: kg a kWh of electricity: 0.2.",
     ):
-        assert notes.count(said) == 1, said
+        assert notes.count(text) == 1, text
 
 
 def test_findings_of_plain_runs_include_energy_table(tmp_path: Path) -> None:
     paths = [of_sessions(tmp_path / name, [taken(MEASURED)]) for name in ("a", "b")]
-    (found,) = read_findings(paths)
-    assert found.tables[-1].title == "Time, energy and CO2"
-    assert found.tables[-1].column("run") == ("a", "b")
+    (result,) = read_findings(paths)
+    assert result.tables[-1].title == "Time, energy and CO2"
+    assert result.tables[-1].column("run") == ("a", "b")
 
 
 def test_run_records_energy_in_manifest(tmp_path: Path) -> None:
@@ -160,12 +160,12 @@ def test_run_records_energy_in_manifest(tmp_path: Path) -> None:
 
 def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float]) -> Path:
     """A run of experiment conditions, whose calls took so long in each arm."""
-    asked: list[Condition] = [{"arm": arm, "dataset": "own", "k": 8, "repeat": 0} for arm in seconds]
+    sample: list[Condition] = [{"arm": arm, "dataset": "own", "k": 8, "repeat": 0} for arm in seconds]
     folder(
         path,
         lambda i, at: at["arm"] == "rag" or i % 2 == 0,
         questions=QUESTIONS[:10],
-        conditions=asked,
+        conditions=sample,
         name="integration",
         arguments={"arms": [*seconds], "protocol": "corrected"},
     )
@@ -180,14 +180,14 @@ def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float])
 
 def test_energy_by_arm_is_divided_by_seconds_of_calls(tmp_path: Path) -> None:
     path = with_arms(tmp_path / "run", MEASURED, seconds={"rag": 1.0, "brief-context": 4.0})
-    (found,) = read_findings([path])
-    assert [table.title for table in found.tables[-2:]] == ["Time, energy and CO2", "Energy by arm"]
-    assert [row[:5] for row in found.tables[-1].rows] == [
+    (result,) = read_findings([path])
+    assert [table.title for table in result.tables[-2:]] == ["Time, energy and CO2", "Energy by arm"]
+    assert [row[:5] for row in result.tables[-1].rows] == [
         ("qwen", "rag", 10, 10.0, 0.1),
         ("qwen", "brief-context", 10, 40.0, 0.4),
     ]
-    assert found.tables[-1].column("kg CO2") == pytest.approx((0.02, 0.08))
-    assert [row[6:] for row in found.tables[-1].rows] == [(10.0, 10.0), (40.0, 80.0)]
+    assert result.tables[-1].column("kg CO2") == pytest.approx((0.02, 0.08))
+    assert [row[6:] for row in result.tables[-1].rows] == [(10.0, 10.0), (40.0, 80.0)]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_energy_by_arm_is_divided_by_seconds_of_calls(tmp_path: Path) -> None:
 def test_energy_by_arm_is_left_out_when_energy_or_seconds_are_unknown(
     tmp_path: Path, parts: Sequence[EquipmentEnergy], seconds: Mapping[str, float]
 ) -> None:
-    (found,) = read_findings([with_arms(tmp_path / "run", *parts, seconds=seconds)])
-    assert found.tables[-1].title == "Time, energy and CO2"
+    (result,) = read_findings([with_arms(tmp_path / "run", *parts, seconds=seconds)])
+    assert result.tables[-1].title == "Time, energy and CO2"
 
 
 def test_energy_table_counts_replayed_replies(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ MIXED = [
 
 def test_score_outcome_counts_each_state_separately() -> None:
     assert count_endings(MIXED) == (1, 1, 1, 1, 1)
-    assert [score_outcome(each, "right") for each in MIXED] == [1.0, 0.0, 0.0, 0.0, None]
-    assert [score_outcome(each, "right-of-answered") for each in MIXED] == [1.0, 0.0, None, None, None]
+    assert [score_outcome(item, "right") for item in MIXED] == [1.0, 0.0, 0.0, 0.0, None]
+    assert [score_outcome(item, "right-of-answered") for item in MIXED] == [1.0, 0.0, None, None, None]
     of_all, of_answered = mean_score(MIXED, "right"), mean_score(MIXED, "right-of-answered")
     assert (of_all.value, of_all.n, of_all.unscored) == (0.25, 4, 1)
     assert (of_answered.value, of_answered.n, of_answered.unscored) == (0.5, 2, 3)
@@ -52,9 +52,7 @@ def test_score_outcome_counts_each_state_separately() -> None:
 def test_mean_score_of_repeated_question_counts_one_cluster() -> None:
     once = [outcome(i, i % 2 == 0) for i in range(40)]
     five = [outcome(i, i % 2 == 0, place=place) for i in range(40) for place in range(5)]
-    width = [
-        found.interval.high - found.interval.low for found in (mean_score(once, "right"), mean_score(five, "right"))
-    ]
+    width = [item.interval.high - item.interval.low for item in (mean_score(once, "right"), mean_score(five, "right"))]
     assert width[1] == pytest.approx(width[0], rel=0.1)
 
 
@@ -72,9 +70,9 @@ def test_mean_by_pair_averages_scores_with_equal_named_conditions() -> None:
 def test_compare_to_baseline_without_scored_pairs_returns_none() -> None:
     first = [outcome(i, True, place=0) for i in range(6)]
     second = [outcome(i, i < 3, place=0) for i in range(6)]
-    found = compare_to_baseline(Group((), first, second, ("place",)), "right")
-    assert found is not None
-    assert (found.value, found.n, found.clusters) == (0.5, 6, 6)
+    result = compare_to_baseline(Group((), first, second, ("place",)), "right")
+    assert result is not None
+    assert (result.value, result.n, result.clusters) == (0.5, 6, 6)
     assert compare_to_baseline(Group((), first, (), ("place",)), "right") is None
     elsewhere = [outcome(i, True, place=1) for i in range(6)]
     assert compare_to_baseline(Group((), first, elsewhere, ("place",)), "right") is None
@@ -85,10 +83,10 @@ def test_compare_to_baseline_without_scored_pairs_returns_none() -> None:
 def test_compare_to_baseline_averages_places_of_one_question() -> None:
     oracle = [outcome(i, True) for i in range(10)]
     placed = [outcome(i, place < 2, place=place) for i in range(10) for place in range(5)]
-    found = compare_to_baseline(Group((), oracle, placed, ()), "right")
-    assert found is not None
-    assert found.value == pytest.approx(0.6)
-    assert found.n == 10
+    result = compare_to_baseline(Group((), oracle, placed, ()), "right")
+    assert result is not None
+    assert result.value == pytest.approx(0.6)
+    assert result.n == 10
 
 
 def test_correct_p_values_ignores_missing_comparisons() -> None:
@@ -100,44 +98,44 @@ def test_correct_p_values_ignores_missing_comparisons() -> None:
     corrected = correct_p_values([some[0], None, some[1], some[2], None])
     assert corrected[1] is None
     assert corrected[4] is None
-    by_hand = sorted(each.p for each in some)
+    by_hand = sorted(item.p for item in some)
     assert corrected[3] == pytest.approx(3 * by_hand[0])
     assert corrected[2] == pytest.approx(max(3 * by_hand[0], 2 * by_hand[1]))
     assert correct_p_values([None, None]) == [None, None]
 
 
 def test_spread_over_repeats_matches_manual_calculation() -> None:
-    found = [outcome(i, i < right, repeat=repeat) for repeat, right in enumerate((2, 4, 6)) for i in range(10)]
-    assert spread_over(found, "repeat", "right") == pytest.approx(0.2)
-    assert spread_over(found, "place", "right") is None
+    result = [outcome(i, i < right, repeat=repeat) for repeat, right in enumerate((2, 4, 6)) for i in range(10)]
+    assert spread_over(result, "repeat", "right") == pytest.approx(0.2)
+    assert spread_over(result, "place", "right") is None
     assert spread_over([], "repeat", "right") is None
 
 
 def test_accuracy_table_has_columns_rows_and_notes() -> None:
     rag = [outcome(i, i % 3 == 0) for i in range(30)]
-    made = make_accuracy_table(
+    table = make_accuracy_table(
         "Title",
         ("arm",),
         [Group(("rag",), rag), Group(("other",), MIXED, rag, (), ())],
         baseline="rag",
         measure="right",
     )
-    assert made.columns == ("arm", *FIGURES, "difference to rag", P_COLUMN)
-    assert made.column("arm") == ("rag", "other")
-    assert made.column("failed") == (0, 1)
-    shares = made.column(SHARE_COLUMN)
+    assert table.columns == ("arm", *FIGURES, "difference to rag", P_COLUMN)
+    assert table.column("arm") == ("rag", "other")
+    assert table.column("failed") == (0, 1)
+    shares = table.column(SHARE_COLUMN)
     assert [getattr(share, "n", None) for share in shares] == [30, 4]
-    assert made.column(P_COLUMN)[0] is None
-    assert "over the pairs with two scores" in made.notes[2]
-    assert "Holm" not in made.notes[2], "one comparison"
-    assert "50.0 % of the 30 questions" in made.notes[3]
+    assert table.column(P_COLUMN)[0] is None
+    assert "over the pairs with two scores" in table.notes[2]
+    assert "Holm" not in table.notes[2], "one comparison"
+    assert "50.0 % of the 30 questions" in table.notes[3]
 
 
 def test_accuracy_table_notes_name_number_of_corrected_comparisons() -> None:
     rag = [outcome(i, i % 3 == 0) for i in range(30)]
     others = [Group((name,), [outcome(i, i % 2 == 0) for i in range(30)], rag) for name in "ab"]
-    told = make_accuracy_table("T", ("arm",), others, baseline="rag", measure="right").notes
-    assert told[2].endswith("corrected by Holm for this table's 2 comparisons.")
+    notes = make_accuracy_table("T", ("arm",), others, baseline="rag", measure="right").notes
+    assert notes[2].endswith("corrected by Holm for this table's 2 comparisons.")
     alone = make_accuracy_table("T", ("arm",), [Group(("rag",), rag)], baseline="rag", measure="right").notes
     assert not any("Differences" in note for note in alone), "nothing is compared"
     nothing = make_accuracy_table("T", ("arm",), [], baseline="rag", measure="right").notes
@@ -151,17 +149,17 @@ def test_accuracy_table_is_independent_of_case_order() -> None:
         [outcome(i, bool(dice.random() < share), place=place) for i in range(25) for place in range(3)]
         for share in (0.6, 0.4)
     )
-    made = [
+    result = [
         make_accuracy_table("T", ("arm",), [Group(("a",), a, b, ("place",))], baseline="b", measure="right")
         for a, b in ((first, second), (first[::-1], second), ([*first[40:], *first[:40]], second[::-1]))
     ]
-    assert made[0] == made[1] == made[2]
+    assert result[0] == result[1] == result[2]
 
 
 def test_accuracy_table_without_scored_cases_shows_nan_not_zero() -> None:
-    made = make_accuracy_table(
+    table = make_accuracy_table(
         "T", ("arm",), [Group(("rag",), [outcome(1, state="failed")])], baseline="rag", measure="right"
     )
-    (share,) = made.column(SHARE_COLUMN)
+    (share,) = table.column(SHARE_COLUMN)
     assert np.isnan(share.value)  # type: ignore[union-attr]
     assert (share.n, share.unscored) == (0, 1)  # type: ignore[union-attr]

@@ -45,12 +45,12 @@ def count_of(percent: float, n: int) -> int:
 
 def test_published_tables_have_source_and_rows() -> None:
     assert len(load_published()) == 35
-    for name, each in load_published().items():
-        assert each.name == name
-        assert each.table.source.startswith(f"{each.paper.name}, ")
-        assert "Supplementary" not in each.table.source or each.paper.name == "BriefContext, preprint"
-        assert each.table.rows
-    papers = Counter(each.paper.name for each in load_published().values())
+    for name, item in load_published().items():
+        assert item.name == name
+        assert item.table.source.startswith(f"{item.paper.name}, ")
+        assert "Supplementary" not in item.table.source or item.paper.name == "BriefContext, preprint"
+        assert item.table.rows
+    papers = Counter(item.paper.name for item in load_published().values())
     assert papers == {
         "BriefContext, printed": 7,
         "BriefContext, preprint": 6,
@@ -60,7 +60,7 @@ def test_published_tables_have_source_and_rows() -> None:
 
 
 def test_errata_named_by_tables_match_errata_page() -> None:
-    named = {name for each in load_published().values() for name in each.errata}
+    named = {name for item in load_published().values() for name in item.errata}
     # The study prints no figure of PubMedQA, on which P9 bears; E7 bears on what a question means.
     last = {"B": 16, "P": 13, "E": 10}
     assert named == {f"{paper}{i}" for paper in last for i in range(1, last[paper] + 1)} - {"P9", "E7"}
@@ -68,12 +68,12 @@ def test_errata_named_by_tables_match_errata_page() -> None:
 
 
 def test_figure_is_found_by_row_and_column() -> None:
-    each = load_published()["positions"]
-    assert each.figure("BriefContext", "GPT-3.5-turbo-0125", 8, 50) == 60.95
+    item = load_published()["positions"]
+    assert item.figure("BriefContext", "GPT-3.5-turbo-0125", 8, 50) == 60.95
     with pytest.raises(KeyError, match="positions has no row"):
-        each.figure("RAG", "GPT-4", 8, 50)
+        item.figure("RAG", "GPT-4", 8, 50)
     with pytest.raises(ValueError, match="not in"):
-        each.figure("MedRAG", "GPT-3.5-turbo-0125", 8, 50)
+        item.figure("MedRAG", "GPT-3.5-turbo-0125", 8, 50)
 
 
 @pytest.mark.parametrize("change", [("place = ", "palce = "), ('paper = "printed"', 'paper = "third"')])
@@ -101,9 +101,9 @@ def test_parse_published_with_damaged_text_raises(change: tuple[str, str]) -> No
 
 def test_published_grids_have_every_row() -> None:
     for name in ("positions", "conflicts"):
-        asked = [(row["model"], row["k"], row["place"]) for row in rows(name)]
+        sample = [(row["model"], row["k"], row["place"]) for row in rows(name)]
         models = ("Mixtral-7x8b", "GPT-3.5-turbo-0125")
-        assert asked == [(model, k, place) for model in models for k in (8, 16) for place in PLACES]
+        assert sample == [(model, k, place) for model in models for k in (8, 16) for place in PLACES]
     assert [row["questions"] for row in rows("datasets")] == [1089, 1273, 4183, 618, 500, 48]
 
 

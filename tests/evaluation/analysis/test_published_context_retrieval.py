@@ -39,14 +39,14 @@ def can_arise(percent: float, n: int) -> bool:
 
 
 def listed(figures: list[float]) -> str:
-    return ", ".join(f"{each:.2f}" for each in figures)
+    return ", ".join(f"{figure:.2f}" for figure in figures)
 
 
 # -- what is there ----------------------------------------------------------------------------------------------------
 
 
 def test_study_has_every_table_with_notes_as_sentences() -> None:
-    places = [each.table.source.removeprefix("Context retrieval study, Table ").split()[0] for each in STUDY.values()]
+    places = [item.table.source.removeprefix("Context retrieval study, Table ").split()[0] for item in STUDY.values()]
     assert [int(place.strip(",")) for place in places] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13]
     for each in STUDY.values():
         for note in each.table.notes:
@@ -67,7 +67,7 @@ def test_rows_of_changes_are_marked_as_changes() -> None:
     }
     for name in with_changes:
         for row in rows(name):
-            small = all(abs(row[each]) < 15 for each in SETS)
+            small = all(abs(row[item]) < 15 for item in SETS)
             assert small == (row[FIGURE] == CHANGE)
 
 
@@ -95,7 +95,7 @@ def test_derive_accuracies_without_base_row_returns_none() -> None:
     for name in ("medprompt-databases", "medprompt-reranker", "models-averages"):
         changed = [row for row in rows(name, followed=True) if row[FIGURE] == ACCURACY]
         assert changed
-        assert all(row[each] is None for row in changed for each in SETS)
+        assert all(row[item] is None for row in changed for item in SETS)
 
 
 # -- votes and shuffling ----------------------------------------------------------------------------------------------
@@ -148,14 +148,14 @@ def test_unshuffled_medmcqa_is_equal_for_5_and_20_votes() -> None:
 
 def test_accuracies_impossible_for_set_size_are_known() -> None:
     printed = {
-        (name, each, row[each])
+        (name, item, row[item])
         for name in STUDY
         for row in rows(name)
-        for each in SETS
-        if row.get(FIGURE, ACCURACY) == ACCURACY and not isinstance(row.get("source"), str) and row.get(each)
+        for item in SETS
+        if row.get(FIGURE, ACCURACY) == ACCURACY and not isinstance(row.get("source"), str) and row.get(item)
     }
-    off = {(name, each, figure) for name, each, figure in printed if not can_arise(figure, SIZES[each])}
-    assert {each for each in off if each[1] != "MMLU"} == {
+    off = {(name, item, figure) for name, item, figure in printed if not can_arise(figure, SIZES[item])}
+    assert {item for item in off if item[1] != "MMLU"} == {
         ("ensembles-shuffling", "CareQA", 68.89),
         ("medprompt-encoders", "CareQA", 68.61),
         ("models", "CareQA", 83.30),
@@ -163,7 +163,7 @@ def test_accuracies_impossible_for_set_size_are_known() -> None:
     for name, each, figure in off:
         assert each == "MMLU" or f"{figure:.2f} %" in told(name)
     # No figure of MMLU is one: averages over its subjects, it seems.
-    assert {each for each in off if each[1] == "MMLU"} == {each for each in printed if each[1] == "MMLU"}
+    assert {item for item in off if item[1] == "MMLU"} == {item for item in printed if item[1] == "MMLU"}
     assert "No figure is a share of their 1,089 questions" in told("ensembles-baseline")
 
 
@@ -189,8 +189,8 @@ def test_validation_database_row_equals_encoder_row_under_other_heads() -> None:
     changes = dict(zip(heads, cot, strict=True))
     before = [round(encoder[name] - changes[name], 2) for name in heads]
     after = [round(encoder[name] + changes[name], 2) for name in heads]
-    said = dict(zip(heads, before, strict=True))
-    assert ", ".join(f"{name} {figure:.2f}" for name, figure in said.items()) in told("medprompt-databases")
+    earlier = dict(zip(heads, before, strict=True))
+    assert ", ".join(f"{name} {figure:.2f}" for name, figure in earlier.items()) in told("medprompt-databases")
     assert f"Train+CoT is {listed(after)} %" in told("medprompt-databases")
     assert {"P5", "P13"} <= set(STUDY["medprompt-databases"].errata)
     assert "P5" in STUDY["medprompt-encoders"].errata
@@ -293,9 +293,9 @@ def test_energy_sums_match_total(column: str) -> None:
 
 
 def test_carbon_per_kilowatt_hour_is_constant() -> None:
-    spent = rows("study-energy")
-    assert all(round(0.205 * row["energy (kWh)"], 2) == row["CO2 (kg)"] for row in spent)
-    assert [round(row["energy (kWh)"] / row["time (h)"], 2) for row in spent[:2]] == [1.27, 0.69]
+    costs = rows("study-energy")
+    assert all(round(0.205 * row["energy (kWh)"], 2) == row["CO2 (kg)"] for row in costs)
+    assert [round(row["energy (kWh)"] / row["time (h)"], 2) for row in costs[:2]] == [1.27, 0.69]
     assert "0.205 kg of CO2 a kWh" in told("study-energy")
     assert "1.27 kW and 0.69 kW" in told("study-energy")
     votes = {row["votes"]: row["CO2 (kg)"] for row in rows("ensembles-votes")}

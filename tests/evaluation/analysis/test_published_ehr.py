@@ -19,10 +19,10 @@ def told(name: str) -> str:
 
 
 def test_study_has_every_table_with_notes_as_sentences() -> None:
-    assert [each.table.source for each in STUDY.values()] == [
+    assert [item.table.source for item in STUDY.values()] == [
         f"EHR study, Table {n}" for n in (1, 2, 3, 4, 6, 7, 8, 12)
     ]
-    assert [len(each.table.rows) for each in STUDY.values()] == [4, 16, 21, 4, 6, 6, 7, 4]
+    assert [len(item.table.rows) for item in STUDY.values()] == [4, 16, 21, 4, 6, 6, 7, 4]
     for each in STUDY.values():
         for note in each.table.notes:
             assert note.endswith(".")

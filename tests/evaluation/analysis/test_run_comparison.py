@@ -37,9 +37,9 @@ def differences(*paths: Path, **more: Any) -> list[Mapping[str, Cell]]:
 
 
 def found_in(row: Mapping[str, Cell]) -> Difference:
-    found = row[DIFFERENCE]
-    assert isinstance(found, Difference)
-    return found
+    result = row[DIFFERENCE]
+    assert isinstance(result, Difference)
+    return result
 
 
 def test_compare_two_runs_matches_manual_counts(tmp_path: Path) -> None:
@@ -49,11 +49,11 @@ def test_compare_two_runs_matches_manual_counts(tmp_path: Path) -> None:
     (row,) = differences(first, second)
     assert (row["run"], row["against"]) == ("new", "rag")
     assert [row[name] for name in ("pairs", "won", "lost", "not scored", "test")] == [40, 12, 4, 0, "McNemar"]
-    found = found_in(row)
-    assert found.value == pytest.approx(8 / 40)
-    assert found.p == pytest.approx(mcnemar([[20, 12], [4, 4]], exact=True).pvalue)
-    assert row[P_COLUMN] == found.p, "one comparison"
-    assert found.interval.low < 0.2 < found.interval.high
+    result = found_in(row)
+    assert result.value == pytest.approx(8 / 40)
+    assert result.p == pytest.approx(mcnemar([[20, 12], [4, 4]], exact=True).pvalue)
+    assert row[P_COLUMN] == result.p, "one comparison"
+    assert result.interval.low < 0.2 < result.interval.high
 
 
 def test_runs_table_counts_each_state_separately(tmp_path: Path) -> None:
@@ -158,13 +158,13 @@ def test_comparison_names_one_difference_and_warns_of_several(tmp_path: Path) ->
         made_with=recipe("llama", library="ffff", strategy="brief-context", k=8),
     )
     assert "brief and rag differ in one thing: strategy." in told(rag, brief)
-    (warning,) = (each for each in told(brief, other) if each.startswith("Warning"))
+    (warning,) = (item for item in told(brief, other) if item.startswith("Warning"))
     assert warning.startswith(
         "Warning: other and brief differ in 3 things: k, model, library. They are compared all at"
     )
-    made = table_of(compare_run_files([brief, other]), "Settings in which the runs differ")
-    assert made.columns == ("what", "brief", "other")
-    assert made.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
+    table = table_of(compare_run_files([brief, other]), "Settings in which the runs differ")
+    assert table.columns == ("what", "brief", "other")
+    assert table.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
 
 
 def test_comparison_of_equal_recipes_reports_same_settings(tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_comparison_treats_constant_condition_as_difference(tmp_path: Path) -> N
 
 def test_comparison_ignores_settings_overridden_by_condition(tmp_path: Path) -> None:
     """Arms name their strategy and k; what the settings said plays no part."""
-    made = recipe(strategy="brief-context", k=4)
+    result = recipe(strategy="brief-context", k=4)
     first = folder(tmp_path / "a", lambda i, _: True, conditions=ARMS, questions=FEW[:3])
-    second = folder(tmp_path / "b", lambda i, _: True, conditions=ARMS, questions=FEW[:3], made_with=made)
+    second = folder(tmp_path / "b", lambda i, _: True, conditions=ARMS, questions=FEW[:3], made_with=result)
     assert "b and a have the same recorded settings" in told(first, second)[0]
 
 
@@ -201,7 +201,7 @@ def test_comparison_names_models_of_single_roles(tmp_path: Path) -> None:
     mixed["models"]["map"] = {"name": "llama", "temperature": 0.5}
     first = folder(tmp_path / "a", lambda i, _: True)
     second = folder(tmp_path / "b", lambda i, _: True, made_with=mixed)
-    (warning,) = (each for each in told(first, second) if each.startswith("Warning"))
+    (warning,) = (item for item in told(first, second) if item.startswith("Warning"))
     assert "map model" in warning
     assert "map temperature" in warning
 
@@ -209,7 +209,7 @@ def test_comparison_names_models_of_single_roles(tmp_path: Path) -> None:
 def test_comparison_reports_different_question_sets(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: True)
     second = folder(tmp_path / "b", lambda i, _: True, questions=QUESTIONS[:20], sha256="7" * 64)
-    assert any("different question sets (own 777777777777; own 555555555555)" in each for each in told(first, second))
+    assert any("different question sets (own 777777777777; own 555555555555)" in item for item in told(first, second))
 
 
 def test_comparison_without_common_question_warns_and_compares_nothing(tmp_path: Path) -> None:
@@ -226,8 +226,8 @@ def test_comparison_reports_unfinished_and_failed_cases(tmp_path: Path) -> None:
 
 
 def test_comparison_leaves_out_open_questions_with_notice(tmp_path: Path) -> None:
-    asked = (*QUESTIONS[:10], Question("What helps?", id="open"), Question("Why?", id="why", gold="It does."))
-    first = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i > 9 else True, questions=asked)
+    sample = (*QUESTIONS[:10], Question("What helps?", id="open"), Question("Why?", id="why", gold="It does."))
+    first = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i > 9 else True, questions=sample)
     (row,) = rows_of(table_of(compare_run_files([first]), "The runs"))
     assert (row["right"], row["abstained"]) == (10, 0)
     assert told(first)[0].startswith("a: 2 cases are of questions without options or gold letter")
@@ -243,11 +243,11 @@ def test_comparison_of_equal_folder_names_uses_full_paths(tmp_path: Path) -> Non
 
 def test_comparison_of_path_without_run_raises_input_error(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
-    begun = folder(tmp_path / "begun", lambda i, _: True)
-    (begun / "records.jsonl").unlink()
+    started = folder(tmp_path / "begun", lambda i, _: True)
+    (started / "records.jsonl").unlink()
     for path, why in (
         (tmp_path / "empty.jsonl", "holds no record yet"),
-        (begun, "holds no record yet"),
+        (started, "holds no record yet"),
         (tmp_path, "is not a run"),
         (tmp_path / "nowhere", "does not exist"),
     ):

@@ -21,14 +21,14 @@ def answer(state: AnswerState, choice: str | None = None, asked: Question = ASKE
 
 def test_run_progress_counts_right_answers_by_arm_and_failures_apart() -> None:
     standing = RunProgress()
-    for arm, made in (
+    for arm, result in (
         ("rag", answer("answered", "A")),
         ("rag", answer("answered", "B")),
         ("rag", answer("abstained")),
         ("rag", answer("failed")),
         ("oracle", answer("answered", "A")),
     ):
-        standing.add(Case(ASKED, {"arm": arm}), made)
+        standing.add(Case(ASKED, {"arm": arm}), result)
     share = standing.share_right("rag")
     assert share is not None
     assert share.value == pytest.approx(1 / 3)
@@ -48,7 +48,7 @@ def test_run_progress_counts_earlier_answers_without_failures() -> None:
 
 def test_run_progress_ignores_open_questions_in_share_right() -> None:
     standing = RunProgress()
-    asked = Question("What does it do?", id="2")
-    standing.add(Case(asked), answer("answered", asked=asked))
+    sample = Question("What does it do?", id="2")
+    standing.add(Case(sample), answer("answered", asked=sample))
     assert standing.share_right(ALL_CASES) is None
-    assert standing.finished[find_arm(Case(asked))] == 1
+    assert standing.finished[find_arm(Case(sample))] == 1

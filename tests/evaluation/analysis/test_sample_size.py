@@ -72,15 +72,15 @@ def test_smallest_difference_of_too_few_questions_is_none() -> None:
 
 
 def test_smallest_difference_decreases_with_questions() -> None:
-    found = [smallest_difference(n, 0.2) or math.nan for n in (20, 50, 100, 500, 5000)]
-    assert found == sorted(found, reverse=True)
-    assert found[-1] == pytest.approx(0.0177, abs=2e-4)
+    result = [smallest_difference(n, 0.2) or math.nan for n in (20, 50, 100, 500, 5000)]
+    assert result == sorted(result, reverse=True)
+    assert result[-1] == pytest.approx(0.0177, abs=2e-4)
 
 
 def test_sample_size_sentences_state_questions_and_smallest_difference() -> None:
-    told = compute_sample_size(0.05, 0.2, comparisons=5, at_hand=105)
-    assert told.questions == questions_needed(0.05, 0.2, 0.8, 0.01) == 932
-    first, second = told.sentences
+    size = compute_sample_size(0.05, 0.2, comparisons=5, at_hand=105)
+    assert size.questions == questions_needed(0.05, 0.2, 0.8, 0.01) == 932
+    first, second = size.sentences
     assert "difference of 5 points in 8 of 10 such studies, 932 questions" in first
     assert "20 % of them (McNemar's test, two-sided, 5 %, corrected for 5 comparisons)" in first
     assert "With the 105 questions at hand the smallest difference found at this power is 14.7 points." in second
@@ -108,14 +108,14 @@ def test_sample_size_with_impossible_figures_raises_input_error(
 
 
 def test_format_points_and_power_return_words() -> None:
-    assert [format_points(each) for each in (0.05, 0.01, 0.062, -0.01, 0.123)] == [
+    assert [format_points(item) for item in (0.05, 0.01, 0.062, -0.01, 0.123)] == [
         "5 points",
         "1 point",
         "6.2 points",
         "-1 point",
         "12.3 points",
     ]
-    assert [format_power(each) for each in (0.8, 0.95, 0.9, 0.5, 0.3)] == [
+    assert [format_power(item) for item in (0.8, 0.95, 0.9, 0.5, 0.3)] == [
         "8 of 10",
         "95 of 100",
         "9 of 10",

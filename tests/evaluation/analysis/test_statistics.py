@@ -136,9 +136,9 @@ def test_estimate_mean_of_equal_questions_has_wilson_interval(n: int, score: flo
 def test_paired_difference_without_discordant_question_has_tango_interval() -> None:
     """Tango's interval of none discordant among 40: 1.96^2 / (40 + 1.96^2) either way."""
     same = dict.fromkeys(range(40), 1.0)
-    found = paired_difference(same, same)
-    assert (found.interval.low, found.interval.high) == pytest.approx((-0.0876, 0.0876), abs=1e-4)
-    assert found.p == 1.0
+    difference = paired_difference(same, same)
+    assert (difference.interval.low, difference.interval.high) == pytest.approx((-0.0876, 0.0876), abs=1e-4)
+    assert difference.p == 1.0
     won = paired_difference(same, dict.fromkeys(range(40), 0.0)).interval
     assert (won.low, won.high) == pytest.approx((1 - 2 * 0.0876, 1.0), abs=1e-4)
 
@@ -147,17 +147,17 @@ def test_paired_difference_of_one_question_is_not_significant() -> None:
     """However often it was asked."""
     first = {("q", place): 1.0 for place in range(5)}
     second = {("q", place): float(place > 2) for place in range(5)}
-    found = paired_difference(first, second, {key: key[0] for key in first})
-    assert found.value == pytest.approx(0.6)
-    assert (found.p, found.clusters) == (1.0, 1)
-    assert found.interval.low < 0 < found.interval.high
+    difference = paired_difference(first, second, {key: key[0] for key in first})
+    assert difference.value == pytest.approx(0.6)
+    assert (difference.p, difference.clusters) == (1.0, 1)
+    assert difference.interval.low < 0 < difference.interval.high
     mean = estimate_mean(list(second.values()), ["q"] * 5)
     assert mean.interval.high - mean.interval.low > 0.7
 
 
 def test_estimate_mean_of_equal_amounts_has_no_width() -> None:
-    found = estimate_mean([1.0] * 6, range(6), shares=False)
-    assert (found.interval.low, found.interval.high) == (1.0, 1.0)
+    mean = estimate_mean([1.0] * 6, range(6), shares=False)
+    assert (mean.interval.low, mean.interval.high) == (1.0, 1.0)
 
 
 def test_statistics_are_independent_of_case_order() -> None:
@@ -192,11 +192,11 @@ def test_paired_difference_without_effect_has_nominal_false_alarms() -> None:
 @pytest.mark.parametrize(("difference", "discordant"), [(0.05, 0.2), (0.1, 0.3), (0.03, 0.1)])
 def test_questions_needed_reach_stated_power(difference: float, discordant: float) -> None:
     n = questions_needed(difference, discordant)
-    dice, found, rounds = np.random.default_rng(4), 0, 2000
+    dice, result, rounds = np.random.default_rng(4), 0, 2000
     counts = dice.multinomial(n, [(discordant + difference) / 2, (discordant - difference) / 2, 1 - discordant], rounds)
     for wins, losses, _ in counts:
-        found += sign_test(int(wins), int(losses)) < 0.05
-    assert found / rounds == pytest.approx(0.8, abs=0.05)
+        result += sign_test(int(wins), int(losses)) < 0.05
+    assert result / rounds == pytest.approx(0.8, abs=0.05)
 
 
 def test_questions_needed_with_impossible_difference_raises_value_error() -> None:

@@ -68,7 +68,7 @@ def test_format_cell_returns_text(value: Cell, heading: str, shown: str) -> None
 
 
 def test_format_p_never_returns_zero() -> None:
-    assert [format_p(each) for each in (1e-12, 0.00021, 0.049, 1.0)] == ["<0.0001", "0.00021", "0.049", "1"]
+    assert [format_p(item) for item in (1e-12, 0.00021, 0.049, 1.0)] == ["<0.0001", "0.00021", "0.049", "1"]
 
 
 def test_format_cells_shows_uncorrected_p_without_corrected_column() -> None:
@@ -79,12 +79,12 @@ def test_format_cells_shows_uncorrected_p_without_corrected_column() -> None:
 
 @pytest.mark.parametrize("width", [50, 66, 80, 120, 200])
 def test_format_table_keeps_every_figure_at_any_width(width: int) -> None:
-    shown = format_table(made(), width)
-    assert max(map(len, shown.splitlines())) <= width
+    table = format_table(made(), width)
+    assert max(map(len, table.splitlines())) <= width
     for figure in ("1,250", "0.625 [0.550, 0.694]", "0.012", "-0.100 [-0.200, -0.010]", "0.025"):
-        assert figure in shown
-    assert "counted apart, which test" in " ".join(shown.split())
-    assert " ".join(shown.split()).count("difference to rag") == 1
+        assert figure in table
+    assert "counted apart, which test" in " ".join(table.split())
+    assert " ".join(table.split()).count("difference to rag") == 1
 
 
 def test_format_table_repeats_row_names_in_lower_bands() -> None:
@@ -113,9 +113,9 @@ def test_format_table_without_width_prints_one_line_per_row() -> None:
 
 def test_format_table_wraps_long_words_without_cutting() -> None:
     name = "a-model-with-a-name-that-goes-on-for-longer-than-any-terminal-is-wide"
-    shown = format_table(Table("T", ("model", "right"), ((name, 3), ("b", 4))), 40)
-    assert max(map(len, shown.splitlines())) <= 40
-    assert name in re.sub(r"[\s]+|3", "", shown)
+    table = format_table(Table("T", ("model", "right"), ((name, 3), ("b", 4))), 40)
+    assert max(map(len, table.splitlines())) <= 40
+    assert name in re.sub(r"[\s]+|3", "", table)
 
 
 def test_format_table_aligns_wide_characters() -> None:
@@ -138,24 +138,24 @@ def test_label_row_joins_key_columns() -> None:
 
 
 def test_forest_plot_is_drawn_to_scale() -> None:
-    drawn = draw_forest_plot(made(), 60).splitlines()
-    assert drawn[0] == "difference to rag, with its 95 % interval"
-    better = next(line for line in drawn if line.startswith("brief-context, k 8"))
-    zero = drawn[2].index("│")
+    sample = draw_forest_plot(made(), 60).splitlines()
+    assert sample[0] == "difference to rag, with its 95 % interval"
+    better = next(line for line in sample if line.startswith("brief-context, k 8"))
+    zero = sample[2].index("│")
     assert better.index("├") > zero - 1
     assert better.index("├") < better.index("●") < better.index("┤")
-    line = next(line for line in drawn if line.startswith("brief-context, k 16"))
+    line = next(line for line in sample if line.startswith("brief-context, k 16"))
     assert line.index("├") < line.index("●") < line.index("┤") < line.index("│")
     width = 60 - len("brief-context, k 16") - 2
     step = (0.1131 + 0.2) / (width - 1)
     assert line.index("┤") - line.index("├") == pytest.approx(0.19 / step, abs=1)
-    assert drawn[-1].split() == ["-0.2", "0", "+0.113"]
+    assert sample[-1].split() == ["-0.2", "0", "+0.113"]
 
 
 def test_forest_plot_in_ascii_is_ascii() -> None:
-    drawn = draw_forest_plot(made(), 60, ascii_only=True)
-    assert drawn.isascii()
-    assert "|---" in drawn
+    sample = draw_forest_plot(made(), 60, ascii_only=True)
+    assert sample.isascii()
+    assert "|---" in sample
     assert draw_forest_plot(Table("T", ("arm", "n"), (("a", 1),))) == ""
 
 

@@ -29,10 +29,10 @@ def held(home: Path) -> list[str]:
 @pytest.mark.parametrize("sha256", [None, hashlib.sha256(BODY.encode()).hexdigest()])
 def test_download_dataset_fetches_file_once(server: Endpoint, tmp_path: Path, sha256: str | None) -> None:
     sets, home = hosted(server.url, tmp_path, sha256), tmp_path / "home"
-    seen: list[tuple[str, int, int | None]] = []
+    observed: list[tuple[str, int, int | None]] = []
     assert not is_downloaded(NAME, home, sets=sets)
-    dataset = download_dataset(NAME, home, lambda *told: seen.append(told), sets=sets)
-    assert seen == [("benchmark.json", len(BODY), len(BODY))]
+    dataset = download_dataset(NAME, home, lambda *told: observed.append(told), sets=sets)
+    assert observed == [("benchmark.json", len(BODY), len(BODY))]
     assert is_downloaded(NAME, home, sets=sets)
     assert [question.id for question in dataset.questions] == ["5c"]
     assert dataset.licence == "MIT"
@@ -74,13 +74,13 @@ def test_download_dataset_with_other_content_keeps_nothing(
 def test_download_dataset_reports_progress_of_large_file(server: Endpoint, tmp_path: Path) -> None:
     long = BODY + " " * (2 * BLOCK)
     server.script["/benchmark.json"] = [Scripted(long)]
-    seen: list[int] = []
+    observed: list[int] = []
     download_dataset(
-        NAME, tmp_path / "home", lambda file, done, total: seen.append(done), sets=hosted(server.url, tmp_path)
+        NAME, tmp_path / "home", lambda file, done, total: observed.append(done), sets=hosted(server.url, tmp_path)
     )
-    assert len(seen) >= 3
-    assert seen == sorted(set(seen))
-    assert seen[-1] == len(long)
+    assert len(observed) >= 3
+    assert observed == sorted(set(observed))
+    assert observed[-1] == len(long)
 
 
 def test_download_dataset_under_local_only_makes_no_request(server: Endpoint, tmp_path: Path) -> None:

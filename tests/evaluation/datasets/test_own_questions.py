@@ -50,6 +50,6 @@ def test_load_dataset_leaves_out_lines_that_are_not_accepted(tmp_path: Path) -> 
 
 
 def test_documentation_lists_every_set_with_its_count() -> None:
-    for each in load_catalogue().values():
-        (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{each.name}`" in line]
-        assert f"{each.count:,}" in row
+    for item in load_catalogue().values():
+        (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{item.name}`" in line]
+        assert f"{item.count:,}" in row

@@ -123,9 +123,9 @@ def test_ehrnoteqa_uses_first_summaries_and_leaves_out_other_patients(tmp_path: 
     )
     assert records.related == {"10": {"note:10-DS-1", "note:10-DS-2"}}
     assert (records.name, records.population, records.notices) == ("ehrnoteqa", "all", ())
-    found = documents(records)
-    assert set(found) == {"note:10-DS-1", "note:10-DS-2", "note:10-DS-3", "note:10-RR-1"}
-    assert found["note:10-DS-2"] == Document(
+    result = documents(records)
+    assert set(result) == {"note:10-DS-1", "note:10-DS-2", "note:10-DS-3", "note:10-RR-1"}
+    assert result["note:10-DS-2"] == Document(
         id="note:10-DS-2",
         text="second: heparin",
         title="Discharge summary, 2150-06-01",
@@ -134,7 +134,7 @@ def test_ehrnoteqa_uses_first_summaries_and_leaves_out_other_patients(tmp_path: 
         patient="10",
         metadata={"note_type": "discharge summary", "encounter": "77"},
     )
-    assert set(documents(records)) == set(found), "the notes are read anew at each call"
+    assert set(documents(records)) == set(result), "the notes are read anew at each call"
 
 
 def test_ehrnoteqa_open_has_no_options(tmp_path: Path) -> None:
@@ -306,11 +306,11 @@ def test_radqa_leaves_out_unlinked_and_ambiguous_reports_with_notice(tmp_path: P
         radqa()["data"] + article("9", {"context": "Nobody wrote this report of nine words down.", "qas": []})["data"]
     )
     put(tmp_path / "train.json", {"data": both})
-    whole = f"{FINDINGS}\n{IMPRESSION}"
-    table(tmp_path / "NOTEEVENTS.csv", III, iii("1", "7", whole), iii("2", "8", whole))
+    report = f"{FINDINGS}\n{IMPRESSION}"
+    table(tmp_path / "NOTEEVENTS.csv", III, iii("1", "7", report), iii("2", "8", report))
     with pytest.raises(InputError, match="no question of radqa is in the population all"):
         load_records(tmp_path)
-    table(tmp_path / "NOTEEVENTS.csv", III, iii("1", "7", whole), iii("2", "7", whole))
+    table(tmp_path / "NOTEEVENTS.csv", III, iii("1", "7", report), iii("2", "7", report))
     records = load_records(tmp_path)
     assert len(records.questions) == 3
     assert records.notices == ("1 of 2 reports are left out: no note is found that is the report",)
@@ -398,9 +398,9 @@ def test_covid_qa_on_real_file_has_expected_counts(data_folder: Path) -> None:
     records = load_records(data_folder / "covid_qa")
     assert count_questions_and_patients(records.questions) == (1380, 98)
     assert records.notices == ("38 of 1380 answers are not at their offsets: the nearest place was used",)
-    found = evident(records)
-    assert all(found.values())
-    assert {q.id: q.gold for q in records.questions} == found
+    result = evident(records)
+    assert all(result.values())
+    assert {q.id: q.gold for q in records.questions} == result
     assert len(documents(records)) == 98
     assert records.licence == "Apache-2.0"
     with pytest.raises(InputError, match="table-1 of the EHR study is not about covid-qa"):
@@ -481,8 +481,10 @@ def test_load_records_with_unsupported_population_names_options(tmp_path: Path) 
         ("c", "generated", "table-3"),
         ("c", "generated", "table-2"),
     ):
-        told = f"^{population} of the EHR study is not about {name}: .* all, answerable, 8k-and-longer, 4k-and-longer$"
-        with pytest.raises(InputError, match=told):
+        message = (
+            f"^{population} of the EHR study is not about {name}: .* all, answerable, 8k-and-longer, 4k-and-longer$"
+        )
+        with pytest.raises(InputError, match=message):
             load_records(tmp_path / folder, population=population)
     assert load_records(tmp_path / "b", population="table-4").questions
     assert load_records(tmp_path / "c", population="4k-and-longer").questions
@@ -494,7 +496,7 @@ def test_count_record_tokens_and_find_length_bin(tmp_path: Path) -> None:
     notes = group_notes_by_patient(load_records(ehrnoteqa(tmp_path)).notes())
     assert count_record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
     tokens = (0, 7999, 8000, 15999, 16000, 31999, 32000, 128000, 128001)
-    assert [find_length_bin(each) for each in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
+    assert [find_length_bin(token) for token in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
 
 
 # -- the door ---------------------------------------------------------------------------------------------------------

@@ -175,8 +175,8 @@ def test_pinned_questions_have_unique_ids_and_gold_answers(sets: dict[str, Datas
 
 
 def test_pinned_sets_have_expected_gold_documents(sets: dict[str, Dataset]) -> None:
-    told = {name: sum(len(q.gold_documents) for q in s.questions) for name, s in sets.items() if s.questions}
-    assert {name: n for name, n in told.items() if n} == {
+    gold_counts = {name: sum(len(q.gold_documents) for q in s.questions) for name, s in sets.items() if s.questions}
+    assert {name: n for name, n in gold_counts.items() if n} == {
         "mirage/pubmedqa": 500,
         "mirage/bioasq": 3556,
         "pubmedqa": 1000,
@@ -197,16 +197,16 @@ def test_mirage_pubmedqa_equals_test_split_without_contexts(sets: dict[str, Data
 
 
 def test_pinned_files_match_checksums(data_folder: Path) -> None:
-    seen = set()
-    for file in {file.path: file for each in load_catalogue().values() for file in each.files if file.sha256}.values():
+    observed = set()
+    for file in {file.path: file for item in load_catalogue().values() for file in item.files if file.sha256}.values():
         folder = data_folder / file.path.split("/")[0].replace("prompt_engine", "medprompt")
         path = folder / Path(file.path).name
         if path.name == "careqa_test.json" and not path.exists():
             continue
         content = path.read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file.bytes, file.sha256)
-        seen.add(Path(file.path).name)
-    assert {"medqa_4opt_val.json", "medmcqa_val.json", "openmedqa_test.json", "ori_pqal.json"} < seen
+        observed.add(Path(file.path).name)
+    assert {"medqa_4opt_val.json", "medmcqa_val.json", "openmedqa_test.json", "ori_pqal.json"} < observed
 
 
 def test_mmlu_subjects_equal_mirage_mmlu(sets: dict[str, Dataset]) -> None:
@@ -217,16 +217,16 @@ def test_mmlu_subjects_equal_mirage_mmlu(sets: dict[str, Dataset]) -> None:
 
 def test_medmcqa_train_10k_is_labelled_train(sets: dict[str, Dataset]) -> None:
     """Errata P13: the study's `medmcqa_val.json`."""
-    asked, examples = sets["mirage/medmcqa"], sets["medmcqa/train-10k"]
+    sample, examples = sets["mirage/medmcqa"], sets["medmcqa/train-10k"]
     assert {q.id.rpartition("_")[0] for q in examples.questions} == {"medmcqa_train"}
-    assert [load_catalogue()[dataset.name].split for dataset in (asked, examples)] == ["validation", "train"]
+    assert [load_catalogue()[dataset.name].split for dataset in (sample, examples)] == ["validation", "train"]
 
 
 def test_medmcqa_train_10k_shares_one_question_with_validation(sets: dict[str, Dataset]) -> None:
     """As the page says: the leak check must find it by its words, as the ids are others."""
-    asked = {plain(q.text): q for q in sets["mirage/medmcqa"].questions}
-    (leak,) = [q for q in sets["medmcqa/train-10k"].questions if plain(q.text) in asked]
-    same = asked[plain(leak.text)]
+    sample = {plain(q.text): q for q in sets["mirage/medmcqa"].questions}
+    (leak,) = [q for q in sets["medmcqa/train-10k"].questions if plain(q.text) in sample]
+    same = sample[plain(leak.text)]
     assert (leak.id, leak.text, same.gold) == ("medmcqa_train_30288", "Muscle spindle is -", leak.gold)
     assert len(set(leak.options.values()) & set(same.options.values())) == 2
 
@@ -247,7 +247,7 @@ def plain(text: str) -> str:
 
 
 def test_sample_per_class_draws_35_questions_per_class(sets: dict[str, Dataset]) -> None:
-    drawn = sample_per_class(sets["pubmedqa/test"], 35, seed=0)
-    assert Counter(drawn.classes[q.id] for q in drawn.questions) == {"yes": 35, "no": 35, "maybe": 35}
-    assert drawn.questions == sample_per_class(sets["mirage/pubmedqa"], 35, seed=0).questions
-    assert [q.id for q in drawn.questions[:3]] == ["12377809", "9427037", "26370095"]
+    sample = sample_per_class(sets["pubmedqa/test"], 35, seed=0)
+    assert Counter(sample.classes[q.id] for q in sample.questions) == {"yes": 35, "no": 35, "maybe": 35}
+    assert sample.questions == sample_per_class(sets["mirage/pubmedqa"], 35, seed=0).questions
+    assert [q.id for q in sample.questions[:3]] == ["12377809", "9427037", "26370095"]

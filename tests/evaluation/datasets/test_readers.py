@@ -32,14 +32,14 @@ def put(folder: Path, name: str, value: object) -> Path:
 
 def test_read_mirage_question(tmp_path: Path) -> None:
     path = put(tmp_path, "b.json", {"bioasq": {"5c": {**ENTRY, "PMID": [7, 9]}}, "pubmedqa": {"12": ENTRY}})
-    asked = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
+    sample = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
     (bioasq,), (without_pmid,) = mirage.read(path, "bioasq"), mirage.read(path, "pubmedqa")
     assert (bioasq.text, bioasq.options, bioasq.form, bioasq.id, bioasq.gold) == (
-        asked.text,
-        asked.options,
-        asked.form,
-        asked.id,
-        asked.gold,
+        sample.text,
+        sample.options,
+        sample.form,
+        sample.id,
+        sample.gold,
     )
     assert bioasq.gold_documents == ("pubmed:7", "pubmed:9")
     assert without_pmid.gold_documents == ("pubmed:12",)
@@ -401,8 +401,8 @@ def test_catalogue_entries_are_complete() -> None:
         assert pinned.sha256 is None or len(bytes.fromhex(pinned.sha256)) == 32
         assert pinned.split in (None, "train", "validation", "test")
         # What a reader of the list must see, too: the name or the description says the split.
-        said = f"{pinned.name} {pinned.description}"
-        assert pinned.split is None or pinned.split in said
+        text = f"{pinned.name} {pinned.description}"
+        assert pinned.split is None or pinned.split in text
         for file in pinned.files:
             assert file.licence
             commit = file.url.removeprefix("https://raw.githubusercontent.com/").split("/")[2]

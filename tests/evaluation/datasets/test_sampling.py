@@ -40,20 +40,20 @@ def ids(dataset: Dataset) -> list[str]:
 
 @given(st.integers(1, 120), st.integers(0, 2**32))
 def test_sample_at_random_keeps_set_order_and_nests(n: int, seed: int) -> None:
-    drawn = ids(sample_at_random(MADE, n, seed))
-    assert len(set(drawn)) == n
-    assert drawn == sorted(drawn, key=int)
-    assert drawn == ids(sample_at_random(replace(MADE, questions=MADE.questions[::-1]), n, seed))[::-1]
+    sample = ids(sample_at_random(MADE, n, seed))
+    assert len(set(sample)) == n
+    assert sample == sorted(sample, key=int)
+    assert sample == ids(sample_at_random(replace(MADE, questions=MADE.questions[::-1]), n, seed))[::-1]
     if n > 1:
-        assert set(ids(sample_at_random(MADE, n - 1, seed))) < set(drawn)
+        assert set(ids(sample_at_random(MADE, n - 1, seed))) < set(sample)
 
 
 @given(st.integers(1, 20), st.integers(0, 2**32))
 def test_sample_per_class_draws_equal_counts_in_set_order(n: int, seed: int) -> None:
-    drawn = sample_per_class(MADE, n, seed)
-    assert Counter(MADE.classes[q.id] for q in drawn.questions) == {"yes": n, "no": n, "maybe": n}
-    assert ids(drawn) == sorted(ids(drawn), key=int)
-    assert drawn.sha256 != MADE.sha256
+    sample = sample_per_class(MADE, n, seed)
+    assert Counter(MADE.classes[q.id] for q in sample.questions) == {"yes": n, "no": n, "maybe": n}
+    assert ids(sample) == sorted(ids(sample), key=int)
+    assert sample.sha256 != MADE.sha256
 
 
 def test_sample_at_random_draws_each_question_equally_often() -> None:

@@ -28,8 +28,8 @@ def test_draw_questions_removed_number_is_right_option() -> None:
         right = question.options[question.gold or ""]
         assert question.gold_documents == (key.document_id,)
         assert question.text.count(GAP) == 1
-        said = question.text.partition('"')[2].partition('"')[0]
-        assert said.replace(GAP, right) in key.text
+        text = question.text.partition('"')[2].partition('"')[0]
+        assert text.replace(GAP, right) in key.text
         assert tuple(question.options) == tuple(LETTERS)
         assert len(set(question.options.values())) == len(LETTERS)
 

@@ -68,11 +68,11 @@ def abstracts() -> Ranking:
         "4": (None, "A survey of pharmacists."),
         "5": ("2005", "Claims data were linked."),
     }
-    made = [
+    result = [
         Passage(f"pubmed:{pmid}#0", f"pubmed:{pmid}", 0, 0, len(text), text, date=date)
         for pmid, (date, text) in texts.items()
     ]
-    return rank_in_order(made, "dense", {"k": 8})
+    return rank_in_order(result, "dense", {"k": 8})
 
 
 def reading(request: ChatRequest) -> str:
@@ -109,12 +109,12 @@ def test_conflicts_table_counts_example_of_paper_as_loss(tmp_path: Path) -> None
     assert (case.final, case.gold) == ("C", "A")
     table = conflicts_table(cases, rag, ("k", "place"))
     (cells, _) = table.rows
-    told = row(table, 8, 0)
+    text = row(table, 8, 0)
     assert cells[:2] == (8, 0)
-    assert (told["read in parts"], told["conflicts"], told["wrong"], told["right"]) == (1, 1, 1, 0)
-    assert (told["win"], told["tie"], told["lose"], told["not compared"]) == (0, 0, 1, 0)
-    assert told["resolved"].value == 0
-    assert told["RAG right"].value == 1
+    assert (text["read in parts"], text["conflicts"], text["wrong"], text["right"]) == (1, 1, 1, 0)
+    assert (text["win"], text["tie"], text["lose"], text["not compared"]) == (0, 0, 1, 0)
+    assert text["resolved"].value == 0
+    assert text["RAG right"].value == 1
 
 
 def test_rules_table_of_example_follows_newest_and_last_part(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_conflicts_table_matches_manual_counts() -> None:
 
 def test_conflicts_table_of_answered_cases_matches_manual_counts() -> None:
     table = conflicts_table(CASES, RAG, (), "right-of-answered")
-    (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
+    (cells,) = [dict(zip(table.columns, item, strict=True)) for item in table.rows]
     assert (cells["win"], cells["tie"], cells["lose"], cells["not compared"]) == (1, 2, 1, 5)
     resolved = cells["resolved"]
     assert isinstance(resolved, Mean)
@@ -330,10 +330,10 @@ def test_conflicts_table_with_missing_arm_compares_nothing(tmp_path: Path) -> No
     """As in a run that was broken off: nothing is compared, and what there is is told."""
     records = specialty(tmp_path)
     ours, rival = split_arms([record for record in records if record.arm == "brief-context"])
-    told = row(conflicts_table(ours, rival))
-    assert (told["conflicts"], told["not compared"]) == (1, 1)
-    assert told["win"] == told["tie"] == told["lose"] == 0
-    assert told["difference to RAG"] is None
+    cells = row(conflicts_table(ours, rival))
+    assert (cells["conflicts"], cells["not compared"]) == (1, 1)
+    assert cells["win"] == cells["tie"] == cells["lose"] == 0
+    assert cells["difference to RAG"] is None
     table = conflicts_table(*split_arms([record for record in records if record.arm == "rag"]))
     assert row(table)["read in parts"] == 0
     assert not any("nan" in note for note in table.notes)
@@ -384,8 +384,8 @@ def quarrelling(request: ChatRequest) -> str:
 def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> None:
     n = 60
     study = Study(evidence(), PROTOCOLS["corrected"])
-    asked = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
-    asyncio.run(answer(asked, ScriptedModel(quarrelling), tmp_path / "run"))
+    sample = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
+    asyncio.run(answer(sample, ScriptedModel(quarrelling), tmp_path / "run"))
     cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival, ("place",))
     first, last = row(table, 0), row(table, 100)
@@ -404,11 +404,11 @@ def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> N
 
 
 def test_conflicts_table_of_consistent_reader_has_no_conflict(tmp_path: Path) -> None:
-    asked = questions(12)
+    sample = questions(12)
     study = Study(evidence(), PROTOCOLS["corrected"])
-    made = positions.cases(asked, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
-    asyncio.run(answer(made, reader(asked, u_curve()), tmp_path / "run"))
+    result = positions.cases(sample, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
+    asyncio.run(answer(result, reader(sample, u_curve()), tmp_path / "run"))
     cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival)
-    (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
+    (cells,) = [dict(zip(table.columns, item, strict=True)) for item in table.rows]
     assert (cells["read in parts"], cells["conflicts"], cells["difference to RAG"]) == (12, 0, None)

@@ -30,17 +30,17 @@ def expected(k: int) -> float:
 
 
 def test_cases_of_few_documents_use_each_place_once() -> None:
-    made = context_length.cases(questions(1), STUDY)
-    places = {k: [case.condition["place"] for case in made if case.condition.get("k") == k] for k in KS}
+    cases = context_length.cases(questions(1), STUDY)
+    places = {k: [case.condition["place"] for case in cases if case.condition.get("k") == k] for k in KS}
     assert [len(places[k]) for k in KS] == [1, 2, 4, 5, 5, 5]
-    assert sum("k" not in case.condition for case in made) == 2
+    assert sum("k" not in case.condition for case in cases) == 2
 
 
 def test_cases_count_key_document_of_several_passages_once() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
     two = Study(evidence(gold_passages=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
-    made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
-    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
+    cases = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in cases]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
         (1, 0, 2),
         (2, 0, 3),
@@ -55,10 +55,10 @@ def test_cases_count_key_document_of_several_passages_once() -> None:
 def test_cases_by_passages_read_long_key_document_alone() -> None:
     """An abstract that was cut in two must not end the study at k = 1."""
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    found = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
-    two = Study(found, PROTOCOLS["corrected"])
-    made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
-    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
+    result = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
+    two = Study(result, PROTOCOLS["corrected"])
+    cases = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in cases]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
         (1, 0, 2),
         (2, 0, 2),
@@ -73,17 +73,17 @@ def test_cases_by_passages_read_long_key_document_alone() -> None:
 
 def test_cases_equal_those_of_positions_where_both_ask() -> None:
     """So that a run of the one need not be paid for in the other."""
-    asked = questions(2)
-    longer = {case.key: case for case in context_length.cases(asked, STUDY)}
-    shared = positions.cases(asked, STUDY, ks=(8, 16), arms=("rag",))
+    sample = questions(2)
+    longer = {case.key: case for case in context_length.cases(sample, STUDY)}
+    shared = positions.cases(sample, STUDY, ks=(8, 16), arms=("rag",))
     assert shared
     assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
 
 
 def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
-    asked = questions(40)
-    found = run(context_length.cases(asked, STUDY), reader(asked, CURVE), tmp_path / "run")
-    by_k, trend = context_length.tables({"reader": found}, remarks=PROTOCOLS["corrected"].notes)
+    sample = questions(40)
+    result = run(context_length.cases(sample, STUDY), reader(sample, CURVE), tmp_path / "run")
+    by_k, trend = context_length.tables({"reader": result}, remarks=PROTOCOLS["corrected"].notes)
     for k in KS:
         here = row(by_k, "reader", "rag", k)
         assert near(here[SHARE_COLUMN].value, expected(k), here[SHARE_COLUMN].n)
@@ -131,15 +131,15 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
 
 def test_tables_intervals_cover_effect_at_stated_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
-    differences, slopes, found = 0, 0, 0
+    differences, slopes, result = 0, 0, 0
     for seed in range(40):
         by_k, trend = context_length.tables({"m": simulated(seed, 0.08)}, seed=seed)
         longest = row(by_k, "m", "rag", 32)["difference to the same arm at its smallest k"]
         change = row(trend, "m", "rag")["change a doubling"]
         differences += longest.interval.low <= -0.4 <= longest.interval.high
         slopes += change.interval.low <= -0.08 <= change.interval.high
-        found += change.value < 0 and change.p < 0.05
-    assert found == 40
+        result += change.value < 0 and change.p < 0.05
+    assert result == 40
     assert differences >= 34
     assert slopes >= 34
 
@@ -152,12 +152,12 @@ def test_tables_of_several_models_have_rows_for_each() -> None:
 
 
 def test_trend_leaves_out_questions_with_failed_case() -> None:
-    found = simulated(0, 0.0, 5)
+    result = simulated(0, 0.0, 5)
     failed = [
-        Outcome(each.question, each.condition, "failed", None, 1 / 3)
-        if each.question == "3" and each.condition["k"] == 1
-        else each
-        for each in found
+        Outcome(item.question, item.condition, "failed", None, 1 / 3)
+        if item.question == "3" and item.condition["k"] == 1
+        else item
+        for item in result
     ]
     by_k, trend = context_length.tables({"m": failed})
     assert row(trend, "m", "rag")["change a doubling"].n == 4

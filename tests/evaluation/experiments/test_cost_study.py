@@ -107,8 +107,8 @@ def test_implied_instruction_inverts_equations(shape: PromptShape) -> None:
     findings = shape.parts * shape.output
     for equation, given_findings in (("published", None), ("corrected", findings)):
         took = map_reduce_tokens(shape, equation).input  # type: ignore[arg-type]
-        found = implied_instruction(rag_tokens(shape).input, took, shape.parts, given_findings)
-        assert found == pytest.approx(shape.instruction, rel=1e-6, abs=1e-3)
+        result = implied_instruction(rag_tokens(shape).input, took, shape.parts, given_findings)
+        assert result == pytest.approx(shape.instruction, rel=1e-6, abs=1e-3)
 
 
 # -- measured ---------------------------------------------------------------------------------------------------------
@@ -178,10 +178,10 @@ def test_measured_table_leaves_out_replayed_calls(tmp_path: Path) -> None:
     cases = case_costs([broken, records[1]])
     assert [case.plain for case in cases] == [False, True]
     table = measured_table(cases)
-    told = row(table, "rag", 8)
-    assert (told["cases"], told["not counted"], told["asked again"]) == (2, 1, 0)
-    assert told["input"].value == cases[1].single.input
-    assert told["input"].n == 1
+    cells = row(table, "rag", 8)
+    assert (cells["cases"], cells["not counted"], cells["asked again"]) == (2, 1, 0)
+    assert cells["input"].value == cases[1].single.input
+    assert cells["input"].n == 1
 
 
 def test_measured_table_includes_repeated_calls_and_prediction_does_not(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_measured_table_includes_repeated_calls_and_prediction_does_not(tmp_path
     ours = next(case for case in case_costs(records) if case.arm == "brief-context")
     assert ours.total.calls == 4
     assert (ours.counted, ours.repeated, ours.plain) == (True, True, False)
-    told = row(measured_table(case_costs(records)), "brief-context", 8)
-    assert (told["asked again"], told["calls"].value) == (1, 4)
+    cells = row(measured_table(case_costs(records)), "brief-context", 8)
+    assert (cells["asked again"], cells["calls"].value) == (1, 4)
     assert not prediction_table(case_costs(records)).rows
 
 
@@ -209,7 +209,7 @@ def test_case_costs_of_replayed_parts_are_not_skipped(tmp_path: Path) -> None:
 
 def test_measured_table_has_means_by_arm_and_k(tmp_path: Path) -> None:
     table = measured_table(case_costs(asked(tmp_path)))
-    assert {each[:2] for each in table.rows} == {("rag", 8), ("brief-context", 8), ("closed-book", None)}
+    assert {item[:2] for item in table.rows} == {("rag", 8), ("brief-context", 8), ("closed-book", None)}
     ours = row(table, "brief-context", 8)
     assert (ours["cases"], ours["from one prompt"], ours["calls"].value) == (3, 0, 3)
     more = ours["input beyond RAG's"]
@@ -247,16 +247,16 @@ def test_prediction_table_with_missing_arm_has_note_and_no_rows(tmp_path: Path, 
 def test_prediction_with_corrected_equation_is_nearer_to_measurement(tmp_path: Path) -> None:
     """Words as tokens; the prompts' own lengths differ from closed book's, so it is no equality."""
     table = prediction_table(case_costs(asked(tmp_path)))
-    told = {name: row(table, 8, name) for name in table.column("what")}
-    measured = told["measured: read in parts"]
-    printed, corrected = told["equation 5 as printed"], told["with the reduce call's input"]
-    took = measured["input"].value
+    cells_by_name = {name: row(table, 8, name) for name in table.column("what")}
+    measurement = cells_by_name["measured: read in parts"]
+    printed, corrected = cells_by_name["equation 5 as printed"], cells_by_name["with the reduce call's input"]
+    took = measurement["input"].value
     assert abs(corrected["input"] - took) < abs(printed["input"] - took)
     for name in ("input", "output", "seconds"):
-        assert measured[name].interval.low <= measured[name].value <= measured[name].interval.high
-    assert told["equation 4: RAG"]["input"] == pytest.approx(told["measured: RAG"]["input"].value)
-    assert told["measured: RAG"]["input to RAG's"] == 1
-    assert measured["calls"].value == 3
+        assert measurement[name].interval.low <= measurement[name].value <= measurement[name].interval.high
+    assert cells_by_name["equation 4: RAG"]["input"] == pytest.approx(cells_by_name["measured: RAG"]["input"].value)
+    assert cells_by_name["measured: RAG"]["input to RAG's"] == 1
+    assert measurement["calls"].value == 3
     assert len(table.rows) == 6, "nothing was answered from one prompt"
     assert any(note.startswith("Cached: the prediction counts what the map calls") for note in table.notes)
 
@@ -265,18 +265,18 @@ def test_prediction_table_compares_same_questions(tmp_path: Path) -> None:
     """One that RAG alone answered plainly is in neither figure."""
     records = asked(tmp_path)
     changed = [
-        with_answer(each, usage=replace(each.answer.usage, prompt_tokens=10**6, failed_calls=1))
-        if each.arm == "brief-context" and each.answer.question.id == "2"
-        else each
-        for each in records
+        with_answer(record, usage=replace(record.answer.usage, prompt_tokens=10**6, failed_calls=1))
+        if record.arm == "brief-context" and record.answer.question.id == "2"
+        else record
+        for record in records
     ]
     table = prediction_table(case_costs(changed))
     ours, rivals, _ = by_arm(records)
-    mean = sum(each.single.input for each in rivals[:2]) / 2
+    mean = sum(rival.single.input for rival in rivals[:2]) / 2
     assert row(table, 8, "measured: RAG")["input"].value == pytest.approx(mean)
     assert "2 cases" in table.notes[0]
-    taken = [sum(each.total.input + each.total.output for each in arm[:2]) for arm in (ours, rivals)]
-    assert token_ratio(case_costs(changed), 8) == pytest.approx(taken[0] / taken[1])
+    session = [sum(item.total.input + item.total.output for item in arm[:2]) for arm in (ours, rivals)]
+    assert token_ratio(case_costs(changed), 8) == pytest.approx(session[0] / session[1])
     assert token_ratio(case_costs(changed), 16) is None
 
 
@@ -287,16 +287,16 @@ def test_predicted_dollars_match_linear_price(tmp_path: Path, cached: float) -> 
     cases = []
     for number, case in enumerate(case_costs(asked(tmp_path))):
         part = case.single * 1.0 if case.arm != "brief-context" else case.maps
-        kept = replace(part, cached=round(part.input * cached) + (number if cached else 0))
-        case = replace(case, single=kept) if case.arm != "brief-context" else replace(case, maps=kept)
+        saved = replace(part, cached=round(part.input * cached) + (number if cached else 0))
+        case = replace(case, single=saved) if case.arm != "brief-context" else replace(case, maps=saved)
         total = case.total
         usage = Usage(
             prompt_tokens=int(total.input), cached_tokens=int(total.cached), completion_tokens=int(total.output)
         )
         cases.append(replace(case, cost=compute_cost(usage, price)))
     table = prediction_table(cases)
-    told = row(table, 8, "with the reduce call's input")
-    assert told["US dollars"] == pytest.approx((2 * told["input"] + 8 * told["output"]) / 1e6)
+    cells = row(table, 8, "with the reduce call's input")
+    assert cells["US dollars"] == pytest.approx((2 * cells["input"] + 8 * cells["output"]) / 1e6)
     prefix = row(table, 8, "and a prefix cache")
     per_cached = price.cached if cached else price.input
     assert prefix["US dollars"] == pytest.approx(
@@ -304,25 +304,25 @@ def test_predicted_dollars_match_linear_price(tmp_path: Path, cached: float) -> 
     )
     unknown = prediction_table([replace(case, cost=None) for case in cases])
     assert set(unknown.column("US dollars")) == {None}
-    assert all(each is not None for each in unknown.column("seconds"))
+    assert all(item is not None for item in unknown.column("seconds"))
 
 
 def test_prediction_table_predicts_preflight_saving(tmp_path: Path) -> None:
     records = asked(tmp_path)
-    rags = {each.question_key: each for each in records if each.arm == "rag"}
+    rags = {record.question_key: record for record in records if record.arm == "rag"}
     mixed = [
-        rags[each.question_key].model_copy(update={"key": each.key, "condition": each.condition})
-        if each.arm == "brief-context" and each.answer.question.id == "0"
-        else each
-        for each in records
+        rags[record.question_key].model_copy(update={"key": record.key, "condition": record.condition})
+        if record.arm == "brief-context" and record.answer.question.id == "0"
+        else record
+        for record in records
     ]
-    told = {
+    cells_by_name = {
         name: row(prediction_table(case_costs(mixed)), 8, name)
         for name in prediction_table(case_costs(mixed)).column("what")
     }
-    assert told["and preflight, 33.3 % from one prompt"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
-    assert told["measured: with preflight"]["calls"].value == pytest.approx((1 + 3 + 3) / 3)
-    assert told["measured: read in parts"]["calls"].value == 3
+    assert cells_by_name["and preflight, 33.3 % from one prompt"]["calls"] == pytest.approx((1 + 3 + 3) / 3)
+    assert cells_by_name["measured: with preflight"]["calls"].value == pytest.approx((1 + 3 + 3) / 3)
+    assert cells_by_name["measured: read in parts"]["calls"].value == 3
 
 
 def test_cost_cases_include_arm_with_preflight(tmp_path: Path) -> None:
@@ -331,10 +331,10 @@ def test_cost_cases_include_arm_with_preflight(tmp_path: Path) -> None:
     study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in agreeing(question, ids)]), CORRECTED)
     experiment = find_experiment("cost")
     grid = replace(experiment.grid, ks=(8, 16))
-    made = experiment.cases(CaseInputs({"own": some}, study, grid, Settings()))
-    assert [case.condition.get("k") for case in made].count(None) == 14, "closed book once, whatever k is"
-    assert len({case.key for case in made}) == len(made) == 14 * (1 + 2 * 3)
-    asyncio.run(answer(made, ScriptedModel(by_stage(**REPLIES)), tmp_path / "run"))
+    result = experiment.cases(CaseInputs({"own": some}, study, grid, Settings()))
+    assert [case.condition.get("k") for case in result].count(None) == 14, "closed book once, whatever k is"
+    assert len({case.key for case in result}) == len(result) == 14 * (1 + 2 * 3)
+    asyncio.run(answer(result, ScriptedModel(by_stage(**REPLIES)), tmp_path / "run"))
     cases = case_costs(list(read_records(tmp_path / "run" / RECORDS)))
     assert row(measured_table(cases), CHECKED, 16)["from one prompt"] == 6
     table = prediction_table(cases)

@@ -21,9 +21,13 @@ def test_study_tables_compare_retrieval_with_full_context_only() -> None:
         for arm in (*record_arms.SETTINGS, "rag-5", record_arms.BRIEF)
         for form in ("choice", "open")
     ]
-    (table,) = [each for each in study_tables({"m": cases}, ()) if each.title.startswith("When does retrieval")]
+    (table,) = [
+        study_table
+        for study_table in study_tables({"m": cases}, ())
+        if study_table.title.startswith("When does retrieval")
+    ]
     assert table.rows[0][:5] == ("m", "s", "temporal", record_arms.ALL, 2), "forms stand in one row"
     assert table.column("arm") == (record_arms.ALL, "rag-5", record_arms.BRIEF)
-    assert [each is not None for each in table.column(f"difference to {record_arms.ALL}")] == [False, True, True]
+    assert [item is not None for item in table.column(f"difference to {record_arms.ALL}")] == [False, True, True]
     none = study_tables({"m": [case for case in cases if case.condition["arm"] == record_arms.NONE]}, ())
-    assert not any(each.title.startswith("When does retrieval") for each in none)
+    assert not any(item.title.startswith("When does retrieval") for item in none)

@@ -41,17 +41,17 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def solved(path: Path, n: int = 6) -> Path:
     """A library of so many solved questions."""
-    told = {"options": OPTIONS, "choice": "A", "reasoning": "So.", "answer": "It is gout."}
+    example = {"options": OPTIONS, "choice": "A", "reasoning": "So.", "answer": "It is gout."}
     texts = [f"Case {i}: which disease comes with a swollen toe number {i}?" for i in range(n)]
     encoder = HashingEncoder(16)
     with Library.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
-    ) as made:
+    ) as result:
         documents = (
-            Document(f"made/{i}", text, metadata={**told, "question": text, "question_id": f"case-{i}"})
+            Document(f"made/{i}", text, metadata={**example, "question": text, "question_id": f"case-{i}"})
             for i, text in enumerate(texts)
         )
-        add_documents(made, documents, encoder)
+        add_documents(result, documents, encoder)
     return path
 
 
@@ -85,7 +85,7 @@ def test_plan_records_example_libraries_and_controls(tmp_path: Path) -> None:
     plan, cases = planned("medprompt", asked(tmp_path / "a.jsonl"), examples=libraries, grid=Grid(votes=(2,)))
     assert shown(cases[:5]) == [("none", 0), ("cot", 5), ("tot", 5), ("random", 5), ("fixed", 5)]
     assert list(plan.arguments["examples"]) == ["cot", "tot", "random", "fixed"]
-    assert {told["encoder"] for told in plan.arguments["examples"].values()} == {"hashing"}
+    assert {argument["encoder"] for argument in plan.arguments["examples"].values()} == {"hashing"}
     assert plan.arguments["arms"] == ("none", "retrieved", "random", "fixed")
 
 
@@ -121,32 +121,32 @@ def test_plan_with_indistinguishable_libraries_raises_input_error(tmp_path: Path
 
 
 def tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
-    (found,) = read_findings([path])
-    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in found.tables}
+    (result,) = read_findings([path])
+    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in result.tables}
 
 
 def test_medprompt_tables_compare_with_first_named_library(tmp_path: Path) -> None:
     """Calls at once end in any order."""
     arms = {NO_EXAMPLES: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}
     rates = {NO_EXAMPLES: 4, "cot": 3, "tot": 2, "random": 5}
-    made = folder(
+    path = folder(
         tmp_path / "run",
         lambda i, at: i % rates[str(at["examples"])] == 0,
         conditions=[{"arm": arm, "examples": name, "repeat": 0} for name, arm in arms.items()],
         name="medprompt",
         arguments={"examples": {"cot": {}, "tot": {}, "random": {}}, "repeats": 1},
     )
-    lines = (made / RECORDS).read_text("utf-8").splitlines(keepends=True)
+    lines = (path / RECORDS).read_text("utf-8").splitlines(keepends=True)
     random.Random(3).shuffle(lines)
-    (made / RECORDS).write_text("".join(sorted(lines, key=lambda line: '"random"' not in line)), "utf-8")
-    found = tables(made)
-    assert [row["examples"] for row in found["Accuracy by the examples that are shown"]] == [
+    (path / RECORDS).write_text("".join(sorted(lines, key=lambda line: '"random"' not in line)), "utf-8")
+    result = tables(path)
+    assert [row["examples"] for row in result["Accuracy by the examples that are shown"]] == [
         "none",
         "cot",
         "tot",
         "random",
     ]
-    assert [row["examples"] for row in found["Which examples"]] == ["tot", "random"]
+    assert [row["examples"] for row in result["Which examples"]] == ["tot", "random"]
 
 
 def test_openmedprompt_findings_without_grades_show_no_accuracy(tmp_path: Path) -> None:
@@ -156,15 +156,15 @@ def test_openmedprompt_findings_without_grades_show_no_accuracy(tmp_path: Path) 
         question = record["key"].removesuffix(f" {canonical_condition(record['condition'])}")
         record["condition"] |= {"examples": "cot", "k": 3, **({"n": 3} if record["condition"]["arm"] != ONE else {})}
         record["key"] = f"{question} {canonical_condition(record['condition'])}"
-    written = folder(tmp_path / "whole", lambda *_: True, questions=QUESTIONS[:1], name="openmedprompt")
-    (written / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    (found,) = read_findings([written])
-    (took,) = (table for table in found.tables if table.title == "What it took")
-    assert found.tables[0] is took
+    path = folder(tmp_path / "whole", lambda *_: True, questions=QUESTIONS[:1], name="openmedprompt")
+    (path / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    (result,) = read_findings([path])
+    (took,) = (table for table in result.tables if table.title == "What it took")
+    assert result.tables[0] is took
     assert "these open answers are not marked yet" in took.notes[0]
-    assert not any("difference" in said for said in found.conclusions)
-    marked_by(written)
-    shares = {row["examples"]: row["share right"].value for row in tables(written)["One draft"]}  # type: ignore[union-attr]
+    assert not any("difference" in conclusion for conclusion in result.conclusions)
+    marked_by(path)
+    shares = {row["examples"]: row["share right"].value for row in tables(path)["One draft"]}  # type: ignore[union-attr]
     assert shares == {"cot": pytest.approx(1 / 3)}
 
 
@@ -175,13 +175,13 @@ def test_ensembles_tables_separate_question_sets(tmp_path: Path) -> None:
         ("a", "a.jsonl"),
         ("b", "b.jsonl"),
     }
-    made = folder(
+    result = folder(
         tmp_path / "run",
         lambda i, at: at["set"] == "a.jsonl",
         conditions=[{"set": name, "arm": COT, "repeat": 0} for name in ("b.jsonl", "a.jsonl")],
         questions=QUESTIONS[:6],
         name="ensembles",
     )
-    shares = {row["model"]: row["share right"].value for row in tables(made)["Accuracy by method"]}  # type: ignore[union-attr]
+    shares = {row["model"]: row["share right"].value for row in tables(result)["Accuracy by method"]}  # type: ignore[union-attr]
     assert shares == {"qwen, a.jsonl": 1.0, "qwen, b.jsonl": 0.0}
-    assert [row["model"] for row in tables(made)["What it took"]] == ["qwen, a.jsonl", "qwen, b.jsonl"]
+    assert [row["model"] for row in tables(result)["What it took"]] == ["qwen, a.jsonl", "qwen, b.jsonl"]

@@ -47,8 +47,8 @@ DIFFERENCE = "difference to rag"
 
 
 def sets() -> dict[str, list[Question]]:
-    asked = questions(N)
-    return {"large": asked[: SIZES["large"]], "small": asked[SIZES["large"] :]}
+    sample = questions(N)
+    return {"large": sample[: SIZES["large"]], "small": sample[SIZES["large"] :]}
 
 
 def words(question: Question, ids: Sequence[str]) -> ScoredIds:
@@ -59,7 +59,7 @@ def words(question: Question, ids: Sequence[str]) -> ScoredIds:
 
 def fused(question: Question, k: int) -> Ranking:
     """The key passage in the middle."""
-    others = [each for each in found_for(question) if each.id != key_of(question).id][: k - 1]
+    others = [item for item in found_for(question) if item.id != key_of(question).id][: k - 1]
     parameters = {"k": k, "encoder": "minilm:1", "fused": 2}
     return rank_in_order([*others[: k // 2], key_of(question), *others[k // 2 :]], "hybrid", parameters)
 
@@ -82,10 +82,10 @@ def ranking_of(case: Case) -> Ranking:
 
 
 def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
-    made = integration.cases(sets(), study(repeats=2))
-    assert len(made) == N * 2 * len(integration.ARMS)
-    assert len({case.key for case in made}) == len(made)
-    for case in made:
+    cases = integration.cases(sets(), study(repeats=2))
+    assert len(cases) == N * 2 * len(integration.ARMS)
+    assert len({case.key for case in cases}) == len(cases)
+    for case in cases:
         arm, expected = case.condition["arm"], retrieve(case.question, K).ids
         assert case.condition["dataset"] == ("large" if int(case.question.id) < SIZES["large"] else "small")
         if arm == "chain-of-thought":
@@ -99,13 +99,13 @@ def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
 
 
 def test_cases_include_questions_without_gold_documents() -> None:
-    bare = {"medmcqa": [replace(each, gold_documents=()) for each in questions(2)]}
+    bare = {"medmcqa": [replace(question, gold_documents=()) for question in questions(2)]}
     assert len(integration.cases(bare, study())) == 2 * len(integration.ARMS)
 
 
 def test_cases_preflight_checks_ranking_that_is_read() -> None:
-    made = integration.cases(sets(), study("published"))
-    for case in made:
+    cases = integration.cases(sets(), study("published"))
+    for case in cases:
         verdict = case.treatment.preflight
         if case.condition["arm"] != "brief-context+preflight":
             assert verdict is False
@@ -120,12 +120,12 @@ def test_cases_preflight_checks_ranking_that_is_read() -> None:
 
 def test_cases_preflight_uses_protocol_or_given_settings() -> None:
     """As coded it is called nowhere (errata C2)."""
-    asked = {"one": questions(2)}
-    coded = integration.cases(asked, study("as-coded"), arms=("brief-context", "brief-context+preflight"))
+    sample = {"one": questions(2)}
+    coded = integration.cases(sample, study("as-coded"), arms=("brief-context", "brief-context+preflight"))
     assert {case.treatment.preflight for case in coded} == {False}
     assert {case.treatment.partition for case in coded} == {8}
     own = PreflightSettings(signal="dense-gap", n=5, threshold=0.5, depth=20)
-    (case, _) = integration.cases(asked, study("as-coded"), arms=("brief-context+preflight",), check=own)
+    (case, _) = integration.cases(sample, study("as-coded"), arms=("brief-context+preflight",), check=own)
     verdict = case.treatment.preflight
     assert isinstance(verdict, Preflight)
     assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("dense-gap", 5, 0.5, 20)
@@ -133,16 +133,16 @@ def test_cases_preflight_uses_protocol_or_given_settings() -> None:
 
 
 def test_cases_with_missing_retriever_or_arm_raise_input_error() -> None:
-    asked = sets()
+    sample = sets()
     with pytest.raises(InputError, match="no arm is called oracle: known are chain-of-thought"):
-        integration.cases(asked, study(), arms=("oracle",))
+        integration.cases(sample, study(), arms=("oracle",))
     with pytest.raises(InputError, match="arm mirage needs a search by several retrievers"):
-        integration.cases(asked, study(fused=None))
-    assert integration.cases(asked, study(fused=None), arms=("rag",))
+        integration.cases(sample, study(fused=None))
+    assert integration.cases(sample, study(fused=None), arms=("rag",))
     with pytest.raises(InputError, match="by overlap needs a search by words"):
-        integration.cases(asked, study(words=None))
+        integration.cases(sample, study(words=None))
     with pytest.raises(InputError, match="reranker-overlap needs a reranker"):
-        integration.cases(asked, study(reranker=None), check=PreflightSettings(signal="reranker-overlap"))
+        integration.cases(sample, study(reranker=None), check=PreflightSettings(signal="reranker-overlap"))
     with pytest.raises(InputError, match=r"1 of 1 questions have no options or no gold letter .* needs both"):
         integration.cases({"open": [Question("What?", gold="It does.")]}, study())
     with pytest.raises(InputError, match="draw at least one"):
@@ -152,17 +152,19 @@ def test_cases_with_missing_retriever_or_arm_raise_input_error() -> None:
 @pytest.mark.parametrize("signal", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
 def test_preflight_verdict_over_real_library_equals_pipeline(opened: LibrarySearch, signal: str) -> None:
     settings = Settings.model_validate({"preflight": {"signal": signal, "threshold": 0.1}, "rerank": {"name": "o"}})
-    found = real(opened, settings)
+    result = real(opened, settings)
     question = questions(1)[0]
     check = settings.preflight
-    verdict = integration.preflight_verdict(found, question, found.retrieve(question, 16), check)
+    verdict = integration.preflight_verdict(result, question, result.retrieve(question, 16), check)
     by = {"n": check.n, "threshold": check.threshold, "depth": check.depth}
     assert verdict == opened.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
 
 def test_mirage_arm_over_real_library_fuses_available_retrievers(opened: LibrarySearch) -> None:
-    made = integration.cases({"one": questions(2)}, Study(real(opened, Settings()), PROTOCOLS["corrected"]), mirage_k=8)
-    mirage = [case for case in made if case.condition["arm"] == "mirage"]
+    cases = integration.cases(
+        {"one": questions(2)}, Study(real(opened, Settings()), PROTOCOLS["corrected"]), mirage_k=8
+    )
+    mirage = [case for case in cases if case.condition["arm"] == "mirage"]
     assert [len(ranking_of(case).ids) for case in mirage] == [8, 8]
     assert {ranking_of(case).retriever for case in mirage} == {"hybrid"}
     assert ranking_of(mirage[0]).parameters["fused"] == 2
@@ -175,8 +177,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     texts = {f"doc:{j}": f"Study {j} saw drug {j % 3} help in disease {j % 5} in town {j}." for j in range(24)}
     with Library.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
-    ) as made:
-        add_documents(made, [Document(name, text) for name, text in texts.items()], encoder)
+    ) as result:
+        add_documents(result, [Document(name, text) for name, text in texts.items()], encoder)
     library = Library.open(path)
     return LibrarySearch(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
 
@@ -193,22 +195,22 @@ def real(opened: LibrarySearch, settings: Settings) -> PassageSource:
 @pytest.fixture(scope="module")
 def biased(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Outcome, ...], list[int]]:
     """The folder, the outcomes, and how many documents each prompt held."""
-    asked, folder = sets(), tmp_path_factory.mktemp("biased")
-    made = integration.cases(asked, study())
-    model = reader([each for of in asked.values() for each in of], CURVE)
-    found = run(made, model, folder)
-    return folder, found, [len(unfence(request.messages[-1].content)) for request in model.requests]
+    sample, folder = sets(), tmp_path_factory.mktemp("biased")
+    cases = integration.cases(sample, study())
+    model = reader([item for of in sample.values() for item in of], CURVE)
+    result = run(cases, model, folder)
+    return folder, result, [len(unfence(request.messages[-1].content)) for request in model.requests]
 
 
 def expected(arm: str, of: Sequence[Question]) -> float:
     """The share right of these questions."""
-    in_one = [CURVE(place(each), K) for each in of]
-    in_parts = [CURVE(place(each) % PARTITION, PARTITION) for each in of]
+    in_one = [CURVE(place(item), K) for item in of]
+    in_parts = [CURVE(place(item) % PARTITION, PARTITION) for item in of]
     by_arm: Mapping[str, Sequence[float]] = {
         "rag": in_one,
         "brief-context": in_parts,
         "brief-context+preflight": [
-            one if place(each) < 3 else parts for each, one, parts in zip(of, in_one, in_parts, strict=True)
+            one if place(item) < 3 else parts for item, one, parts in zip(of, in_one, in_parts, strict=True)
         ],
         "mirage": [CURVE(16, 32) for _ in of],
         "chain-of-thought": [0.0 for _ in of],
@@ -220,18 +222,18 @@ def test_tables_reproduce_curve_of_reader(biased: tuple[Path, tuple[Outcome, ...
     table = integration.tables({"reader": biased[1]})[0]
     for name, of in sets().items():
         for arm in integration.ARMS:
-            found = row(table, "reader", name, arm)
-            assert found[SHARE_COLUMN].n == len(of)
-            assert near(found[SHARE_COLUMN].value, expected(arm, of), len(of))
-            assert found["failed"] == found["unparsed"] == found["wrong"] == 0
+            result = row(table, "reader", name, arm)
+            assert result[SHARE_COLUMN].n == len(of)
+            assert near(result[SHARE_COLUMN].value, expected(arm, of), len(of))
+            assert result["failed"] == result["unparsed"] == result["wrong"] == 0
     means = {name: row(table, "reader", name, "brief-context")[SHARE_COLUMN].value for name in SIZES}
     macro, micro = (row(table, "reader", part, "brief-context") for part in (MACRO, MICRO))
     assert macro[SHARE_COLUMN].value == pytest.approx(np.mean(list(means.values())))
     assert micro[SHARE_COLUMN].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
     assert (macro["right"], micro["abstained"]) == (None, N - micro["right"])
-    asked = [each for of in sets().values() for each in of]
+    sample = [item for of in sets().values() for item in of]
     for arm in ("brief-context", "brief-context+preflight", "mirage", "chain-of-thought"):
-        gain = expected(arm, asked) - expected("rag", asked)
+        gain = expected(arm, sample) - expected("rag", sample)
         interval = row(table, "reader", MICRO, arm)[DIFFERENCE].interval
         assert interval.low <= gain <= interval.high
     assert row(table, "reader", MICRO, "brief-context")[DIFFERENCE].interval.low > 0
@@ -242,7 +244,7 @@ def test_preflight_arm_reads_one_prompt_when_rankings_agree(
     biased: tuple[Path, tuple[Outcome, ...], list[int]],
 ) -> None:
     folder, _, documents = biased
-    agreeing = sum(place(each) < 3 for of in sets().values() for each in of)
+    agreeing = sum(place(item) < 3 for of in sets().values() for item in of)
     assert documents.count(K) == N + agreeing
     assert documents.count(32) == N
     records = {record.key: record.answer for record in read_records(folder / RECORDS)}
@@ -263,19 +265,19 @@ def test_preflight_arm_reads_one_prompt_when_rankings_agree(
 
 
 def test_mirage_remarks_name_replacing_retrievers(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
-    (said,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
-    assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in said
-    assert "here BM25 and minilm:1 over this library replaced them" in said
+    (text,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
+    assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in text
+    assert "here BM25 and minilm:1 over this library replaced them" in text
     rag = [record for record in read_records(biased[0] / RECORDS) if record.arm == "rag"]
     assert integration.mirage_remarks(rag) == ()
 
 
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
-    asked = sets()
-    made = integration.cases(asked, study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
-    everyone = [each for of in asked.values() for each in of]
-    found = run(made, reader(everyone, lambda _, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
-    for table in integration.tables({"reader": found})[:-1]:
+    sample = sets()
+    cases = integration.cases(sample, study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
+    everyone = [item for of in sample.values() for item in of]
+    result = run(cases, reader(everyone, lambda _, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
+    for table in integration.tables({"reader": result})[:-1]:
         assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
 
 
@@ -300,8 +302,8 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     monkeypatch.setattr(statistics, "RESAMPLES", 400)
     even, alone, together = {"a": 0.6, "b": 0.5, "c": 0.7}, 0, 0
     for seed in range(200):
-        found = simulated(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
-        table = integration.tables({"m": found}, seed=seed)[0]
+        result = simulated(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
+        table = integration.tables({"m": result}, seed=seed)[0]
         alone += row(table, "m", MACRO, "brief-context")[DIFFERENCE].p < 0.05
         together += min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05
     assert max(alone, together) <= 16
@@ -370,8 +372,8 @@ def test_macro_interval_combines_wilson_intervals_of_sets() -> None:
 
 def test_tables_order_sets_as_paper_does() -> None:
     marks = {"own": "rw", "mirage/bioasq": "rr", "mirage/medmcqa": "wr"}
-    found = [*outcomes_of(marks, "rag"), *outcomes_of(marks, "brief-context")]
-    tables = [integration.tables({"m": each})[0] for each in (found, found[::-1])]
+    result = [*outcomes_of(marks, "rag"), *outcomes_of(marks, "brief-context")]
+    tables = [integration.tables({"m": item})[0] for item in (result, result[::-1])]
     assert tables[0].rows == tables[1].rows
     names = ["mirage/medmcqa", "mirage/bioasq", "own", MACRO, MICRO]
     assert list(dict.fromkeys(tables[0].column("set"))) == names

@@ -23,16 +23,16 @@ def told(case: Case) -> tuple[object, ...]:
 
 
 def test_cases_vary_drafts_and_examples_separately() -> None:
-    made = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
+    cases = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
     sizes = [(7, 5), (5, 0), (5, 1), (5, 5), (3, 5)]
-    assert [told(case) for case in made] == [
+    assert [told(case) for case in cases] == [
         (ONE, "none", 0, None),
         (ONE, "cot", 5, None),
         *((arm, "cot", k, n) for arm in (REFINING, LAST, BEST) for n, k in sizes),
     ]
-    by_condition = {told(case): case.treatment for case in made}
-    shown = {key: treatment.examples for key, treatment in by_condition.items()}
-    assert all(examples is not None and len(examples.examples) == key[2] for key, examples in shown.items())
+    by_condition = {told(case): case.treatment for case in cases}
+    text = {key: treatment.examples for key, treatment in by_condition.items()}
+    assert all(examples is not None and len(examples.examples) == key[2] for key, examples in text.items())
     last, best = (by_condition[arm, "cot", 5, 7].refining for arm in (LAST, BEST))
     assert last is not None
     assert best is not None
@@ -42,9 +42,9 @@ def test_cases_vary_drafts_and_examples_separately() -> None:
 
 
 def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
-    made = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
-    assert {told(case)[2:] for case in made} == {(0, None), (2, None), (2, 3)}
-    outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in made]
+    cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
+    assert {told(case)[2:] for case in cases} == {(0, None), (2, None), (2, 3)}
+    outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in cases]
     _, by_n = openmedprompt.tables({"m": outcomes})
     assert [cells[1:4] for cells in by_n.rows] == [(arm, "cot", 3) for arm in (REFINING, LAST, BEST)]
 

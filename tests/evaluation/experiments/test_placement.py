@@ -60,10 +60,10 @@ def test_distinct_places_merges_places_of_equal_rank() -> None:
 @given(st.integers(2, 64), st.integers(1, 8))
 def test_distinct_places_reserve_0_and_100_for_ends(k: int, keys: int) -> None:
     """Else what stands at the end would be counted to the middle."""
-    found = distinct_places(PLACES, k, keys=min(keys, k))
-    ranks = [first_rank(place, k, min(keys, k)) for place in found]
+    result = distinct_places(PLACES, k, keys=min(keys, k))
+    ranks = [first_rank(place, k, min(keys, k)) for place in result]
     assert ranks == sorted(set(ranks))
-    assert {place for place, rank in zip(found, ranks, strict=True) if rank in (0, k - min(keys, k))} <= {0, 100}
+    assert {place for place, rank in zip(result, ranks, strict=True) if rank in (0, k - min(keys, k))} <= {0, 100}
     assert set(ranks) == {first_rank(place, k, min(keys, k)) for place in PLACES}
 
 
@@ -71,8 +71,8 @@ def test_distinct_places_reserve_0_and_100_for_ends(k: int, keys: int) -> None:
 def test_place_keys_inserts_key_and_keeps_order_of_others(k: int, place: int, keys: int, found_at: int) -> None:
     keys = min(keys, k)
     block = [passage("key", ordinal=i) for i in range(keys)]
-    found = [*OTHERS[:found_at], *block, *OTHERS[found_at:]]
-    ranking = place_keys(block, found, k, place, count="passages")
+    result = [*OTHERS[:found_at], *block, *OTHERS[found_at:]]
+    ranking = place_keys(block, result, k, place, count="passages")
     start = first_rank(place, k, keys)
     assert list(ranking.passages[start : start + keys]) == block
     rest = [*ranking.passages[:start], *ranking.passages[start + keys :]]
@@ -86,27 +86,27 @@ def test_place_keys_inserts_key_and_keeps_order_of_others(k: int, place: int, ke
 def test_place_keys_by_documents_returns_k_documents(k: int, place: int, halves: int, data: st.DataObject) -> None:
     key = [passage("key", ordinal=i) for i in range(halves)]
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=20, max_size=20))
-    found = [passage(f"d{i}", ordinal=j) for i, size in enumerate(sizes) for j in range(size)]
-    ranking = place_keys(key, found, k, place)
+    result = [passage(f"d{i}", ordinal=j) for i, size in enumerate(sizes) for j in range(size)]
+    ranking = place_keys(key, result, k, place)
     documents = [name for name, _ in groupby(ranking.passages, key=lambda each: each.document_id)]
     assert len(documents) == k
     assert documents.index("key") == first_rank(place, k) == ranking.parameters["rank"]
     assert [name for name in documents if name != "key"] == [f"d{i}" for i in range(k - 1)]
-    assert [each for each in ranking.passages if each.document_id != "key"] == found[: sum(sizes[: k - 1])]
+    assert [item for item in ranking.passages if item.document_id != "key"] == result[: sum(sizes[: k - 1])]
 
 
 def test_shuffle_pool_keeps_passages_of_document_together() -> None:
     pool = [passage(f"d{i}", ordinal=j) for i in range(9) for j in range(2)]
     ordered = shuffle_pool(pool, 0, "q1")
     assert ordered != pool
-    assert [each.ordinal for each in ordered] == [0, 1] * 9
-    assert [each.document_id for each in ordered[::2]] == [each.document_id for each in ordered[1::2]]
+    assert [item.ordinal for item in ordered] == [0, 1] * 9
+    assert [item.document_id for item in ordered[::2]] == [item.document_id for item in ordered[1::2]]
 
 
 def test_place_keys_removes_other_gold_documents_and_key_passages() -> None:
-    found = [passage("gold2"), passage("key", ordinal=1), *OTHERS]
-    ranking = place_keys([KEY], found, 8, 50, gold=("gold2", "key"))
-    assert {each.document_id for each in ranking.passages} == {"key", *(f"d{i}" for i in range(7))}
+    result = [passage("gold2"), passage("key", ordinal=1), *OTHERS]
+    ranking = place_keys([KEY], result, 8, 50, gold=("gold2", "key"))
+    assert {item.document_id for item in ranking.passages} == {"key", *(f"d{i}" for i in range(7))}
 
 
 def test_place_keys_keeps_several_gold_documents_together() -> None:
@@ -141,5 +141,5 @@ def test_place_keys_ignores_missing_text_beyond_k() -> None:
 def test_shuffle_pool_depends_on_seed_and_question_only() -> None:
     first = shuffle_pool(OTHERS, 0, "q1")
     assert first == shuffle_pool(list(reversed(OTHERS)), 0, "q1")
-    assert sorted(each.id for each in first) == sorted(each.id for each in OTHERS)
-    assert len({tuple(each.id for each in shuffle_pool(OTHERS, *of)) for of in ((0, "q1"), (1, "q1"), (0, "q2"))}) == 3
+    assert sorted(item.id for item in first) == sorted(item.id for item in OTHERS)
+    assert len({tuple(item.id for item in shuffle_pool(OTHERS, *of)) for of in ((0, "q1"), (1, "q1"), (0, "q2"))}) == 3

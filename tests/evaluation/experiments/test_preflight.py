@@ -23,8 +23,8 @@ def folder(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[Qu
     for guard, rankings in arms.items():
         if rankings:
             file = RankingStore(rankings_path(path, guard), {**RECIPE, "guard": guard})
-            for each in rankings:
-                file.append_rankings(each)
+            for ranking in rankings:
+                file.append_rankings(ranking)
             del file
     return path
 
@@ -36,25 +36,25 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_findings_have_all_tables_of_recorded_rankings(study: Path) -> None:
     assert holds_rankings(study)
-    (found,) = findings_of_paths([study])
-    assert found == read_findings(study)
-    titles = [table.title for table in found.tables]
+    (path,) = findings_of_paths([study])
+    assert path == read_findings(study)
+    titles = [table.title for table in path.tables]
     assert titles[:3] == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert titles[-1] == "Preflight under leak guards"
     assert len(titles) == len(set(titles)) == 10
-    assert {table.source for table in found.tables} == {
+    assert {table.source for table in path.tables} == {
         "pubmed: 1,200 passages by hashing, read dense, counted by passages"
     }
-    assert [each.name for each in found.published] == ["preflight", "preflight-rates"]
+    assert [item.name for item in path.published] == ["preflight", "preflight-rates"]
 
 
 def test_findings_compare_both_rules_at_one_recall(study: Path) -> None:
     """The specificity of each, at the recall of the papers' rule."""
     fitted = calibrate(planted(1, 80), PUBLISHED)
     papers, ours = fitted.papers, fitted.at_recall(fitted.papers.recall.value)
-    said = read_findings(study).conclusions[0]
-    assert f"the papers' rule has a specificity of {100 * papers.specificity.value:.1f} % (" in said
-    assert f"set to that recall, {100 * ours.specificity.value:.1f} % (" in said
+    conclusion = read_findings(study).conclusions[0]
+    assert f"the papers' rule has a specificity of {100 * papers.specificity.value:.1f} % (" in conclusion
+    assert f"set to that recall, {100 * ours.specificity.value:.1f} % (" in conclusion
     assert ours.recall.value >= papers.recall.value
 
 
@@ -68,9 +68,10 @@ def test_findings_mark_unfinished_guard(tmp_path: Path, hidden: int) -> None:
 
 
 def test_findings_of_too_few_questions_fit_no_rule(tmp_path: Path) -> None:
-    found = read_findings(folder(tmp_path / "run", planted(1, 4)))
-    titles = [table.title for table in found.tables]
+    findings = read_findings(folder(tmp_path / "run", planted(1, 4)))
+    titles = [table.title for table in findings.tables]
     assert titles == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert all(
-        said.startswith("No rule was fitted for the issue that the key document is") for said in found.conclusions
+        conclusion.startswith("No rule was fitted for the issue that the key document is")
+        for conclusion in findings.conclusions
     )

@@ -42,7 +42,7 @@ K = 16
 
 def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRankings]:
     """Questions whose dense gap tells the issue as well as `strength` makes it (0: not at all); BM25 is of no use."""
-    dice, made = random.Random(seed), []
+    dice, result = random.Random(seed), []
     for number in range(n):
         names = [f"d{i}#0" for i in range(K)]
         issue = dice.random() < 0.4
@@ -50,7 +50,7 @@ def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRank
         scores = [gap, *(-i / 1000 for i in range(1, K))]
         shuffled = dice.sample(names, K)
         key = dice.randrange(4, K) if issue else dice.randrange(3)
-        made.append(
+        result.append(
             QuestionRankings(
                 f"{number}:x",
                 "set",
@@ -62,7 +62,7 @@ def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRank
                 (f"d{key}",),
             )
         )
-    return made
+    return result
 
 
 # -- fitting ----------------------------------------------------------------------------------------------------------
@@ -109,14 +109,14 @@ def test_fit_rule_has_best_specificity_on_its_questions() -> None:
 
 def test_fit_rule_reaches_recall_of_papers_rule() -> None:
     recorded = planted(3)
-    papers = confusion((each.label, each.papers) for each in calibrate(recorded).results)
+    papers = confusion((result.label, result.papers) for result in calibrate(recorded).results)
     assert evaluate_rule(recorded, fit_rule(recorded), BEYOND_3).recall.value >= papers.recall.value
 
 
 def test_fit_rule_uses_reranker_signals_only_when_recorded_for_all() -> None:
     bare = planted(4, 60)
     helped = [
-        replace(each, reranked=each.dense if BEYOND_3.label(each) == "no-issue" else each.dense[::-1]) for each in bare
+        replace(item, reranked=item.dense if BEYOND_3.label(item) == "no-issue" else item.dense[::-1]) for item in bare
     ]
     assert fit_rule(helped, recall=0.9).signal.kind == "reranker-overlap"
     assert fit_rule([*helped[1:], bare[0]], recall=0.9).signal.kind != "reranker-overlap"
@@ -125,11 +125,11 @@ def test_fit_rule_uses_reranker_signals_only_when_recorded_for_all() -> None:
 
 
 def test_fit_rule_with_one_kind_of_question_raises_input_error() -> None:
-    fine = [each for each in planted(5, 40) if BEYOND_3.label(each) == "no-issue"]
+    fine = [item for item in planted(5, 40) if BEYOND_3.label(item) == "no-issue"]
     with pytest.raises(InputError, match=r"^0 questions with the issue and \d+ without"):
         fit_rule(fine)
     with pytest.raises(InputError, match="give more questions"):
-        calibrate([replace(each, held=()) for each in planted(5, 40)])
+        calibrate([replace(item, held=()) for item in planted(5, 40)])
 
 
 # -- held out ---------------------------------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
     recorded = planted(6, 60)
     done = calibrate(recorded, recall=0.9, folds=4, seed=3)
     assert len(done.folds) == 4
-    assert [each.key for each in done.results] == [each.key for each in recorded]
-    for each, judged in zip(recorded, done.results, strict=True):
-        part = fold_of(each.key, 4, 3)
+    assert [result.key for result in done.results] == [item.key for item in recorded]
+    for item, judged in zip(recorded, done.results, strict=True):
+        part = fold_of(item.key, 4, 3)
         others = [other for other in recorded if fold_of(other.key, 4, 3) != part]
         assert done.folds[part] == fit_rule(others, recall=0.9)
-        assert judged.fitted == done.folds[part].agree(each)
+        assert judged.fitted == done.folds[part].agree(item)
     assert done.rule == fit_rule(recorded, recall=0.9)
 
 
@@ -168,11 +168,11 @@ def test_fold_of_is_even_and_depends_on_key_and_seed() -> None:
 def test_calibrate_compares_signals_of_folds_by_percentile() -> None:
     recorded = planted(8, strength=2)
     done = calibrate(recorded, recall=0.5)
-    for each, judged in zip(recorded, done.results, strict=True):
-        part = fold_of(each.key, 5, 0)
+    for item, judged in zip(recorded, done.results, strict=True):
+        part = fold_of(item.key, 5, 0)
         others = [other for other in recorded if fold_of(other.key, 5, 0) != part]
         values = label_rankings(others, done.folds[part].signal, BEYOND_3)[1]
-        (value,) = label_rankings([each], done.folds[part].signal, BEYOND_3)[1]
+        (value,) = label_rankings([item], done.folds[part].signal, BEYOND_3)[1]
         assert judged.percentile == sum(other < value for other in values) / len(values)
     for recall in (0.5, 0.8, 1.0):
         of = done.at_recall(recall)
@@ -184,7 +184,7 @@ def test_calibrate_compares_signals_of_folds_by_percentile() -> None:
 def test_calibration_compares_both_rules_on_same_questions() -> None:
     def judged(label: Label, pairs: str) -> list[HeldOutResult]:
         """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
-        return [HeldOutResult(f"{label}{i}", label, each in "fb", each in "pb") for i, each in enumerate(pairs)]
+        return [HeldOutResult(f"{label}{i}", label, item in "fb", item in "pb") for i, item in enumerate(pairs)]
 
     done = PreflightCalibration(
         Rule(Signal("overlap", 3), 0.2),
@@ -215,15 +215,15 @@ def test_calls_saved_matches_manual_calculation() -> None:
 
 def test_settings_text_is_toml() -> None:
     rule = Rule(Signal("rank-biased-overlap", 10), 1 / 3, 16)
-    told = {"signal": "rank-biased-overlap", "n": 10, "threshold": 1 / 3, "depth": 16}
-    assert rule_settings(rule) == told
+    result = {"signal": "rank-biased-overlap", "n": 10, "threshold": 1 / 3, "depth": 16}
+    assert rule_settings(rule) == result
     judged = (
         HeldOutResult("1", "issue", True, False),
         HeldOutResult("2", "no-issue", True, False),
         HeldOutResult("3", "issue", False, True),
     )
     text = settings_text(PreflightCalibration(rule, BEYOND_3, None, (), judged))
-    assert tomllib.loads(text) == {"preflight": told}
+    assert tomllib.loads(text) == {"preflight": result}
     assert "Fitted on 3 questions, 2 of them with the issue" in text
     assert "1 of 2 with the issue missed, 0 of 1 others read in parts for nothing; the papers' rule: 1 and 1." in text
 

@@ -89,20 +89,20 @@ def recorded(
 )
 def test_definition_labels_match_manual_labels(gold: str, held: str, expected: list[str]) -> None:
     """Eight are read, a to h; i is ranked ninth; z is in the library and not found."""
-    each = recorded("abcdefghi", gold, held)
-    assert [definition.label(each) for definition in definitions(k=8)] == expected
+    item = recorded("abcdefghi", gold, held)
+    assert [definition.label(item) for definition in definitions(k=8)] == expected
 
 
 def test_definition_uses_best_passage_of_document() -> None:
-    each = recorded("abcd", "d")
-    assert PUBLISHED.label(each) == "issue"
-    again = QuestionRankings("q", "set", each.dense, each.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
+    item = recorded("abcd", "d")
+    assert PUBLISHED.label(item) == "issue"
+    again = QuestionRankings("q", "set", item.dense, item.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
     assert PUBLISHED.label(again) == "no-issue"
 
 
 def test_definition_accepts_hash_in_document_id() -> None:
-    each = QuestionRankings("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
-    assert PUBLISHED.label(each) == "no-issue"
+    item = QuestionRankings("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
+    assert PUBLISHED.label(item) == "no-issue"
 
 
 def test_definitions_have_unique_names() -> None:
@@ -116,9 +116,9 @@ def test_label_by_documents_counts_each_document_once() -> None:
     scores = tuple((name, 1.0 / rank) for rank, name in enumerate(read, 1))
     passages = QuestionRankings("q", "set", scores, scores, None, read, ("c",), ("c",))
     documents = replace(passages, count="documents")
-    assert [PUBLISHED.label(each) for each in (passages, documents)] == ["issue", "no-issue"]
+    assert [PUBLISHED.label(item) for item in (passages, documents)] == ["issue", "no-issue"]
     assert replace(PUBLISHED, top=2).label(documents) == "issue"
-    assert [places_table([each], 4).rows[0][2:6] for each in (passages, documents)] == [(0, 0, 1, 0), (0, 1, 0, 0)]
+    assert [places_table([item], 4).rows[0][2:6] for item in (passages, documents)] == [(0, 0, 1, 0), (0, 1, 0, 0)]
 
 
 def test_agreement_by_documents_counts_each_document_once() -> None:
@@ -130,8 +130,8 @@ def test_agreement_by_documents_counts_each_document_once() -> None:
     assert not PAPERS_RULE.agree(documents)
     assert compare_rankings(dense, words, count="passages").rankings_agree
     assert not compare_rankings(dense, words).rankings_agree
-    for each in (passages, documents):
-        (row,) = counts_table([each]).rows
+    for item in (passages, documents):
+        (row,) = counts_table([item]).rows
         assert row == ("set", 1, 1, 1, 1, 0, 0)
 
 
@@ -140,34 +140,34 @@ def test_agreement_by_documents_counts_each_document_once() -> None:
 
 @given(st.permutations(list("abcdefgh")))
 def test_papers_rule_equals_pipeline_check(order: list[str]) -> None:
-    each = recorded("abcdefgh", "a", bm25="".join(order))
-    assert PAPERS_RULE.agree(each) == compare_rankings(each.dense, each.bm25).rankings_agree
+    item = recorded("abcdefgh", "a", bm25="".join(order))
+    assert PAPERS_RULE.agree(item) == compare_rankings(item.dense, item.bm25).rankings_agree
 
 
 @given(st.permutations(list("abcdefgh")), st.integers(0, 8))
 def test_papers_and_coded_threshold_agree_on_whole_lists(order: list[str], found: int) -> None:
     """Errata B2; of a list of two, one shared is 1/4, between the two thresholds."""
-    each = recorded("abcdefgh", "a", bm25="".join(order[:found]))
+    item = recorded("abcdefgh", "a", bm25="".join(order[:found]))
     shared = len({*order[:found][:3]} & {*"abc"})
     apart = found == 2 and shared == 1
-    assert (PAPERS_RULE.agree(each) != AS_CODED.agree(each)) == apart
+    assert (PAPERS_RULE.agree(item) != AS_CODED.agree(item)) == apart
     assert AS_CODED.depth == PROTOCOLS["as-coded"].preflight.depth
     assert AS_CODED.threshold == PROTOCOLS["as-coded"].preflight.threshold
     assert AS_CODED.signal.n == PROTOCOLS["as-coded"].preflight.n
 
 
 def test_always_and_never_rules_return_constants() -> None:
-    each = recorded("abc", "a")
-    assert (ALWAYS.agree(each), NEVER.agree(each)) == (False, True)
+    item = recorded("abc", "a")
+    assert (ALWAYS.agree(item), NEVER.agree(item)) == (False, True)
     assert (str(ALWAYS), str(NEVER)) == ("always map-reduce", "never map-reduce")
     assert str(PAPERS_RULE) == "overlap@3 > 0.2, depth 16"
 
 
 def test_rule_with_smaller_depth_ignores_lower_ranks() -> None:
     """Of the first four, BM25 would put d first; of the first three it cannot."""
-    each = recorded("abcd", "a", bm25="dabc")
-    assert Rule(Signal("overlap", 1), 0.5, depth=4).agree(each) is False
-    assert Rule(Signal("overlap", 1), 0.5, depth=3).agree(each) is True
+    item = recorded("abcd", "a", bm25="dabc")
+    assert Rule(Signal("overlap", 1), 0.5, depth=4).agree(item) is False
+    assert Rule(Signal("overlap", 1), 0.5, depth=3).agree(item) is True
 
 
 def test_rule_of_reranker_without_reranker_returns_none() -> None:
@@ -212,8 +212,8 @@ def test_papers_rule_compared_with_always_and_never_matches_errata() -> None:
     always = Confusion(tp=of.issues, fn=0, fp=of.n - of.issues, tn=0)
     never = Confusion(tp=0, fn=of.issues, fp=0, tn=of.n - of.issues)
     assert round(100 * of.issues / of.n, 1) == 41.1
-    assert [round(100 * each.f1().value, 1) for each in (of, always)] == [65.1, 58.3]
-    assert [round(100 * each.accuracy.value, 1) for each in (of, never)] == [59.1, 58.9]
+    assert [round(100 * item.f1().value, 1) for item in (of, always)] == [65.1, 58.3]
+    assert [round(100 * item.accuracy.value, 1) for item in (of, never)] == [59.1, 58.9]
     assert (always.skipped.value, never.skipped.value) == (0, 1)
 
 
@@ -238,8 +238,8 @@ def test_confusion_counts_unlabelled_questions_only_as_skipped() -> None:
 
 def test_f1_interval_contains_value_and_shrinks_with_questions() -> None:
     small, large = Confusion(20, 5, 15, 20).f1(), Confusion(2000, 500, 1500, 2000).f1()
-    for each in (small, large):
-        assert each.interval.low < each.value < each.interval.high
+    for item in (small, large):
+        assert item.interval.low < item.value < item.interval.high
     assert large.interval.high - large.interval.low < (small.interval.high - small.interval.low) / 5
     nothing = Confusion(0, 0, 0, 4).f1()
     assert math.isnan(nothing.value)
@@ -277,20 +277,20 @@ def test_specificity_at_without_issue_raises_value_error() -> None:
 @given(scored)
 def test_roc_area_matches_mann_whitney(pairs: list[tuple[Label, float]]) -> None:
     fine, lost = ([value for label, value in pairs if label == kind] for kind in ("no-issue", "issue"))
-    found = roc_area([label for label, _ in pairs], [value for _, value in pairs])
+    result = roc_area([label for label, _ in pairs], [value for _, value in pairs])
     if min(len(fine), len(lost)) < 2:
-        assert math.isnan(found.value)
+        assert math.isnan(result.value)
         return
-    assert found.value == pytest.approx(mannwhitneyu(fine, lost).statistic / (len(fine) * len(lost)))
-    assert found.interval.low <= found.value <= found.interval.high
+    assert result.value == pytest.approx(mannwhitneyu(fine, lost).statistic / (len(fine) * len(lost)))
+    assert result.interval.low <= result.value <= result.interval.high
 
 
 def test_roc_area_interval_matches_manual_calculation() -> None:
     """Fine 1, 3; lost 0, 2: three of four pairs won. Both structural variances are 1/8: standard error sqrt(1/8)."""
-    found = roc_area(["no-issue", "no-issue", "issue", "issue"], [1.0, 3.0, 0.0, 2.0])
-    assert found.value == 0.75
-    assert found.interval.low == pytest.approx(0.75 - 1.959964 * math.sqrt(1 / 8))
-    assert found.interval.high == 1.0
+    result = roc_area(["no-issue", "no-issue", "issue", "issue"], [1.0, 3.0, 0.0, 2.0])
+    assert result.value == 0.75
+    assert result.interval.low == pytest.approx(0.75 - 1.959964 * math.sqrt(1 / 8))
+    assert result.interval.high == 1.0
 
 
 def test_roc_area_has_nominal_false_alarms_and_coverage() -> None:
@@ -302,11 +302,11 @@ def test_roc_area_has_nominal_false_alarms_and_coverage() -> None:
         noise = [dice.gauss(0, 1) for _ in kinds]
         alone = roc_area(kinds, noise).interval
         alarms += not alone.low <= 0.5 <= alone.high
-        told = roc_area(
+        interval = roc_area(
             kinds, [value + (kind == "no-issue") for kind, value in zip(kinds, noise, strict=True)]
         ).interval
         # One standard deviation apart: the difference of two normals is above 0 with probability Phi(1 / sqrt 2).
-        covered += told.low <= NormalDist().cdf(1 / math.sqrt(2)) <= told.high
+        covered += interval.low <= NormalDist().cdf(1 / math.sqrt(2)) <= interval.high
     assert 1 <= alarms <= 16
     assert covered >= 180
 
@@ -351,9 +351,9 @@ def test_curve_table_serializes_to_strict_json() -> None:
     assert table.column("TN") == (2, 1, 0)
     assert json.loads(json.dumps(table.column("threshold"), allow_nan=False)) == [None, 0.0, 1.0]
     assert table.column("precision")[0] is None
-    for each in (*table.column("precision")[1:], *table.column("F1")[1:]):
-        assert isinstance(each, Mean)
-        assert each.interval.low <= each.value <= each.interval.high
+    for item in (*table.column("precision")[1:], *table.column("F1")[1:]):
+        assert isinstance(item, Mean)
+        assert item.interval.low <= item.value <= item.interval.high
 
 
 def test_guards_table_matches_manual_counts() -> None:

@@ -29,12 +29,12 @@ SHAPE = PromptShape(context=1000, instruction=100, output=50, parts=4)
 
 def judged(label: Label, pairs: str) -> list[HeldOutResult]:
     """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
-    return [HeldOutResult(f"{label}{i}", label, each in "fb", each in "pb", 0.5) for i, each in enumerate(pairs)]
+    return [HeldOutResult(f"{label}{i}", label, item in "fb", item in "pb", 0.5) for i, item in enumerate(pairs)]
 
 
 def calibrated(*parts: list[HeldOutResult], recall: float | None = None) -> PreflightCalibration:
-    each = tuple(one for part in parts for one in part)
-    return PreflightCalibration(Rule(Signal("dense-gap", 5), 0.25), PUBLISHED, recall, (), each)
+    item = tuple(one for part in parts for one in part)
+    return PreflightCalibration(Rule(Signal("dense-gap", 5), 0.25), PUBLISHED, recall, (), item)
 
 
 DONE = calibrated(judged("no-issue", "fffffbpnnn"), judged("issue", "ppfn"), judged("no-key", "fb"))
@@ -60,33 +60,34 @@ def test_errors_table_matches_manual_rates() -> None:
     assert (table.source, "dense-gap@5 > 0.25" in table.notes[1]) == ("here", True)
     assert "no more than the papers' rule" in table.notes[1]
     assert (
-        "a recall of at least 0.9" in errors_table(calibrated(*([each] for each in DONE.results), recall=0.9)).notes[1]
+        "a recall of at least 0.9"
+        in errors_table(calibrated(*([result] for result in DONE.results), recall=0.9)).notes[1]
     )
 
 
 def test_estimate_savings_lies_between_always_and_never() -> None:
     """Always: 1000 + 4 (100) + 100 + 4 (50) in, 5 (50) out; never: 1100 in, 50 out."""
-    made = estimate_savings(
+    result = estimate_savings(
         SHAPE, {"a quarter": 0.25}, lambda usage: (usage.prompt_tokens + 2 * usage.completion_tokens) / 1000
     )
-    assert [(each.name, each.skipped) for each in made] == [
+    assert [(item.name, item.skipped) for item in result] == [
         ("always map-reduce", 0.0),
         ("a quarter", 0.25),
         ("never map-reduce", 1.0),
     ]
-    assert [(each.tokens.input, each.tokens.output, each.tokens.calls) for each in made] == [
+    assert [(item.tokens.input, item.tokens.output, item.tokens.calls) for item in result] == [
         (1700, 250, 5),
         (0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4),
         (1100, 50, 1),
     ]
-    table = savings_table(made, SHAPE, "as given")
+    table = savings_table(result, SHAPE, "as given")
     always, quarter, never = rows(table)
-    assert [each["US dollars for 1,000 questions"] for each in (always, quarter, never)] == [2200, 1950, 1200]
-    assert [each["US dollars saved"] for each in (always, quarter, never)] == pytest.approx([0, 250, 1000])
+    assert [item["US dollars for 1,000 questions"] for item in (always, quarter, never)] == [2200, 1950, 1200]
+    assert [item["US dollars saved"] for item in (always, quarter, never)] == pytest.approx([0, 250, 1000])
     assert quarter["tokens saved"] == pytest.approx(1 - 1750 / 1950)
-    said = " ".join(table.notes)
-    for each in ("Assumed: 1,000 tokens of passages, 100 of instruction", "4.0 parts", "no prefix cache", "as given"):
-        assert each in said
+    text = " ".join(table.notes)
+    for item in ("Assumed: 1,000 tokens of passages, 100 of instruction", "4.0 parts", "no prefix cache", "as given"):
+        assert item in text
 
 
 def test_savings_table_with_unknown_price_has_no_dollars() -> None:

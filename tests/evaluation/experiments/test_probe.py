@@ -50,10 +50,10 @@ def answers(table: Table) -> dict[str, str]:
 
 
 def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> None:
-    told = answers(asked(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
-    assert told["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
-    assert told["Is map-reduce worth it?"].startswith("Yes, it answers better: +")
-    assert "times the tokens" in told["Is map-reduce worth it?"]
+    findings = answers(asked(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
+    assert findings["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
+    assert findings["Is map-reduce worth it?"].startswith("Yes, it answers better: +")
+    assert "times the tokens" in findings["Is map-reduce worth it?"]
 
 
 def test_probe_of_reader_without_knowledge_warns_first(tmp_path: Path) -> None:
@@ -63,15 +63,15 @@ def test_probe_of_reader_without_knowledge_warns_first(tmp_path: Path) -> None:
 
 
 def test_probe_of_perfect_reader_shows_no_need_of_map_reduce(tmp_path: Path) -> None:
-    told = answers(asked(lambda place, documents: 1.0, tmp_path)[0])
-    assert told["Does it lose the middle?"].startswith("Not shown")
-    assert told["Is map-reduce worth it?"].startswith("Not shown: +0.0 points")
-    assert told["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
+    findings = answers(asked(lambda place, documents: 1.0, tmp_path)[0])
+    assert findings["Does it lose the middle?"].startswith("Not shown")
+    assert findings["Is map-reduce worth it?"].startswith("Not shown: +0.0 points")
+    assert findings["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
 
 
 def test_probe_of_reader_preferring_middle_reports_reverse(tmp_path: Path) -> None:
-    told = answers(asked(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
-    assert told["Does it lose the middle?"].startswith("No, the reverse")
+    findings = answers(asked(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
+    assert findings["Does it lose the middle?"].startswith("No, the reverse")
 
 
 def test_use_key_passages_replaces_gold_document_by_key_passage() -> None:

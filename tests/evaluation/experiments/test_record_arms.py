@@ -73,8 +73,8 @@ class Finder:
 
     def chunks(self, _: Question, k: int, by: str, hidden: frozenset[str]) -> Ranking:
         self.asked.append((k, by, hidden))
-        seen = [each for each in self.found if each.document_id not in hidden][:k]
-        return Ranking(tuple(Hit(each, 1.0 - rank / 99, rank) for rank, each in enumerate(seen)), by, {"k": k})
+        observed = [item for item in self.found if item.document_id not in hidden][:k]
+        return Ranking(tuple(Hit(item, 1.0 - rank / 99, rank) for rank, item in enumerate(observed)), by, {"k": k})
 
 
 def resolved(chart: Chart) -> Resolution:
@@ -96,20 +96,20 @@ def documents(case: Case) -> list[str]:
 
 
 def test_record_settings_read_no_unrelated_related_and_all_notes() -> None:
-    made = {
+    result = {
         str(case.condition["arm"]): case for case in build_record_cases([CHART], asking(Finder()), record_arms.SETTINGS)
     }
-    assert made["exclude-all"].treatment.strategy == "closed-book"
-    assert made["exclude-all"].treatment.ranking is None
-    assert documents(made["exclude-related"]) == ["n0", "n1", "n3"]
-    assert documents(made["include-related"]) == ["n2"]
-    assert documents(made["include-all"]) == ["n0", "n1", "n2", "n3"]
-    assert {made[arm].treatment.strategy for arm in record_arms.SETTINGS[1:]} == {"full-context"}
+    assert result["exclude-all"].treatment.strategy == "closed-book"
+    assert result["exclude-all"].treatment.ranking is None
+    assert documents(result["exclude-related"]) == ["n0", "n1", "n3"]
+    assert documents(result["include-related"]) == ["n2"]
+    assert documents(result["include-all"]) == ["n0", "n1", "n2", "n3"]
+    assert {result[arm].treatment.strategy for arm in record_arms.SETTINGS[1:]} == {"full-context"}
 
 
 def test_record_condition_has_form_category_and_length() -> None:
-    told = {"arm": "include-related", "form": "open", "category": "temporal", "bin": "8-16K", "tokens": 12_000}
-    assert one("include-related").condition == {**told, "repeat": 0}
+    condition = {"arm": "include-related", "form": "open", "category": "temporal", "bin": "8-16K", "tokens": 12_000}
+    assert one("include-related").condition == {**condition, "repeat": 0}
 
 
 def test_record_setting_equal_to_another_is_left_out() -> None:
@@ -137,7 +137,7 @@ def test_record_parent_notes_are_complete_and_limited_by_count() -> None:
     case = one("rag-notes-3")
     assert documents(case) == ["n1", "n2", "n3"]
     assert case.treatment.ranking is not None
-    assert [passage.text for passage in case.treatment.ranking.passages] == [each.text for each in NOTES[1:]]
+    assert [passage.text for passage in case.treatment.ranking.passages] == [item.text for item in NOTES[1:]]
 
 
 def test_record_parent_notes_search_deepens_until_enough() -> None:
@@ -177,8 +177,8 @@ def test_record_brief_context_reads_chunks_or_whole_record() -> None:
 
 
 def test_record_repeats_have_own_seeds() -> None:
-    made = build_record_cases([CHART], asking(Finder(), repeats=2, seed=7), ["include-all"])
-    assert [(case.condition["repeat"], case.treatment.seed) for case in made] == [(0, 7), (1, 8)]
+    cases = build_record_cases([CHART], asking(Finder(), repeats=2, seed=7), ["include-all"])
+    assert [(case.condition["repeat"], case.treatment.seed) for case in cases] == [(0, 7), (1, 8)]
 
 
 @pytest.mark.parametrize("arm", ["rag", "rag-0", "rag-5+sparse", "rag-notes", "include", "rag-5+", "rag-1000"])

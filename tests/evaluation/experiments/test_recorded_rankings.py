@@ -63,11 +63,11 @@ class Counting(Retriever):
 
 @pytest.fixture
 def store() -> MemoryStore:
-    encoder, made = HashingEncoder(), MemoryStore()
+    encoder, result = HashingEncoder(), MemoryStore()
     for name, (date, text) in TEXTS.items():
         passage = Passage(f"{name}#0", name, 0, 0, len(text), text, date=date)
-        made.add([StoredDocument(name, "sha", (passage,), encoder.encode_passages([("", text)]))])
-    return made
+        result.add([StoredDocument(name, "sha", (passage,), encoder.encode_passages([("", text)]))])
+    return result
 
 
 @pytest.fixture
@@ -83,40 +83,40 @@ def asked(rankers: Rankers) -> list[str]:
 
 
 def all_of(found: Iterator[tuple[Question, QuestionRankings | None]]) -> list[QuestionRankings | None]:
-    return [each for _, each in found]
+    return [item for _, item in found]
 
 
 # -- one question -----------------------------------------------------------------------------------------------------
 
 
 def test_rank_question_equals_searches(rankers: Rankers, store: MemoryStore) -> None:
-    each = rank_question(QUESTION, "set", replace(rankers, count="passages"), Scope())
+    question = rank_question(QUESTION, "set", replace(rankers, count="passages"), Scope())
     dense = rankers.retriever.rank(QUESTION.text, 4, "dense", Scope())
-    assert each.dense == tuple((hit.passage.id, hit.score) for hit in dense.hits)
+    assert question.dense == tuple((hit.passage.id, hit.score) for hit in dense.hits)
     words = store.search_words(QUESTION.text, 4, Scope(), within=dense.ids)
-    assert each.bm25 == tuple((hit.passage.id, hit.score) for hit in words)
-    assert {name for name, _ in each.bm25} == {name for name, _ in each.dense}
-    assert each.read == dense.ids
-    assert each.reranked is None
-    assert (each.key, each.dataset) == (QUESTION.key, "set")
-    assert (each.gold, each.held) == (("stroke", "absent", "stroke"), ("stroke",))
+    assert question.bm25 == tuple((hit.passage.id, hit.score) for hit in words)
+    assert {name for name, _ in question.bm25} == {name for name, _ in question.dense}
+    assert question.read == dense.ids
+    assert question.reranked is None
+    assert (question.key, question.dataset) == (QUESTION.key, "set")
+    assert (question.gold, question.held) == (("stroke", "absent", "stroke"), ("stroke",))
 
 
 def test_rank_question_reads_ranking_of_settings(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
-    each = rank_question(QUESTION, "set", Rankers(retriever, store, "hybrid", depth=5), Scope())
-    assert each.read == retriever.rank(QUESTION.text, 5, "hybrid", Scope()).ids
-    assert each.read != tuple(name for name, _ in each.dense)
+    question = rank_question(QUESTION, "set", Rankers(retriever, store, "hybrid", depth=5), Scope())
+    assert question.read == retriever.rank(QUESTION.text, 5, "hybrid", Scope()).ids
+    assert question.read != tuple(name for name, _ in question.dense)
 
 
 def test_rank_question_with_reranker_reorders_same_hits(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
     rankers = Rankers(retriever, store, reranker=("overlap", TermOverlapReranker()), depth=5)
-    each = rank_question(QUESTION, "set", rankers, Scope())
-    assert each.reranked is not None
-    assert {name for name, _ in each.reranked} == {name for name, _ in each.dense}
-    assert each.read == tuple(name for name, _ in each.reranked)
-    assert [score for _, score in each.reranked] == sorted((score for _, score in each.reranked), reverse=True)
+    question = rank_question(QUESTION, "set", rankers, Scope())
+    assert question.reranked is not None
+    assert {name for name, _ in question.reranked} == {name for name, _ in question.dense}
+    assert question.read == tuple(name for name, _ in question.reranked)
+    assert [score for _, score in question.reranked] == sorted((score for _, score in question.reranked), reverse=True)
 
 
 def test_at_depth_equals_ranking_recorded_with_that_depth(store: MemoryStore) -> None:
@@ -152,12 +152,12 @@ PARTS = {
 
 @pytest.fixture
 def parted() -> MemoryStore:
-    encoder, made = HashingEncoder(), MemoryStore()
+    encoder, result = HashingEncoder(), MemoryStore()
     for name, texts in PARTS.items():
         passages = tuple(Passage(f"{name}#{i}", name, i, 0, len(text), text) for i, text in enumerate(texts))
         vectors = encoder.encode_passages([("", text) for text in texts])
-        made.add([StoredDocument(name, "sha", passages, vectors)])
-    return made
+        result.add([StoredDocument(name, "sha", passages, vectors)])
+    return result
 
 
 @pytest.mark.parametrize("kind", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
@@ -169,24 +169,24 @@ def test_recorded_signal_equals_pipeline_verdict(
     reranker = ("overlap", TermOverlapReranker())
     rankers = Rankers(Retriever(parted, HashingEncoder()), parted, reranker=reranker, depth=6, count=count)
     question = replace(QUESTION, text="aspirin stroke", gold_documents=("d",))
-    each = rank_question(question, "set", rankers, Scope())
+    item = rank_question(question, "set", rankers, Scope())
     in_use = Retriever(parted, HashingEncoder(), reranker=reranker)
     verdict = in_use.preflight(question.text, Scope(), signal=kind, n=3, threshold=0.1, depth=depth, count=count)
-    assert signal_value(Signal(kind, 3), each, depth) == verdict.value
+    assert signal_value(Signal(kind, 3), item, depth) == verdict.value
 
 
 def test_documents_read_counts_documents_not_passages(parted: MemoryStore) -> None:
     rankers = Rankers(Retriever(parted, HashingEncoder()), parted, depth=6)
-    each = rank_question(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
-    documents = each.documents_read(4)
+    question = rank_question(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
+    documents = question.documents_read(4)
     assert len(set(documents)) == len(documents) == 4
     read = rankers.retriever.documents("aspirin", 4, "dense", Scope())
     assert documents == list(dict.fromkeys(passage.document_id for passage in read.passages))
-    assert set(each.passages_read(4)) == set(read.ids)
-    by_passages = replace(each, count="passages")
-    assert by_passages.passages_read(4) == list(each.read[:4])
+    assert set(question.passages_read(4)) == set(read.ids)
+    by_passages = replace(question, count="passages")
+    assert by_passages.passages_read(4) == list(question.read[:4])
     assert len(by_passages.documents_read(4)) == 4
-    assert each.at_depth(2).at_depth(2) == each.at_depth(2)
+    assert question.at_depth(2).at_depth(2) == question.at_depth(2)
 
 
 def test_rankings_without_count_are_read_by_passages(tmp_path: Path, rankers: Rankers) -> None:
@@ -195,8 +195,8 @@ def test_rankings_without_count_are_read_by_passages(tmp_path: Path, rankers: Ra
     line = json.loads(path.read_text())
     assert line.pop("count") == "passages"
     path.write_text(json.dumps(line) + "\n")
-    (each,) = read_rankings(path)[1]
-    assert each.count == "passages"
+    (ranking,) = read_rankings(path)[1]
+    assert ranking.count == "passages"
     with pytest.raises(InputError, match=r"made with other settings \(count\)"):
         RankingStore(path, {**RECIPE, "count": "documents"})
 
@@ -207,18 +207,18 @@ def test_rankings_without_count_are_read_by_passages(tmp_path: Path, rankers: Ra
 def test_guard_scope_hides_source_documents(rankers: Rankers) -> None:
     scope = guard_scope(QUESTION, "source-hidden", Scope(hidden=frozenset({"asthma"})), rankers.store)
     assert scope == Scope(hidden=frozenset({"asthma", "stroke", "absent"}))
-    each = rank_question(QUESTION, "set", rankers, scope)
-    assert each.held == ()
-    assert each.gold == QUESTION.gold_documents
-    assert not {"stroke#0", "asthma#0"} & {name for name, _ in (*each.dense, *each.bm25)}
+    question = rank_question(QUESTION, "set", rankers, scope)
+    assert question.held == ()
+    assert question.gold == QUESTION.gold_documents
+    assert not {"stroke#0", "asthma#0"} & {name for name, _ in (*question.dense, *question.bm25)}
 
 
 def test_guard_scope_before_source_excludes_its_date_and_later(rankers: Rankers) -> None:
     """A source of June 2015: the day before its first possible one; what has no date may be later."""
     scope = guard_scope(QUESTION, "before-source", Scope(), rankers.store)
     assert scope == Scope(as_of="2015-06-29")
-    each = rank_question(QUESTION, "set", rankers, scope)
-    assert {name for name, _ in each.dense} == {"older#0", "asthma#0"}
+    question = rank_question(QUESTION, "set", rankers, scope)
+    assert {name for name, _ in question.dense} == {"older#0", "asthma#0"}
     assert guard_scope(SECOND, "before-source", Scope(), rankers.store) == Scope(as_of="2011-02-28")
 
 
@@ -247,26 +247,26 @@ def test_guard_scope_before_several_sources_uses_earliest(rankers: Rankers) -> N
 
 @pytest.mark.parametrize("guard", ["none", "source-hidden"])
 def test_record_rankings_resumes_without_ranking_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
-    path, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
+    path, complete_path = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     questions = [QUESTION, SECOND, THIRD]
-    unbroken = all_of(record_rankings(questions, "set", rankers, RankingStore(whole, RECIPE), guard))
+    unbroken = all_of(record_rankings(questions, "set", rankers, RankingStore(complete_path, RECIPE), guard))
     next(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
     with path.open("ab") as file:
-        file.write(whole.read_bytes().splitlines()[1][:50])
+        file.write(complete_path.read_bytes().splitlines()[1][:50])
     asked(rankers).clear()
     again = all_of(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
     assert asked(rankers) == [SECOND.text, THIRD.text]
     assert again == unbroken
-    assert path.read_bytes() == whole.read_bytes()
-    recipe, kept = read_rankings(path)
-    assert list(kept) == unbroken
+    assert path.read_bytes() == complete_path.read_bytes()
+    recipe, saved = read_rankings(path)
+    assert list(saved) == unbroken
     assert recipe == {"schema_version": 1, **RECIPE}
 
 
 def test_record_rankings_yields_none_for_question_without_date(tmp_path: Path, rankers: Rankers) -> None:
     file = RankingStore(tmp_path / "r.jsonl", RECIPE)
-    found = all_of(record_rankings([QUESTION, THIRD], "set", rankers, file, "before-source"))
-    assert [each is None for each in found] == [False, True]
+    result = all_of(record_rankings([QUESTION, THIRD], "set", rankers, file, "before-source"))
+    assert [item is None for item in result] == [False, True]
     assert list(file.recorded) == [QUESTION.key]
 
 
@@ -322,14 +322,14 @@ def test_record_rankings_to_unwritable_path_raises_storage_error(tmp_path: Path,
 @pytest.mark.models
 def test_open_rankers_reads_library_and_settings(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
     path = tmp_path / "library"
-    with open_or_create(path, encoder, "minilm") as made:
-        add_documents(made, [Document(name, text, date=date) for name, (date, text) in TEXTS.items()], encoder)
+    with open_or_create(path, encoder, "minilm") as result:
+        add_documents(result, [Document(name, text, date=date) for name, (date, text) in TEXTS.items()], encoder)
     asked = {"by": "hybrid", "strategy": "rag", "preflight": {"enabled": False}, "count": "passages"}
     settings = load_settings({"home": str(model_home), **asked})
     with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
         file = RankingStore(tmp_path / "r.jsonl", recipe)
-        (each,) = all_of(record_rankings([QUESTION], "set", rankers, file, "source-hidden"))
-        assert each is not None
+        (item,) = all_of(record_rankings([QUESTION], "set", rankers, file, "source-hidden"))
+        assert item is not None
         assert (rankers.by, rankers.depth, rankers.reranker) == ("hybrid", 3, None)
         assert recipe["library"] == rankers.store.manifest.library_id  # type: ignore[attr-defined]
     assert {name: recipe[name] for name in ("by", "guard", "depth", "passages", "encoder", "reranker")} == {
@@ -340,9 +340,9 @@ def test_open_rankers_reads_library_and_settings(tmp_path: Path, model_home: Pat
         "encoder": encoder.fingerprint,
         "reranker": None,
     }
-    assert len(each.dense) == len(each.read) == 3
-    assert "stroke#0" not in each.read
-    assert read_rankings(tmp_path / "r.jsonl")[1] == (each,)
+    assert len(item.dense) == len(item.read) == 3
+    assert "stroke#0" not in item.read
+    assert read_rankings(tmp_path / "r.jsonl")[1] == (item,)
 
 
 @pytest.mark.models

@@ -69,8 +69,8 @@ def test_describe_sample_states_number_of_drawn_questions() -> None:
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("studies") / "library"
-    told = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
-    documents = [Document(f"d{i}", told.format(i, 10 + i)) for i in range(24)]
+    text = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
+    documents = [Document(f"d{i}", text.format(i, 10 + i)) for i in range(24)]
     return opened_library(path, documents)
 
 
@@ -111,7 +111,7 @@ def test_context_length_cases_at_k_one_read_key_document_alone(tmp_path: Path) -
     inputs = CaseInputs({"own": questions(1)}, Study(two, CORRECTED), Grid(("rag",), (1,), (0,)), Settings())
     (case,) = find_experiment("context-length").cases(inputs)
     assert case.treatment.ranking is not None
-    assert [each.id for each in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
+    assert [item.id for item in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
     with pytest.raises(InputError, match="2 key passages do not fit among 1"):
         find_experiment("positions").cases(inputs)
 

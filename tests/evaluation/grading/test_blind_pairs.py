@@ -20,12 +20,12 @@ from tests.support.grading import ARMS, WRITER, pair_records, paired, questions,
 
 @pytest.mark.parametrize("n", [1, 8, 47, 48])
 def test_pair_records_balance_arm_that_comes_first(n: int) -> None:
-    made = paired(n)
-    first = list(made.key.first.values())
+    result = paired(n)
+    first = list(result.key.first.values())
     assert abs(first.count("rag") - first.count("brief-context")) == n % 2
-    assert len(made.pairs) == n == made.key.asked
-    for pair in made.pairs:
-        by_arm = {made.key.first[pair.id]: pair.first}
+    assert len(result.pairs) == n == result.key.asked
+    for pair in result.pairs:
+        by_arm = {result.key.first[pair.id]: pair.first}
         assert all(("whole" in text) == (arm == "rag") for arm, text in by_arm.items())
         assert ("whole" in pair.first) != ("whole" in pair.second)
 
@@ -35,16 +35,16 @@ def test_pair_records_depend_on_seed_and_questions_only() -> None:
     assert pair_records(reversed(records(48)), ARMS, 0) == paired(48)
     moved = [paired(48).key.first, paired(48, seed=1).key.first]
     by_question = [
-        {made.key.questions[pair]: arm for pair, arm in first.items()}
-        for made, first in zip((paired(48), paired(48, 1)), moved, strict=True)
+        {item.key.questions[pair]: arm for pair, arm in first.items()}
+        for item, first in zip((paired(48), paired(48, 1)), moved, strict=True)
     ]
     assert by_question[0] != by_question[1]
 
 
 def test_pair_records_order_does_not_reveal_arm() -> None:
-    given = records(48)
-    made = [pair_records(given, ARMS, seed) for seed in range(40)]
-    runs = [[each.key.first[pair.id] for pair in each.pairs] for each in made]
+    inputs = records(48)
+    result = [pair_records(inputs, ARMS, seed) for seed in range(40)]
+    runs = [[item.key.first[pair.id] for pair in item.pairs] for item in result]
     changes = sum(one != other for first in runs for one, other in pairwise(first))
     # 40 x 47 neighbours; alternating or sorted files would have all or none of them differ.
     assert 0.4 < changes / (40 * 47) < 0.65
@@ -57,10 +57,10 @@ def test_pair_records_odd_pair_has_random_first_arm() -> None:
 
 
 def test_pair_id_changes_with_text_and_is_no_number() -> None:
-    made = paired(2)
-    other = [{**each, "answer": {**each["answer"], "text": each["answer"]["text"] + " Much."}} for each in records(2)]
-    assert not {pair.id for pair in made.pairs} & {pair.id for pair in pair_records(other, ARMS, 0).pairs}
-    assert all(pair.id.startswith("p") for pair in made.pairs)
+    result = paired(2)
+    other = [{**item, "answer": {**item["answer"], "text": item["answer"]["text"] + " Much."}} for item in records(2)]
+    assert not {pair.id for pair in result.pairs} & {pair.id for pair in pair_records(other, ARMS, 0).pairs}
+    assert all(pair.id.startswith("p") for pair in result.pairs)
 
 
 @pytest.mark.parametrize(
@@ -78,58 +78,60 @@ def test_remove_citations_removes_labels_of_both_arms(text: str, bare: str) -> N
 
 
 def test_pair_records_count_revealing_words() -> None:
-    asked = questions(2)
-    made = pair_records(
+    sample = questions(2)
+    result = pair_records(
         [
-            record(asked[0], "rag", "The documents say it helps."),
-            record(asked[0], "brief-context", "It helps."),
-            record(asked[1], "rag", "The documents say it helps."),
-            record(asked[1], "brief-context", "The findings say it helps."),
+            record(sample[0], "rag", "The documents say it helps."),
+            record(sample[0], "brief-context", "It helps."),
+            record(sample[1], "rag", "The documents say it helps."),
+            record(sample[1], "brief-context", "The findings say it helps."),
         ],
         ARMS,
         0,
     )
-    assert made.revealing == 1
+    assert result.revealing == 1
 
 
 def test_pair_records_with_equal_words_are_ties_without_pair() -> None:
-    (asked,) = questions(1)
-    made = pair_records([record(asked, "rag", "It helps. [1]"), record(asked, "brief-context", "It  Helps.")], ARMS, 0)
-    assert made.pairs == ()
-    assert made.key.same == (asked.key,)
+    (question,) = questions(1)
+    result = pair_records(
+        [record(question, "rag", "It helps. [1]"), record(question, "brief-context", "It  Helps.")], ARMS, 0
+    )
+    assert result.pairs == ()
+    assert result.key.same == (question.key,)
 
 
 def test_pair_records_report_questions_without_pair() -> None:
-    asked = questions(4)
-    given = [
-        record(asked[0], "rag", "", "abstained"),
-        record(asked[0], "brief-context", "It does."),
-        record(asked[1], "rag", "It does."),
-        record(asked[1], "brief-context", "", "failed"),
-        record(asked[2], "rag", "It does."),
-        record(asked[3], "rag", "It does."),
-        record(asked[3], "brief-context", "It may."),
+    sample = questions(4)
+    inputs = [
+        record(sample[0], "rag", "", "abstained"),
+        record(sample[0], "brief-context", "It does."),
+        record(sample[1], "rag", "It does."),
+        record(sample[1], "brief-context", "", "failed"),
+        record(sample[2], "rag", "It does."),
+        record(sample[3], "rag", "It does."),
+        record(sample[3], "brief-context", "It may."),
     ]
-    made = pair_records(given, ARMS, 0)
-    assert made.key.left_out == {
-        asked[0].key: {"rag": "abstained", "brief-context": "answered"},
-        asked[1].key: {"rag": "answered", "brief-context": "failed"},
-        asked[2].key: {"rag": "answered", "brief-context": "not asked"},
+    result = pair_records(inputs, ARMS, 0)
+    assert result.key.left_out == {
+        sample[0].key: {"rag": "abstained", "brief-context": "answered"},
+        sample[1].key: {"rag": "answered", "brief-context": "failed"},
+        sample[2].key: {"rag": "answered", "brief-context": "not asked"},
     }
-    assert len(made.pairs) == 1
-    assert made.key.asked == 4
+    assert len(result.pairs) == 1
+    assert result.key.asked == 4
 
 
 def test_pair_records_of_runs_without_arms_use_strategy() -> None:
-    given = [
-        {**each, "key": each["key"].partition(" {")[0], "condition": {}} for each in records(3)
+    inputs = [
+        {**item, "key": item["key"].partition(" {")[0], "condition": {}} for item in records(3)
     ]  # as `evaluate --strategy` writes them, without an arm
-    assert len(pair_records(given, ARMS, 0).pairs) == 3
+    assert len(pair_records(inputs, ARMS, 0).pairs) == 3
 
 
 def test_pair_records_with_missing_or_repeated_arm_raise_input_error() -> None:
     with pytest.raises(InputError, match="no record of brief-context: name runs of both rag and brief-context"):
-        pair_records([each for each in records(2) if each["condition"]["arm"] == "rag"], ARMS, 0)
+        pair_records([item for item in records(2) if item["condition"]["arm"] == "rag"], ARMS, 0)
     with pytest.raises(InputError, match="rag answered question '0' twice"):
         pair_records([*records(2), *records(1)], ARMS, 0)
 
@@ -138,25 +140,27 @@ def test_pair_records_with_missing_or_repeated_arm_raise_input_error() -> None:
 
 
 def test_written_pairs_reveal_nothing_about_arms(tmp_path: Path) -> None:
-    made = paired(6)
-    write_pairs(made, tmp_path)
+    result = paired(6)
+    write_pairs(result, tmp_path)
     for name in (CSV, JSONL):
         text = (tmp_path / name).read_text("utf-8")
-        assert not [hint for hint in (*ARMS, WRITER, "seed", made.key.questions[made.pairs[0].id]) if hint in text]
+        assert not [hint for hint in (*ARMS, WRITER, "seed", result.key.questions[result.pairs[0].id]) if hint in text]
     key = json.loads((tmp_path / KEY).read_text("utf-8"))
-    assert key["first"] == dict(made.key.first)
+    assert key["first"] == dict(result.key.first)
     assert key["writers"] == [WRITER]
-    assert read_pairs(tmp_path) == made
+    assert read_pairs(tmp_path) == result
 
 
 def test_written_csv_is_readable_row_by_row(tmp_path: Path) -> None:
-    asked = replace(questions(1)[0], text='Does "X", or Y, help?\nSay why.')
-    made = pair_records([record(asked, "rag", "It; does."), record(asked, "brief-context", "Größer als α.")], ARMS, 0)
-    write_pairs(made, tmp_path)
+    sample = replace(questions(1)[0], text='Does "X", or Y, help?\nSay why.')
+    result = pair_records(
+        [record(sample, "rag", "It; does."), record(sample, "brief-context", "Größer als α.")], ARMS, 0
+    )
+    write_pairs(result, tmp_path)
     assert (tmp_path / CSV).read_bytes().startswith(b"\xef\xbb\xbf")
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
-    assert row["question"] == asked.text
+    assert row["question"] == sample.text
     assert {row["answer 1"], row["answer 2"]} == {"It; does.", "Größer als α."}
     assert (row["verdict"], row["reviewer"], row["why"]) == ("", "", "")
 
@@ -164,8 +168,10 @@ def test_written_csv_is_readable_row_by_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "＝"])
 def test_written_csv_has_no_formula(tmp_path: Path, start: str) -> None:
     evil = f'{start}HYPERLINK("http://127.0.0.1/"&A1)'
-    (asked,) = questions(1)
-    write_pairs(pair_records([record(asked, "rag", evil), record(asked, "brief-context", "No.")], ARMS, 0), tmp_path)
+    (question,) = questions(1)
+    write_pairs(
+        pair_records([record(question, "rag", evil), record(question, "brief-context", "No.")], ARMS, 0), tmp_path
+    )
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
     assert f"'{evil}" in (row["answer 1"], row["answer 2"])
@@ -183,15 +189,17 @@ def test_write_pairs_refuses_to_overwrite(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 def test_written_pairs_are_private_to_owner(tmp_path: Path) -> None:
     write_pairs(paired(2), tmp_path / "judging")
-    made = [tmp_path / "judging", *(tmp_path / "judging" / name for name in (CSV, JSONL, KEY))]
-    assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o600, 0o600, 0o600]
+    result = [tmp_path / "judging", *(tmp_path / "judging" / name for name in (CSV, JSONL, KEY))]
+    assert [path.stat().st_mode & 0o777 for path in result] == [0o700, 0o600, 0o600, 0o600]
 
 
 def test_written_pairs_keep_unicode_line_separators(tmp_path: Path) -> None:
-    (asked,) = questions(1)
-    made = pair_records([record(asked, "rag", "It\u2028helps."), record(asked, "brief-context", "It\x85may.")], ARMS, 0)
-    write_pairs(made, tmp_path)
-    assert read_pairs(tmp_path) == made
+    (question,) = questions(1)
+    result = pair_records(
+        [record(question, "rag", "It\u2028helps."), record(question, "brief-context", "It\x85may.")], ARMS, 0
+    )
+    write_pairs(result, tmp_path)
+    assert read_pairs(tmp_path) == result
 
 
 @pytest.mark.parametrize(

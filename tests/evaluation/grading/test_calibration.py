@@ -56,8 +56,8 @@ def judge_by(grade: Callable[[float], int], choice: Callable[[Sequence[str]], st
         texts = unfence(request.messages[-1].content)
         if len(texts) == 2:
             return json.dumps({"reason": "x", "verdict": choice(texts)})
-        made = grade(float(texts[2]))
-        return graded(made, made, made)
+        result = grade(float(texts[2]))
+        return graded(result, result, result)
 
     return script
 
@@ -75,10 +75,10 @@ def calibrated(tmp_path: Path, script: Callable[[ChatRequest], str], **more: boo
 
 
 def test_calibration_of_perfect_judge_has_full_agreement(tmp_path: Path) -> None:
-    found = calibrated(tmp_path, judge_by(fair, chooses_good))
-    assert {each.aspect for each in found.with_people} == {"correctness", "completeness", "faithfulness"}
-    assert all(each.spearman == pytest.approx(1) and each.kappa == pytest.approx(1) for each in found.with_people)
-    choices = found.choices[0]
+    result = calibrated(tmp_path, judge_by(fair, chooses_good))
+    assert {item.aspect for item in result.with_people} == {"correctness", "completeness", "faithfulness"}
+    assert all(item.spearman == pytest.approx(1) and item.kappa == pytest.approx(1) for item in result.with_people)
+    choices = result.choices[0]
     assert choices.accuracy is not None
     assert (choices.accuracy.value, choices.right, choices.changed, choices.first) == (1.0, 20, 0, 20)
 
@@ -120,9 +120,9 @@ def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> Non
             raise EndpointTimeout("too late: wait")
         return "no grade" if texts[-1] == "0.0" else judge_by(fair, chooses_good)(request)
 
-    found = calibrated(tmp_path, script)
-    assert [(each.n, each.unscored) for each in found.with_people] == [(32, 8)] * 5
-    choices = found.choices[0]
+    result = calibrated(tmp_path, script)
+    assert [(item.n, item.unscored) for item in result.with_people] == [(32, 8)] * 5
+    choices = result.choices[0]
     assert (choices.pairs, choices.judged) == (20, 19)
     assert choices.accuracy is not None
     assert choices.accuracy.unscored == 1
@@ -132,22 +132,22 @@ def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> Non
 
 
 def test_calibration_is_saved_and_read_back(tmp_path: Path) -> None:
-    found = calibrated(tmp_path, judge_by(fair, chooses_good))
-    assert read_calibration(tmp_path / CALIBRATION) == found
-    grades, choices = calibration_tables(found)
+    result = calibrated(tmp_path, judge_by(fair, chooses_good))
+    assert read_calibration(tmp_path / CALIBRATION) == result
+    grades, choices = calibration_tables(result)
     assert len(grades.rows) == 5
-    assert choices.column("accuracy")[0] == found.choices[0].accuracy
+    assert choices.column("accuracy")[0] == result.choices[0].accuracy
     (tmp_path / CALIBRATION).write_text("{}")
     with pytest.raises(InputError, match="is not a calibration"):
         read_calibration(tmp_path / CALIBRATION)
 
 
 def test_compare_grades_has_row_for_faithfulness_to_notes() -> None:
-    grades = {each.answer.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
+    grades = {item.answer.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for item in SUMMARIES}
     rows = compare_grades(grades, SUMMARIES, JUDGE)
-    assert [each.aspect for each in rows] == ["faithful-to-notes"] * 2
-    assert [each.spearman for each in rows] == [None, None], "one grade for all ranks nothing"
-    assert [each.same for each in rows] == [0.2, 0.2]
+    assert [row.aspect for row in rows] == ["faithful-to-notes"] * 2
+    assert [row.spearman for row in rows] == [None, None], "one grade for all ranks nothing"
+    assert [row.same for row in rows] == [0.2, 0.2]
 
 
 def test_sample_items_of_smaller_size_is_subset() -> None:
@@ -165,30 +165,30 @@ def test_sample_items_of_smaller_size_is_subset() -> None:
 def test_mts_dialog_scores_belong_to_their_summaries(data_folder: Path) -> None:
     summaries = read_summaries(data_folder / "judge")
     assert len(summaries) == 400
-    assert len({each.conversation for each in summaries}) == 100
-    assert len({each.answer.key for each in summaries}) == 400
+    assert len({item.conversation for item in summaries}) == 100
+    assert len({item.answer.key for item in summaries}) == 400
 
     def shared(each: Summary) -> float:
-        gold, said = (set(text.lower().split()) for text in (each.answer.references[0], each.answer.answer))
-        return len(gold & said) / len(gold)
+        gold, reply = (set(text.lower().split()) for text in (each.answer.references[0], each.answer.answer))
+        return len(gold & reply) / len(gold)
 
     # Words recalled go with facts recalled row by row, and not once the scores are moved by a row.
-    grades = [{metric_name("judge-completeness", JUDGE): shared(each)} for each in summaries]
-    aligned = dict(zip((each.answer.key for each in summaries), grades, strict=True))
-    moved = dict(zip((each.answer.key for each in summaries), grades[1:] + grades[:1], strict=True))
-    here, there = (compare_grades(each, summaries, JUDGE)[0].spearman for each in (aligned, moved))
+    grades = [{metric_name("judge-completeness", JUDGE): shared(item)} for item in summaries]
+    aligned = dict(zip((item.answer.key for item in summaries), grades, strict=True))
+    moved = dict(zip((item.answer.key for item in summaries), grades[1:] + grades[:1], strict=True))
+    here, there = (compare_grades(item, summaries, JUDGE)[0].spearman for item in (aligned, moved))
     assert here is not None
     assert there is not None
     assert here > 0.35 > 0.2 > there
-    assert sum(each.scores["HallucinationRate"] == 0 for each in summaries) == 367
-    assert sum("OmissionRate" not in each.scores for each in summaries) == 2, "people gave none"
+    assert sum(item.scores["HallucinationRate"] == 0 for item in summaries) == 367
+    assert sum("OmissionRate" not in item.scores for item in summaries) == 2, "people gave none"
 
 
 @pytest.mark.data
 def test_llmbar_has_419_pairs_in_five_subsets(data_folder: Path) -> None:
     pairs = read_preference_pairs(data_folder / "judge")
-    assert len(pairs) == len({each.pair.id for each in pairs}) == 419
-    sizes = {name: sum(each.subset == name for each in pairs) for name in dict.fromkeys(each.subset for each in pairs)}
+    assert len(pairs) == len({pair.pair.id for pair in pairs}) == 419
+    sizes = {name: sum(pair.subset == name for pair in pairs) for name in dict.fromkeys(pair.subset for pair in pairs)}
     assert sizes == {
         "Adversarial/GPTInst": 92,
         "Adversarial/GPTOut": 47,
@@ -196,4 +196,4 @@ def test_llmbar_has_419_pairs_in_five_subsets(data_folder: Path) -> None:
         "Adversarial/Neighbor": 134,
         "Natural": 100,
     }
-    assert {each.right for each in pairs} == {"1", "2"}
+    assert {pair.right for pair in pairs} == {"1", "2"}

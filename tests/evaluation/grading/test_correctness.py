@@ -73,8 +73,8 @@ def test_correctness_prompt_hides_writer_and_citations(tmp_path: Path) -> None:
     model, _ = marked_by(run, lambda _: said("correct"))
     (request,) = model.requests
     assert texts_of(request) == ["Does drug 0 help in disease 0?", "It does.", "It lowers the risk."]
-    shown = "".join(message.content for message in request.messages)
-    assert not [name for name in (WRITER, "self-reflection", "rag", questions(1)[0].key) if name in shown]
+    text = "".join(message.content for message in request.messages)
+    assert not [name for name in (WRITER, "self-reflection", "rag", questions(1)[0].key) if name in text]
 
 
 def test_correctness_skips_questions_with_options_or_without_reference(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_correctness_prompt_contains_injection_as_data(tmp_path: Path) -> None:
 )
 def test_correctness_reply_is_read_strictly(text: str, verdict: str | None) -> None:
     asker = ModelClient(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
-    assert (found.value[0] if found.value else None) == verdict
-    assert (found.unreadable is None) == (verdict is not None)
+    run = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
+    assert (run.value[0] if run.value else None) == verdict
+    assert (run.unreadable is None) == (verdict is not None)
 
 
 def test_correctness_with_unreadable_verdict_is_final_third_state(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_correctness_with_failed_call_is_requested_again(tmp_path: Path) -> None
     assert keys[-2:] == lost, "their marks stand last, so that the place in the file says nothing"
     assert (file.usage.calls, file.usage.failed_calls) == (ANSWERED + 2, 2)
     named = {case.key: case.question for case in read_open_cases(run)}
-    assert all(each.reason == named[each.key] for each in file.grades.values())
+    assert all(grade.reason == named[grade.key] for grade in file.grades.values())
 
 
 @pytest.mark.parametrize("kept", [0, 3, ANSWERED - 1])
@@ -172,12 +172,12 @@ def test_correctness_interrupted_resumes_at_same_line(tmp_path: Path, kept: int)
     run = run_of(tmp_path / "run", MIXED)
     path = run / CORRECTNESS_FOLDER / "judge-model.jsonl"
     marked_by(run)
-    whole = path.read_bytes()
-    lines = whole.splitlines(keepends=True)
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:kept]) + lines[kept][:30])
     model, _ = marked_by(run)
     assert len(model.requests) == ANSWERED - kept
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == content
     assert marked_by(run)[0].requests == []
 
 
@@ -291,22 +291,22 @@ def test_majority_verdict_requires_more_than_half_of_all_judges(
     tmp_path: Path, letters: str, verdict: str | None
 ) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
-    made = marking(run, **{f"judge {i}": letter for i, letter in enumerate(letters)})
-    assert made.verdict(made.cases[0].key) == verdict
+    result = marking(run, **{f"judge {i}": letter for i, letter in enumerate(letters)})
+    assert result.verdict(result.cases[0].key) == verdict
     for i, letter in enumerate(letters):
         own = {"c": "correct", "i": "incorrect", "?": "cannot be said"}.get(letter)
-        assert made.verdict(made.cases[0].key, f"judge {i}") == own
+        assert result.verdict(result.cases[0].key, f"judge {i}") == own
 
 
 def test_correctness_outcomes_are_scored_like_tables(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 6 + ["abstained", "failed"])
-    made = marking(run, one="ccci?u..")
-    outcomes = made.outcomes("one")
+    result = marking(run, one="ccci?u..")
+    outcomes = result.outcomes("one")
     assert count_endings(outcomes) == (3, 1, 1, 1, 2)
     right, decided = mean_score(outcomes, "right"), mean_score(outcomes, "right-of-answered")
     assert (right.value, right.n, right.unscored) == (0.5, 6, 2)
     assert (decided.value, decided.n) == (0.75, 4)
-    assert made.outcomes() == outcomes
+    assert result.outcomes() == outcomes
 
 
 def test_correctness_files_of_one_model_are_two_judges(tmp_path: Path) -> None:
@@ -335,8 +335,8 @@ def test_correctness_files_of_one_model_are_two_judges(tmp_path: Path) -> None:
 )
 def test_correctness_identifies_judge_that_wrote_answers(tmp_path: Path, judge: str, writer: str, own: bool) -> None:
     cases = read_open_cases(run_of(tmp_path / "run", [RIGHT]))
-    made = CorrectnessGrades(cases, {"x": judge_of(cases, "c", judge)}, {WROTE: frozenset([writer, "another"])})
-    assert made.parts_of_judge("x") == ((WROTE,) if own else ())
+    result = CorrectnessGrades(cases, {"x": judge_of(cases, "c", judge)}, {WROTE: frozenset([writer, "another"])})
+    assert result.parts_of_judge("x") == ((WROTE,) if own else ())
 
 
 def test_correctness_reads_models_of_examples_from_trace(tmp_path: Path) -> None:
@@ -346,8 +346,8 @@ def test_correctness_reads_models_of_examples_from_trace(tmp_path: Path) -> None
     line["answer"]["trace"] = [{"event": "examples", "ids": ["set/1"], "left_out": [], "models": ["teacher"]}]
     run = folder_of(tmp_path / "run", [line])
     marked_by(run, name="teacher")
-    made = read_correctness(run)
-    assert made.models == {WROTE: {WRITER}, "scored their drafts": frozenset(), EXAMPLES: {"teacher"}}
-    assert (made.parts_of_judge("teacher"), made.unknown) == ((EXAMPLES,), False)
+    result = read_correctness(run)
+    assert result.models == {WROTE: {WRITER}, "scored their drafts": frozenset(), EXAMPLES: {"teacher"}}
+    assert (result.parts_of_judge("teacher"), result.unknown) == ((EXAMPLES,), False)
     line["answer"]["trace"][0]["models"] = ["", "teacher"]
     assert read_correctness(folder_of(run, [line])).unknown

@@ -35,30 +35,30 @@ def test_correctness_tables_show_share_with_wilson_interval_and_states(tmp_path:
     # Of 13 three have no score: the failed case, and two without a verdict.
     assert marks.column(SHARE) == (Mean(0.5, wilson(5, 10), 10, 3),)
     assert marks.column(OF_DECIDED) == (Mean(5 / 7, wilson(5, 7), 7, 6),)
-    (said,) = correctness_conclusions({"qwen": marking(run, one="cccccii?uf...")})
-    assert said == "qwen, by one: 50.0 % of 10 are correct (95 % interval 23.7 to 76.3)."
+    (text,) = correctness_conclusions({"qwen": marking(run, one="cccccii?uf...")})
+    assert text == "qwen, by one: 50.0 % of 10 are correct (95 % interval 23.7 to 76.3)."
 
 
 def test_correctness_tables_separate_arms_in_fixed_order(tmp_path: Path) -> None:
-    lines = [record(each, arm, RIGHT) for arm in ("rag", "brief-context") for each in questions(4)]
+    lines = [record(question, arm, RIGHT) for arm in ("rag", "brief-context") for question in questions(4)]
     run = folder_of(tmp_path / "run", lines)
-    made = marking(run, one="ccciiiic")
-    found = of(correctness_tables({"qwen": made})[1], "arm", "correct", "incorrect")
-    assert found == [("brief-context", 1, 3), ("rag", 3, 1)]
-    assert found == of(
-        correctness_tables({"qwen": replace(made, cases=made.cases[::-1])})[1], "arm", "correct", "incorrect"
+    grades = marking(run, one="ccciiiic")
+    result = of(correctness_tables({"qwen": grades})[1], "arm", "correct", "incorrect")
+    assert result == [("brief-context", 1, 3), ("rag", 3, 1)]
+    assert result == of(
+        correctness_tables({"qwen": replace(grades, cases=grades.cases[::-1])})[1], "arm", "correct", "incorrect"
     )
     # Both arms together: each question stands twice, so whole questions are resampled.
-    whole = correct_share(made, "right")
-    assert whole is not None
-    assert (whole.value, whole.n) == (0.5, 8)
-    assert whole.interval != wilson(4, 8)
+    share = correct_share(grades, "right")
+    assert share is not None
+    assert (share.value, share.n) == (0.5, 8)
+    assert share.interval != wilson(4, 8)
 
 
 def test_correctness_tables_without_grades_show_endings_only(tmp_path: Path) -> None:
-    made = CorrectnessGrades(read_open_cases(run_of(tmp_path / "run", [RIGHT, "failed"])))
-    assert [table.title for table in correctness_tables({"qwen": made})] == ["How the open questions ended"]
-    assert correctness_conclusions({"qwen": made}) == ()
+    result = CorrectnessGrades(read_open_cases(run_of(tmp_path / "run", [RIGHT, "failed"])))
+    assert [table.title for table in correctness_tables({"qwen": result})] == ["How the open questions ended"]
+    assert correctness_conclusions({"qwen": result}) == ()
     nothing = marking(run_of(tmp_path / "none", ["failed"]), one=".")
     assert of(correctness_tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [(None, None, 0)]
 
@@ -83,8 +83,8 @@ def test_correctness_tables_majority_row_counts_ties_as_no_majority(tmp_path: Pa
 def test_agreement_of_two_judges_matches_manual_kappa_and_alpha(tmp_path: Path) -> None:
     # 4 both correct, 2 correct and incorrect, 1 the other way, 3 both incorrect; one that the second could not read.
     run = run_of(tmp_path / "run", [RIGHT] * 11)
-    made = {"qwen": marking(run, a="cccccc" + "iiii" + "c", b="cccciic" + "iii" + "u")}
-    agreed = correctness_tables(made)[2]
+    result = {"qwen": marking(run, a="cccccc" + "iiii" + "c", b="cccciic" + "iii" + "u")}
+    agreed = correctness_tables(result)[2]
     ((judges, n, answers, raw, kappa, alpha),) = of(
         agreed, "judges", "n judges", "answers", "agreement", "Cohen's kappa", "Krippendorff's alpha"
     )
@@ -100,7 +100,8 @@ def test_agreement_of_two_judges_matches_manual_kappa_and_alpha(tmp_path: Path) 
         assert isinstance(interval, Interval)
         assert interval.low < value < interval.high
     assert (
-        correctness_conclusions(made)[-1] == "qwen: a and b agree on 70.0 % of 10 answers (Krippendorff's alpha 0.42)."
+        correctness_conclusions(result)[-1]
+        == "qwen: a and b agree on 70.0 % of 10 answers (Krippendorff's alpha 0.42)."
     )
 
 
@@ -119,8 +120,8 @@ def test_agreement_interval_resamples_whole_questions(tmp_path: Path) -> None:
     letters = {"a": "ccccciiiiicci", "b": "ccciciiiicici"}
     once = run_of(tmp_path / "once", [RIGHT] * 13)
     often = run_of(tmp_path / "often", [RIGHT] * 13, ("r1", "r2", "r3", "r4"))
-    repeated = {name: "".join(4 * letter for letter in each) for name, each in letters.items()}
-    one, four = (correctness_tables({"m": each})[2] for each in (marking(once, **letters), marking(often, **repeated)))
+    repeated = {name: "".join(4 * letter for letter in item) for name, item in letters.items()}
+    one, four = (correctness_tables({"m": item})[2] for item in (marking(once, **letters), marking(often, **repeated)))
     assert (one.column("answers"), four.column("answers")) == ((13,), (52,))
     assert one.column("Cohen's kappa") == pytest.approx(four.column("Cohen's kappa"))
     assert one.column("kappa interval") == four.column("kappa interval")
@@ -128,25 +129,25 @@ def test_agreement_interval_resamples_whole_questions(tmp_path: Path) -> None:
 
 def test_correctness_conclusions_warn_of_judge_that_wrote_answers(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
-    made = replace(
+    result = replace(
         marking(run, qwen="c", teacher="c", third="c"),
         models={WROTE: frozenset(["org/Qwen"]), SCORED: frozenset(), EXAMPLES: frozenset(["teacher"])},
         unknown=True,
     )
-    warnings = [sentence for sentence in correctness_conclusions({"m": made}) if "P11" in sentence]
+    warnings = [sentence for sentence in correctness_conclusions({"m": result}) if "P11" in sentence]
     assert [sentence.split(":")[:2] for sentence in warnings] == [
         ["Warning", " qwen judges answers and wrote them"],
         ["Warning", " teacher judges answers and wrote the examples shown for them"],
         ["The author of some examples is not known", " check that it is not a judge (errata P11)."],
     ]
-    assert set(warnings) <= set(correctness_tables({"m": made})[1].notes)
-    assert set(warnings) <= set(correctness_remarks(made))
+    assert set(warnings) <= set(correctness_tables({"m": result})[1].notes)
+    assert set(warnings) <= set(correctness_remarks(result))
 
 
 def test_correctness_remarks_state_majority_and_unscored_answers(tmp_path: Path) -> None:
-    made = marking(run_of(tmp_path / "run", [RIGHT] * 5), one="cc?ui", two="cc?ic")
-    (note,) = correctness_remarks(made)
+    result = marking(run_of(tmp_path / "run", [RIGHT] * 5), one="cc?ui", two="cc?ic")
+    (note,) = correctness_remarks(result)
     assert "by majority of 2 judges" in note
     assert "Of 5 answers, 1 have the verdict `cannot be said`" in note
     assert "2 have no verdict" in note
-    assert "by one. Of 5 answers" in correctness_remarks(made, "one")[0]
+    assert "by one. Of 5 answers" in correctness_remarks(result, "one")[0]

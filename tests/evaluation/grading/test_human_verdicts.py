@@ -30,27 +30,27 @@ def put(folder: Path, text: str, name: str = "anna.csv", encoding: str = "utf-8"
 
 
 def test_read_verdicts_accepts_completed_csv(tmp_path: Path) -> None:
-    made = paired(3)
-    write_pairs(made, tmp_path)
+    result = paired(3)
+    write_pairs(result, tmp_path)
     with (tmp_path / CSV).open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.reader(file))
     for row, verdict in zip(rows[1:], ("1", "", " TIE "), strict=True):
         row[4:] = [verdict, "Anna", "shorter"]
     with (tmp_path / "back.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=";").writerows([*rows, [""] * 7])
-    first, _, third = ids(made)
-    assert read_verdicts([tmp_path / "back.csv"], ids(made)) == (
+    first, _, third = ids(result)
+    assert read_verdicts([tmp_path / "back.csv"], ids(result)) == (
         HumanVerdict(first, "Anna", "1", "shorter"),
         HumanVerdict(third, "Anna", "tie", "shorter"),
     )
 
 
 def test_read_verdicts_of_jsonl_without_reviewer_uses_file_name(tmp_path: Path) -> None:
-    made = paired(2)
-    write_pairs(made, tmp_path)
+    result = paired(2)
+    write_pairs(result, tmp_path)
     rows = [json.loads(line) for line in (tmp_path / JSONL).read_text("utf-8").splitlines()]
     path = put(tmp_path, "".join(json.dumps({**row, "verdict": 2}) + "\n" for row in rows), "ben.jsonl")
-    assert [(each.reviewer, each.choice) for each in read_verdicts([path], ids(made))] == [("ben", "2")] * 2
+    assert [(verdict.reviewer, verdict.choice) for verdict in read_verdicts([path], ids(result))] == [("ben", "2")] * 2
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_majority_choice_requires_more_than_half(given: tuple[PreferredAnswer, .
 
 
 def test_majority_choices_combine_reviewers_by_pair() -> None:
-    given = choices_by_reviewer(
+    inputs = choices_by_reviewer(
         [HumanVerdict("pa", "Anna", "1"), HumanVerdict("pb", "Anna", "1"), HumanVerdict("pb", "Ben", "2")]
     )
-    assert majority_choices(given.values()) == {"pa": "1", "pb": "tie"}
+    assert majority_choices(inputs.values()) == {"pa": "1", "pb": "tie"}

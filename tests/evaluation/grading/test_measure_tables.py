@@ -105,28 +105,28 @@ def test_metrics_table_leaves_unanswerable_questions_out_of_difference() -> None
         case("a", "full", judge=0.5, patient="p"),
         *(case(f"n{i}", "full", unanswerable=True, patient=f"p{i}", abstained_rightly=0.0) for i in range(9)),
     ]
-    made = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
-    found, abstained = told(made)["difference to full"], told(made)["abstained rightly"]
-    assert (found.value, found.n) == (0.0, 1)
+    table = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
+    result, abstained = told(table)["difference to full"], told(table)["abstained rightly"]
+    assert (result.value, result.n) == (0.0, 1)
     assert (abstained.value, abstained.n) == (1.0, 9)
 
 
 def test_metrics_table_reports_unscored_answers_and_no_zero_for_unscored_arm() -> None:
     half = [case("a", judge=1.0), case("b"), case("c", ending="abstained")]
     never = [case("a", "none"), case("b", "none"), case("c", "none", "abstained")]
-    made = metrics_table(
+    table = metrics_table(
         "T", ("arm",), [MeasuredRow(("rag-5",), half), MeasuredRow(("none",), never, half)], baseline="rag-5"
     )
-    assert told(made)["answered, not scored"] == f"1 by {JUDGE}"
-    assert told(made)[JUDGE].value == 0.5
-    assert told(made, 1)["answered, not scored"] == f"2 by {JUDGE}"
-    assert told(made, 1)[JUDGE] is None, "one that abstained would be all of its mean"
-    assert told(made, 1)["difference to rag-5"] is None
-    assert any("rather too low" in note for note in made.notes)
-    whole = metrics_table(
+    assert told(table)["answered, not scored"] == f"1 by {JUDGE}"
+    assert told(table)[JUDGE].value == 0.5
+    assert told(table, 1)["answered, not scored"] == f"2 by {JUDGE}"
+    assert told(table, 1)[JUDGE] is None, "one that abstained would be all of its mean"
+    assert told(table, 1)["difference to rag-5"] is None
+    assert any("rather too low" in note for note in table.notes)
+    complete = metrics_table(
         "T", ("arm",), [MeasuredRow(("x",), [case(judge=1.0), case("n", judge=1.0, numbers_f1=1.0)])], baseline="y"
     )
-    assert "answered, not scored" not in whole.columns, "not every right answer has a number"
+    assert "answered, not scored" not in complete.columns, "not every right answer has a number"
 
 
 def test_metrics_table_clusters_questions_by_patient() -> None:
@@ -134,19 +134,19 @@ def test_metrics_table_clusters_questions_by_patient() -> None:
         [case(str(i), arm, patient=f"p{i % 4}", judge=worth, faithful=i / 20) for i in range(20)]
         for arm, worth in (("rag-5", 1.0), ("full", 0.0))
     )
-    made = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
-    found = told(made)["difference to full"]
-    assert (found.n, found.clusters, told(made)[PATIENTS_COLUMN]) == (20, 4, 4)
-    assert found.p == pytest.approx(2 / 2**4)
-    assert "of 20 questions" not in str(made.notes)
-    assert "with 20 questions of 4 patients" in draw_conclusions(made)[0]
+    table = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
+    result = told(table)["difference to full"]
+    assert (result.n, result.clusters, told(table)[PATIENTS_COLUMN]) == (20, 4, 4)
+    assert result.p == pytest.approx(2 / 2**4)
+    assert "of 20 questions" not in str(table.notes)
+    assert "with 20 questions of 4 patients" in draw_conclusions(table)[0]
     alone = metrics_table(
         "T", ("arm",), [MeasuredRow(("rag-5",), [case(str(i), faithful=i / 20) for i in range(20)])], baseline="full"
     )
-    by_patient, by_question = (told(each)[FAITHFUL].interval for each in (made, alone))
+    by_patient, by_question = (told(item)[FAITHFUL].interval for item in (table, alone))
     assert by_patient.high - by_patient.low < by_question.high - by_question.low, "patients are alike in their means"
     assert PATIENTS_COLUMN not in alone.columns
-    assert any("whole patients" in note for note in made.notes)
+    assert any("whole patients" in note for note in table.notes)
 
 
 def test_pooled_table_scores_each_case_once_whatever_its_form() -> None:
@@ -159,14 +159,14 @@ def test_pooled_table_scores_each_case_once_whatever_its_form() -> None:
         ]
 
     full, rag = arm("full", 0.0, 0.5), arm("rag-5", 1.0, 0.75)
-    made = pooled_table(
+    table = pooled_table(
         "T",
         ("arm",),
         [MeasuredRow(("full",), full), MeasuredRow(("rag-5",), rag, full)],
         baseline="full",
         remarks=("R",),
     )
-    assert made.columns == (
+    assert table.columns == (
         "arm",
         "cases",
         *ENDINGS,
@@ -178,12 +178,12 @@ def test_pooled_table_scores_each_case_once_whatever_its_form() -> None:
         "difference to full",
         "p (Holm)",
     )
-    row = told(made, 1)
+    row = told(table, 1)
     assert row["score"].value == pytest.approx(1.75 / 3)
     assert row["difference to full"].value == pytest.approx(1.25 / 3)
     assert (row["score"].n, row["difference to full"].n) == (3, 3)
     assert (row["measured by"], row[PATIENTS_COLUMN], row["evidence recall"].value) == (f"accuracy and {JUDGE}", 2, 1.0)
-    assert made.notes[-1] == "R"
+    assert table.notes[-1] == "R"
 
 
 def test_select_measures_returns_first_metric_and_skips_record_measures() -> None:
@@ -196,29 +196,29 @@ def test_select_measures_returns_first_metric_and_skips_record_measures() -> Non
 
 def test_metrics_table_row_has_endings_means_and_difference() -> None:
     mine = [case("a", judge=1.0), case("b", judge=1.0), case("c", ending="over-window"), case("d", ending="abstained")]
-    other = [case(each, "full-context", judge=0.0) for each in "abcd"]
-    made = metrics_table(
+    other = [case(item, "full-context", judge=0.0) for item in "abcd"]
+    table = metrics_table(
         "T", ("arm",), [MeasuredRow(("rag-5",), mine, other), MeasuredRow(("full",), other)], baseline="full"
     )
-    first = dict(zip(made.columns, made.rows[0], strict=True))
+    first = dict(zip(table.columns, table.rows[0], strict=True))
     assert (first["cases"], first["answered"], first["abstained"], first["over-window"]) == (4, 2, 1, 1)
     mean = first[JUDGE]
     assert isinstance(mean, Mean)
     assert mean.value == pytest.approx(2 / 3)
     assert (mean.n, mean.unscored) == (3, 1)
-    found = first["difference to full"]
-    assert isinstance(found, Difference)
-    assert found.value == pytest.approx(2 / 3)
-    assert found.n == 3
-    assert dict(zip(made.columns, made.rows[1], strict=True))["difference to full"] is None
-    assert any("1 comparisons" in note for note in made.notes)
+    result = first["difference to full"]
+    assert isinstance(result, Difference)
+    assert result.value == pytest.approx(2 / 3)
+    assert result.n == 3
+    assert dict(zip(table.columns, table.rows[1], strict=True))["difference to full"] is None
+    assert any("1 comparisons" in note for note in table.notes)
 
 
 def test_metrics_table_shows_evidence_and_abstention_columns_only_with_values() -> None:
     none = case("n", ending="abstained", unanswerable=True, abstained_rightly=1.0)
     rows = [MeasuredRow(("x",), [case(judge=1, evidence_recall=0.5), none])]
-    made = metrics_table("T", ("arm",), rows, baseline="full")
-    evidence, abstained = (made.column(name)[0] for name in ("evidence recall", "abstained rightly"))
+    table = metrics_table("T", ("arm",), rows, baseline="full")
+    evidence, abstained = (table.column(name)[0] for name in ("evidence recall", "abstained rightly"))
     assert isinstance(evidence, Mean)
     assert isinstance(abstained, Mean)
     assert (evidence.value, abstained.value) == (0.5, 1.0)
@@ -227,19 +227,19 @@ def test_metrics_table_shows_evidence_and_abstention_columns_only_with_values() 
 
 
 def test_group_rows_orders_by_length_and_compares_within_length() -> None:
-    made = group_rows(
+    rows = group_rows(
         "m",
         [case(arm=arm, bin=bin, judge=1.0) for bin in ("16-32K", "0-8K") for arm in ("full-context", "rag-5")],
         ("bin",),
         "full-context",
     )
-    assert [row.labels for row in made] == [
+    assert [row.labels for row in rows] == [
         ("m", "0-8K", "full-context"),
         ("m", "0-8K", "rag-5"),
         ("m", "16-32K", "full-context"),
         ("m", "16-32K", "rag-5"),
     ]
-    assert [[each.condition["bin"] for each in row.against] for row in made] == [[], ["0-8K"], [], ["16-32K"]]
+    assert [[item.condition["bin"] for item in row.against] for row in rows] == [[], ["0-8K"], [], ["16-32K"]]
 
 
 def test_lengths_table_counts_patients_once() -> None:
@@ -248,13 +248,13 @@ def test_lengths_table_counts_patients_once() -> None:
         for i, (patient, tokens, bin) in enumerate([("a", 900, "0-8K"), ("a", 900, "0-8K"), ("b", 20_000, "16-32K")])
         for arm in ("full-context", "rag-5")
     ]
-    made = lengths_table({"m": cases})
-    assert made.rows == (
+    table = lengths_table({"m": cases})
+    assert table.rows == (
         ("m", "s", "0-8K", 2, 1, 900, 900, 900, 900),
         ("m", "s", "16-32K", 1, 1, 20_000, 20_000, 20_000, 20_000),
         ("m", "s", "all", 3, 2, 900, 10_450, 10_450, 20_000),
     )
-    assert "own tokenizer" in made.notes[0]
+    assert "own tokenizer" in table.notes[0]
     assert "own tokenizer" not in lengths_table({"m": cases}, estimated=True).notes[0]
     steps = distribution_table({"m": cases})
     assert sum(int(str(n)) for n in steps.column("patients")) == 2

@@ -81,12 +81,12 @@ def test_measure_run_measures_each_answer_once(tmp_path: Path) -> None:
     measured_by(run, word_measurer())
     asker = judged_by(run, by_length)
     assert len(requests_of(asker)) == 4
-    found = read_measured_cases(run)
-    assert [each.ending for each in found] == ["answered"] * 4 + ["abstained", "over-window"] + ["answered"] * 3
-    assert [each.values.get(CORRECTNESS) for each in found] == [0.0, 0.25, 0.75, 0.25] + [None] * 5
-    assert [each.values.get("exact-match") for each in found[2:5]] == [0.0, 1.0, None], "one of several right answers"
-    assert [each.unanswerable for each in found].index(True) == 6
-    assert found[0].question == question(0).key
+    cases = read_measured_cases(run)
+    assert [item.ending for item in cases] == ["answered"] * 4 + ["abstained", "over-window"] + ["answered"] * 3
+    assert [item.values.get(CORRECTNESS) for item in cases] == [0.0, 0.25, 0.75, 0.25] + [None] * 5
+    assert [item.values.get("exact-match") for item in cases[2:5]] == [0.0, 1.0, None], "one of several right answers"
+    assert [item.unanswerable for item in cases].index(True) == 6
+    assert cases[0].question == question(0).key
     again = judged_by(run, by_length)
     assert requests_of(again) == [], "nothing is judged twice"
 
@@ -95,8 +95,8 @@ def test_measure_run_judge_sees_no_writer(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(), "40 mg [1] (doc 2).", condition={"arm": "full-context"})])
     (request,) = requests_of(judged_by(run, by_length))
     assert shown(request) == ["Which dose was given on day 0?", GOLD, "40 mg."]
-    told = "".join(message.content for message in request.messages)
-    assert not [name for name in ("writer-model", "full-context", question().key) if name in told]
+    text = "".join(message.content for message in request.messages)
+    assert not [name for name in ("writer-model", "full-context", question().key) if name in text]
 
 
 def test_measure_run_interrupted_resumes_without_loss(tmp_path: Path) -> None:
@@ -116,7 +116,12 @@ def test_measure_run_interrupted_resumes_without_loss(tmp_path: Path) -> None:
         file.write('{"recipe": {"measurer"')
     asker = judged_by(run, by_length)
     assert len(requests_of(asker)) == 2
-    assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)[:4]] == [0.0, 0.25, 0.75, 0.25]
+    assert [measured_case.values.get(CORRECTNESS) for measured_case in read_measured_cases(run)[:4]] == [
+        0.0,
+        0.25,
+        0.75,
+        0.25,
+    ]
 
 
 def test_measure_run_measures_changed_answer_again(tmp_path: Path) -> None:
@@ -125,9 +130,17 @@ def test_measure_run_measures_changed_answer_again(tmp_path: Path) -> None:
     folder_of(
         tmp_path, [record(question(0), "one two"), record(question(1), "one two three"), record(question(2), "one")]
     )
-    assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)] == [0.25, None, None]
+    assert [measured_case.values.get(CORRECTNESS) for measured_case in read_measured_cases(run)] == [
+        0.25,
+        None,
+        None,
+    ]
     assert len(requests_of(judged_by(run, by_length))) == 2
-    assert [each.values.get(CORRECTNESS) for each in read_measured_cases(run)] == [0.25, 0.5, 0.0]
+    assert [measured_case.values.get(CORRECTNESS) for measured_case in read_measured_cases(run)] == [
+        0.25,
+        0.5,
+        0.0,
+    ]
 
 
 def test_measure_run_ignores_measures_of_other_recipe(tmp_path: Path) -> None:
@@ -150,16 +163,20 @@ def test_measure_run_failed_and_unreadable_verdicts_are_not_zero(tmp_path: Path)
         return "no grade" if shown(request)[2] == "odd" else by_length(request)
 
     judged_by(run, script)
-    found = read_measured_cases(run)
-    assert [each.states.get(CORRECTNESS) for each in found] == ["failed", "unparsed", None]
-    assert [each.values.get(CORRECTNESS) for each in found] == [None, None, 0.25]
+    cases = read_measured_cases(run)
+    assert [item.states.get(CORRECTNESS) for item in cases] == ["failed", "unparsed", None]
+    assert [item.values.get(CORRECTNESS) for item in cases] == [None, None, 0.25]
     assert len(requests_of(judged_by(run, by_length))) == 1, "the failed call alone is made again"
-    assert [each.states.get(CORRECTNESS) for each in read_measured_cases(run)] == [None, "unparsed", None]
+    assert [measured_case.states.get(CORRECTNESS) for measured_case in read_measured_cases(run)] == [
+        None,
+        "unparsed",
+        None,
+    ]
 
 
 def test_entailment_measure_uses_reference_as_premise_and_best_reference(tmp_path: Path) -> None:
-    asked = question(other_answers=("the dose was not 40 mg of furosemide",))
-    run = folder_of(tmp_path, [record(asked, "the dose was 40 mg"), record(question(1), "not 40 mg")])
+    sample = question(other_answers=("the dose was not 40 mg of furosemide",))
+    run = folder_of(tmp_path, [record(sample, "the dose was 40 mg"), record(question(1), "not 40 mg")])
     measured_by(run, entailment_measurer_for(TermOverlapNli(), "models/term-overlap"))
     first, second = read_measured_cases(run)
     assert first.values["nli-entailment[term-overlap]"] == pytest.approx(1.0)
@@ -187,38 +204,38 @@ def test_entailment_measure_uses_reference_as_premise_and_best_reference(tmp_pat
     ],
 )
 def test_choice_of_not_in_record_option_counts_as_abstention(tmp_path: Path, option: str, unanswerable: bool) -> None:
-    asked = Question("Which?", {"A": "40 mg", "B": option}, "choice", "c", "B")
-    told: list[tuple[str, AnswerState, str | None]] = [
+    sample = Question("Which?", {"A": "40 mg", "B": option}, "choice", "c", "B")
+    result: list[tuple[str, AnswerState, str | None]] = [
         ("B", "answered", "B"),
         ("A", "answered", "A"),
         ("", "abstained", None),
         ("", "unparsed", None),
     ]
     lines = [
-        record(asked, text, state, choice=choice, condition={"repeat": i})
-        for i, (text, state, choice) in enumerate(told)
+        record(sample, text, state, choice=choice, condition={"repeat": i})
+        for i, (text, state, choice) in enumerate(result)
     ]
-    lines.append(record(asked, "", "failed", failure="ContextOverflow"))
-    found = read_measured_cases(folder_of(tmp_path, lines))
-    assert {each.unanswerable for each in found} == {unanswerable}
+    lines.append(record(sample, "", "failed", failure="ContextOverflow"))
+    cases = read_measured_cases(folder_of(tmp_path, lines))
+    assert {item.unanswerable for item in cases} == {unanswerable}
     name, expected = (
         ("abstained-rightly", [1.0, 0.0, 1.0, 0.0, None])
         if unanswerable
         else ("accuracy", [1.0, 0.0, None, None, None])
     )
-    assert [each.values.get(name) for each in found] == expected
-    assert {*found[0].values} == {name}
+    assert [item.values.get(name) for item in cases] == expected
+    assert {*cases[0].values} == {name}
 
 
 def test_abstention_is_right_for_unanswerable_open_question(tmp_path: Path) -> None:
     lines = [record(question(0, gold=""), "", "abstained"), record(question(1, gold=""), "40 mg")]
-    found = read_measured_cases(folder_of(tmp_path, lines))
-    assert [each.values for each in found] == [{"abstained-rightly": 1.0}, {"abstained-rightly": 0.0}]
+    cases = read_measured_cases(folder_of(tmp_path, lines))
+    assert [item.values for item in cases] == [{"abstained-rightly": 1.0}, {"abstained-rightly": 0.0}]
 
 
 def test_measured_cases_of_patient_share_cluster(tmp_path: Path) -> None:
     lines = [record(question(i, patient=who), "40 mg") for i, who in enumerate(("anna", "anna", None))]
-    assert [each.cluster for each in read_measured_cases(folder_of(tmp_path, lines))] == [
+    assert [measured_case.cluster for measured_case in read_measured_cases(folder_of(tmp_path, lines))] == [
         "anna",
         "anna",
         question(2).key,
@@ -230,11 +247,13 @@ def test_verified_span_is_measured_literally(tmp_path: Path) -> None:
     passage = note("anna", f"{span} today.")
     cited = [(citation(passage, span),), (citation(passage, span, False),), ()]
     lines = [
-        record(question(i, patient="anna", form="extractive"), span, given=[passage], citations=each)
-        for i, each in enumerate(cited)
+        record(question(i, patient="anna", form="extractive"), span, given=[passage], citations=item)
+        for i, item in enumerate(cited)
     ]
     lines.append(record(question(3, patient="anna"), span, given=[passage], citations=cited[0]))
-    assert [each.answer for each in read_answers(folder_of(tmp_path, lines))] == [span] + ["Dose raised to 40 mg"] * 3
+    assert [answer.answer for answer in read_answers(folder_of(tmp_path, lines))] == [span] + [
+        "Dose raised to 40 mg"
+    ] * 3
 
 
 # -- evidence and notes -----------------------------------------------------------------------------------------------
@@ -250,20 +269,22 @@ def test_evidence_measure_requires_verified_overlapping_citation(tmp_path: Path)
         )
         for i, c in enumerate(cited)
     ]
-    found = read_measured_cases(folder_of(tmp_path, lines))
-    assert [each.values["evidence"] for each in found] == [1.0, 0.0, 0.0]
-    assert [each.values["citations-verified"] for each in found] == [1.0, 0.0, 1.0]
+    cases = read_measured_cases(folder_of(tmp_path, lines))
+    assert [item.values["evidence"] for item in cases] == [1.0, 0.0, 0.0]
+    assert [item.values["citations-verified"] for item in cases] == [1.0, 0.0, 1.0]
 
 
 def test_evidence_recall_is_zero_for_empty_search_and_missing_without_search(tmp_path: Path) -> None:
     passage = note("anna", "He had 40 mg of furosemide.", start=100)
-    asked = [question(i, patient="anna", evidence=(EvidenceSpan(passage.document_id, 107, 112),)) for i in range(3)]
+    sample = [question(i, patient="anna", evidence=(EvidenceSpan(passage.document_id, 107, 112),)) for i in range(3)]
     lines = [
-        record(asked[0], given=[passage]),
-        record(asked[1], "", "abstained", searched=True),
-        record(asked[2], "40 mg"),
+        record(sample[0], given=[passage]),
+        record(sample[1], "", "abstained", searched=True),
+        record(sample[2], "40 mg"),
     ]
-    assert [each.values.get("evidence-recall") for each in read_measured_cases(folder_of(tmp_path, lines))] == [
+    assert [
+        measured_case.values.get("evidence-recall") for measured_case in read_measured_cases(folder_of(tmp_path, lines))
+    ] == [
         1.0,
         0.0,
         None,
@@ -272,8 +293,8 @@ def test_evidence_recall_is_zero_for_empty_search_and_missing_without_search(tmp
 
 def test_case_over_context_window_has_no_evidence_recall(tmp_path: Path) -> None:
     passage = note("anna", "He had 40 mg of furosemide.", start=100)
-    asked = question(1, patient="anna", evidence=(EvidenceSpan(passage.document_id, 107, 112),))
-    (case,) = read_measured_cases(folder_of(tmp_path, [record(asked, "", "over-window", given=[passage])]))
+    sample = question(1, patient="anna", evidence=(EvidenceSpan(passage.document_id, 107, 112),))
+    (case,) = read_measured_cases(folder_of(tmp_path, [record(sample, "", "over-window", given=[passage])]))
     assert case.ending == "over-window"
     assert "evidence-recall" not in case.values
 
@@ -297,20 +318,24 @@ def faithful(request: ChatRequest) -> str:
 
 def test_notes_measure_judges_cited_notes_or_all_shown_notes(tmp_path: Path) -> None:
     mine, more = note("anna", "He had 40 mg."), note("anna", "No dose.", 2)
-    asked = [question(i, patient="anna") for i in range(3)]
+    sample = [question(i, patient="anna") for i in range(3)]
     lines = [
-        record(asked[0], "40 mg", given=[more, mine], citations=[citation(mine, "40 mg")], texts=True),
-        record(asked[1], "40 mg", given=[more], texts=True),
-        record(asked[2], "40 mg"),
+        record(sample[0], "40 mg", given=[more, mine], citations=[citation(mine, "40 mg")], texts=True),
+        record(sample[1], "40 mg", given=[more], texts=True),
+        record(sample[2], "40 mg"),
     ]
     run = folder_of(tmp_path, lines)
     asker = asker_of(faithful)
     files = measured_by(run, notes_measurer(asker, NoteTexts()))
     name = metric_name("judge-faithful-to-notes", JUDGE)
-    assert [each.values.get(name) for each in read_measured_cases(run)] == [1.0, 0.0, None]
+    assert [measured_case.values.get(name) for measured_case in read_measured_cases(run)] == [1.0, 0.0, None]
     assert read_measured_cases(run)[2].states[name] == "unparsed", "nothing was given, so nothing can be said"
     (path,) = (run / MEASURES).glob("*.jsonl")
-    assert [made.shown for made in read_measurements(path)[1].values()] == ["cited", "given", ""]
+    assert [measurement.shown for measurement in read_measurements(path)[1].values()] == [
+        "cited",
+        "given",
+        "",
+    ]
     assert "No dose" not in requests_of(asker)[0].messages[-1].content
     assert list(files) == [f"judge-notes {JUDGE}"]
 
@@ -390,7 +415,7 @@ def test_measure_run_reports_each_measure(tmp_path: Path) -> None:
     run = mixed(tmp_path)
     measurers: list[Measurer] = [word_measurer()]
     asyncio.run(measure_run(run, measurers, lambda made: heard.append(made.key)))
-    assert heard == [each.key for each in read_answers(run) if each.measurable]
+    assert heard == [answer.key for answer in read_answers(run) if answer.measurable]
 
 
 @pytest.mark.models
@@ -399,7 +424,7 @@ def test_meteor_and_bertscore_metric_names_have_variant(tmp_path: Path, model_ho
     measured_by(run, meteor_measurer(), bertscore_measurer("minilm", model_home))
     alike, other = read_measured_cases(run)
     for name in ("meteor[", "bertscore-f1[minilm"):
-        (metric_name,) = [each for each in alike.values if each.startswith(name)]
+        (metric_name,) = [value for value in alike.values if value.startswith(name)]
         assert alike.values[metric_name] > 0.95 > other.values[metric_name]
 
 
@@ -409,7 +434,7 @@ def test_numbers_measure_of_answer_without_reference_number_is_missing(tmp_path:
     run = folder_of(tmp_path, lines)
     measured_by(run, number_measurer())
     cases = read_measured_cases(run)
-    assert [each.values.get("numbers-recall") for each in cases] == [1.0, 0.0, None, 1.0, 0.0]
-    assert [each.values.get("numbers-precision") for each in cases] == [1.0, 0.0, None, 0.5, None]
-    assert [each.values.get("numbers-f1") for each in cases] == [1.0, 0.0, None, pytest.approx(2 / 3), 0.0]
+    assert [case.values.get("numbers-recall") for case in cases] == [1.0, 0.0, None, 1.0, 0.0]
+    assert [case.values.get("numbers-precision") for case in cases] == [1.0, 0.0, None, 0.5, None]
+    assert [case.values.get("numbers-f1") for case in cases] == [1.0, 0.0, None, pytest.approx(2 / 3), 0.0]
     assert cases[2].states == dict.fromkeys(("numbers-f1", "numbers-precision", "numbers-recall"), "unparsed")

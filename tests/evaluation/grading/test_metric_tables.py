@@ -32,8 +32,8 @@ CONSISTENT, METEOR, FAITHFUL = "nli-non-contradiction[nli]", "meteor[exact+stem]
 
 def case(i: int, values: Mapping[str, float], **more: Any) -> MeasuredCase:
     condition = more.pop("condition", {"arm": "include-all", "tokens": 20_000})
-    made: dict[str, Any] = {"ending": "answered", **more}
-    return MeasuredCase(f"q{i}:h {condition}", f"q{i}:h", condition, values=values, **made)
+    result: dict[str, Any] = {"ending": "answered", **more}
+    return MeasuredCase(f"q{i}:h {condition}", f"q{i}:h", condition, values=values, **result)
 
 
 def rows(table: Table) -> dict[Any, dict[str, Any]]:
@@ -47,10 +47,10 @@ def test_correlation_tables_use_cases_scored_by_both_metrics() -> None:
     assert rows(matrix)[ONE][METEOR] == pytest.approx(-1)
     assert rows(matrix)[METEOR][ONE] == rows(matrix)[ONE][METEOR]
     assert rows(matrix)[TWO]["not scored"] == 5
-    told = {(row[0], row[1]): row for row in by_pair.rows}
-    assert len(told) == 3
-    assert told[ONE, TWO][2:5] == (5, 5, 5)
-    assert told[ONE, TWO][5] == pytest.approx(1)
+    by_metrics = {(row[0], row[1]): row for row in by_pair.rows}
+    assert len(by_metrics) == 3
+    assert by_metrics[ONE, TWO][2:5] == (5, 5, 5)
+    assert by_metrics[ONE, TWO][5] == pytest.approx(1)
 
 
 def test_with_notes_leaves_out_other_forms_and_settings_without_notes() -> None:
@@ -64,20 +64,20 @@ def test_with_notes_leaves_out_other_forms_and_settings_without_notes() -> None:
         case(6, {ONE: 0.5}),
         case(7, {ONE: 1.0}, condition={"arm": "include-all"}),
     ]
-    shown = with_notes(cases)
-    assert [each.question for each in shown] == ["q0:h", "q5:h", "q6:h", "q7:h"]
-    assert [each.question for each in long_and_right(shown, ONE)] == ["q0:h"]
+    notes = with_notes(cases)
+    assert [item.question for item in notes] == ["q0:h", "q5:h", "q6:h", "q7:h"]
+    assert [item.question for item in long_and_right(notes, ONE)] == ["q0:h"]
 
 
 def test_contradiction_table_counts_correct_contradicted_answers_by_judge() -> None:
     cases = [case(i, {CONSISTENT: 0.2, ONE: 1.0 if i < 3 else 0.5, TWO: 0.75}) for i in range(5)]
     cases += [case(5, {CONSISTENT: 0.3, ONE: 1.0}), case(6, {ONE: 1.0})]
-    told = rows(contradiction_table(cases))
-    assert (told["one"]["n"], told["one"]["not scored by both"], told["one"]["disagree"]) == (6, 1, 3)
-    assert (told["two"]["n"], told["two"]["disagree"]) == (5, 5)
-    assert told["one"]["examples"] == "q0, q1, q2"
-    assert isinstance(told["one"]["share"], Mean)
-    assert told["one"]["share"].value == 0.5
+    by_judge = rows(contradiction_table(cases))
+    assert (by_judge["one"]["n"], by_judge["one"]["not scored by both"], by_judge["one"]["disagree"]) == (6, 1, 3)
+    assert (by_judge["two"]["n"], by_judge["two"]["disagree"]) == (5, 5)
+    assert by_judge["one"]["examples"] == "q0, q1, q2"
+    assert isinstance(by_judge["one"]["share"], Mean)
+    assert by_judge["one"]["share"].value == 0.5
 
 
 def test_judge_disagreement_table_counts_large_differences_and_milder_judge() -> None:
@@ -93,23 +93,31 @@ def test_judge_disagreement_table_counts_large_differences_and_milder_judge() ->
 def test_missed_table_names_examples_of_low_and_high_scores() -> None:
     cases = [case(i, {ONE: 1.0, METEOR: 0.1, FAITHFUL: 0.9}) for i in range(4)]
     cases += [case(4, {ONE: 0.0, METEOR: 0.9, FAITHFUL: 0.0}), case(5, {ONE: 1.0, METEOR: 0.5}), case(6, {METEOR: 0.1})]
-    told = {row[1]: dict(zip(missed_table(cases).columns, row, strict=True)) for row in missed_table(cases).rows}
-    assert (told[METEOR]["correct"], told[METEOR]["of these low"], told[METEOR]["examples"]) == (5, 4, "q0, q1, q2")
-    assert (told[METEOR]["wrong"], told[METEOR]["of these high"], told[METEOR]["examples of these"]) == (1, 1, "q4")
-    assert (told[FAITHFUL]["of these low"], told[FAITHFUL]["not scored by both"]) == (0, 2)
-    assert METEOR in told
-    assert ONE not in told
+    by_metric = {row[1]: dict(zip(missed_table(cases).columns, row, strict=True)) for row in missed_table(cases).rows}
+    assert (by_metric[METEOR]["correct"], by_metric[METEOR]["of these low"], by_metric[METEOR]["examples"]) == (
+        5,
+        4,
+        "q0, q1, q2",
+    )
+    assert (by_metric[METEOR]["wrong"], by_metric[METEOR]["of these high"], by_metric[METEOR]["examples of these"]) == (
+        1,
+        1,
+        "q4",
+    )
+    assert (by_metric[FAITHFUL]["of these low"], by_metric[FAITHFUL]["not scored by both"]) == (0, 2)
+    assert METEOR in by_metric
+    assert ONE not in by_metric
 
 
 def test_numbers_table_scores_metric_blind_to_numbers_at_chance() -> None:
     cases = [case(i, {"numbers": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
     precise = {"numbers-recall": 1.0, "numbers-precision": 0.5, "numbers-f1": 2 / 3, METEOR: 0.8}
-    told = rows(numbers_table([*cases, case(10, {METEOR: 0.1}), case(11, precise)]))
-    assert told[METEOR]["tells them apart"] == 0.5
-    assert told[ONE]["tells them apart"] == 1.0
-    assert (told[ONE]["n right"], told[ONE]["n wrong"], told[ONE]["not scored"]) == (5, 5, 1)
-    assert told[METEOR]["examples"] == "q0, q2, q4"
-    assert told[ONE]["examples"] == ""
+    by_metric = rows(numbers_table([*cases, case(10, {METEOR: 0.1}), case(11, precise)]))
+    assert by_metric[METEOR]["tells them apart"] == 0.5
+    assert by_metric[ONE]["tells them apart"] == 1.0
+    assert (by_metric[ONE]["n right"], by_metric[ONE]["n wrong"], by_metric[ONE]["not scored"]) == (5, 5, 1)
+    assert by_metric[METEOR]["examples"] == "q0, q2, q4"
+    assert by_metric[ONE]["examples"] == ""
 
 
 def test_overview_table_counts_reasons_of_missing_values() -> None:
@@ -119,8 +127,8 @@ def test_overview_table_counts_reasons_of_missing_values() -> None:
         case(2, {}, states={ONE: "unparsed"}),
         case(3, {}),
     ]
-    told = rows(overview_table([*cases, case(4, {}, ending="empty")]))[ONE]
-    assert (told["n"], told["no value"], told["call failed"], told["not measured"]) == (1, 1, 1, 1)
+    row = rows(overview_table([*cases, case(4, {}, ending="empty")]))[ONE]
+    assert (row["n"], row["no value"], row["call failed"], row["not measured"]) == (1, 1, 1, 1)
     assert dict(count_endings([*cases, case(4, {}, ending="empty")])) == {"answered": 4, "empty": 1}
 
 
@@ -131,10 +139,10 @@ def test_agreement_tables_separate_sets_and_forms() -> None:
             for i in range(4)
         ]
 
-    made = agreement_tables([*some("a", "open", 0), *some("b", "open", 10), *some("b", "extractive", 20)])
-    apart = {each.title: each.rows[0][2] for each in made if each.title.startswith("Judges that disagree")}
+    tables = agreement_tables([*some("a", "open", 0), *some("b", "open", 10), *some("b", "extractive", 20)])
+    apart = {item.title: item.rows[0][2] for item in tables if item.title.startswith("Judges that disagree")}
     assert apart == {f"Judges that disagree: {of}": 4 for of in ("a", "b, open answers", "b, extractive answers")}
-    assert sum(each.title == "Correlations of the metrics: a, all settings that show notes" for each in made) == 1
+    assert sum(item.title == "Correlations of the metrics: a, all settings that show notes" for item in tables) == 1
 
 
 def test_correlation_tables_cluster_cases_by_patient() -> None:
@@ -146,9 +154,9 @@ def test_correlation_tables_cluster_cases_by_patient() -> None:
 
 
 def test_missed_table_leaves_out_metrics_without_threshold() -> None:
-    made = missed_table([case(i, {ONE: 0.0, METEOR: 0.1, "bertscore-f1[b]": 0.9}) for i in range(3)])
-    assert made.column("metric") == (METEOR,)
-    assert any("bertscore-f1" in note for note in made.notes)
+    table = missed_table([case(i, {ONE: 0.0, METEOR: 0.1, "bertscore-f1[b]": 0.9}) for i in range(3)])
+    assert table.column("metric") == (METEOR,)
+    assert any("bertscore-f1" in note for note in table.notes)
 
 
 def test_share_of_ordered_pairs_by_rank_matches_all_pairs() -> None:
@@ -163,7 +171,10 @@ def test_share_of_ordered_pairs_by_rank_matches_all_pairs() -> None:
 
 def test_agreement_tables_leave_out_empty_tables() -> None:
     assert agreement_tables([case(0, {}, ending="empty")]) == ()
-    titles = [each.title for each in agreement_tables([case(i, {ONE: i / 4, TWO: 0.5, METEOR: 0.5}) for i in range(5)])]
+    titles = [
+        agreement_table.title
+        for agreement_table in agreement_tables([case(i, {ONE: i / 4, TWO: 0.5, METEOR: 0.5}) for i in range(5)])
+    ]
     assert "Judges that disagree" in titles
     assert "Answers with numbers" not in titles
     assert "Contradicted by NLI and correct by the judge" not in titles

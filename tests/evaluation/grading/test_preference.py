@@ -60,26 +60,26 @@ def asked(
 
 def by_arm(made: dict[str, PairVerdict], n: int) -> list[str | None]:
     key = paired(n).key
-    return [None if each.choice is None else key.preferred(pair, each.choice) for pair, each in made.items()]
+    return [None if item.choice is None else key.preferred(pair, item.choice) for pair, item in made.items()]
 
 
 @pytest.mark.parametrize(("word", "arm"), [("whole", "rag"), ("parts", "brief-context")])
 def test_preference_of_consistent_judge_is_same_in_both_orders(tmp_path: Path, word: str, arm: str) -> None:
-    made = paired(9)
-    model, _ = asked(made.pairs, prefers(word), tmp_path / "judge.jsonl")
+    result = paired(9)
+    model, _ = asked(result.pairs, prefers(word), tmp_path / "judge.jsonl")
     assert len(model.requests) == 18
-    _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", made.pairs)
+    _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", result.pairs)
     assert by_arm(judged, 9) == [arm] * 9
-    assert all(each.consistent for each in judged.values())
-    assert all(each.choice == place_of(made, pair, arm) for pair, each in judged.items())
+    assert all(item.consistent for item in judged.values())
+    assert all(item.choice == place_of(result, pair, arm) for pair, item in judged.items())
 
 
 @pytest.mark.parametrize("place", ["1", "2"])
 def test_preference_of_judge_biased_by_place_is_tie(tmp_path: Path, place: str) -> None:
-    made = paired(5)
-    asked(made.pairs, lambda _: said(place), tmp_path / "judge.jsonl")
-    _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", made.pairs)
-    assert [(each.state, each.consistent, each.choice) for each in judged.values()] == [("judged", False, "tie")] * 5
+    result = paired(5)
+    asked(result.pairs, lambda _: said(place), tmp_path / "judge.jsonl")
+    _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", result.pairs)
+    assert [(item.state, item.consistent, item.choice) for item in judged.values()] == [("judged", False, "tie")] * 5
 
 
 def reply(choice: str | None, order: str = "shown") -> PairGrade:
@@ -103,16 +103,16 @@ def test_pair_verdict_combines_both_orders(shown: str, swapped: str, choice: str
 
 
 def test_preference_with_unreadable_reply_is_requested_once_more_and_unparsed(tmp_path: Path) -> None:
-    made = paired(2)
-    model, file = asked(made.pairs, lambda _: "Both are fine.", tmp_path / "judge.jsonl")
+    result = paired(2)
+    model, file = asked(result.pairs, lambda _: "Both are fine.", tmp_path / "judge.jsonl")
     assert len(model.requests) == 8
     assert {(request.sample, request.seed, request.temperature) for request in model.requests} == {
         (0, 3, 0),
         (1, 4, 0.5),
     }
-    _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", made.pairs)
-    assert {(each.state, each.choice, each.consistent) for each in judged.values()} == {("unparsed", None, None)}
-    again, _ = asked(made.pairs, lambda _: said("1"), tmp_path / "judge.jsonl")
+    _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", result.pairs)
+    assert {(item.state, item.choice, item.consistent) for item in judged.values()} == {("unparsed", None, None)}
+    again, _ = asked(result.pairs, lambda _: said("1"), tmp_path / "judge.jsonl")
     assert again.requests == []
     assert file.usage.calls == 8
 
@@ -137,9 +137,9 @@ def test_preference_with_unreadable_reply_is_requested_once_more_and_unparsed(tm
 )
 def test_preference_reply_is_read_strictly(text: str, choice: str | None) -> None:
     asker = ModelClient(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
-    assert (found.value[0] if found.value else None) == choice
-    assert (found.unreadable is None) == (choice is not None)
+    run = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
+    assert (run.value[0] if run.value else None) == choice
+    assert (run.unreadable is None) == (choice is not None)
 
 
 def failing(numbers: Callable[[int], bool], error: Exception) -> Script:
@@ -154,45 +154,45 @@ def failing(numbers: Callable[[int], bool], error: Exception) -> Script:
 
 
 def test_preference_with_failed_call_is_requested_again(tmp_path: Path) -> None:
-    made, path = paired(4), tmp_path / "judge.jsonl"
-    asked(made.pairs, failing(lambda i: i == 5, ContextOverflow("too long")), path)
-    _, judged = read_pair_verdicts(path, made.pairs)
-    assert [each.state for each in judged.values()] == ["judged", "judged", "failed", "judged"]
-    assert [each.choice is None for each in judged.values()] == [False, False, True, False]
-    model, file = asked(made.pairs, prefers("parts"), path)
+    result, path = paired(4), tmp_path / "judge.jsonl"
+    asked(result.pairs, failing(lambda i: i == 5, ContextOverflow("too long")), path)
+    _, judged = read_pair_verdicts(path, result.pairs)
+    assert [item.state for item in judged.values()] == ["judged", "judged", "failed", "judged"]
+    assert [item.choice is None for item in judged.values()] == [False, False, True, False]
+    model, file = asked(result.pairs, prefers("parts"), path)
     assert len(model.requests) == 1
-    assert by_arm(read_pair_verdicts(path, made.pairs)[1], 4) == ["brief-context"] * 4
+    assert by_arm(read_pair_verdicts(path, result.pairs)[1], 4) == ["brief-context"] * 4
     assert (file.usage.calls, file.usage.failed_calls) == (9, 1)
 
 
 def test_preference_interrupted_resumes_at_same_line(tmp_path: Path) -> None:
-    made, whole, broken = paired(6), tmp_path / "whole.jsonl", tmp_path / "broken.jsonl"
-    asked(made.pairs, prefers("parts"), whole)
-    kept = whole.read_bytes()
+    result, complete, broken = paired(6), tmp_path / "whole.jsonl", tmp_path / "broken.jsonl"
+    asked(result.pairs, prefers("parts"), complete)
+    saved = complete.read_bytes()
     # In the middle of a pair, and of a line.
-    lines = kept.splitlines(keepends=True)
+    lines = saved.splitlines(keepends=True)
     broken.write_bytes(b"".join(lines[:5]) + lines[5][:30])
-    model, _ = asked(made.pairs, prefers("parts"), broken)
+    model, _ = asked(result.pairs, prefers("parts"), broken)
     assert len(model.requests) == 7
-    assert broken.read_bytes() == kept
-    again, _ = asked(made.pairs, prefers("parts"), broken)
+    assert broken.read_bytes() == saved
+    again, _ = asked(result.pairs, prefers("parts"), broken)
     assert again.requests == []
 
 
 def test_preference_with_concurrency_gives_same_verdicts(tmp_path: Path) -> None:
-    made = paired(6)
+    result = paired(6)
     for at_once in (1, 5):
-        asked(made.pairs, prefers("whole"), tmp_path / f"{at_once}.jsonl", at_once)
-    one, five = (read_pair_verdicts(tmp_path / f"{at_once}.jsonl", made.pairs) for at_once in (1, 5))
+        asked(result.pairs, prefers("whole"), tmp_path / f"{at_once}.jsonl", at_once)
+    one, five = (read_pair_verdicts(tmp_path / f"{at_once}.jsonl", result.pairs) for at_once in (1, 5))
     assert one == five
 
 
 def test_preference_with_spent_budget_keeps_replies(tmp_path: Path) -> None:
-    made, path = paired(4), tmp_path / "judge.jsonl"
+    result, path = paired(4), tmp_path / "judge.jsonl"
     with pytest.raises(BudgetExceeded, match="spent"):
-        asked(made.pairs, failing(lambda i: i >= 3, BudgetExceeded("spent")), path)
+        asked(result.pairs, failing(lambda i: i >= 3, BudgetExceeded("spent")), path)
     assert len(path.read_text().splitlines()) == 3
-    model, _ = asked(made.pairs, prefers("parts"), path)
+    model, _ = asked(result.pairs, prefers("parts"), path)
     assert len(model.requests) == 5
 
 
@@ -213,18 +213,18 @@ def test_preference_abandoned_early_leaves_no_task(tmp_path: Path) -> None:
 
 
 def test_preference_with_unreachable_endpoint_stops_after_three_failures(tmp_path: Path) -> None:
-    made, path = paired(30), tmp_path / "judge.jsonl"
+    result, path = paired(30), tmp_path / "judge.jsonl"
     with pytest.raises(RunStopped, match=r"3 in a row failed.*nothing there"):
-        asked(made.pairs, failing(lambda i: True, EndpointUnreachable("nothing there")), path)
+        asked(result.pairs, failing(lambda i: True, EndpointUnreachable("nothing there")), path)
     assert len(path.read_text().splitlines()) == 3
     long = tmp_path / "long.jsonl"
-    asked(made.pairs, failing(lambda i: True, ContextOverflow("too long")), long)
+    asked(result.pairs, failing(lambda i: True, ContextOverflow("too long")), long)
     assert len(long.read_text().splitlines()) == 60
 
 
 def test_preference_store_of_another_judge_raises_input_error(tmp_path: Path) -> None:
-    made, path = paired(1), tmp_path / "judge.jsonl"
-    asked(made.pairs, prefers("parts"), path)
+    result, path = paired(1), tmp_path / "judge.jsonl"
+    asked(result.pairs, prefers("parts"), path)
     other = preference_grader(
         ModelClient(ScriptedModel(prefers("parts")), seed=3, model_recipe={**TOLD, "name": "other"})
     )
@@ -237,7 +237,7 @@ def test_preference_store_of_another_judge_raises_input_error(tmp_path: Path) ->
     changed = {**json.loads(lines[1]), "recipe": other.recipe}
     path.write_text(lines[0] + json.dumps(changed) + "\n")
     with pytest.raises(InputError, match="several judges"):
-        read_pair_verdicts(path, made.pairs)
+        read_pair_verdicts(path, result.pairs)
 
 
 @pytest.mark.parametrize(
@@ -260,12 +260,12 @@ def test_preference_store_of_other_file_is_left_unchanged(tmp_path: Path, text: 
     ("field", "value"), [("choice", "3"), ("choice", None), ("order", "turned"), ("state", "tie"), ("usage", None)]
 )
 def test_preference_store_with_changed_verdict_names_line(tmp_path: Path, field: str, value: object) -> None:
-    made, path = paired(1), tmp_path / "judge.jsonl"
-    asked(made.pairs, prefers("parts"), path)
+    result, path = paired(1), tmp_path / "judge.jsonl"
+    asked(result.pairs, prefers("parts"), path)
     first, second = map(json.loads, path.read_text().splitlines())
     second["reply"][field] = value
     path.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
-    for read in (lambda: read_pair_verdicts(path, made.pairs), lambda: asked(made.pairs, prefers("parts"), path)):
+    for read in (lambda: read_pair_verdicts(path, result.pairs), lambda: asked(result.pairs, prefers("parts"), path)):
         with pytest.raises(
             InputError, match="line 2, does not belong to a file of grades: repair or remove the line, or name another"
         ):

@@ -30,25 +30,27 @@ class Narrow:
 def test_score_entailment_uses_reference_as_premise() -> None:
     """The answer's two words are in the right one; the other way round two of four would be."""
     model: NliModel = TermOverlapNli()
-    said, denied = score_entailment(model, [("acute kidney injury resolved", "kidney injury"), ("fever", "not fever")])
-    assert said == Entailment(1.0, 1.0)
+    affirmed, denied = score_entailment(
+        model, [("acute kidney injury resolved", "kidney injury"), ("fever", "not fever")]
+    )
+    assert affirmed == Entailment(1.0, 1.0)
     assert denied == Entailment(0.0, 0.5)
 
 
 def test_score_entailment_leaves_only_long_pair_unscored() -> None:
     model, long = Narrow(), "word " * 9
     pairs = [("a", "b"), ("c", "d"), ("e", long), ("f", "g"), (long, "h"), ("i", "j")]
-    found = score_entailment(model, pairs)
+    result = score_entailment(model, pairs)
     assert model.asked == [pair for pair in pairs if long not in pair]
-    assert [isinstance(each, Unscored) for each in found] == [False, False, True, False, True, False]
-    assert found[2] == Unscored("a pair has too many tokens: compare shorter texts")
-    assert isinstance(found[0], Entailment)
-    assert (found[0].entailment, found[0].non_contradiction) == pytest.approx((0.2, 0.7))
+    assert [isinstance(item, Unscored) for item in result] == [False, False, True, False, True, False]
+    assert result[2] == Unscored("a pair has too many tokens: compare shorter texts")
+    assert isinstance(result[0], Entailment)
+    assert (result[0].entailment, result[0].non_contradiction) == pytest.approx((0.2, 0.7))
 
 
 def test_score_entailment_of_empty_text_is_unscored() -> None:
     model = Narrow()
-    found = score_entailment(model, [("yes", "  "), ("", "yes"), ("yes", "yes")])
-    assert [isinstance(each, Unscored) for each in found] == [True, True, False]
+    result = score_entailment(model, [("yes", "  "), ("", "yes"), ("yes", "yes")])
+    assert [isinstance(item, Unscored) for item in result] == [True, True, False]
     assert model.asked == [("yes", "yes")]
     assert score_entailment(model, []) == ()

@@ -41,9 +41,9 @@ def dictionary(tmp_path: Path) -> Path:
         for words in (words for of, words in SYNSETS if of == part):
             for word in words:
                 index.setdefault(word.partition("(")[0].lower(), []).append(len(data))
-            told = " ".join(f"{word} 0" for word in words)
+            text = " ".join(f"{word} 0" for word in words)
             frames = " 01 + 08 00" if part == "verb" else ""
-            data += f"{len(data):08d} 03 {letter} {len(words):02x} {told} 000{frames} | it means something\n"
+            data += f"{len(data):08d} 03 {letter} {len(words):02x} {text} 000{frames} | it means something\n"
         (tmp_path / f"data.{part}").write_text(data)
         lines = [
             f"{word} {letter} {len(of)} 0 {len(of)} 0 {' '.join(f'{at:08d}' for at in of)}"
@@ -77,17 +77,17 @@ def nltks_own(folder: Path) -> Any:
 def by_formula(answer: str, gold: str, stages: Any) -> float:
     """Lavie and Agarwal (2007), section 2, with nltk's alignment: each stage takes the answer's words from the last on,
     each with the last free one that it may be."""
-    said, right = (re.findall(r"\w+|[^\w\s]+", text.lower()) for text in (answer, gold))
+    reply, right = (re.findall(r"\w+|[^\w\s]+", text.lower()) for text in (answer, gold))
     pairs: dict[int, int] = {}
     for same in stages:
-        for i in reversed(range(len(said))):
+        for i in reversed(range(len(reply))):
             if i not in pairs:
-                free = [j for j in range(len(right)) if j not in pairs.values() and same(said[i], right[j])]
+                free = [j for j in range(len(right)) if j not in pairs.values() and same(reply[i], right[j])]
                 if free:
                     pairs[i] = free[-1]
     if not pairs:
         return 0.0
-    precision, recall = len(pairs) / len(said), len(pairs) / len(right)
+    precision, recall = len(pairs) / len(reply), len(pairs) / len(right)
     order = sorted(pairs.items())
     chunks = 1 + sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in pairwise(order))
     mean = precision * recall / (0.9 * precision + 0.1 * recall)
@@ -123,9 +123,9 @@ def test_meteor_matches_manual_calculation() -> None:
 
 
 def test_meteor_matches_nltk_published_example() -> None:
-    said = "It is a guide to action which ensures that the military always obeys the commands of the party"
+    text = "It is a guide to action which ensures that the military always obeys the commands of the party"
     right = "It is a guide to action that ensures that the military will forever heed Party commands"
-    assert round(PLAIN.score(said, [right]), 4) == 0.6944
+    assert round(PLAIN.score(text, [right]), 4) == 0.6944
 
 
 @pytest.mark.data
@@ -187,8 +187,8 @@ def test_meteor_with_wordnet_matches_nltk_on_real_pairs(data_folder: Path) -> No
         pytest.skip("WordNet is not here: install Debian's wordnet-base")
     meteor, reader, by_synonym = load_meteor(folder), nltks_own(folder), 0
     for gold, answer in summaries(data_folder):
-        found = meteor.score(answer, [gold])
+        score = meteor.score(answer, [gold])
         tokens = wordpunct_tokenize(gold), wordpunct_tokenize(answer)
-        assert found == pytest.approx(meteor_score([tokens[0]], tokens[1], wordnet=reader), abs=1e-9)
-        by_synonym += found != PLAIN.score(answer, [gold])
+        assert score == pytest.approx(meteor_score([tokens[0]], tokens[1], wordnet=reader), abs=1e-9)
+        by_synonym += score != PLAIN.score(answer, [gold])
     assert by_synonym > 50

@@ -33,7 +33,7 @@ def became(found: NumberComparison) -> dict[str, int]:
         "missing": found.missing,
         "extra": found.extra,
     }
-    return {kind: len(each) for kind, each in kinds.items() if each}
+    return {kind: len(item) for kind, item in kinds.items() if item}
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def became(found: NumberComparison) -> dict[str, int]:
     ],
 )
 def test_compare_numbers_matches_table_12_of_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
-    found = compare_numbers(TABLE_12[answer], TABLE_12[gold])
-    assert became(found) == kinds
-    assert found.recall == score
+    result = compare_numbers(TABLE_12[answer], TABLE_12[gold])
+    assert became(result) == kinds
+    assert result.recall == score
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_compare_numbers_matches_table_12_of_study(gold: str, answer: str, score
     ],
 )
 def test_compare_numbers_accepts_equal_quantities_in_other_words(gold: str, answer: str) -> None:
-    found = compare_numbers(answer, gold)
-    assert found.recall == 1, found
+    result = compare_numbers(answer, gold)
+    assert result.recall == 1, result
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_compare_numbers_accepts_equal_quantities_in_other_words(gold: str, answ
     ],
 )
 def test_compare_numbers_reports_missing_and_contradicted_quantities(gold: str, answer: str, kind: str) -> None:
-    found = compare_numbers(answer, gold)
+    result = compare_numbers(answer, gold)
     if kind == "contradicted-or-missing":
-        assert found.recall == 0
+        assert result.recall == 0
         return
-    assert became(found).get(kind) == 1, found
-    assert found.recall == (None if kind == "incomparable" else 0)
+    assert became(result).get(kind) == 1, result
+    assert result.recall == (None if kind == "incomparable" else 0)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_score_numbers_uses_reference_of_best_f1() -> None:
 
 
 def test_compare_numbers_with_exchanged_values_contradicts() -> None:
-    found = compare_numbers("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
-    assert became(found) == {"contradicted": 2}
-    assert [pair.gold.label for pair in found.contradicted] == ["creatinine", "potassium"]
+    result = compare_numbers("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
+    assert became(result) == {"contradicted": 2}
+    assert [pair.gold.label for pair in result.contradicted] == ["creatinine", "potassium"]
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_compare_numbers_with_exchanged_values_contradicts() -> None:
     [("7", "> 5"), ("82", "50-120"), ("80-90", "85-95"), ("2150-03-04", "March 2150"), ("80-90", "60-120")],
 )
 def test_compare_numbers_with_wide_range_is_vague(gold: str, answer: str) -> None:
-    found = compare_numbers(answer, gold)
-    assert became(found) == {"vague": 1}
-    assert found.recall == 0.5
+    result = compare_numbers(answer, gold)
+    assert became(result) == {"vague": 1}
+    assert result.recall == 0.5
 
 
 def test_score_numbers_without_quantities_is_none() -> None:
@@ -264,18 +264,20 @@ def test_score_numbers_of_literal_reference_is_one() -> None:
     ],
 )
 def test_find_quantities_reads_one_quantity(text: str, low: float, high: float, unit: str) -> None:
-    (found,) = find_quantities(text)
-    assert found.low == pytest.approx(low)
-    assert found.high == pytest.approx(high)
-    assert found.unit == unit
+    (result,) = find_quantities(text)
+    assert result.low == pytest.approx(low)
+    assert result.high == pytest.approx(high)
+    assert result.unit == unit
 
 
 def test_find_quantities_reads_both_sides_of_blood_pressure() -> None:
-    assert [(each.low, each.high, each.unit) for each in find_quantities("BP was 80–100s/55–70s mmHg")] == [
+    assert [
+        (quantity.low, quantity.high, quantity.unit) for quantity in find_quantities("BP was 80–100s/55–70s mmHg")
+    ] == [
         (80, 109, SYSTOLIC),
         (55, 79, DIASTOLIC),
     ]
-    assert [each.unit for each in find_quantities("losartan 100/25 mg")] == ["", "mg"]
+    assert [quantity.unit for quantity in find_quantities("losartan 100/25 mg")] == ["", "mg"]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,7 @@ def test_find_quantities_ignores_names(text: str) -> None:
     ],
 )
 def test_find_quantities_labels_words_before_number(text: str, labels: list[str]) -> None:
-    assert [each.label for each in find_quantities(text)] == labels
+    assert [quantity.label for quantity in find_quantities(text)] == labels
 
 
 # -- what holds of every text ---------------------------------------------------------------------------------------
@@ -343,20 +345,20 @@ PIECES = st.sampled_from(
 
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
 def test_compare_numbers_of_text_with_itself_is_complete(text: str) -> None:
-    found = compare_numbers(text, text)
-    assert found.recall == (1 if find_quantities(text) else None)
-    assert not found.extra
-    for each in find_quantities(text):
-        assert text[each.start : each.end] == each.text
+    result = compare_numbers(text, text)
+    assert result.recall == (1 if find_quantities(text) else None)
+    assert not result.extra
+    for quantity in find_quantities(text):
+        assert text[quantity.start : quantity.end] == quantity.text
 
 
 @given(st.lists(PIECES).map(" ".join), st.lists(PIECES).map(" ".join))
 def test_compare_numbers_assigns_each_quantity_once(answer: str, gold: str) -> None:
-    found = compare_numbers(answer, gold)
-    held = len(found.matched) + len(found.vague) + len(found.contradicted) + len(found.incomparable)
-    assert held + len(found.missing) == len(find_quantities(gold))
-    assert found.recall is None or 0 <= found.recall <= 1
-    assert found.precision is None or 0 <= found.precision <= 1
+    result = compare_numbers(answer, gold)
+    held = len(result.matched) + len(result.vague) + len(result.contradicted) + len(result.incomparable)
+    assert held + len(result.missing) == len(find_quantities(gold))
+    assert result.recall is None or 0 <= result.recall <= 1
+    assert result.precision is None or 0 <= result.precision <= 1
     if (score := score_numbers(answer, [gold])) is not None and score.precision is not None:
         low, high = sorted((score.precision, score.recall))
         assert low - 1e-9 <= score.f1 <= high + 1e-9 or score.f1 == 0
@@ -371,11 +373,11 @@ def test_find_quantities_finds_every_number_of_real_notes(data_folder: Path) -> 
     free = re.compile(r"(?<![\w.,/'-])\d+(?:\.\d+)?(?![\w/'-]|[.,]\d)")
     numbers = 0
     for text in notes:
-        found = find_quantities(text)
+        quantities = find_quantities(text)
         for match in free.finditer(text):
             numbers += 1
-            assert any(each.start <= match.start() and match.end() <= each.end for each in found), match
+            assert any(item.start <= match.start() and match.end() <= item.end for item in quantities), match
         result = compare_numbers(text, text)
-        assert result.recall == (1 if found else None)
+        assert result.recall == (1 if quantities else None)
         assert not result.extra
     assert numbers > 100

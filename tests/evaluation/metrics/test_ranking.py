@@ -72,17 +72,17 @@ def test_ranking_measures_match_trec_eval_on_real_rankings(data_folder: Path) ->
     pytrec_eval = pytest.importorskip("pytrec_eval")
     judged, ranked = scifact(data_folder)
     assert len(judged) == 300
-    wanted = {"recall.5,20", "P.5,20", "recip_rank", "map", "ndcg_cut.5,20"}
+    expected = {"recall.5,20", "P.5,20", "recip_rank", "map", "ndcg_cut.5,20"}
     run = {name: {of: float(-place) for place, of in enumerate(ids)} for name, ids in ranked.items()}
-    reference = pytrec_eval.RelevanceEvaluator(judged, wanted).evaluate(run)
+    reference = pytrec_eval.RelevanceEvaluator(judged, expected).evaluate(run)
     middling = 0
     for name, ids in ranked.items():
-        found = {"recip_rank": reciprocal_rank(ids, judged[name]), "map": average_precision(ids, judged[name])}
+        result = {"recip_rank": reciprocal_rank(ids, judged[name]), "map": average_precision(ids, judged[name])}
         for k in (5, 20):
-            found[f"recall_{k}"] = recall_at_k(ids, judged[name], k)
-            found[f"P_{k}"] = precision_at_k(ids, judged[name], k)
-            found[f"ndcg_cut_{k}"] = ndcg_at_k(ids, judged[name], k)
-        assert found == pytest.approx(reference[name], abs=1e-6)
+            result[f"recall_{k}"] = recall_at_k(ids, judged[name], k)
+            result[f"P_{k}"] = precision_at_k(ids, judged[name], k)
+            result[f"ndcg_cut_{k}"] = ndcg_at_k(ids, judged[name], k)
+        assert result == pytest.approx(reference[name], abs=1e-6)
         middling += 0.1 < reference[name]["ndcg_cut_20"] < 0.9
     assert middling > 40
 

@@ -36,8 +36,8 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text())
 
 
 def by_the_list(reply: str) -> str | None:
-    said = reply.split('"answer_choice": "')[-1].strip()
-    return next((found[0] for pattern in PATTERNS if (found := re.findall(pattern, said))), None)
+    text = reply.split('"answer_choice": "')[-1].strip()
+    return next((result[0] for pattern in PATTERNS if (result := re.findall(pattern, text))), None)
 
 
 @given(TEXTS)

@@ -35,13 +35,13 @@ def question(key: str, gold: str | None = "A", options: Mapping[str, str] = VERD
 def test_read_released_replies_pairs_with_questions(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text('{"id": "q2", "outputs": []}\n{"id": "q1", "outputs": ["A", "B"]}\n{"id": "q3", "outputs": ["C"]}')
-    asked = [question("q1"), question("q2")]
-    assert pair_with_replies(asked, read_released_replies(path)) == (
-        AnsweredQuestion(asked[0], ("A", "B")),
-        AnsweredQuestion(asked[1], ()),
+    sample = [question("q1"), question("q2")]
+    assert pair_with_replies(sample, read_released_replies(path)) == (
+        AnsweredQuestion(sample[0], ("A", "B")),
+        AnsweredQuestion(sample[1], ()),
     )
     with pytest.raises(InputError, match=r"2 of 3 questions have no reply \(q4, q5\): pass the replies to these"):
-        pair_with_replies([question("q4"), asked[0], question("q5")], read_released_replies(path))
+        pair_with_replies([question("q4"), sample[0], question("q5")], read_released_replies(path))
 
 
 @pytest.mark.parametrize(
@@ -124,24 +124,24 @@ def test_score_replies_counts_each_question_once(rows: list[tuple[list[str], str
     run = [AnsweredQuestion(question(str(n), gold), tuple(outputs)) for n, (outputs, gold) in enumerate(rows)]
     if not run:
         return
-    for each in (score_replies(run, scoring) for scoring in SCORINGS):
-        assert each.n == len(run) == each.right + each.wrong + each.abstained + each.unparsed + each.failed
-        read_by = zip(run, read_replies(run, each.scoring), strict=True)
-        marks = [is_right(replied.question, reading, each.scoring) for replied, reading in read_by]
-        assert each.right == marks.count(True)
-        assert each.accuracy * each.n == pytest.approx(each.right)
+    for item in (score_replies(run, scoring) for scoring in SCORINGS):
+        assert item.n == len(run) == item.right + item.wrong + item.abstained + item.unparsed + item.failed
+        read_by = zip(run, read_replies(run, item.scoring), strict=True)
+        marks = [is_right(replied.question, reading, item.scoring) for replied, reading in read_by]
+        assert item.right == marks.count(True)
+        assert item.accuracy * item.n == pytest.approx(item.right)
 
 
 def test_score_replies_applies_recorded_reading_to_ours_only() -> None:
     run = (AnsweredQuestion(question("q", "B"), ("A",), Reading("answered", "B")),)
-    assert [each.right for each in (score_replies(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
+    assert [item.right for item in (score_replies(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
 
 
 def test_score_replies_treats_equal_options_as_equal_under_ours_only() -> None:
-    asked = Question("Which?", {"A": "same", "B": "same", "C": "other"}, "choice", id="q", gold="B")
-    run = [AnsweredQuestion(asked, ('{"answer_choice": "A"}',)), AnsweredQuestion(replace(asked, id="r"), ("same",))]
+    sample = Question("Which?", {"A": "same", "B": "same", "C": "other"}, "choice", id="q", gold="B")
+    run = [AnsweredQuestion(sample, ('{"answer_choice": "A"}',)), AnsweredQuestion(replace(sample, id="r"), ("same",))]
     assert score_replies(run, "ours").right == 2
-    assert [is_right(asked, Reading("answered", "A"), scoring) for scoring in SCORINGS] == [True, False, False]
+    assert [is_right(sample, Reading("answered", "A"), scoring) for scoring in SCORINGS] == [True, False, False]
     assert score_replies(run, "ours").chance == pytest.approx(2 / 3)
 
 

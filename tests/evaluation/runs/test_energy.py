@@ -232,9 +232,9 @@ def test_session_meter_without_counter_estimates_processors(tmp_path: Path) -> N
     meter = SessionMeter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
     clock.now += 8
     worked.now += 30
-    taken = meter.measure()
-    assert (taken.seconds, taken.kg_co2_per_kwh) == (8, 0.5)
-    assert taken.parts == (
+    session = meter.measure()
+    assert (session.seconds, session.kg_co2_per_kwh) == (8, 0.5)
+    assert session.parts == (
         EquipmentEnergy(
             "processors",
             "estimated",
@@ -316,23 +316,23 @@ def test_session_meter_estimates_endpoint_from_configured_watts(tmp_path: Path) 
 
 
 def test_measure_energy_records_interrupted_session(tmp_path: Path) -> None:
-    kept: list[SessionEnergy] = []
+    saved: list[SessionEnergy] = []
     settings = Settings.model_validate(REMOTE)
-    with pytest.raises(KeyboardInterrupt), measure_energy(settings, kept.append, tmp_path):
+    with pytest.raises(KeyboardInterrupt), measure_energy(settings, saved.append, tmp_path):
         raise KeyboardInterrupt
-    assert [part.what for part in kept[0].parts] == ["processors", "endpoints"]
-    with measure_energy(settings, kept.append, tmp_path):
+    assert [part.what for part in saved[0].parts] == ["processors", "endpoints"]
+    with measure_energy(settings, saved.append, tmp_path):
         pass
-    assert [part.what for part in kept[1].parts] == ["processors"]
+    assert [part.what for part in saved[1].parts] == ["processors"]
 
 
 def test_measure_energy_on_this_machine_reports_processors(tmp_path: Path) -> None:
     """Whatever it has: a figure with how it is known, and back from a manifest the same."""
-    kept: list[SessionEnergy] = []
-    with measure_energy(Settings(), kept.append):
+    saved: list[SessionEnergy] = []
+    with measure_energy(Settings(), saved.append):
         sum(range(200_000))
-    part = parts(kept[0])["processors"]
+    part = parts(saved[0])["processors"]
     assert part.known in ("measured", "estimated")
     assert part.joules is not None
     assert part.how
-    assert TypeAdapter(SessionEnergy).validate_python(to_json(kept[0])) == kept[0]
+    assert TypeAdapter(SessionEnergy).validate_python(to_json(saved[0])) == saved[0]

@@ -38,17 +38,17 @@ def test_read_lines_returns_appended_values_in_order(tmp_path: Path) -> None:
     assert values(path) == []
     for name in ("α", "line\nbreak", "a\u2028b", "half \ud800 a pair"):
         append_line(path, {"name": name})
-    found = list(read_lines(path))
-    assert [(line.number, line.value["name"]) for line in found] == [
+    lines = list(read_lines(path))
+    assert [(line.number, line.value["name"]) for line in lines] == [
         (1, "α"),
         (2, "line\nbreak"),
         (3, "a\u2028b"),
         (4, "half \ufffd a pair"),
     ]
-    whole = path.read_bytes()
-    assert whole.startswith('{"name": "α"}\n'.encode())
-    assert whole.decode("utf-8"), "what is no text is escaped"
-    raw = [whole[line.start :].split(b"\n")[0].decode() for line in found]
+    content = path.read_bytes()
+    assert content.startswith('{"name": "α"}\n'.encode())
+    assert content.decode("utf-8"), "what is no text is escaped"
+    raw = [content[line.start :].split(b"\n")[0].decode() for line in lines]
     assert [json.loads(replace_surrogates(line)) for line in raw] == values(path)
 
 
@@ -56,16 +56,16 @@ def test_append_line_after_truncation_at_any_byte_continues(tmp_path: Path) -> N
     path = tmp_path / "lines.jsonl"
     for i in range(3):
         append_line(path, {"i": i, "text": "ß}\\n{"})
-    whole = path.read_bytes()
-    ends = [i for i, byte in enumerate(whole, 1) if byte == ord("\n")]
-    for cut in range(len(whole) + 1):
-        path.write_bytes(whole[:cut])
+    content = path.read_bytes()
+    ends = [i for i, byte in enumerate(content, 1) if byte == ord("\n")]
+    for cut in range(len(content) + 1):
+        path.write_bytes(content[:cut])
         # An object is whole without its line's end.
-        left = sum(end <= cut + 1 for end in ends)
-        assert [value["i"] for value in values(path)] == list(range(left))
-        assert path.read_bytes() == whole[:cut], "reading changes nothing"
+        remaining = sum(end <= cut + 1 for end in ends)
+        assert [value["i"] for value in values(path)] == list(range(remaining))
+        assert path.read_bytes() == content[:cut], "reading changes nothing"
         append_line(path, {"i": 9})
-        assert path.read_bytes() == whole[: ends[left - 1] if left else 0] + b'{"i": 9}\n'
+        assert path.read_bytes() == content[: ends[remaining - 1] if remaining else 0] + b'{"i": 9}\n'
 
 
 @pytest.mark.parametrize("length", [jsonl_store._BLOCK - 2, jsonl_store._BLOCK, 3 * jsonl_store._BLOCK])
@@ -221,7 +221,7 @@ def test_store_file_and_folder_are_private_to_owner(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         append_line(path, {})
-        assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
+        assert [item.stat().st_mode & 0o777 for item in (path, path.parent)] == [0o600, 0o700]
         path.chmod(0o644)
         append_line(path, {})
         assert path.stat().st_mode & 0o777 == 0o600

@@ -46,15 +46,15 @@ class Child:
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[Child]:
-    made = Child()
-    yield made
-    assert made.process.stdin is not None
-    made.process.stdin.close()
-    made.process.wait()
+    result = Child()
+    yield result
+    assert result.process.stdin is not None
+    result.process.stdin.close()
+    result.process.wait()
 
 
 def records(folder: Path) -> dict[str, Any]:
-    return {each.key: remove_volatile(each) for each in read_records(folder / RECORDS)}
+    return {record.key: remove_volatile(record) for record in read_records(folder / RECORDS)}
 
 
 def calls(folder: Path) -> Counter[str]:
@@ -73,8 +73,8 @@ def unbroken(child: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_run_killed_repeatedly_equals_uninterrupted_run(child: Child, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     kills = 0
-    for left in (0, 7, 40, 50):
-        assert child.run(folder, left) == -9
+    for remaining in (0, 7, 40, 50):
+        assert child.run(folder, remaining) == -9
         kills += 1
         manifest = read_manifest(folder)
         assert not manifest.complete
@@ -83,9 +83,9 @@ def test_run_killed_repeatedly_equals_uninterrupted_run(child: Child, unbroken: 
     assert 0 < done < len(CASES), "the kills came too early or too late: the test shows nothing"
     assert child.run(folder) == 0
     assert records(folder) == records(unbroken)
-    made = calls(folder)
-    assert made.keys() == calls(unbroken).keys()
-    assert made.total() - len(made) <= kills * IN_FLIGHT, "no more than what was in flight is asked again"
+    result = calls(folder)
+    assert result.keys() == calls(unbroken).keys()
+    assert result.total() - len(result) <= kills * IN_FLIGHT, "no more than what was in flight is asked again"
     manifest = read_manifest(folder)
     assert manifest.complete
     assert manifest.states == read_manifest(unbroken).states
@@ -96,25 +96,25 @@ def test_run_resumed_does_not_ask_recorded_cases_again(child: Child, tmp_path: P
     """Without a single reply kept: by the records alone."""
     folder = tmp_path / "run"
     assert child.run(folder, 60) == -9
-    before, asked = records(folder), calls(folder)
+    before, sample = records(folder), calls(folder)
     assert before
     for path in (*tmp_path.glob("run.sqlite*"), tmp_path / "run.calls"):
         path.unlink()
     assert child.run(folder) == 0
     after = records(folder)
     assert {key: after[key] for key in before} == before
-    again = calls(folder) & asked
+    again = calls(folder) & sample
     assert again.total() <= 3 * CALLS_OF_A_CASE, "those of the three cases in flight at most"
 
 
 def test_run_resumed_removes_incomplete_line(child: Child, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    whole = (unbroken / RECORDS).read_bytes()
-    cut = whole.rindex(b"\n", 0, len(whole) - 1) + 200
-    (folder / RECORDS).write_bytes(whole[:cut])
+    content = (unbroken / RECORDS).read_bytes()
+    cut = content.rindex(b"\n", 0, len(content) - 1) + 200
+    (folder / RECORDS).write_bytes(content[:cut])
     (folder / "manifest.json").write_bytes((unbroken / "manifest.json").read_bytes())
     assert len(list(read_records(folder / RECORDS))) == len(CASES) - 1
     assert child.run(folder) == 0
-    assert (folder / RECORDS).read_bytes().startswith(whole[: cut - 199])
+    assert (folder / RECORDS).read_bytes().startswith(content[: cut - 199])
     assert records(folder) == records(unbroken)

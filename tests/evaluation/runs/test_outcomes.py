@@ -27,8 +27,8 @@ def answer(state: Any = "answered", choice: str | None = "A", **more: Any) -> An
 
 def written(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
     file = RecordStore(path, {"model": "m"})
-    for each, condition in answers:
-        file.append_answer(each, condition)
+    for item, condition in answers:
+        file.append_answer(item, condition)
     return path
 
 
@@ -36,8 +36,8 @@ def test_score_records_uses_last_record_of_case(tmp_path: Path) -> None:
     rag, other = {"arm": "rag", "k": 8}, {"arm": "oracle"}
     records = ((answer("failed"), rag), (answer(choice="B"), other), (answer(), rag), (answer("failed"), other))
     path = written(tmp_path / "r.jsonl", *records)
-    assert [each.state for each in score_records(read_records(path))] == ["answered", "failed"]
-    assert [each.condition for each in score_records(read_records(path))] == [rag, other]
+    assert [outcome.state for outcome in score_records(read_records(path))] == ["answered", "failed"]
+    assert [outcome.condition for outcome in score_records(read_records(path))] == [rag, other]
 
 
 def test_score_records_returns_question_condition_and_correctness(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ def test_score_records_returns_question_condition_and_correctness(tmp_path: Path
 
 @pytest.mark.parametrize(("choice", "right"), [("A", True), ("B", True), ("C", False)])
 def test_score_records_accepts_either_of_equal_options(tmp_path: Path, choice: str, right: bool) -> None:
-    asked = replace(QUESTION, options={"A": "same", "B": "same ", "C": "other", "D": "none"}, gold="B")
-    ended = replace(answer(), question=asked, choice=choice)
+    sample = replace(QUESTION, options={"A": "same", "B": "same ", "C": "other", "D": "none"}, gold="B")
+    ended = replace(answer(), question=sample, choice=choice)
     (outcome,) = score_records(read_records(written(tmp_path / "r.jsonl", (ended, {}))))
     assert (outcome.right, outcome.chance) == (right, 0.5)
-    assert score_case(Case(asked), ended) == outcome
+    assert score_case(Case(sample), ended) == outcome
 
 
 def test_score_case_equals_score_of_its_record(tmp_path: Path) -> None:
@@ -103,13 +103,13 @@ def test_read_records_of_other_file_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist: name the folder of a run, or a file of answers"):
         list(read_records(tmp_path / "nowhere"))
     path = tmp_path / "r.jsonl"
-    for text, said in (
+    for text, reply in (
         ("{}", "a file of answers"),
         ("no", "a JSON object"),
         ('{"key": "1", "answer": 3}', "a file of answers"),
     ):
         path.write_text(text + "\n", encoding="utf-8")
-        with pytest.raises(InputError, match=f"line 1, .*{said}"):
+        with pytest.raises(InputError, match=f"line 1, .*{reply}"):
             list(read_records(path))
 
 
@@ -151,7 +151,7 @@ def test_last_line_without_newline_counts_as_record(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", (answer("failed"), {}), (answer(), {}))
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
     assert RecordStore(path, {"model": "m"}).is_done(QUESTION.key)
-    assert [each.state for each in score_records(read_records(path))] == ["answered"]
+    assert [outcome.state for outcome in score_records(read_records(path))] == ["answered"]
 
 
 def test_remove_volatile_makes_equal_records_equal(tmp_path: Path) -> None:

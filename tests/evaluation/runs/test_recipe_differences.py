@@ -20,9 +20,9 @@ def test_list_differences_with_setting_missing_in_one_recipe_names_it(tmp_path: 
     """The papers' signal stands in no recipe."""
     paths = []
     for name, settings in (("papers", CHECKED), ("gap", BY_GAP)):
-        made = recipe(**settings)
-        one = answers(tmp_path / f"{name}.jsonl", lambda i: True, made_with=made)
-        paths.append(one if as_answers else folder(tmp_path / name, lambda i, at: True, made_with=made))
+        result = recipe(**settings)
+        one = answers(tmp_path / f"{name}.jsonl", lambda i: True, made_with=result)
+        paths.append(one if as_answers else folder(tmp_path / name, lambda i, at: True, made_with=result))
     assert list_differences(*open_runs(paths)) == ("preflight.signal",)
 
 

@@ -63,17 +63,17 @@ def test_runs_of_same_seed_have_equal_records_without_volatile_fields(tmp_path: 
     run(CASES, reader(ASKED, u_curve()), tmp_path / "two")
     first, second = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert first != second, "times differ"
-    assert [remove_volatile(each) for each in first] == [remove_volatile(each) for each in second]
-    usages = [[{**each["answer"]["usage"], "seconds": 0} for each in found] for found in (first, second)]
+    assert [remove_volatile(item) for item in first] == [remove_volatile(item) for item in second]
+    usages = [[{**item["answer"]["usage"], "seconds": 0} for item in item] for item in (first, second)]
     assert usages[0] == usages[1]
 
 
 def test_run_of_other_seed_has_other_outcomes(tmp_path: Path) -> None:
-    asked = questions(12)
+    sample = questions(12)
     answers = []
     for seed in (0, 1):
-        made = positions.cases(asked, Study(evidence(), PROTOCOLS["corrected"], seed=seed), ks=(8,), arms=("rag",))
-        answers.append([each.state for each in run(made, reader(asked, u_curve()), tmp_path / str(seed))])
+        cases = positions.cases(sample, Study(evidence(), PROTOCOLS["corrected"], seed=seed), ks=(8,), arms=("rag",))
+        answers.append([item.state for item in run(cases, reader(sample, u_curve()), tmp_path / str(seed))])
     assert answers[0] != answers[1]
 
 
@@ -92,11 +92,11 @@ def test_manifest_exists_before_first_call_and_is_completed_at_end(tmp_path: Pat
     assert sum(last["states"].values()) == len(CASES)
     assert last["usage"]["calls"] >= len(CASES)
     assert first["plan"] == last["plan"]
-    said = last["plan"]
-    assert (said["name"], said["seed"], said["dataset"]["n"]) == ("positions", 0, 60)
-    assert set(said["recipe"]["models"]) == set(ROLES)
+    plan_record = last["plan"]
+    assert (plan_record["name"], plan_record["seed"], plan_record["dataset"]["n"]) == ("positions", 0, 60)
+    assert set(plan_record["recipe"]["models"]) == set(ROLES)
     (session,) = last["sessions"]
-    assert session["packages"]["epicrisis"] == said["recipe"]["epicrisis"]
+    assert session["packages"]["epicrisis"] == plan_record["recipe"]["epicrisis"]
     assert {"python", "numpy", "pydantic"} <= set(session["packages"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", session["started"])
     assert session["started"] <= session["ended"]
@@ -106,7 +106,7 @@ def test_record_has_condition_and_no_passage_texts(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "run")
     for record in lines(tmp_path / "run"):
         assert record["key"].endswith(canonical_condition(record["condition"]))
-        (ranking,) = [each["ranking"] for each in record["answer"]["trace"] if each["event"] == "retrieved"]
+        (ranking,) = [item["ranking"] for item in record["answer"]["trace"] if item["event"] == "retrieved"]
         assert ranking["parameters"]["place"] == record["condition"]["place"]
         assert len(ranking["hits"]) == 8
         assert all("text" not in hit["passage"] and hit["passage"]["id"] for hit in ranking["hits"])
@@ -129,17 +129,19 @@ def test_run_resumed_asks_failed_cases_again(tmp_path: Path) -> None:
     assert len(lines(folder)) == len(cases) + failed
     unbroken = tmp_path / "unbroken"
     asyncio.run(answer(cases, reader(ASKED, u_curve()), unbroken))
-    found = [{each.key: remove_volatile(each) for each in read_records(path / RECORDS)} for path in (folder, unbroken)]
-    assert found[0] == found[1]
-    assert list(found[0]) == list(found[1]), "a case keeps its place"
+    result = [
+        {record.key: remove_volatile(record) for record in read_records(path / RECORDS)} for path in (folder, unbroken)
+    ]
+    assert result[0] == result[1]
+    assert list(result[0]) == list(result[1]), "a case keeps its place"
 
 
 def test_tables_state_number_of_failed_parts(tmp_path: Path) -> None:
     """BriefContext answers without them (errata C4): such a case is not asked again, and the tables say how many."""
-    found = run([case for case in CASES if case.condition["arm"] == "brief-context"], Failing(5), tmp_path / "run")
-    partly = [each for each in found if each.state != "failed" and each.failed_parts]
+    result = run([case for case in CASES if case.condition["arm"] == "brief-context"], Failing(5), tmp_path / "run")
+    partly = [item for item in result if item.state != "failed" and item.failed_parts]
     assert partly
-    notes = positions.tables({"m": found}, baseline="brief-context")[0].notes
+    notes = positions.tables({"m": result}, baseline="brief-context")[0].notes
     assert any(note.startswith(f"In {len(partly)} cases some parts could not be read") for note in notes)
 
 
@@ -161,14 +163,14 @@ def test_run_stopped_records_its_progress(tmp_path: Path) -> None:
     ],
 )
 def test_run_open_with_other_plan_raises_input_error(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    made = pipeline()
-    Run.open(tmp_path / "run", plan(made), CASES).close()
-    Run.open(tmp_path / "run", plan(made), CASES).close()
+    result = pipeline()
+    Run.open(tmp_path / "run", plan(result), CASES).close()
+    Run.open(tmp_path / "run", plan(result), CASES).close()
     with pytest.raises(InputError, match=said):
-        Run.open(tmp_path / "run", plan(made, **changes), CASES)
+        Run.open(tmp_path / "run", plan(result, **changes), CASES)
     with pytest.raises(InputError, match=r"recipe \(settings\.k\)"):
         Run.open(tmp_path / "run", plan(pipeline(k=3)), CASES)
-    Run.open(tmp_path / "run", plan(made), CASES).close()
+    Run.open(tmp_path / "run", plan(result), CASES).close()
 
 
 def test_run_open_in_other_folder_leaves_it_unchanged(tmp_path: Path) -> None:
@@ -197,32 +199,32 @@ def test_run_open_in_other_folder_leaves_it_unchanged(tmp_path: Path) -> None:
 def test_read_manifest_with_changed_content_raises_input_error(
     tmp_path: Path, changes: dict[str, Any] | None, said: str
 ) -> None:
-    made = plan(pipeline())
-    Run.open(tmp_path / "run", made, CASES).close()
+    result = plan(pipeline())
+    Run.open(tmp_path / "run", result, CASES).close()
     path = tmp_path / "run" / MANIFEST
     manifest = {"format": 1} if changes is None else {**json.loads(path.read_text(encoding="utf-8")), **changes}
     path.write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(InputError, match=said):
         read_manifest(tmp_path / "run")
     with pytest.raises(InputError, match=said):
-        Run.open(tmp_path / "run", made, CASES)
+        Run.open(tmp_path / "run", result, CASES)
 
 
 def test_run_open_by_second_process_raises_input_error(tmp_path: Path) -> None:
-    made = plan(pipeline())
-    with Run.open(tmp_path / "run", made, CASES) as first:
+    result = plan(pipeline())
+    with Run.open(tmp_path / "run", result, CASES) as first:
         assert first.remaining == len(CASES)
         with pytest.raises(InputError, match="another process is using"):
-            Run.open(tmp_path / "run", made, CASES)
-    Run.open(tmp_path / "run", made, CASES).close()
+            Run.open(tmp_path / "run", result, CASES)
+    Run.open(tmp_path / "run", result, CASES).close()
 
 
 def test_run_after_close_writes_nothing(tmp_path: Path) -> None:
     """Another process may be at work on it by then."""
-    made = plan(pipeline())
-    with Run.open(tmp_path / "run", made, CASES) as run:
+    result = plan(pipeline())
+    with Run.open(tmp_path / "run", result, CASES) as run:
         first = run.close()
-        with Run.open(tmp_path / "run", made, CASES):
+        with Run.open(tmp_path / "run", result, CASES):
             assert run.close() is first
             assert len(read_manifest(tmp_path / "run").sessions) == 2
     assert len(read_manifest(tmp_path / "run").sessions) == 2
@@ -274,9 +276,9 @@ def test_run_open_at_path_of_file_raises_storage_error(tmp_path: Path) -> None:
 
 def test_run_abandoned_early_keeps_finished_cases(tmp_path: Path) -> None:
     async def some() -> None:
-        async with pipeline() as made:
-            with Run.open(tmp_path / "run", plan(made), CASES) as opened:
-                answers = answer_cases(made, CASES, opened.records, 2)
+        async with pipeline() as result:
+            with Run.open(tmp_path / "run", plan(result), CASES) as opened:
+                answers = answer_cases(result, CASES, opened.records, 2)
                 async for _ in answers:
                     if opened.remaining == len(CASES) - 5:
                         break

@@ -57,16 +57,16 @@ def filled(folder: Path, *files: Path) -> Library:
 def test_read_built_examples_returns_documents_with_metadata(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     solved([*questions(3), *open_questions(1)], right, path)
-    documents = [each for each in read_built_examples(path) if isinstance(each, Document)]
+    documents = [document for document in read_built_examples(path) if isinstance(document, Document)]
     assert len(path.read_text().splitlines()) == 4, "the open one is answered wrongly, and no document"
-    assert [each.id for each in documents] == [f"made/train/q-{i}" for i in range(3)]
+    assert [document.id for document in documents] == [f"made/train/q-{i}" for i in range(3)]
     assert documents[1].text == questions(2)[1].text
     assert {*METADATA, "how", "model", "form"} == documents[0].metadata.keys()
     with filled(tmp_path / "library", path) as library:
-        found = {passage.document_id: (passage, example) for passage, example in library_examples(library)}
-        assert len(found) == 3
+        result = {passage.document_id: (passage, example) for passage, example in library_examples(library)}
+        assert len(result) == 3
         assert library.count()[1] > 3, "a question longer than the encoder reads is several passages"
-        passage, example = found["made/train/q-1"]
+        passage, example = result["made/train/q-1"]
         assert (passage.source, passage.metadata["question_id"]) == ("made/train", "q-1")
         assert (example.text, example.options, example.choice) == (questions(2)[1].text, OPTIONS, "B")
         assert example.reasoning.endswith("The answer is B.")
@@ -76,7 +76,9 @@ def test_read_built_examples_ignores_incomplete_last_line(tmp_path: Path) -> Non
     path = tmp_path / "s.jsonl"
     solved(questions(2), right, path)
     path.write_bytes(path.read_bytes()[:-9])
-    assert [each.id for each in read_built_examples(path) if isinstance(each, Document)] == ["made/train/q-0"]
+    assert [document.id for document in read_built_examples(path) if isinstance(document, Document)] == [
+        "made/train/q-0"
+    ]
 
 
 def test_read_examples_accepts_minimal_lines_and_gzip(tmp_path: Path) -> None:
@@ -151,9 +153,9 @@ def test_find_leaks_by_id_or_text(tmp_path: Path) -> None:
         {**LINE, "id": "12", "question": "Twelve is no name, many sets count from 0."},
         {**LINE, "id": "no-leak", "question": "A sailor of forty has a red eye. What does he lack?"},
     ]
-    asked = [Question(stem, id="test-0"), Question("Which?", id="test-1"), Question("Who?", id="12")]
+    sample = [Question(stem, id="test-0"), Question("Which?", id="test-1"), Question("Who?", id="12")]
     with filled(tmp_path / "library", written(tmp_path / "own.jsonl", *rows)) as library:
-        assert find_leaks(library, asked, 0.8) == (
+        assert find_leaks(library, sample, 0.8) == (
             Leak("own.jsonl/test-1", "test-1", True, 0.0),
             Leak("own.jsonl/worded-alike", "test-0", False, 1.0),
         )
@@ -189,7 +191,7 @@ def test_find_leaks_compares_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
         "Which of the following is the most likely " + " ".join(str(dice.random()) for _ in range(8))
         for _ in range(300)
     ]
-    asked = [Question(text, id=f"q{i}") for i, text in enumerate(texts)]
-    found = list(find_leaks_among(((f"e{i}", text, f"e{i}") for i, text in enumerate(texts)), asked, 0.8))
-    assert [(leak.example[1:], leak.similarity) for leak in found] == [(str(i), 1.0) for i in range(300)]
+    sample = [Question(text, id=f"q{i}") for i, text in enumerate(texts)]
+    result = list(find_leaks_among(((f"e{i}", text, f"e{i}") for i, text in enumerate(texts)), sample, 0.8))
+    assert [(leak.example[1:], leak.similarity) for leak in result] == [(str(i), 1.0) for i in range(300)]
     assert len(compared) == 300, "all begin alike, and none but its own is looked at"

@@ -88,7 +88,7 @@ def answer_of(line: dict[str, Any]) -> str:
 
 
 def evidence_of(made: Made, line: dict[str, Any]) -> list[str]:
-    return [made.texts[each["document_id"]][each["start"] : each["end"]] for each in line["evidence"]]
+    return [made.texts[item["document_id"]][item["start"] : item["end"]] for item in line["evidence"]]
 
 
 def test_write_records_is_deterministic_across_processes(tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_notes_reader_returns_same_texts(made: Made) -> None:
     columns = NoteColumns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
     items = list(read_sources([made.folder / NOTES], format="notes", columns=columns))
     documents = [item for item in items if isinstance(item, Document)]
-    assert {each.id: each.text for each in documents} == made.texts
-    assert {each.patient for each in documents} == {row["subject_id"] for row in made.rows}
+    assert {document.id: document.text for document in documents} == made.texts
+    assert {document.patient for document in documents} == {row["subject_id"] for row in made.rows}
 
 
 @pytest.mark.parametrize("tokens", [4000, 8000, 16000, 50000])
@@ -242,7 +242,7 @@ def test_questions_cover_all_categories_and_forms(made: Made) -> None:
 
 def test_evidence_spans_contain_answers(made: Made) -> None:
     for line in made.lines:
-        places = [(each["document_id"], each["start"]) for each in line["evidence"]]
+        places = [(item["document_id"], item["start"]) for item in line["evidence"]]
         assert len(places) == len(set(places))
         assert set(line["gold_documents"]) == {name for name, _ in places}
         assert set(line["gold_documents"]) <= made.of(line["patient"]).keys()
@@ -259,7 +259,7 @@ def test_evidence_spans_contain_answers(made: Made) -> None:
 
 def test_evidence_spans_of_one_fact_agree(made: Made) -> None:
     for line in made.lines:
-        facts = {each["fact"] for each in line["evidence"]}
+        facts = {item["fact"] for item in line["evidence"]}
         assert "" not in facts
         assert len(facts) <= 1 or line["category"] == "holistic", line["id"]
     assert any(len(line["evidence"]) > 1 for line in made.lines if line["category"] == "terminology")
@@ -272,17 +272,17 @@ def test_laboratory_reports_omit_values_of_procedures(made: Made) -> None:
 
 
 def test_specific_fact_answers_occur_only_in_evidence(made: Made) -> None:
-    seen = 0
+    observed = 0
     for line in made.lines:
         if line["category"] != "specific-fact":
             continue
         answer = re.compile(rf"(?<!\w){re.escape(answer_of(line))}(?!\w)", re.IGNORECASE)
         for name, text in made.of(line["patient"]).items():
-            for found in answer.finditer(text):
-                seen += 1
+            for result in answer.finditer(text):
+                observed += 1
                 places = [p for p in line["evidence"] if p["document_id"] == name]
-                assert any(place["start"] <= found.start() < place["end"] for place in places), line["id"]
-    assert seen >= 8 * 6
+                assert any(place["start"] <= result.start() < place["end"] for place in places), line["id"]
+    assert observed >= 8 * 6
 
 
 def test_absence_questions_are_unanswerable_from_record(made: Made) -> None:
@@ -330,7 +330,7 @@ def test_medication_doses_change_over_stays() -> None:
             assert (stay.home[change.drug.name], stay.regimen[change.drug.name]) == (change.before, change.after)
             doses[change.drug.name] |= {change.before, change.after}
     assert doses
-    assert all(len(each) >= 2 for each in doses.values())
+    assert all(len(dose) >= 2 for dose in doses.values())
     for earlier, later in zip(record.patient.stays, record.patient.stays[1:], strict=False):
         assert dict(earlier.regimen) == dict(later.home)
 
@@ -361,7 +361,7 @@ def test_depth_is_relative_position_of_evidence(made: Made) -> None:
 
 
 def test_written_questions_are_read_back_with_key_passages(made: Made) -> None:
-    questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
+    questions = [question for question in read_questions(made.folder / QUESTIONS) if isinstance(question, Question)]
     assert len(questions) == len(made.lines)
     assert [(q.id, q.form, q.category, q.gold, len(q.evidence)) for q in questions] == [
         (line["id"], line["form"], line["category"], line["gold"], len(line["evidence"])) for line in made.lines
@@ -384,7 +384,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
     span = question.form == "extractive"
     passages = [Passage(f"n#{i}", "n", i, 0, len(text), text) for i, text in enumerate(texts)]
     form = SpanFormat(passages) if span else AnswerFormat(question.options, documents=len(texts))
-    asked = render(
+    sample = render(
         "epicrisis.answering.prompts",
         "extract" if span else "rag",
         question=question.text,
@@ -392,7 +392,7 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
         documents=fence(texts),
         about=(),
     )
-    request = ChatRequest(asked.messages, max_tokens=99, seed=0, schema=form.schema())
+    request = ChatRequest(sample.messages, max_tokens=99, seed=0, schema=form.schema())
     result = json.loads(asyncio.run(model.complete(request)).text)["result"]
     assert isinstance(result, dict)
     return result
@@ -400,19 +400,19 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
 
 def test_reader_answers_from_record_only_with_evidence(made: Made) -> None:
     """Keys of all patients at once: which one is asked of is told by what is in the prompt."""
-    questions = [each for each in read_questions(made.folder / QUESTIONS) if isinstance(each, Question)]
+    questions = [question for question in read_questions(made.folder / QUESTIONS) if isinstance(question, Question)]
     model = position_biased_reader(find_key_passages(questions, made.texts), lambda place, documents: 1.0)
     for question in questions:
         if question.patient not in ("fict0-001", "fict0-002", "fict0-006"):
             continue
         notes = made.of(question.patient)
-        found = replied(model, question, notes.values())
+        result = replied(model, question, notes.values())
         if not question.evidence:
-            assert found == {"found": False}
+            assert result == {"found": False}
         elif question.options:
-            assert found["choice"] == question.gold
+            assert result["choice"] == question.gold
         else:
-            assert found["span" if question.form == "extractive" else "answer"] == question.gold, question.id
+            assert result["span" if question.form == "extractive" else "answer"] == question.gold, question.id
         rest = [text for name, text in notes.items() if name not in question.gold_documents]
         assert replied(model, question, rest or ["Nothing."]) == {"found": False}, question.id
 
@@ -432,12 +432,17 @@ def test_extract_spans_returns_text_and_marks() -> None:
 
 def test_vocabulary_is_large_and_consistent() -> None:
     assert len(acute_conditions()) + len(chronic_conditions()) >= 40
-    for each in acute_conditions():
-        assert set(each.labs) <= labs().keys()
-        assert set(each.drugs) <= drugs().keys()
-        assert all("[[" in template for template in (each.finding, each.detail, each.advice))
-    assert {each.drug for each in chronic_conditions()} <= drugs().keys()
-    short = {*(each.abbreviation for each in acute_conditions()), *(each.abbreviation for each in chronic_conditions())}
+    for acute_condition in acute_conditions():
+        assert set(acute_condition.labs) <= labs().keys()
+        assert set(acute_condition.drugs) <= drugs().keys()
+        assert all(
+            "[[" in template for template in (acute_condition.finding, acute_condition.detail, acute_condition.advice)
+        )
+    assert {chronic_condition.drug for chronic_condition in chronic_conditions()} <= drugs().keys()
+    short = {
+        *(acute_condition.abbreviation for acute_condition in acute_conditions()),
+        *(chronic_condition.abbreviation for chronic_condition in chronic_conditions()),
+    }
     assert len(short) == len(acute_conditions()) + len(chronic_conditions())
 
 

@@ -72,7 +72,9 @@ def asked(
     async def all_of_them() -> tuple[QuestionStore, list[GeneratedQuestion]]:
         asker = ModelClient(model, seed=seed, model_recipe=TOLD)
         file = QuestionStore(path, recipe(asker))
-        return file, [made async for made in generate_questions(drawn.passages, asker, file, SCOPE)]
+        return file, [
+            generate_question async for generate_question in generate_questions(drawn.passages, asker, file, SCOPE)
+        ]
 
     return model, *asyncio.run(all_of_them())
 
@@ -92,19 +94,19 @@ def set_states(path: Path, *states: str) -> None:
 
 def test_draw_passages_of_files_nests_smaller_draws(tmp_path: Path) -> None:
     path = documents(tmp_path, 30)
-    ids = {seed: [each.id for each in draw_passages([path], 10, seed, SCOPE).passages] for seed in (0, 1)}
+    ids = {seed: [passage.id for passage in draw_passages([path], 10, seed, SCOPE).passages] for seed in (0, 1)}
     assert ids[0] != ids[1]
-    assert [each.id for each in draw_passages([path], 4, 0, SCOPE).passages] == ids[0][:4]
+    assert [passage.id for passage in draw_passages([path], 4, 0, SCOPE).passages] == ids[0][:4]
     assert len(draw_passages([path], 99, 0, SCOPE).passages) == 30
 
 
 def test_draw_passages_of_library_leaves_out_patients(tmp_path: Path) -> None:
-    with create(tmp_path / "library") as made:
-        add(made, 0, 12)
-    drawn = draw_passages([tmp_path / "library"], 8, 0, SCOPE)
-    assert len(drawn.passages) == 8
-    assert {each.patient for each in drawn.passages} == {None}
-    assert draw_passages([tmp_path / "library"], 5, 0, SCOPE).passages == drawn.passages[:5]
+    with create(tmp_path / "library") as result:
+        add(result, 0, 12)
+    passages = draw_passages([tmp_path / "library"], 8, 0, SCOPE)
+    assert len(passages.passages) == 8
+    assert {passage.patient for passage in passages.passages} == {None}
+    assert draw_passages([tmp_path / "library"], 5, 0, SCOPE).passages == passages.passages[:5]
     with pytest.raises(InputError, match="is a library: name it alone"):
         draw_passages([tmp_path / "library", documents(tmp_path)], 5, 0, SCOPE)
 
@@ -112,9 +114,9 @@ def test_draw_passages_of_library_leaves_out_patients(tmp_path: Path) -> None:
 def test_draw_passages_reports_skipped_lines_and_refuses_empty_input(tmp_path: Path) -> None:
     path = documents(tmp_path)
     path.write_text(path.read_text() + "no line\n")
-    drawn = draw_passages([path], 50, 0, SCOPE)
-    assert len(drawn.passages) == 6
-    assert [item.where for item in drawn.skipped] == ["line 7"]
+    passages = draw_passages([path], 50, 0, SCOPE)
+    assert len(passages.passages) == 6
+    assert [item.where for item in passages.skipped] == ["line 7"]
     path.write_text(json.dumps({"id": "n", "text": "A note.", "patient": "anna"}) + "\n")
     with pytest.raises(InputError, match=r"no passage to make a question of \(patients' records are left aside\)"):
         draw_passages([path], 5, 0, SCOPE)
@@ -124,9 +126,9 @@ def test_draw_passages_reports_skipped_lines_and_refuses_empty_input(tmp_path: P
 
 
 def test_proposal_has_offsets_of_its_quotation(tmp_path: Path) -> None:
-    drawn = draw_passages([documents(tmp_path)], 3, 0, SCOPE)
-    _, file, _ = asked(drawn, honest, tmp_path / "questions.jsonl")
-    for passage, line in zip(drawn.passages, lines(tmp_path / "questions.jsonl"), strict=True):
+    passages = draw_passages([documents(tmp_path)], 3, 0, SCOPE)
+    _, file, _ = asked(passages, honest, tmp_path / "questions.jsonl")
+    for passage, line in zip(passages.passages, lines(tmp_path / "questions.jsonl"), strict=True):
         assert line["state"] == "proposed"
         assert (line["passage"], line["gold_documents"]) == (passage.id, [passage.document_id])
         assert passage.text[line["start"] - passage.start : line["end"] - passage.start] == line["quotation"]
@@ -138,7 +140,7 @@ def test_proposal_has_offsets_of_its_quotation(tmp_path: Path) -> None:
 
 
 def test_proposal_without_literal_quotation_is_requested_once_more(tmp_path: Path) -> None:
-    drawn = draw_passages([documents(tmp_path)], 6, 0, SCOPE)
+    passages = draw_passages([documents(tmp_path)], 6, 0, SCOPE)
     tries: list[str] = []
 
     def script(request: ChatRequest) -> str:
@@ -155,7 +157,7 @@ def test_proposal_without_literal_quotation_is_requested_once_more(tmp_path: Pat
             return "I would ask whether it works."
         return proposed(number, question="?!" if number == "5" else f"Does drug {number} work?")
 
-    model, file, made = asked(drawn, script, tmp_path / "questions.jsonl")
+    model, file, result = asked(passages, script, tmp_path / "questions.jsonl")
     assert {number: tries.count(number) for number in "012345"} == dict(zip("012345", (1, 2, 2, 1, 2, 2), strict=True))
     states = {line["passage"]: line.get("reason", line["state"]) for line in lines(tmp_path / "questions.jsonl")}
     assert states == {
@@ -166,7 +168,7 @@ def test_proposal_without_literal_quotation_is_requested_once_more(tmp_path: Pat
         "d4#0": "unparsed",
         "d5#0": "unparsed",
     }
-    assert sum(each.usage.calls for each in made) == len(model.requests) == 10
+    assert sum(item.usage.calls for item in result) == len(model.requests) == 10
     assert file.states == {"proposed": 2, "not-verbatim": 1, "nothing": 1, "unparsed": 2}
 
 
@@ -181,8 +183,8 @@ def test_proposal_without_literal_quotation_is_requested_once_more(tmp_path: Pat
 )
 def test_proposal_naming_nothing_of_passage_is_left_out(tmp_path: Path, question: str) -> None:
     """A small model repeats what it was asked for."""
-    path, drawn = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path, 1)], 1, 0, SCOPE)
-    model, file, _ = asked(drawn, lambda _: proposed("0", question=question), path)
+    path, sample = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path, 1)], 1, 0, SCOPE)
+    model, file, _ = asked(sample, lambda _: proposed("0", question=question), path)
     assert len(model.requests) == 2, "asked for once more"
     assert file.states == {"names-nothing": 1}
     (line,) = lines(path)
@@ -191,24 +193,24 @@ def test_proposal_naming_nothing_of_passage_is_left_out(tmp_path: Path, question
 
 @pytest.mark.parametrize("question", ["What did the Trial show?", "Does it change the RISK?"])
 def test_proposal_naming_one_word_of_passage_is_kept(tmp_path: Path, question: str) -> None:
-    drawn = draw_passages([documents(tmp_path, 1)], 1, 0, SCOPE)
-    _, file, _ = asked(drawn, lambda _: proposed("0", question=question), tmp_path / "questions.jsonl")
+    passages = draw_passages([documents(tmp_path, 1)], 1, 0, SCOPE)
+    _, file, _ = asked(passages, lambda _: proposed("0", question=question), tmp_path / "questions.jsonl")
     assert file.states == {"proposed": 1}
 
 
 def test_proposal_store_with_changed_line_names_line(tmp_path: Path) -> None:
-    path, drawn = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path)], 2, 0, SCOPE)
-    asked(drawn, honest, path)
+    path, sample = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path)], 2, 0, SCOPE)
+    asked(sample, honest, path)
     first, second = lines(path)
     del second["id"]
     path.write_text("\n".join(map(json.dumps, (first, second))))
     with pytest.raises(InputError, match="line 2, does not belong to a file of proposed questions"):
-        asked(drawn, honest, path)
+        asked(sample, honest, path)
 
 
 def test_proposal_with_two_word_quotation_is_not_verbatim(tmp_path: Path) -> None:
-    drawn = draw_passages([documents(tmp_path, 1)], 1, 0, SCOPE)
-    _, file, _ = asked(drawn, lambda _: proposed("0", quote="Drug 0"), tmp_path / "questions.jsonl")
+    passages = draw_passages([documents(tmp_path, 1)], 1, 0, SCOPE)
+    _, file, _ = asked(passages, lambda _: proposed("0", quote="Drug 0"), tmp_path / "questions.jsonl")
     assert file.states == {"not-verbatim": 1}
 
 
@@ -220,15 +222,15 @@ def test_proposals_resumed_keep_states_set_by_people(tmp_path: Path) -> None:
     assert len(model.requests) == 4
     assert [line["state"] for line in lines(path)] == ["accepted", "rejected", *["proposed"] * 4]
     assert file.states == {"accepted": 1, "rejected": 1, "proposed": 4}
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])  # as a kill in the middle of a line leaves it
+    content = path.read_bytes()
+    path.write_bytes(content[:-20])  # as a kill in the middle of a line leaves it
     model, _, _ = asked(draw_passages([papers], 6, 0, SCOPE), honest, path)
     assert len(model.requests) == 1
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == content
 
 
 def test_proposals_with_failed_call_are_requested_again(tmp_path: Path) -> None:
-    path, drawn = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path)], 6, 0, SCOPE)
+    path, sample = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path)], 6, 0, SCOPE)
     calls: list[ChatRequest] = []
 
     def script(request: ChatRequest) -> str:
@@ -237,26 +239,26 @@ def test_proposals_with_failed_call_are_requested_again(tmp_path: Path) -> None:
             raise EndpointUnreachable("gone for a moment")
         return honest(request)
 
-    _, _, made = asked(drawn, script, path)
-    assert [each.failure.message if each.failure else None for each in made].count("gone for a moment") == 1
+    _, _, result = asked(sample, script, path)
+    assert [item.failure.message if item.failure else None for item in result].count("gone for a moment") == 1
     assert len(lines(path)) == 5
-    model, _, _ = asked(drawn, honest, path)
+    model, _, _ = asked(sample, honest, path)
     assert len(model.requests) == 1
 
 
 def test_proposal_store_with_other_settings_raises_input_error(tmp_path: Path) -> None:
-    path, drawn = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path)], 1, 0, SCOPE)
-    asked(drawn, honest, path)
+    path, sample = tmp_path / "questions.jsonl", draw_passages([documents(tmp_path)], 1, 0, SCOPE)
+    asked(sample, honest, path)
     with pytest.raises(InputError, match="proposed questions made with other settings \\(seed\\)"):
-        asked(drawn, honest, path, seed=1)
+        asked(sample, honest, path, seed=1)
 
 
 def test_proposal_store_counts_near_duplicates(tmp_path: Path) -> None:
-    drawn = draw_passages([documents(tmp_path)], 6, 0, SCOPE)
+    passages = draw_passages([documents(tmp_path)], 6, 0, SCOPE)
     texts = {"0": "Does drug X lower the risk of stroke?", "1": "Does drug X lower the risk of a stroke?"}
     path = tmp_path / "questions.jsonl"
     _, file, _ = asked(
-        drawn,
+        passages,
         lambda request: proposed(
             number_of(request), question=texts.get(number_of(request), f"Who {number_of(request)}?")
         ),
@@ -283,9 +285,9 @@ def test_proposal_prompt_contains_document_as_data(tmp_path: Path) -> None:
 def test_read_questions_returns_accepted_proposals_only(tmp_path: Path) -> None:
     path = tmp_path / "questions.jsonl"
     asked(draw_passages([documents(tmp_path)], 3, 0, SCOPE), honest, path)
-    (told,) = read_questions(path)
-    assert isinstance(told, Skipped)
-    assert "none of its 3 lines is accepted" in told.reason
+    (question,) = read_questions(path)
+    assert isinstance(question, Skipped)
+    assert "none of its 3 lines is accepted" in question.reason
     with pytest.raises(InputError, match='set the state of the good ones to "accepted"'):
         load_dataset(str(path), tmp_path)
     set_states(path, "accepted", "rejected", "proposed")
@@ -302,4 +304,4 @@ def test_read_questions_returns_accepted_proposals_only(tmp_path: Path) -> None:
 def test_read_questions_accepts_lines_without_state(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps({"id": "1", "text": "Does it?"}) + "\n")
-    assert [each.id for each in read_questions(path) if isinstance(each, Question)] == ["1"]
+    assert [question.id for question in read_questions(path) if isinstance(question, Question)] == ["1"]
