@@ -1,4 +1,4 @@
-"""Which table is drawn, and that every mark is a cell of it."""
+"""Test the plots of tables: each mark is a cell."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.support import finished_experiments
 from tests.support import report_findings as tables
 
 
-def drawn(findings: Findings) -> Mapping[str, tuple[PlotFigure, ...]]:
-    """By the table's title."""
+def plot_all(findings: Findings) -> Mapping[str, tuple[PlotFigure, ...]]:
+    """Plot all tables, by title."""
     return {table.title: plot_figures(findings.experiment, table, findings.published) for table in findings.tables}
 
 
-def points_of(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], float]:
+def map_points(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], float]:
     return {(mark.panel, mark.row, mark.series, mark.x): round(mark.value, 6) for mark in each.marks}
 
 
 def test_positions_plot_has_panel_for_each_model_and_k() -> None:
-    by_place, averages, middle = drawn(tables.by_position()).values()
+    by_place, averages, middle = plot_all(tables.by_position()).values()
     (lines,) = by_place
     assert lines.plot.kind == "line"
     assert lines.panels == ("tiny, k 8", "tiny, k 16", f"{tables.HOSTILE}, k 8", f"{tables.HOSTILE}, k 16")
@@ -58,18 +58,18 @@ def test_line_plot_is_independent_of_row_order() -> None:
     along = [(mark.panel, mark.series, mark.x) for mark in lines.marks if mark.x is not None]
     assert all(one[2] < other[2] for one, other in pairwise(along) if one[:2] == other[:2])
     (right,) = plot_figures("positions", table)
-    assert points_of(lines) == points_of(right)
+    assert map_points(lines) == map_points(right)
 
 
 def test_line_plot_draws_bounds_without_place() -> None:
-    lines = drawn(tables.by_length())["Accuracy by the number of documents"][0]
+    lines = plot_all(tables.by_length())["Accuracy by the number of documents"][0]
     assert lines.plot.log2
     assert {mark.series for mark in lines.marks if mark.x is None} == {"oracle", "closed-book"}
     assert sorted(mark.x for mark in lines.marks if mark.x is not None) == [1, 2, 4, 8]
 
 
 def test_integration_plot_shows_published_figures_as_hollow_marks() -> None:
-    shares, differences = drawn(tables.integrated())["Accuracy with real rankings, against rag"]
+    shares, differences = plot_all(tables.integrated())["Accuracy with real rankings, against rag"]
     hollow = [mark for mark in shares.marks if mark.hollow]
     of = load_published()["integration"]
     (gpt,) = [
@@ -86,27 +86,27 @@ def test_integration_plot_shows_published_figures_as_hollow_marks() -> None:
 
 
 def test_conflicts_plot_has_stacked_counts() -> None:
-    stacked, parts, rules = drawn(tables.in_conflict()).values()
+    stacked, parts, rules = plot_all(tables.in_conflict()).values()
     assert parts == ()
     table = tables.in_conflict().tables[0]
     wins = dict(zip(zip(table.column("k"), table.column("place"), strict=True), table.column("win"), strict=True))
     assert stacked[0].series == ("win", "tie", "lose")
-    assert points_of(stacked[0])["k 8", "place 0", "win", None] == wins[8, 0]
-    assert points_of(stacked[0])["all", "all", "win", None] == wins["all", "all"]
+    assert map_points(stacked[0])["k 8", "place 0", "win", None] == wins[8, 0]
+    assert map_points(stacked[0])["all", "all", "win", None] == wins["all", "all"]
     assert rules[0].series == ("followed", "rule right")
 
 
 def test_bar_plot_of_counts_has_whole_ticks() -> None:
     plot, table = PlotSpec("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
     axes = [
-        charted(plot_figure(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
+        draw_charts(plot_figure(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
         for percent in (False, True)
     ]
     assert [axis.get("tickMinStep") for axis in axes] == [1, None]
 
 
 def test_preflight_plots_show_curve_and_rules() -> None:
-    figures = drawn(tables.foreseen())
+    figures = plot_all(tables.foreseen())
     (curve,) = figures["Every threshold of overlap@3"]
     table = next(table for table in tables.foreseen().tables if table.title == "Every threshold of overlap@3")
     for mark, row in zip(
@@ -121,7 +121,7 @@ def test_preflight_plots_show_curve_and_rules() -> None:
 
 
 def test_cost_plot_shows_predictions_hollow_and_measurements_filled() -> None:
-    (points,) = drawn(tables.costing())["Predicted and measured"]
+    (points,) = plot_all(tables.costing())["Predicted and measured"]
     hollow = {mark.row for mark in points.marks if mark.hollow}
     assert "equation 5 as printed" in hollow
     assert {mark.row for mark in points.marks} - hollow == {"measured: RAG", "measured: read in parts"}
@@ -130,7 +130,7 @@ def test_cost_plot_shows_predictions_hollow_and_measurements_filled() -> None:
 
 
 def test_attention_bias_plot_names_rows_by_distinguishing_columns() -> None:
-    shares, differences = drawn(tables.by_distractors())["Accuracy with the key document in the middle"]
+    shares, differences = plot_all(tables.by_distractors())["Accuracy with the key document in the middle"]
     assert [mark.row for mark in shares.marks][:2] == ["rag, k 16, retrieved", "rag, k 16, random"]
     assert [mark.row for mark in differences.marks] == ["rag, k 16, random"]
 
@@ -158,7 +158,7 @@ def test_published_plots_draw_published_tables() -> None:
         assert figure.unit == "%"
         assert all(mark.low is None for mark in figure.marks)
     assert (
-        points_of(plot_figure(PUBLISHED_PLOTS["positions"], load_published()["positions"].table, printed=True))[
+        map_points(plot_figure(PUBLISHED_PLOTS["positions"], load_published()["positions"].table, printed=True))[
             "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
         ]
         == 48.57
@@ -174,7 +174,7 @@ def test_assign_styles_gives_unique_and_stable_styles() -> None:
     assert len({item.shape for item in first}) == len({item.colour for item in first}) == len(first)
 
 
-def charted(each: PlotFigure) -> list[tuple[str, dict[str, Any]]]:
+def draw_charts(each: PlotFigure) -> list[tuple[str, dict[str, Any]]]:
     return [(panel.svg, json.loads(panel.specification)) for panel in draw_panels(each, assign_styles(each.series))]
 
 
@@ -192,9 +192,9 @@ MADE = (
 def test_charts_are_valid_vega_lite_of_small_width(findings: Any) -> None:
     import altair
 
-    for group in drawn(findings()).values():
+    for group in plot_all(findings()).values():
         for item in group:
-            for svg, specification in charted(item)[:1]:
+            for svg, specification in draw_charts(item)[:1]:
                 altair.Chart.from_dict(specification)
                 assert svg.startswith('<svg class="marks" width="360"')
                 assert "http" not in svg
@@ -203,11 +203,11 @@ def test_charts_are_valid_vega_lite_of_small_width(findings: Any) -> None:
 
 
 def test_static_chart_shows_labels_and_bounds() -> None:
-    bars = drawn(tables.in_conflict())["Conflicts among the parts"][0]
-    svg, specification = charted(bars)[0]
+    bars = plot_all(tables.in_conflict())["Conflicts among the parts"][0]
+    svg, specification = draw_charts(bars)[0]
     assert ">place 0<" in svg
     assert {datum["label"] for datum in specification["data"]["values"]} <= {"0", "1", "2", "3", "4", "5", "6"}
-    svg, _ = charted(drawn(tables.by_length())["Accuracy by the number of documents"][0])[0]
+    svg, _ = draw_charts(plot_all(tables.by_length())["Accuracy by the number of documents"][0])[0]
     assert ">oracle 100.0<" in svg or ">oracle 72.7<" in svg or ">oracle 63.6<" in svg
 
 
@@ -215,7 +215,7 @@ def test_chart_breaks_long_row_name_before_plus() -> None:
     gain = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
     names = ("self-consistency+shuffling, votes 5", "train-cot+reranker")
     (figure,) = plot_figures("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
-    ((_, specification),) = charted(figure)
+    ((_, specification),) = draw_charts(figure)
     rows = [datum["row"] for datum in specification["data"]["values"]]
     assert rows == ["self-consistency\n+shuffling, votes 5", "train-cot+reranker"]
 
@@ -229,7 +229,7 @@ def test_share_axis_may_start_above_zero_and_difference_axis_includes_zero() -> 
         )
     ]
     scales = [
-        charted(item)[0][1]["layer"][1]["encoding"]["x"]["scale"]
+        draw_charts(item)[0][1]["layer"][1]["encoding"]["x"]["scale"]
         for table in tables
         for item in plot_figures("compare", table)
     ]
@@ -251,7 +251,7 @@ def test_line_plot_of_many_points_has_no_intervals() -> None:
     (figure,) = plot_figures("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
     assert figure.many
     assert "interval" not in figure.description
-    ((_, specification),) = charted(figure)
+    ((_, specification),) = draw_charts(figure)
     assert [layer["mark"]["type"] for layer in specification["layer"][0]["layer"]] == ["line"]
 
 

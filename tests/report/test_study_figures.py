@@ -1,4 +1,4 @@
-"""The context-retrieval study's experiments in a report: what is drawn of each table, and the paper's figures."""
+"""Test the plots of the context-retrieval study and the paper's figures in them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.support import finished_experiments
 ALOE = "Llama3-Aloe-8B-Alpha, as printed"
 
 
-def drawn(findings: Findings, **sets: str) -> Mapping[str, tuple[PlotFigure, ...]]:
-    """By the table's title."""
+def plot_all(findings: Findings, **sets: str) -> Mapping[str, tuple[PlotFigure, ...]]:
+    """Plot all tables, by title."""
     return {
         table.title: plot_figures(findings.experiment, table, findings.published, sets) for table in findings.tables
     }
 
 
-def hollow(each: PlotFigure) -> Mapping[tuple[str, str, str], float]:
+def map_hollow_marks(each: PlotFigure) -> Mapping[tuple[str, str, str], float]:
     return {(mark.panel, mark.row, mark.series): mark.value for mark in each.marks if mark.hollow}
 
 
-def told(table: str, *row: object) -> list[str]:
-    """How a published row's cells are shown, of the row that begins so."""
+def read_published_row(table: str, *row: object) -> list[str]:
+    """Return the displayed cells of the published row that starts with this value."""
     printed = load_published()[table].table
     (result,) = (
         item for cells, item in zip(printed.rows, printed_rows(printed), strict=True) if cells[: len(row)] == row
@@ -46,7 +46,7 @@ def test_plots_of_each_table_are_expected() -> None:
     took = ["Tokens a case", "Calls a case"]
     energy = ["Energy for questions", "Energy for right answers"]
     titles = {
-        item.experiment: [[item.plot.title for item in group] for group in drawn(item).values()]
+        item.experiment: [[item.plot.title for item in group] for group in plot_all(item).values()]
         for item in finished_experiments.everything()
     }
     assert titles == {
@@ -98,7 +98,7 @@ def test_plot_marks_match_figures_of_column(found: Findings) -> None:
 
 
 def test_votes_plot_has_line_and_intervals_for_each_arm() -> None:
-    shares, gains = drawn(finished_experiments.by_votes())["Accuracy by the number of votes"]
+    shares, gains = plot_all(finished_experiments.by_votes())["Accuracy by the number of votes"]
     assert (shares.panels, shares.series) == (("tiny", "small"), (SC, SHUFFLED))
     assert [mark.x for mark in shares.marks if (mark.panel, mark.series) == ("tiny", SC)] == [1, 5, 20]
     assert all(mark.low is not None and mark.low < mark.value < (mark.high or 0) for mark in shares.marks)
@@ -107,7 +107,7 @@ def test_votes_plot_has_line_and_intervals_for_each_arm() -> None:
 
 
 def test_cost_plot_shows_single_call_as_bound() -> None:
-    tokens, calls = drawn(finished_experiments.by_votes())["What it took"]
+    tokens, calls = plot_all(finished_experiments.by_votes())["What it took"]
     assert (tokens.unit, calls.unit) == ("", "")
     bounds = {mark.series: mark.value for mark in tokens.marks if mark.x is None}
     assert bounds == {ZERO: 1000, COT: 1000}
@@ -115,7 +115,7 @@ def test_cost_plot_shows_single_call_as_bound() -> None:
 
 
 def test_drafts_and_examples_plots_have_panel_for_each_library() -> None:
-    result = drawn(finished_experiments.by_drafts())
+    result = plot_all(finished_experiments.by_drafts())
     by_n, *_ = result["Accuracy by the number of drafts or rounds"]
     by_k, *_ = result["Accuracy by the number of examples"]
     for lines, places in ((by_n, [3, 5, 10]), (by_k, [0, 1, 5])):
@@ -124,7 +124,7 @@ def test_drafts_and_examples_plots_have_panel_for_each_library() -> None:
 
 
 def test_model_plot_has_panel_for_each_set() -> None:
-    gains, _ = drawn(finished_experiments.by_model())["With and without context retrieval"]
+    gains, _ = plot_all(finished_experiments.by_model())["With and without context retrieval"]
     assert gains.panels == ("careqa", "mirage/medqa")
     assert [mark.row for mark in gains.marks if mark.panel == "careqa"] == [
         f"tiny, {SHUFFLED}",
@@ -135,24 +135,24 @@ def test_model_plot_has_panel_for_each_set() -> None:
 
 
 def test_method_plot_shows_published_methods_of_same_set_and_votes() -> None:
-    shares, differences = drawn(finished_experiments.by_votes(), tiny="mirage/medqa", small="medqa/validation")[
+    shares, differences = plot_all(finished_experiments.by_votes(), tiny="mirage/medqa", small="medqa/validation")[
         "Accuracy by method"
     ]
-    assert hollow(shares) == {
+    assert map_hollow_marks(shares) == {
         ("tiny", ZERO, ALOE): 62.45,
         ("tiny", COT, ALOE): 64.26,
         ("tiny", f"{SC}, votes 5", ALOE): 64.81,
     }
-    assert hollow(differences) == {}
+    assert map_hollow_marks(differences) == {}
     table = finished_experiments.by_votes().tables[0]
     twenty = Table(table.title, table.columns, tuple((*row[:2], row[2] and 20, *row[3:]) for row in table.rows))
     shares, _ = plot_figures("ensembles", twenty, finished_experiments.by_votes().published, {"tiny": "mirage/medqa"})
-    assert {row for _, row, _ in hollow(shares)} == {ZERO, COT}, "the paper's five votes are not our twenty"
+    assert {row for _, row, _ in map_hollow_marks(shares)} == {ZERO, COT}, "the paper's five votes are not our twenty"
 
 
 def test_model_plot_shows_published_changes_as_accuracies() -> None:
-    _, shares = drawn(finished_experiments.by_model())["With and without context retrieval"]
-    beside = hollow(shares)
+    _, shares = plot_all(finished_experiments.by_model())["With and without context retrieval"]
+    beside = map_hollow_marks(shares)
     assert beside["mirage/medqa", "tiny, medprompt", "Mistral-7B, as printed"] == 62.30
     assert beside["careqa", "small, medprompt", "Gemma-2-27B, as printed"] == 78.17
     assert beside["mirage/medqa", "tiny, medprompt", "GPT-4, as printed"] == 90.2
@@ -169,11 +169,11 @@ def test_published_changes_are_drawn_as_accuracies_and_shown_with_sign() -> None
     values = {at(mark): (mark.value, mark.detail) for mark in votes.marks}
     assert values["MedQA", 1.0] == (64.26, "64.26 %")
     assert values["MedQA", 5.0] == (68.66, "68.66 %")
-    assert told("ensembles-votes", 3) == ["change (points)", "+1.78", "+1.58", "+3.30", "+0.32", "0.20"]
-    assert told("ensembles-votes", 1) == ["accuracy (%)", "65.11", "55.10", "64.26", "72.93", "0.08"]
-    assert told("medprompt-databases", "Train+CoT")[1:] == ["+7.15", "−1.26", "+0.78", "+3.23"]
-    assert told("medprompt-databases", "Validation")[1:] == ["68.65", "59.55", "69.60", "75.55"]
-    assert told("models-leaderboard", "GPT-4", "Medprompt")[1:] == ["79.1", "90.2", "94.2", "87.83"]
+    assert read_published_row("ensembles-votes", 3) == ["change (points)", "+1.78", "+1.58", "+3.30", "+0.32", "0.20"]
+    assert read_published_row("ensembles-votes", 1) == ["accuracy (%)", "65.11", "55.10", "64.26", "72.93", "0.08"]
+    assert read_published_row("medprompt-databases", "Train+CoT")[1:] == ["+7.15", "−1.26", "+0.78", "+3.23"]
+    assert read_published_row("medprompt-databases", "Validation")[1:] == ["68.65", "59.55", "69.60", "75.55"]
+    assert read_published_row("models-leaderboard", "GPT-4", "Medprompt")[1:] == ["79.1", "90.2", "94.2", "87.83"]
     baseline = printed_rows(load_published()["ensembles-baseline"].table)
     assert [cells[3].figure for cells in baseline] == ["58.91", "55.10", "56.78"], "with every digit"
     assert printed_rows(Table("T", ("n", "%"), ((3, 0.5),))) == ((CellText("3"), CellText("0.5")),)

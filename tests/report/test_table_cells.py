@@ -1,4 +1,4 @@
-"""Figures in words, and the same in a file: every digit that is told, and what is told where there is none."""
+"""Test figures as text and in the CSV file."""
 
 from __future__ import annotations
 

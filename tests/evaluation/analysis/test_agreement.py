@@ -1,4 +1,4 @@
-"""Kappa and alpha against worked examples that are published, and where they are not defined."""
+"""Test kappa and alpha against published examples, and cases where they are undefined."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pytest
 from epicrisis.evaluation.analysis.agreement import cohens_kappa, krippendorffs_alpha, measure_agreement
 
 
-def raters(*rows: str) -> list[dict[int, str]]:
-    """A row a rater, a character a unit; a dot is missing."""
+def parse_ratings(*rows: str) -> list[dict[int, str]]:
+    """Return one mapping of units to ratings per line; a dot is a missing rating."""
     return [{unit: value for unit, value in enumerate(row.split()) if value != "."} for row in rows]
 
 
 # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), section C: four observers, twelve units.
-FOUR = raters(
+FOUR = parse_ratings(
     "1 2 3 3 2 1 4 1 2 . . .",
     "1 2 3 3 2 2 4 1 2 5 . 3",
     ". 3 3 3 2 3 4 2 2 5 1 .",
     "1 2 3 3 2 4 4 1 2 5 1 .",
 )
 # Krippendorff, section A: two observers, nominal data without gaps in binary form.
-BINARY = raters("0 1 0 0 0 0 0 0 1 0", "1 1 1 0 0 1 0 0 0 0")
+BINARY = parse_ratings("0 1 0 0 0 0 0 0 1 0", "1 1 1 0 0 1 0 0 0 0")
 # The three coders of the encyclopedia's article on the coefficient, much copied in software's tests.
-THREE = raters(
+THREE = parse_ratings(
     ". . . . . 3 4 1 2 1 1 3 3 . 3",
     "1 . 2 1 3 3 4 3 . . . . . . .",
     ". . 2 1 3 4 4 . 2 1 1 3 3 . 4",

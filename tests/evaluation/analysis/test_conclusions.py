@@ -1,4 +1,4 @@
-"""What is said of a table: what was shown, what was not, and nothing beyond."""
+"""Test the sentences that conclude a table."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SAME = Difference(0.015, Interval(-0.04, 0.07), 0.6, 200, 40)
 BOUND = Difference(0.3, Interval(0.2, 0.4), 0.0001, 200, 40)
 
 
-def arms(*rows: tuple[Cell, ...]) -> Table:
+def make_table(*rows: tuple[Cell, ...]) -> Table:
     return Table("T", ("model", "arm", "place", "difference to rag", "p (Holm)"), rows)
 
 
 def test_conclusions_state_significant_differences_with_intervals() -> None:
     untested = ("qwen", "ends", 25, BOUND, None)
     conclusions = draw_conclusions(
-        arms(("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), untested)
+        make_table(("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), untested)
     )
     assert conclusions[:2] == (
         "place 25: brief-context was right 6.2 points more often than rag (95 % interval 1.1 to 11.3; p = 0.02, "
@@ -46,7 +46,7 @@ def test_conclusions_state_significant_differences_with_intervals() -> None:
 
 
 def test_conclusions_of_insignificant_difference_state_smallest_detectable() -> None:
-    (text,) = draw_conclusions(arms(("qwen", "brief-context", 25, SAME, 1.0)))
+    (text,) = draw_conclusions(make_table(("qwen", "brief-context", 25, SAME, 1.0)))
     least = smallest_shown(SAME)
     assert least is not None
     assert text == (
@@ -57,17 +57,17 @@ def test_conclusions_of_insignificant_difference_state_smallest_detectable() -> 
 
 
 def test_conclusions_leave_out_upper_and_lower_bounds() -> None:
-    make_accuracy_table = arms(("qwen", "brief-context", 25, SAME, 0.4), ("qwen", "oracle", None, BOUND, None))
+    make_accuracy_table = make_table(("qwen", "brief-context", 25, SAME, 0.4), ("qwen", "oracle", None, BOUND, None))
     conclusions = draw_conclusions(make_accuracy_table)
     assert len(conclusions) == 1
     assert "oracle" not in conclusions[0]
     assert "corrected for" not in conclusions[0], "one comparison, for the bound is none"
-    assert draw_conclusions(arms(("qwen", "oracle", None, BOUND, None))) == ()
+    assert draw_conclusions(make_table(("qwen", "oracle", None, BOUND, None))) == ()
 
 
 def test_conclusions_merge_comparisons_without_finding() -> None:
     rows = [("qwen", "ends", place, SAME, 0.9) for place in range(5)]
-    conclusions = draw_conclusions(arms(*rows, ("qwen", "brief-context", 0, BETTER, 0.02)))
+    conclusions = draw_conclusions(make_table(*rows, ("qwen", "brief-context", 0, BETTER, 0.02)))
     assert len(conclusions) == 2
     assert conclusions[1].startswith(
         "In 5 of 6 comparisons (difference to rag; p above 0.05 in the table) no difference was"
@@ -132,7 +132,7 @@ def test_conclusions_of_few_questions_state_no_difference_detectable() -> None:
     few = Difference(0.2, Interval(-0.2, 0.6), 1.0, 5, 5)
     assert (
         "with 5 questions no difference whatever would be found"
-        in draw_conclusions(arms(("m", "ends", 0, few, 1.0)))[0]
+        in draw_conclusions(make_table(("m", "ends", 0, few, 1.0)))[0]
     )
 
 

@@ -1,4 +1,4 @@
-"""Correlations and kappa against scipy and statsmodels; what has none; clusters, order, intervals."""
+"""Test correlations and weighted kappa against scipy and statsmodels, with clusters and intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions summed to a run's hours, kWh and CO2; unknown is never nothing."""
+"""Test tables of hours, energy and CO2 of a run's sessions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ UNKNOWN = EquipmentEnergy("endpoints", "unknown", None, "example.org is another 
 HALF_RIGHT = tuple(i % 2 == 0 for i in range(len(QUESTIONS)))
 
 
-def taken(*parts: EquipmentEnergy, seconds: float = 1800.0, rate: float = 0.2) -> SessionEnergy:
+def make_session(*parts: EquipmentEnergy, seconds: float = 1800.0, rate: float = 0.2) -> SessionEnergy:
     return SessionEnergy(seconds, rate, parts)
 
 
-def of_sessions(path: Path, sessions: Sequence[SessionEnergy | None], ended: Sequence[Outcome] = HALF_RIGHT) -> Path:
-    """A finished run of which these sessions told this."""
+def make_run(path: Path, sessions: Sequence[SessionEnergy | None], ended: Sequence[Outcome] = HALF_RIGHT) -> Path:
+    """Write a finished run with these sessions."""
     folder(path, lambda i, _: ended[i], questions=QUESTIONS[: len(ended)])
     manifest = read_manifest(path)
     sessions_with_energy = tuple(replace(manifest.sessions[0], taken=session) for session in sessions)
@@ -40,18 +40,20 @@ def of_sessions(path: Path, sessions: Sequence[SessionEnergy | None], ended: Seq
     return path
 
 
-def first(*paths: Path) -> Table:
+def read_energy_table(*paths: Path) -> Table:
     return make_energy_tables(open_runs(paths), graded_right)[0]
 
 
-def row(*paths: Path) -> Mapping[str, Cell]:
-    table = first(*paths)
+def read_energy_row(*paths: Path) -> Mapping[str, Cell]:
+    table = read_energy_table(*paths)
     return dict(zip(table.columns, table.rows[0], strict=True))
 
 
 def test_energy_table_sums_sessions_and_separates_measured_from_estimated(tmp_path: Path) -> None:
     """1.8 MJ measured and 3.6 MJ estimated are 0.5 and 1 kWh: of 40 questions, 20 right."""
-    result = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(ESTIMATED, seconds=3600, rate=0.4)]))
+    result = read_energy_row(
+        make_run(tmp_path / "run", [make_session(MEASURED), make_session(ESTIMATED, seconds=3600, rate=0.4)])
+    )
     assert result == {
         "run": "run",
         "hours": 1.5,
@@ -72,24 +74,24 @@ def test_energy_table_sums_sessions_and_separates_measured_from_estimated(tmp_pa
 def test_energy_table_reproduces_study_carbon_figure(tmp_path: Path) -> None:
     """Table 13: 962.48 kWh are 197.31 kg."""
     part = EquipmentEnergy("processors", "measured", 962.48 * 3.6e6, "the node's meter")
-    run = of_sessions(tmp_path / "run", [taken(part, rate=0.205)])
-    assert row(run)["kg CO2"] == pytest.approx(197.31, abs=0.005)
-    assert any("0.205 (the context-retrieval study's, Table 13" in note for note in first(run).notes)
+    run = make_run(tmp_path / "run", [make_session(part, rate=0.205)])
+    assert read_energy_row(run)["kg CO2"] == pytest.approx(197.31, abs=0.005)
+    assert any("0.205 (the context-retrieval study's, Table 13" in note for note in read_energy_table(run).notes)
 
 
 @pytest.mark.parametrize(
     ("sessions", "unknown"),
     [
-        ([taken(MEASURED, UNKNOWN)], "endpoints"),
-        ([taken(MEASURED), None], "1 of 2 sessions"),
-        ([taken(MEASURED, UNKNOWN), None, None], "endpoints, 2 of 3 sessions"),
+        ([make_session(MEASURED, UNKNOWN)], "endpoints"),
+        ([make_session(MEASURED), None], "1 of 2 sessions"),
+        ([make_session(MEASURED, UNKNOWN), None, None], "endpoints, 2 of 3 sessions"),
     ],
 )
 def test_energy_table_with_unknown_session_shows_no_total(
     tmp_path: Path, sessions: Sequence[SessionEnergy | None], unknown: str
 ) -> None:
     """What a killed session took was not written down."""
-    result = row(of_sessions(tmp_path / "run", sessions))
+    result = read_energy_row(make_run(tmp_path / "run", sessions))
     assert (result["kWh measured"], result["kWh estimated"], result["unknown"]) == (0.5, None, unknown)
     for name in ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer"):
         assert result[name] is None, name
@@ -97,40 +99,42 @@ def test_energy_table_with_unknown_session_shows_no_total(
 
 def test_energy_table_without_right_answer_shows_no_energy_per_right_answer(tmp_path: Path) -> None:
     wrong: list[Outcome] = [False, "abstained", "failed", "unparsed"]
-    result = row(of_sessions(tmp_path / "run", [taken(MEASURED)], wrong))
+    result = read_energy_row(make_run(tmp_path / "run", [make_session(MEASURED)], wrong))
     assert (result["kWh per 1,000 questions"], result["Wh per right answer"]) == (125.0, None)
 
 
 def test_energy_table_counts_graded_open_answers_as_right(tmp_path: Path) -> None:
     """Two of three were marked correct: 0.5 kWh for two."""
-    path = of_sessions(tmp_path / "run", [taken(MEASURED)], [True])
+    path = make_run(tmp_path / "run", [make_session(MEASURED)], [True])
     run_of(path, [RIGHT, WRONG, RIGHT])
-    assert row(path)["Wh per right answer"] is None, "nobody marked them yet"
+    assert read_energy_row(path)["Wh per right answer"] is None, "nobody marked them yet"
     marked_by(path)
-    assert (row(path)["questions"], row(path)["Wh per right answer"]) == (3, 250.0)
+    assert (read_energy_row(path)["questions"], read_energy_row(path)["Wh per right answer"]) == (3, 250.0)
 
 
 def test_energy_table_ignores_session_without_calls(tmp_path: Path) -> None:
     """Such as one that nobody agreed to, or that found all answered."""
-    result = row(of_sessions(tmp_path / "run", [taken(MEASURED), taken(seconds=0)]))
+    result = read_energy_row(make_run(tmp_path / "run", [make_session(MEASURED), make_session(seconds=0)]))
     assert (result["kWh"], result["sessions"], result["unknown"]) == (0.5, 1, None)
 
 
 def test_energy_tables_of_runs_without_energy_are_empty(tmp_path: Path) -> None:
-    path = of_sessions(tmp_path / "old", [None])
+    path = make_run(tmp_path / "old", [None])
     manifest = json.loads((path / MANIFEST).read_text("utf-8"))
     for session in manifest["sessions"]:
         del session["taken"]
     (path / MANIFEST).write_text(json.dumps(manifest), "utf-8")
     assert make_energy_tables(open_runs([path])) == ()
     assert [table.title for table in read_findings([path])[0].tables] == ["The runs"]
-    new = of_sessions(tmp_path / "new", [taken(MEASURED)])
-    assert first(path, new).column("run") == ("new",)
+    new = make_run(tmp_path / "new", [make_session(MEASURED)])
+    assert read_energy_table(path, new).column("run") == ("new",)
 
 
 def test_energy_table_notes_state_each_source_once(tmp_path: Path) -> None:
-    paths = [of_sessions(tmp_path / name, [taken(MEASURED), taken(ESTIMATED, UNKNOWN)]) for name in ("a", "b")]
-    notes = first(*paths).notes
+    paths = [
+        make_run(tmp_path / name, [make_session(MEASURED), make_session(ESTIMATED, UNKNOWN)]) for name in ("a", "b")
+    ]
+    notes = read_energy_table(*paths).notes
     for text in (
         "Measured, processors: RAPL's counters of package-0.",
         "Estimated, processors: processor seconds at 12 W a core.",
@@ -141,25 +145,28 @@ def test_energy_table_notes_state_each_source_once(tmp_path: Path) -> None:
 
 
 def test_findings_of_plain_runs_include_energy_table(tmp_path: Path) -> None:
-    paths = [of_sessions(tmp_path / name, [taken(MEASURED)]) for name in ("a", "b")]
+    paths = [make_run(tmp_path / name, [make_session(MEASURED)]) for name in ("a", "b")]
     (result,) = read_findings(paths)
     assert result.tables[-1].title == "Time, energy and CO2"
     assert result.tables[-1].column("run") == ("a", "b")
 
 
 def test_run_records_energy_in_manifest(tmp_path: Path) -> None:
-    path = of_sessions(tmp_path / "run", [taken(MEASURED, UNKNOWN)])
+    path = make_run(tmp_path / "run", [make_session(MEASURED, UNKNOWN)])
     with Run.open(path, read_manifest(path).plan, [Case(question) for question in QUESTIONS]) as run:
         assert read_manifest(path).sessions[1].taken is None, "while it works, and where it is killed"
-        run.record_energy(taken(ESTIMATED))
-    assert [session.taken for session in read_manifest(path).sessions] == [taken(MEASURED, UNKNOWN), taken(ESTIMATED)]
+        run.record_energy(make_session(ESTIMATED))
+    assert [session.taken for session in read_manifest(path).sessions] == [
+        make_session(MEASURED, UNKNOWN),
+        make_session(ESTIMATED),
+    ]
 
 
 # -- arms -------------------------------------------------------------------------------------------------------------
 
 
-def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float]) -> Path:
-    """A run of experiment conditions, whose calls took so long in each arm."""
+def make_run_with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float]) -> Path:
+    """Write a run of experiment conditions with the given seconds of calls by arm."""
     sample: list[Condition] = [{"arm": arm, "dataset": "own", "k": 8, "repeat": 0} for arm in seconds]
     folder(
         path,
@@ -174,12 +181,12 @@ def with_arms(path: Path, *parts: EquipmentEnergy, seconds: Mapping[str, float])
         record["answer"]["usage"]["seconds"] = seconds[record["condition"]["arm"]]
     (path / RECORDS).write_text("".join(f"{json.dumps(record)}\n" for record in records), "utf-8")
     manifest = read_manifest(path)
-    write_manifest(path, replace(manifest, sessions=(replace(manifest.sessions[0], taken=taken(*parts)),)))
+    write_manifest(path, replace(manifest, sessions=(replace(manifest.sessions[0], taken=make_session(*parts)),)))
     return path
 
 
 def test_energy_by_arm_is_divided_by_seconds_of_calls(tmp_path: Path) -> None:
-    path = with_arms(tmp_path / "run", MEASURED, seconds={"rag": 1.0, "brief-context": 4.0})
+    path = make_run_with_arms(tmp_path / "run", MEASURED, seconds={"rag": 1.0, "brief-context": 4.0})
     (result,) = read_findings([path])
     assert [table.title for table in result.tables[-2:]] == ["Time, energy and CO2", "Energy by arm"]
     assert [row[:5] for row in result.tables[-1].rows] == [
@@ -201,13 +208,13 @@ def test_energy_by_arm_is_divided_by_seconds_of_calls(tmp_path: Path) -> None:
 def test_energy_by_arm_is_left_out_when_energy_or_seconds_are_unknown(
     tmp_path: Path, parts: Sequence[EquipmentEnergy], seconds: Mapping[str, float]
 ) -> None:
-    (result,) = read_findings([with_arms(tmp_path / "run", *parts, seconds=seconds)])
+    (result,) = read_findings([make_run_with_arms(tmp_path / "run", *parts, seconds=seconds)])
     assert result.tables[-1].title == "Time, energy and CO2"
 
 
 def test_energy_table_counts_replayed_replies(tmp_path: Path) -> None:
-    path = of_sessions(tmp_path / "run", [taken(MEASURED)])
+    path = make_run(tmp_path / "run", [make_session(MEASURED)])
     manifest = read_manifest(path)
     usage = Usage(calls=3, replayed_calls=37)
     write_manifest(path, replace(manifest, usage={"calls": usage.calls, "replayed_calls": usage.replayed_calls}))
-    assert (row(path)["calls"], row(path)["replayed"]) == (3, 37)
+    assert (read_energy_row(path)["calls"], read_energy_row(path)["replayed"]) == (3, 37)

@@ -1,4 +1,4 @@
-"""Rows of a table from outcomes: by hand, and against what goes wrong without pairs and clusters."""
+"""Test accuracy tables from outcomes: states, pairs, clusters and corrected p values."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import AnswerState
 
 
-def outcome(question: object, right: bool | None = None, state: AnswerState = "answered", **condition: Any) -> Outcome:
+def make_outcome(
+    question: object, right: bool | None = None, state: AnswerState = "answered", **condition: Any
+) -> Outcome:
     return Outcome(str(question), condition, state, right, 0.5)
 
 
 MIXED = [
-    outcome(1, True),
-    outcome(2, False),
-    outcome(3, state="abstained"),
-    outcome(4, state="unparsed"),
-    outcome(5, state="failed"),
+    make_outcome(1, True),
+    make_outcome(2, False),
+    make_outcome(3, state="abstained"),
+    make_outcome(4, state="unparsed"),
+    make_outcome(5, state="failed"),
 ]
 
 
@@ -50,17 +52,17 @@ def test_score_outcome_counts_each_state_separately() -> None:
 
 
 def test_mean_score_of_repeated_question_counts_one_cluster() -> None:
-    once = [outcome(i, i % 2 == 0) for i in range(40)]
-    five = [outcome(i, i % 2 == 0, place=place) for i in range(40) for place in range(5)]
+    once = [make_outcome(i, i % 2 == 0) for i in range(40)]
+    five = [make_outcome(i, i % 2 == 0, place=place) for i in range(40) for place in range(5)]
     width = [item.interval.high - item.interval.low for item in (mean_score(once, "right"), mean_score(five, "right"))]
     assert width[1] == pytest.approx(width[0], rel=0.1)
 
 
 def test_mean_by_pair_averages_scores_with_equal_named_conditions() -> None:
     scores = [
-        outcome(1, True, place=0, k=8),
-        outcome(1, False, place=100, k=8),
-        outcome(1, state="failed", place=50, k=8),
+        make_outcome(1, True, place=0, k=8),
+        make_outcome(1, False, place=100, k=8),
+        make_outcome(1, state="failed", place=50, k=8),
     ]
     assert mean_by_pair(scores, ("place",), "right") == {("1", 0): 1.0, ("1", 100): 0.0}
     assert mean_by_pair(scores, (), "right") == {("1",): 0.5}
@@ -68,21 +70,21 @@ def test_mean_by_pair_averages_scores_with_equal_named_conditions() -> None:
 
 
 def test_compare_to_baseline_without_scored_pairs_returns_none() -> None:
-    first = [outcome(i, True, place=0) for i in range(6)]
-    second = [outcome(i, i < 3, place=0) for i in range(6)]
+    first = [make_outcome(i, True, place=0) for i in range(6)]
+    second = [make_outcome(i, i < 3, place=0) for i in range(6)]
     result = compare_to_baseline(Group((), first, second, ("place",)), "right")
     assert result is not None
     assert (result.value, result.n, result.clusters) == (0.5, 6, 6)
     assert compare_to_baseline(Group((), first, (), ("place",)), "right") is None
-    elsewhere = [outcome(i, True, place=1) for i in range(6)]
+    elsewhere = [make_outcome(i, True, place=1) for i in range(6)]
     assert compare_to_baseline(Group((), first, elsewhere, ("place",)), "right") is None
-    failed = [outcome(i, state="failed", place=0) for i in range(6)]
+    failed = [make_outcome(i, state="failed", place=0) for i in range(6)]
     assert compare_to_baseline(Group((), first, failed, ("place",)), "right") is None
 
 
 def test_compare_to_baseline_averages_places_of_one_question() -> None:
-    oracle = [outcome(i, True) for i in range(10)]
-    placed = [outcome(i, place < 2, place=place) for i in range(10) for place in range(5)]
+    oracle = [make_outcome(i, True) for i in range(10)]
+    placed = [make_outcome(i, place < 2, place=place) for i in range(10) for place in range(5)]
     result = compare_to_baseline(Group((), oracle, placed, ()), "right")
     assert result is not None
     assert result.value == pytest.approx(0.6)
@@ -105,14 +107,14 @@ def test_correct_p_values_ignores_missing_comparisons() -> None:
 
 
 def test_spread_over_repeats_matches_manual_calculation() -> None:
-    result = [outcome(i, i < right, repeat=repeat) for repeat, right in enumerate((2, 4, 6)) for i in range(10)]
+    result = [make_outcome(i, i < right, repeat=repeat) for repeat, right in enumerate((2, 4, 6)) for i in range(10)]
     assert spread_over(result, "repeat", "right") == pytest.approx(0.2)
     assert spread_over(result, "place", "right") is None
     assert spread_over([], "repeat", "right") is None
 
 
 def test_accuracy_table_has_columns_rows_and_notes() -> None:
-    rag = [outcome(i, i % 3 == 0) for i in range(30)]
+    rag = [make_outcome(i, i % 3 == 0) for i in range(30)]
     table = make_accuracy_table(
         "Title",
         ("arm",),
@@ -132,8 +134,8 @@ def test_accuracy_table_has_columns_rows_and_notes() -> None:
 
 
 def test_accuracy_table_notes_name_number_of_corrected_comparisons() -> None:
-    rag = [outcome(i, i % 3 == 0) for i in range(30)]
-    others = [Group((name,), [outcome(i, i % 2 == 0) for i in range(30)], rag) for name in "ab"]
+    rag = [make_outcome(i, i % 3 == 0) for i in range(30)]
+    others = [Group((name,), [make_outcome(i, i % 2 == 0) for i in range(30)], rag) for name in "ab"]
     notes = make_accuracy_table("T", ("arm",), others, baseline="rag", measure="right").notes
     assert notes[2].endswith("corrected by Holm for this table's 2 comparisons.")
     alone = make_accuracy_table("T", ("arm",), [Group(("rag",), rag)], baseline="rag", measure="right").notes
@@ -146,7 +148,7 @@ def test_accuracy_table_is_independent_of_case_order() -> None:
     """Calls at once end in any order; intervals and p are drawn all the same."""
     dice = np.random.default_rng(5)
     first, second = (
-        [outcome(i, bool(dice.random() < share), place=place) for i in range(25) for place in range(3)]
+        [make_outcome(i, bool(dice.random() < share), place=place) for i in range(25) for place in range(3)]
         for share in (0.6, 0.4)
     )
     result = [
@@ -158,7 +160,7 @@ def test_accuracy_table_is_independent_of_case_order() -> None:
 
 def test_accuracy_table_without_scored_cases_shows_nan_not_zero() -> None:
     table = make_accuracy_table(
-        "T", ("arm",), [Group(("rag",), [outcome(1, state="failed")])], baseline="rag", measure="right"
+        "T", ("arm",), [Group(("rag",), [make_outcome(1, state="failed")])], baseline="rag", measure="right"
     )
     (share,) = table.column(SHARE_COLUMN)
     assert np.isnan(share.value)  # type: ignore[union-attr]

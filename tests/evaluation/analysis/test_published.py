@@ -1,5 +1,4 @@
-"""How the tables of all papers are kept; and the BriefContext papers' figures, recomputed from their own counts: where
-they do not come out, the erratum is named."""
+"""Test the published tables, and recompute the figures of the BriefContext papers. Deviations are errata."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ def errata(name: str) -> tuple[str, ...]:
     return load_published()[name].errata
 
 
-def told(name: str) -> str:
+def read_notes(name: str) -> str:
     return " ".join(load_published()[name].table.notes)
 
 
 def can_arise(percent: float, n: int) -> bool:
-    """Whether some count of `n` gives this percentage, to the two digits printed."""
+    """Return whether a count out of `n` rounds to this percentage of two digits."""
     return any(round(100 * count / n, 2) == percent for count in range(n + 1))
 
 
@@ -223,7 +222,7 @@ def test_conflict_totals_match_sums_of_rows() -> None:
         r["model"] for r in rows("conflicts-totals") if r["percent"] != round(100 * r["resolved"] / r["conflicts"], 1)
     ]
     assert off == ["GPT-3.5-turbo"]
-    assert "225 of 313 are 71.9 %, printed 71.8" in told("conflicts-totals"), "in no erratum"
+    assert "225 of 313 are 71.9 %, printed 71.8" in read_notes("conflicts-totals"), "in no erratum"
 
 
 def test_conflict_rows_are_whole_counts() -> None:
@@ -236,7 +235,7 @@ def test_conflict_rows_are_whole_counts() -> None:
         off += [row[o] for o in ("win", "tie", "lose") if not can_arise(row[o], row["conflicts"])]
     assert off == [15.14, 14.28]
     for right in ("5 of 33 are 15.15 %, printed 15.14", "4 of 28 are 14.29 %, printed 14.28"):
-        assert right in told("conflicts"), "in no erratum"
+        assert right in read_notes("conflicts"), "in no erratum"
 
 
 def test_rag_is_right_in_most_conflicts() -> None:

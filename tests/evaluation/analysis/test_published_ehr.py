@@ -1,4 +1,4 @@
-"""The EHR study's printed figures, and what it says of them; where it does not hold, the erratum is named."""
+"""Recompute the printed figures of the EHR study. Deviations are errata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [dict(zip(STUDY[name].table.columns, row, strict=True)) for row in STUDY[name].table.rows]
 
 
-def told(name: str) -> str:
+def read_notes(name: str) -> str:
     return " ".join(STUDY[name].table.notes)
 
 
@@ -58,7 +58,9 @@ def test_best_of_six_arms_wins_more_often_than_any_single_arm() -> None:
             for arm in ARMS:
                 wins[arm] += by_arm[arm][column] > full[column]
     assert best == 21
-    assert f"it is {', '.join(str(wins[arm]) for arm in ARMS[:5])} and {wins['RAG HIR 7']}." in told("ehr-retrieval")
+    assert f"it is {', '.join(str(wins[arm]) for arm in ARMS[:5])} and {wins['RAG HIR 7']}." in read_notes(
+        "ehr-retrieval"
+    )
     first = rows("ehr-retrieval")[0]
     assert (first["EHRNoteQA LLM"], rows("ehr-retrieval")[5]["EHRNoteQA LLM"]) == (70.68, 70.92)
     assert "E9" in STUDY["ehr-retrieval"].errata
@@ -69,8 +71,8 @@ def test_larger_model_is_worse_on_ehr_ds_qa() -> None:
     for setting in ("Include All", "Include Related"):
         small, large = of[setting, "Qwen2.5 7B"], of[setting, "Qwen2.5 32B"]
         assert small > large
-        assert f"{small}" in told("ehr-context")
-        assert f"{large}" in told("ehr-context")
+        assert f"{small}" in read_notes("ehr-context")
+        assert f"{large}" in read_notes("ehr-context")
     assert "E8" in STUDY["ehr-context"].errata
 
 
@@ -78,8 +80,8 @@ def test_models_without_notes_lack_overlap_on_extractive_questions_only() -> Non
     bare = [row for row in rows("ehr-context") if row["setting"] == "Exclude All" and "32B" in row["model"]]
     scores = [row[f"{name} LLM"] for row in bare for name in ("RadQA", "CliniQG4QA")]
     overlaps = [row[f"{name} F1"] for row in bare for name in ("RadQA", "CliniQG4QA")]
-    assert f"{min(scores)} to {max(scores)} by the judge" in told("ehr-context")
-    assert f"F1 {min(overlaps)} to {max(overlaps)};" in told("ehr-context")
+    assert f"{min(scores)} to {max(scores)} by the judge" in read_notes("ehr-context")
+    assert f"F1 {min(overlaps)} to {max(overlaps)};" in read_notes("ehr-context")
     assert all(row["EHRNoteQA F1"] > 66 for row in bare)
     assert "E2" in STUDY["ehr-context"].errata
 

@@ -1,4 +1,4 @@
-"""Runs held against each other: pairs, tests, and what else sets them apart."""
+"""Test the comparison of runs: pairs, tests, and differences of their settings."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tests.support.run_folders import QUESTIONS, Outcome, answers, folder, recip
 DIFFERENCE = f"{DIFFERENCE_TO}the other"
 
 
-def table_of(found: Findings, title: str) -> Table:
+def find_table(found: Findings, title: str) -> Table:
     return next(table for table in found.tables if table.title.startswith(title))
 
 
-def rows_of(table: Table) -> list[Mapping[str, Cell]]:
+def list_rows(table: Table) -> list[Mapping[str, Cell]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def differences(*paths: Path, **more: Any) -> list[Mapping[str, Cell]]:
-    return rows_of(table_of(compare_run_files(paths, **more), "Differences"))
+def list_difference_rows(*paths: Path, **more: Any) -> list[Mapping[str, Cell]]:
+    return list_rows(find_table(compare_run_files(paths, **more), "Differences"))
 
 
-def found_in(row: Mapping[str, Cell]) -> Difference:
+def get_difference(row: Mapping[str, Cell]) -> Difference:
     result = row[DIFFERENCE]
     assert isinstance(result, Difference)
     return result
@@ -46,10 +46,10 @@ def test_compare_two_runs_matches_manual_counts(tmp_path: Path) -> None:
     """20 both right, 12 the second alone, 4 the first alone, 4 neither."""
     first = folder(tmp_path / "rag", lambda i, _: i < 24)
     second = folder(tmp_path / "new", lambda i, _: i < 20 or 24 <= i < 36)
-    (row,) = differences(first, second)
+    (row,) = list_difference_rows(first, second)
     assert (row["run"], row["against"]) == ("new", "rag")
     assert [row[name] for name in ("pairs", "won", "lost", "not scored", "test")] == [40, 12, 4, 0, "McNemar"]
-    result = found_in(row)
+    result = get_difference(row)
     assert result.value == pytest.approx(8 / 40)
     assert result.p == pytest.approx(mcnemar([[20, 12], [4, 4]], exact=True).pvalue)
     assert row[P_COLUMN] == result.p, "one comparison"
@@ -59,7 +59,7 @@ def test_compare_two_runs_matches_manual_counts(tmp_path: Path) -> None:
 def test_runs_table_counts_each_state_separately(tmp_path: Path) -> None:
     states: dict[int, Outcome] = {0: "failed", 1: "abstained", 2: "unparsed"}
     first = folder(tmp_path / "a", lambda i, _: states.get(i, i % 2 == 0))
-    (row,) = rows_of(table_of(compare_run_files([first]), "The runs"))
+    (row,) = list_rows(find_table(compare_run_files([first]), "The runs"))
     assert [row[name] for name in ("right", "wrong", "abstained", "unparsed", "failed")] == [18, 19, 1, 1, 1]
     share = row[SHARE_COLUMN]
     assert isinstance(share, Mean)
@@ -71,18 +71,18 @@ def test_comparison_counts_unpaired_and_unscored_questions(tmp_path: Path) -> No
     """20 questions are in one run alone, 10 in the other; of the 10 in both one failed."""
     first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:30])
     second = answers(tmp_path / "b.jsonl", lambda i: "failed" if i == 0 else False, questions=QUESTIONS[20:])
-    (row,) = differences(first, second)
+    (row,) = list_difference_rows(first, second)
     assert [row[name] for name in ("pairs", "only in the run", "only in the other", "not scored")] == [9, 10, 20, 1]
-    assert found_in(row).value == -1
+    assert get_difference(row).value == -1
 
 
 def test_comparison_measure_selects_scored_cases(tmp_path: Path) -> None:
     first = answers(tmp_path / "a.jsonl", lambda i: i < 20)
     second = answers(tmp_path / "b.jsonl", lambda i: "abstained" if i >= 20 else i < 20)
-    (row,) = differences(first, second)
-    assert (row["pairs"], found_in(row).value) == (40, 0)
-    (row,) = differences(first, second, measure="right-of-answered")
-    assert (row["pairs"], row["not scored"], found_in(row).value) == (20, 20, 0)
+    (row,) = list_difference_rows(first, second)
+    assert (row["pairs"], get_difference(row).value) == (40, 0)
+    (row,) = list_difference_rows(first, second, measure="right-of-answered")
+    assert (row["pairs"], row["not scored"], get_difference(row).value) == (20, 20, 0)
 
 
 def test_comparison_corrects_all_pairs_together(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_comparison_corrects_all_pairs_together(tmp_path: Path) -> None:
         answers(tmp_path / "b.jsonl", lambda i: i < 17),
         answers(tmp_path / "c.jsonl", lambda i: i < 30),
     ]
-    rows = differences(*runs)
+    rows = list_difference_rows(*runs)
     assert [(row["run"], row["against"]) for row in rows] == [("b", "a"), ("c", "a"), ("c", "b")]
-    expected = multipletests([found_in(row).p for row in rows], method="holm")[1]
+    expected = multipletests([get_difference(row).p for row in rows], method="holm")[1]
     assert [row[P_COLUMN] for row in rows] == pytest.approx(list(expected))
 
 
@@ -110,17 +110,17 @@ def test_comparison_tests_each_arm_and_clusters_places_by_question(tmp_path: Pat
         tmp_path / "a", lambda i, at: at.get("place") != 50 and i < 8, conditions=ARMS, questions=FEW, arguments=ASKED
     )
     second = folder(tmp_path / "b", lambda i, at: i < 8, conditions=ARMS[::-1], questions=FEW, arguments=ASKED)
-    rows = differences(first, second)
+    rows = list_difference_rows(first, second)
     assert [(row["arm"], row["k"], row["pairs"], row["test"]) for row in rows] == [
         ("rag", 8, 36, "sign flips"),
         ("brief-context", 8, 36, "sign flips"),
         ("oracle", None, 12, "McNemar"),
     ]
-    assert [found_in(row).clusters for row in rows] == [12, 12, 12]
-    assert found_in(rows[0]).value == pytest.approx(8 / 36)
-    assert found_in(rows[0]).p == pytest.approx(2 / 2**8), "eight questions, not as many cases"
-    assert found_in(rows[2]).value == 0
-    assert len(rows_of(table_of(compare_run_files([first, second]), "The runs"))) == 6
+    assert [get_difference(row).clusters for row in rows] == [12, 12, 12]
+    assert get_difference(rows[0]).value == pytest.approx(8 / 36)
+    assert get_difference(rows[0]).p == pytest.approx(2 / 2**8), "eight questions, not as many cases"
+    assert get_difference(rows[2]).value == 0
+    assert len(list_rows(find_table(compare_run_files([first, second]), "The runs"))) == 6
 
 
 def test_comparison_of_plain_run_with_arms_averages_places(tmp_path: Path) -> None:
@@ -129,23 +129,23 @@ def test_comparison_of_plain_run_with_arms_averages_places(tmp_path: Path) -> No
         tmp_path / "a", lambda i, at: at.get("place") != 50, conditions=ARMS, questions=FEW, arguments=ASKED
     )
     plain = folder(tmp_path / "b", lambda i, _: True, questions=FEW)
-    rows = differences(placed, plain)
+    rows = list_difference_rows(placed, plain)
     assert [(row["arm"], row["pairs"]) for row in rows] == [("rag", 12), ("brief-context", 12), ("oracle", 12)]
-    assert found_in(rows[0]).value == pytest.approx(1 / 3)
+    assert get_difference(rows[0]).value == pytest.approx(1 / 3)
     assert (rows[0]["won"], rows[0]["lost"], rows[0]["test"]) == (12, 0, "sign flips")
 
 
 def test_comparison_of_one_arm_uses_same_arm_of_other_run(tmp_path: Path) -> None:
     alone = folder(tmp_path / "a", lambda i, at: False, conditions=ARMS[:3], questions=FEW)
     several = folder(tmp_path / "b", lambda i, at: True, conditions=ARMS, questions=FEW)
-    (row,) = differences(alone, several)
+    (row,) = list_difference_rows(alone, several)
     assert (row["arm"], row["pairs"]) == ("rag", 36)
 
 
 # -- what else sets them apart ----------------------------------------------------------------------------------------
 
 
-def told(*paths: Path) -> tuple[str, ...]:
+def read_conclusions(*paths: Path) -> tuple[str, ...]:
     return compare_run_files(paths).conclusions
 
 
@@ -157,19 +157,19 @@ def test_comparison_names_one_difference_and_warns_of_several(tmp_path: Path) ->
         lambda i, _: i < 25,
         made_with=recipe("llama", library="ffff", strategy="brief-context", k=8),
     )
-    assert "brief and rag differ in one thing: strategy." in told(rag, brief)
-    (warning,) = (item for item in told(brief, other) if item.startswith("Warning"))
+    assert "brief and rag differ in one thing: strategy." in read_conclusions(rag, brief)
+    (warning,) = (item for item in read_conclusions(brief, other) if item.startswith("Warning"))
     assert warning.startswith(
         "Warning: other and brief differ in 3 things: k, model, library. They are compared all at"
     )
-    table = table_of(compare_run_files([brief, other]), "Settings in which the runs differ")
+    table = find_table(compare_run_files([brief, other]), "Settings in which the runs differ")
     assert table.columns == ("what", "brief", "other")
     assert table.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
 
 
 def test_comparison_of_equal_recipes_reports_same_settings(tmp_path: Path) -> None:
     first, second = (folder(tmp_path / name, lambda i, _: i < 20) for name in "ab")
-    sentences = told(first, second)
+    sentences = read_conclusions(first, second)
     assert sentences[0].startswith("b and a have the same recorded settings")
     assert not any(table.title.startswith("What the runs") for table in compare_run_files([first, second]).tables)
 
@@ -177,14 +177,14 @@ def test_comparison_of_equal_recipes_reports_same_settings(tmp_path: Path) -> No
 def test_comparison_of_closed_book_run_ignores_missing_library(tmp_path: Path) -> None:
     rag = folder(tmp_path / "rag", lambda i, _: True)
     closed = folder(tmp_path / "closed", lambda i, _: True, made_with=recipe(library=None, strategy="closed-book"))
-    assert "closed and rag differ in one thing: strategy." in told(rag, closed)
+    assert "closed and rag differ in one thing: strategy." in read_conclusions(rag, closed)
 
 
 def test_comparison_treats_constant_condition_as_difference(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: True, conditions=[{"k": 8}], name="x", arguments={"ks": [8]})
     second = folder(tmp_path / "b", lambda i, _: i < 9, conditions=[{"k": 16}], name="x", arguments={"ks": [16]})
-    assert "b and a differ in one thing: k." in told(first, second)
-    (row,) = differences(first, second)
+    assert "b and a differ in one thing: k." in read_conclusions(first, second)
+    (row,) = list_difference_rows(first, second)
     assert row["pairs"] == 40
 
 
@@ -193,7 +193,7 @@ def test_comparison_ignores_settings_overridden_by_condition(tmp_path: Path) -> 
     result = recipe(strategy="brief-context", k=4)
     first = folder(tmp_path / "a", lambda i, _: True, conditions=ARMS, questions=FEW[:3])
     second = folder(tmp_path / "b", lambda i, _: True, conditions=ARMS, questions=FEW[:3], made_with=result)
-    assert "b and a have the same recorded settings" in told(first, second)[0]
+    assert "b and a have the same recorded settings" in read_conclusions(first, second)[0]
 
 
 def test_comparison_names_models_of_single_roles(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_comparison_names_models_of_single_roles(tmp_path: Path) -> None:
     mixed["models"]["map"] = {"name": "llama", "temperature": 0.5}
     first = folder(tmp_path / "a", lambda i, _: True)
     second = folder(tmp_path / "b", lambda i, _: True, made_with=mixed)
-    (warning,) = (item for item in told(first, second) if item.startswith("Warning"))
+    (warning,) = (item for item in read_conclusions(first, second) if item.startswith("Warning"))
     assert "map model" in warning
     assert "map temperature" in warning
 
@@ -209,28 +209,33 @@ def test_comparison_names_models_of_single_roles(tmp_path: Path) -> None:
 def test_comparison_reports_different_question_sets(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: True)
     second = folder(tmp_path / "b", lambda i, _: True, questions=QUESTIONS[:20], sha256="7" * 64)
-    assert any("different question sets (own 777777777777; own 555555555555)" in item for item in told(first, second))
+    assert any(
+        "different question sets (own 777777777777; own 555555555555)" in item
+        for item in read_conclusions(first, second)
+    )
 
 
 def test_comparison_without_common_question_warns_and_compares_nothing(tmp_path: Path) -> None:
     first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:9])
     second = answers(tmp_path / "b.jsonl", lambda i: True, questions=QUESTIONS[9:])
-    assert told(first, second) == ("Warning: b and a have no question in common, so they were not compared.",)
-    (row,) = differences(first, second)
+    assert read_conclusions(first, second) == (
+        "Warning: b and a have no question in common, so they were not compared.",
+    )
+    (row,) = list_difference_rows(first, second)
     assert (row["pairs"], row[DIFFERENCE], row[P_COLUMN], row["test"]) == (0, None, None, None)
 
 
 def test_comparison_reports_unfinished_and_failed_cases(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: "failed" if i < 3 else True, unasked=5)
-    assert told(first) == ("a is not complete: of its 40 cases 5 have no record yet, and 3 failed.",)
+    assert read_conclusions(first) == ("a is not complete: of its 40 cases 5 have no record yet, and 3 failed.",)
 
 
 def test_comparison_leaves_out_open_questions_with_notice(tmp_path: Path) -> None:
     sample = (*QUESTIONS[:10], Question("What helps?", id="open"), Question("Why?", id="why", gold="It does."))
     first = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i > 9 else True, questions=sample)
-    (row,) = rows_of(table_of(compare_run_files([first]), "The runs"))
+    (row,) = list_rows(find_table(compare_run_files([first]), "The runs"))
     assert (row["right"], row["abstained"]) == (10, 0)
-    assert told(first)[0].startswith("a: 2 cases are of questions without options or gold letter")
+    assert read_conclusions(first)[0].startswith("a: 2 cases are of questions without options or gold letter")
 
 
 def test_comparison_of_equal_folder_names_uses_full_paths(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run's bars say of it while it goes on."""
+"""Test the counts that the progress bars of a run show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epicrisis.types import AnswerState, Question
 ASKED = Question("Does it?", {"A": "yes", "B": "no"}, "choice", "1", "A")
 
 
-def answer(state: AnswerState, choice: str | None = None, asked: Question = ASKED) -> Answer:
+def make_answer(state: AnswerState, choice: str | None = None, asked: Question = ASKED) -> Answer:
     failure = Failure("EndpointBusy", "busy") if state == "failed" else None
     return Answer(asked, "rag", state, text="It does.", choice=choice, usage=Usage(calls=1), failure=failure)
 
@@ -22,11 +22,11 @@ def answer(state: AnswerState, choice: str | None = None, asked: Question = ASKE
 def test_run_progress_counts_right_answers_by_arm_and_failures_apart() -> None:
     standing = RunProgress()
     for arm, result in (
-        ("rag", answer("answered", "A")),
-        ("rag", answer("answered", "B")),
-        ("rag", answer("abstained")),
-        ("rag", answer("failed")),
-        ("oracle", answer("answered", "A")),
+        ("rag", make_answer("answered", "A")),
+        ("rag", make_answer("answered", "B")),
+        ("rag", make_answer("abstained")),
+        ("rag", make_answer("failed")),
+        ("oracle", make_answer("answered", "A")),
     ):
         standing.add(Case(ASKED, {"arm": arm}), result)
     share = standing.share_right("rag")
@@ -49,6 +49,6 @@ def test_run_progress_counts_earlier_answers_without_failures() -> None:
 def test_run_progress_ignores_open_questions_in_share_right() -> None:
     standing = RunProgress()
     sample = Question("What does it do?", id="2")
-    standing.add(Case(sample), answer("answered", asked=sample))
+    standing.add(Case(sample), make_answer("answered", asked=sample))
     assert standing.share_right(ALL_CASES) is None
     assert standing.finished[find_arm(Case(sample))] == 1

@@ -1,4 +1,4 @@
-"""How many questions it takes: against the exact power of the exact test, and there and back."""
+"""Test sample sizes against the exact power of the exact test."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from epicrisis.evaluation.analysis.sample_size import (
 from epicrisis.evaluation.analysis.statistics import questions_needed
 
 
-def exact_power(n: int, difference: float, discordant: float, alpha: float) -> float:
-    """Of McNemar's exact test, summed over all numbers of discordant questions."""
+def compute_exact_power(n: int, difference: float, discordant: float, alpha: float) -> float:
+    """Return the power of McNemar's exact test, summed over all numbers of discordant questions."""
     better = (discordant + difference) / 2 / discordant
     m = np.arange(1, n + 1)
     # Rejected up to this many of the rarer kind.
@@ -37,8 +37,8 @@ def exact_power(n: int, difference: float, discordant: float, alpha: float) -> f
 def test_sample_size_reaches_power_of_exact_test(difference: float, discordant: float, comparisons: int) -> None:
     """Exact tests are a little weaker than their approximation (the p values are steps)."""
     n = compute_sample_size(difference, discordant, comparisons=comparisons).questions
-    assert 0.76 < exact_power(n, difference, discordant, 0.05 / comparisons) < 0.81
-    assert exact_power(n // 2, difference, discordant, 0.05 / comparisons) < 0.6
+    assert 0.76 < compute_exact_power(n, difference, discordant, 0.05 / comparisons) < 0.81
+    assert compute_exact_power(n // 2, difference, discordant, 0.05 / comparisons) < 0.6
 
 
 def test_exact_power_matches_simulation() -> None:
@@ -46,7 +46,7 @@ def test_exact_power_matches_simulation() -> None:
     dice = np.random.default_rng(0)
     wins, losses = dice.multinomial(200, [0.2, 0.1, 0.7], size=2000)[:, :2].T
     p = 2 * stats.binom.cdf(np.minimum(wins, losses), wins + losses, 0.5)
-    assert (p <= 0.05).mean() == pytest.approx(exact_power(200, 0.1, 0.3, 0.05), abs=0.03)
+    assert (p <= 0.05).mean() == pytest.approx(compute_exact_power(200, 0.1, 0.3, 0.05), abs=0.03)
 
 
 @settings(max_examples=30)

@@ -1,4 +1,4 @@
-"""Every figure against a hand-made case and against scipy or statsmodels."""
+"""Test statistics against manual calculation, scipy and statsmodels."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_sign_test_matches_exact_mcnemar(wins: int, losses: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def little_garbage() -> Iterator[None]:
-    """multipletests collects garbage at each call, which takes long beside all that the other tests have loaded."""
+def freeze_garbage() -> Iterator[None]:
+    """Freeze the objects of other tests: multipletests collects garbage at each call."""
     gc.freeze()
     yield
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("little_garbage")
+@pytest.mark.usefixtures("freeze_garbage")
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_matches_statsmodels(p_values: list[float]) -> None:
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])

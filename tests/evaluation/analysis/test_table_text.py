@@ -1,4 +1,4 @@
-"""Tables as text: every figure is there at any width, and none is shown as what it is not."""
+"""Test tables as text at any width."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BETTER = Difference(0.0625, Interval(0.0112, 0.1131), 0.0123, 40, 40)
 WORSE = Difference(-0.1, Interval(-0.2, -0.01), 0.2, 40, 40)
 
 
-def made() -> Table:
+def make_table() -> Table:
     return Table(
         "Accuracy",
         ("model", "arm", "k", "share right", "right", "SD over repeats", "difference to rag", "p (Holm)"),
@@ -72,14 +72,14 @@ def test_format_p_never_returns_zero() -> None:
 
 
 def test_format_cells_shows_uncorrected_p_without_corrected_column() -> None:
-    assert format_cells(made())[1][6] == "+0.062 [+0.011, +0.113]"
+    assert format_cells(make_table())[1][6] == "+0.062 [+0.011, +0.113]"
     alone = Table("T", ("arm", "difference"), (("a", BETTER),))
     assert format_cells(alone) == [["a", "+0.062 [+0.011, +0.113] p = 0.012"]]
 
 
 @pytest.mark.parametrize("width", [50, 66, 80, 120, 200])
 def test_format_table_keeps_every_figure_at_any_width(width: int) -> None:
-    table = format_table(made(), width)
+    table = format_table(make_table(), width)
     assert max(map(len, table.splitlines())) <= width
     for figure in ("1,250", "0.625 [0.550, 0.694]", "0.012", "-0.100 [-0.200, -0.010]", "0.025"):
         assert figure in table
@@ -88,7 +88,7 @@ def test_format_table_keeps_every_figure_at_any_width(width: int) -> None:
 
 
 def test_format_table_repeats_row_names_in_lower_bands() -> None:
-    first, *below = re.split(r"\n\n", format_table(made(), 60))[1:-1]
+    first, *below = re.split(r"\n\n", format_table(make_table(), 60))[1:-1]
     assert "qwen" in first
     for band in below:
         head, *rows = band.splitlines()
@@ -104,11 +104,11 @@ def test_format_table_repeats_row_names_in_lower_bands() -> None:
 
 
 def test_format_table_without_width_prints_one_line_per_row() -> None:
-    lines = format_table(made()).splitlines()
+    lines = format_table(make_table()).splitlines()
     assert lines[:2] == ["Accuracy", "the run"]
     assert len(lines) == 2 + 1 + 2 + 3 + 1 + 1
-    assert lines[3].split() == " ".join(made().columns).split()
-    assert lines[-1] == made().notes[0]
+    assert lines[3].split() == " ".join(make_table().columns).split()
+    assert lines[-1] == make_table().notes[0]
 
 
 def test_format_table_wraps_long_words_without_cutting() -> None:
@@ -128,7 +128,7 @@ def test_format_table_without_rows_shows_heads() -> None:
 
 
 def test_label_row_joins_key_columns() -> None:
-    table = made()
+    table = make_table()
     assert count_key_columns(table) == 3
     assert [label_row(table, row) for row in table.rows] == ["rag, k 8", "brief-context, k 8", "brief-context, k 16"]
     assert label_row(table, table.rows[2], ("arm",)) == "k 16"
@@ -138,7 +138,7 @@ def test_label_row_joins_key_columns() -> None:
 
 
 def test_forest_plot_is_drawn_to_scale() -> None:
-    sample = draw_forest_plot(made(), 60).splitlines()
+    sample = draw_forest_plot(make_table(), 60).splitlines()
     assert sample[0] == "difference to rag, with its 95 % interval"
     better = next(line for line in sample if line.startswith("brief-context, k 8"))
     zero = sample[2].index("│")
@@ -153,7 +153,7 @@ def test_forest_plot_is_drawn_to_scale() -> None:
 
 
 def test_forest_plot_in_ascii_is_ascii() -> None:
-    sample = draw_forest_plot(made(), 60, ascii_only=True)
+    sample = draw_forest_plot(make_table(), 60, ascii_only=True)
     assert sample.isascii()
     assert "|---" in sample
     assert draw_forest_plot(Table("T", ("arm", "n"), (("a", 1),))) == ""

@@ -1,4 +1,4 @@
-"""Fetching a question set from a real server on loopback: whole and as pinned, or not at all."""
+"""Test the download of a question set from a real server on loopback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def server() -> Iterator[Endpoint]:
         yield endpoint
 
 
-def held(home: Path) -> list[str]:
+def list_files(home: Path) -> list[str]:
     return [path.name for path in home.rglob("*") if path.is_file()]
 
 
@@ -36,7 +36,7 @@ def test_download_dataset_fetches_file_once(server: Endpoint, tmp_path: Path, sh
     assert is_downloaded(NAME, home, sets=sets)
     assert [question.id for question in dataset.questions] == ["5c"]
     assert dataset.licence == "MIT"
-    assert held(home) == ["benchmark.json"]
+    assert list_files(home) == ["benchmark.json"]
     assert download_dataset(NAME, home, sets=sets, local_only=True) == dataset == load_dataset(NAME, home, sets=sets)
     assert len(server.asked) == 1
 
@@ -68,7 +68,7 @@ def test_download_dataset_with_other_content_keeps_nothing(
     server.script["/benchmark.json"] = [reply]
     with pytest.raises(InputError, match=said):
         download_dataset(NAME, tmp_path / "home", sets=hosted(server.url, tmp_path, sha256))
-    assert held(tmp_path / "home") == []
+    assert list_files(tmp_path / "home") == []
 
 
 def test_download_dataset_reports_progress_of_large_file(server: Endpoint, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A question set of one's own, as `docs/questions.md` describes it."""
+"""Test a user's own question set, as `docs/questions.md` describes it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from epicrisis.evaluation.datasets.load import load_dataset
 PAGE = (Path(__file__).parents[3] / "docs" / "questions.md").read_text(encoding="utf-8")
 
 
-def example(tmp_path: Path) -> Path:
-    """The page's example as a file."""
+def write_example(tmp_path: Path) -> Path:
+    """Write the example of the documentation to a file."""
     (lines,) = re.findall(r"```jsonl\n(.*?)```", PAGE, re.DOTALL)
     path = tmp_path / "own.jsonl"
     path.write_text(lines, encoding="utf-8")
@@ -23,7 +23,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_load_dataset_reads_documented_example(tmp_path: Path) -> None:
-    dataset = load_dataset(str(example(tmp_path)), tmp_path)
+    dataset = load_dataset(str(write_example(tmp_path)), tmp_path)
     yes_no, letters, of_patient, bare = dataset.questions
     assert (yes_no.options["C"], yes_no.gold, yes_no.gold_documents) == ("maybe", "A", ("pubmed:29466159",))
     assert (letters.options, letters.gold) == ({"A": "glucagon", "B": "insulin", "C": "cortisol"}, "B")
@@ -34,7 +34,7 @@ def test_load_dataset_reads_documented_example(tmp_path: Path) -> None:
 
 
 def test_load_dataset_with_invalid_line_names_line(tmp_path: Path) -> None:
-    path = example(tmp_path)
+    path = write_example(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") + '{"text": "Which?", "options": ["a", "b"], "gold": "C"}\n')
     with pytest.raises(InputError, match=r"own\.jsonl, line 5: .*gold: not a letter of the options"):
         load_dataset(str(path), tmp_path)

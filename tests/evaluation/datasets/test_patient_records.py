@@ -1,4 +1,4 @@
-"""Sets of questions about patients' records, in files of the published forms. All patients here are invented."""
+"""Test question sets about patient records in their published formats. All patients are invented."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ FINDINGS = "FINDINGS: The heart is of normal size. There is a small left pleural
 IMPRESSION = "IMPRESSION:\nSmall left effusion."
 
 
-def iv(note_id: str, patient: str, time: str, text: str, kind: str = "DS") -> tuple[str, ...]:
+def note_iv(note_id: str, patient: str, time: str, text: str, kind: str = "DS") -> tuple[str, ...]:
     return (note_id, patient, "77", kind, "1", time, time, text)
 
 
-def iii(row: str, patient: str, text: str, kind: str = "Radiology", error: str = "") -> tuple[str, ...]:
+def note_iii(row: str, patient: str, text: str, kind: str = "Radiology", error: str = "") -> tuple[str, ...]:
     return (row, patient, "", "2150-03-04", "", "", kind, "CHEST (PA & LAT)", "", error, text)
 
 
-def table(path: Path, head: tuple[str, ...], *rows: tuple[str, ...]) -> Path:
+def write_table(path: Path, head: tuple[str, ...], *rows: tuple[str, ...]) -> Path:
     text = io.StringIO()
     csv.writer(text).writerows([head, *rows])
     written = text.getvalue().encode()
@@ -67,7 +67,7 @@ def table(path: Path, head: tuple[str, ...], *rows: tuple[str, ...]) -> Path:
     return path
 
 
-def put(path: Path, value: object) -> Path:
+def write_file(path: Path, value: object) -> Path:
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     return path
 
@@ -76,17 +76,17 @@ def documents(records: RecordSet) -> dict[str, Document]:
     return {item.id: item for item in records.notes() if isinstance(item, Document)}
 
 
-def evident(records: RecordSet) -> dict[str, str]:
-    """What stands at each question's evidence, as the notes hold it."""
+def evidence_texts(records: RecordSet) -> dict[str, str]:
+    """Return the text of the notes at each question's evidence."""
     texts = documents(records)
     return {q.id: texts[p.document_id].text[p.start : p.end] for q in records.questions for p in q.evidence}
 
 
-def article(title: str, *paragraphs: dict[str, Any]) -> dict[str, Any]:
+def make_article(title: str, *paragraphs: dict[str, Any]) -> dict[str, Any]:
     return {"data": [{"title": title, "paragraphs": list(paragraphs)}]}
 
 
-def asked(key: str, text: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
+def make_question(key: str, text: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
     spans = [{"text": text, "answer_start": start} for text, start in answers]
     return {"id": key, "question": text, "answers": spans, **more}
 
@@ -94,22 +94,22 @@ def asked(key: str, text: str, *answers: tuple[str, int], **more: Any) -> dict[s
 # -- EHRNoteQA --------------------------------------------------------------------------------------------------------
 
 
-def ehrnoteqa(folder: Path, *lines: dict[str, Any]) -> Path:
-    put(folder / "EHRNoteQA.jsonl", "\n".join(json.dumps(line) for line in lines or (LINE,)))
-    table(
+def write_ehrnoteqa(folder: Path, *lines: dict[str, Any]) -> Path:
+    write_file(folder / "EHRNoteQA.jsonl", "\n".join(json.dumps(line) for line in lines or (LINE,)))
+    write_table(
         folder / "discharge.csv.gz",
         IV,
-        iv("10-DS-3", "10", "2151-01-01 00:00:00", "third"),
-        iv("10-DS-2", "10", "2150-06-01 10:30:00", "second: heparin"),
-        iv("10-DS-1", "10", "2150-01-01 00:00:00", "first"),
-        iv("99-DS-1", "99", "2150-01-01 00:00:00", "another's"),
+        note_iv("10-DS-3", "10", "2151-01-01 00:00:00", "third"),
+        note_iv("10-DS-2", "10", "2150-06-01 10:30:00", "second: heparin"),
+        note_iv("10-DS-1", "10", "2150-01-01 00:00:00", "first"),
+        note_iv("99-DS-1", "99", "2150-01-01 00:00:00", "another's"),
     )
-    table(folder / "radiology.csv", IV, iv("10-RR-1", "10", "2150-05-01 08:00:00", "clear lungs", "RR"))
+    write_table(folder / "radiology.csv", IV, note_iv("10-RR-1", "10", "2150-05-01 08:00:00", "clear lungs", "RR"))
     return folder
 
 
 def test_ehrnoteqa_uses_first_summaries_and_leaves_out_other_patients(tmp_path: Path) -> None:
-    records = load_records(ehrnoteqa(tmp_path))
+    records = load_records(write_ehrnoteqa(tmp_path))
     assert records.questions == (
         Question(
             text="Which drug was begun?",
@@ -138,14 +138,14 @@ def test_ehrnoteqa_uses_first_summaries_and_leaves_out_other_patients(tmp_path: 
 
 
 def test_ehrnoteqa_open_has_no_options(tmp_path: Path) -> None:
-    records = load_records(ehrnoteqa(tmp_path), "ehrnoteqa-open")
+    records = load_records(write_ehrnoteqa(tmp_path), "ehrnoteqa-open")
     (question,) = records.questions
     assert (question.options, question.form, question.gold) == ({}, "open", "heparin")
     assert records.sha256 != load_records(tmp_path).sha256
 
 
 def test_ehrnoteqa_with_missing_summaries_reports_patients(tmp_path: Path) -> None:
-    records = load_records(ehrnoteqa(tmp_path, {**LINE, "num_notes": 3, "patient_id": 99}, LINE))
+    records = load_records(write_ehrnoteqa(tmp_path, {**LINE, "num_notes": 3, "patient_id": 99}, LINE))
     assert records.notices == ("1 of 2 patients have fewer discharge summaries here than they should",)
 
 
@@ -159,11 +159,11 @@ def test_ehrnoteqa_with_missing_summaries_reports_patients(tmp_path: Path) -> No
 )
 def test_ehrnoteqa_with_invalid_line_raises_input_error(tmp_path: Path, line: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        load_records(ehrnoteqa(tmp_path, line))
+        load_records(write_ehrnoteqa(tmp_path, line))
 
 
 def test_ehrnoteqa_without_notes_names_required_file(tmp_path: Path) -> None:
-    put(tmp_path / "EHRNoteQA.jsonl", json.dumps(LINE))
+    write_file(tmp_path / "EHRNoteQA.jsonl", json.dumps(LINE))
     with pytest.raises(InputError, match=r"put MIMIC-IV-Note's discharge\.csv\.gz"):
         load_records(tmp_path)
 
@@ -190,10 +190,10 @@ UNSEEN = {**NOTE, "note_id": "30-DS-1", "human_verified": False, "qa_pairs": [{"
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_ehr_ds_qa_keeps_pairs_marked_correct(tmp_path: Path, form: str) -> None:
     if form == "json":
-        put(tmp_path / "discharge_notes_qa.json", [UNSEEN, NOTE])
+        write_file(tmp_path / "discharge_notes_qa.json", [UNSEEN, NOTE])
     else:
         rows = [tuple(str(note[key]) for key in NOTE) for note in (UNSEEN, NOTE)]
-        table(tmp_path / "discharge_notes_qa.csv", tuple(NOTE), *rows)
+        write_table(tmp_path / "discharge_notes_qa.csv", tuple(NOTE), *rows)
     records = load_records(tmp_path)
     assert records.questions == (
         Question(text="Which drug?", id="20-DS-1:1", gold="aspirin", gold_documents=("note:20-DS-1",), patient="20"),
@@ -205,9 +205,12 @@ def test_ehr_ds_qa_keeps_pairs_marked_correct(tmp_path: Path, form: str) -> None
 
 
 def test_ehr_ds_qa_with_mimic_notes_has_whole_record(tmp_path: Path) -> None:
-    put(tmp_path / "discharge_notes_qa.json", [NOTE])
-    rows = [iv("20-DS-1", "20", "2150-01-01", "Discharged on aspirin."), iv("20-DS-2", "20", "2151-01-01", "later")]
-    table(tmp_path / "discharge.csv", IV, *rows)
+    write_file(tmp_path / "discharge_notes_qa.json", [NOTE])
+    rows = [
+        note_iv("20-DS-1", "20", "2150-01-01", "Discharged on aspirin."),
+        note_iv("20-DS-2", "20", "2151-01-01", "later"),
+    ]
+    write_table(tmp_path / "discharge.csv", IV, *rows)
     records = load_records(tmp_path, "ehr-ds-qa", "table-1")
     assert set(documents(records)) == {"note:20-DS-1", "note:20-DS-2"}
     assert records.related == {"20-DS-1:1": {"note:20-DS-1"}}
@@ -215,13 +218,13 @@ def test_ehr_ds_qa_with_mimic_notes_has_whole_record(tmp_path: Path) -> None:
 
 
 def test_ehr_ds_qa_with_damaged_file_raises_input_error(tmp_path: Path) -> None:
-    path = put(tmp_path / "discharge_notes_qa.json", [{**NOTE, "qa_pairs": "none"}])
+    path = write_file(tmp_path / "discharge_notes_qa.json", [{**NOTE, "qa_pairs": "none"}])
     with pytest.raises(InputError, match=r"note 1: wrong at qa_pairs; fetch it again"):
         load_records(path)
-    put(path, {"notes": []})
+    write_file(path, {"notes": []})
     with pytest.raises(InputError, match="it is not a list of notes"):
         load_records(path)
-    put(path, [NOTE, NOTE])
+    write_file(path, [NOTE, NOTE])
     with pytest.raises(InputError, match="note 2: its note_id occurs twice"):
         load_records(path)
 
@@ -229,28 +232,32 @@ def test_ehr_ds_qa_with_damaged_file_raises_input_error(tmp_path: Path) -> None:
 # -- RadQA ------------------------------------------------------------------------------------------------------------
 
 
-def radqa(title: str = "541", patient: str = "") -> dict[str, Any]:
-    return article(
+def make_radqa(title: str = "541", patient: str = "") -> dict[str, Any]:
+    return make_article(
         title + patient,
         {
             "document_id": f"{title}_I",
             "context": IMPRESSION,
-            "qas": [asked(f"{title}_I_1", "Is there an effusion?", ("Small left effusion", 12), is_impossible=False)],
+            "qas": [
+                make_question(f"{title}_I_1", "Is there an effusion?", ("Small left effusion", 12), is_impossible=False)
+            ],
         },
         {
             "document_id": f"{title}_O",
             "context": FINDINGS,
             "qas": [
-                asked(f"{title}_O_1", "Is there an effusion?", ("small left pleural effusion", 50), ("effusion", 69)),
-                asked(f"{title}_O_2", "Is there a fracture?", is_impossible=True),
+                make_question(
+                    f"{title}_O_1", "Is there an effusion?", ("small left pleural effusion", 50), ("effusion", 69)
+                ),
+                make_question(f"{title}_O_2", "Is there a fracture?", is_impossible=True),
             ],
         },
     )
 
 
 def test_radqa_keeps_unanswerable_questions_with_notice(tmp_path: Path) -> None:
-    put(tmp_path / "train.json", radqa())
-    put(tmp_path / "dev.json", radqa("542"))
+    write_file(tmp_path / "train.json", make_radqa())
+    write_file(tmp_path / "dev.json", make_radqa("542"))
     records = load_records(tmp_path)
     assert [(q.id, q.gold, q.other_answers, q.category) for q in records.questions[:3]] == [
         ("541_O_1", "small left pleural effusion", ("effusion",), ""),
@@ -258,8 +265,8 @@ def test_radqa_keeps_unanswerable_questions_with_notice(tmp_path: Path) -> None:
         ("541_I_1", "Small left effusion", (), ""),
     ]
     assert {q.form for q in records.questions} == {"extractive"}
-    assert evident(records)["541_O_1"] == "small left pleural effusion"
-    assert evident(records)["541_I_1"] == "Small left effusion"
+    assert evidence_texts(records)["541_O_1"] == "small left pleural effusion"
+    assert evidence_texts(records)["541_I_1"] == "Small left effusion"
     alone = documents(records)["note:radqa:541"]
     assert [alone.text[start:end] for start, end, _ in alone.metadata["sections"]] == [FINDINGS, IMPRESSION]
     assert "each report alone is its record" in records.notices[-1]
@@ -273,44 +280,45 @@ def test_radqa_keeps_unanswerable_questions_with_notice(tmp_path: Path) -> None:
 
 
 def test_radqa_question_answered_by_other_section_is_not_unanswerable(tmp_path: Path) -> None:
-    value = radqa()
+    value = make_radqa()
     impression, findings = value["data"][0]["paragraphs"]
-    findings["qas"][0] = asked("541_O_1", impression["qas"][0]["question"], is_impossible=True)
-    put(tmp_path / "train.json", value)
+    findings["qas"][0] = make_question("541_O_1", impression["qas"][0]["question"], is_impossible=True)
+    write_file(tmp_path / "train.json", value)
     records = load_records(tmp_path)
     assert [(q.id, q.gold) for q in records.questions] == [("541_O_2", ""), ("541_I_1", "Small left effusion")]
     assert sum(notice.startswith("1 questions that one part of a report does not answer") for notice in records.notices)
 
 
 def test_radqa_links_report_to_patient_notes(tmp_path: Path) -> None:
-    put(tmp_path / "train.json", radqa())
+    write_file(tmp_path / "train.json", make_radqa())
     broken = FINDINGS.replace(" is ", "  is\n ")
     report = f"[**2150-3-4**] 8:02 AM\n CHEST\n========\n {broken}\n\n {IMPRESSION}"
-    table(
+    write_table(
         tmp_path / "NOTEEVENTS.csv",
         III,
-        iii("1", "7", report),
-        iii("2", "7", "Later note.", "Nursing"),
-        iii("3", "7", "wrong", error="1"),
-        iii("4", "8", "FINDINGS: The heart is of normal size. There is nothing else."),
+        note_iii("1", "7", report),
+        note_iii("2", "7", "Later note.", "Nursing"),
+        note_iii("3", "7", "wrong", error="1"),
+        note_iii("4", "8", "FINDINGS: The heart is of normal size. There is nothing else."),
     )
     records = load_records(tmp_path)
     assert {(q.patient, q.gold_documents) for q in records.questions} == {("7", ("note:1",))}
     assert set(documents(records)) == {"note:1", "note:2"}
-    assert evident(records)["541_O_1"] == "small left pleural effusion"
+    assert evidence_texts(records)["541_O_1"] == "small left pleural effusion"
     assert records.notices == ()
 
 
 def test_radqa_leaves_out_unlinked_and_ambiguous_reports_with_notice(tmp_path: Path) -> None:
     both = (
-        radqa()["data"] + article("9", {"context": "Nobody wrote this report of nine words down.", "qas": []})["data"]
+        make_radqa()["data"]
+        + make_article("9", {"context": "Nobody wrote this report of nine words down.", "qas": []})["data"]
     )
-    put(tmp_path / "train.json", {"data": both})
+    write_file(tmp_path / "train.json", {"data": both})
     report = f"{FINDINGS}\n{IMPRESSION}"
-    table(tmp_path / "NOTEEVENTS.csv", III, iii("1", "7", report), iii("2", "8", report))
+    write_table(tmp_path / "NOTEEVENTS.csv", III, note_iii("1", "7", report), note_iii("2", "8", report))
     with pytest.raises(InputError, match="no question of radqa is in the population all"):
         load_records(tmp_path)
-    table(tmp_path / "NOTEEVENTS.csv", III, iii("1", "7", report), iii("2", "7", report))
+    write_table(tmp_path / "NOTEEVENTS.csv", III, note_iii("1", "7", report), note_iii("2", "7", report))
     records = load_records(tmp_path)
     assert len(records.questions) == 3
     assert records.notices == ("1 of 2 reports are left out: no note is found that is the report",)
@@ -323,18 +331,24 @@ def test_cliniqg4qa_loads_with_and_without_notes(tmp_path: Path) -> None:
     text = "Admitted with chest pain. Treated with heparin for five days, then warfarin at discharge."
     paragraph = {
         "context": text.lower(),
-        "qas": [asked("1001", "how was he treated?", ("heparin for five days", 39), ("warfarin", 67), ("heparin", 39))],
+        "qas": [
+            make_question(
+                "1001", "how was he treated?", ("heparin for five days", 39), ("warfarin", 67), ("heparin", 39)
+            )
+        ],
     }
-    put(tmp_path / "test.final.json", article("Admission Date", paragraph))
+    write_file(tmp_path / "test.final.json", make_article("Admission Date", paragraph))
     alone = load_records(tmp_path)
     (question,) = alone.questions
     assert (question.gold, question.other_answers) == ("heparin for five days", ("warfarin", "heparin"))
-    assert (question.patient, evident(alone)) == ("cliniqg4qa:1", {"1001": "heparin for five days"})
-    table(tmp_path / "NOTEEVENTS.csv.gz", III, iii("5", "3", text.replace(". ", ".\n\n"), "Discharge summary"))
+    assert (question.patient, evidence_texts(alone)) == ("cliniqg4qa:1", {"1001": "heparin for five days"})
+    write_table(
+        tmp_path / "NOTEEVENTS.csv.gz", III, note_iii("5", "3", text.replace(". ", ".\n\n"), "Discharge summary")
+    )
     linked = load_records(tmp_path, "cliniqg4qa", "table-1")
     (question,) = linked.questions
     assert (question.patient, question.gold_documents) == ("3", ("note:5",))
-    assert evident(linked) == {"1001": "heparin for five days"}
+    assert evidence_texts(linked) == {"1001": "heparin for five days"}
 
 
 @pytest.mark.parametrize(
@@ -342,12 +356,15 @@ def test_cliniqg4qa_loads_with_and_without_notes(tmp_path: Path) -> None:
     [
         ("{", "it is not JSON in UTF-8"),
         ({"version": 1}, "not CliniQG4QA's test set: wrong at data"),
-        (article("t", {"context": "x", "qas": [{"id": 1, "answers": []}]}), r"wrong at data\.0\.paragraphs\.0\.qas\.0"),
+        (
+            make_article("t", {"context": "x", "qas": [{"id": 1, "answers": []}]}),
+            r"wrong at data\.0\.paragraphs\.0\.qas\.0",
+        ),
     ],
 )
 def test_squad_file_with_invalid_form_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        load_records(put(tmp_path / "test.final.json", content))
+        load_records(write_file(tmp_path / "test.final.json", content))
 
 
 # -- COVID-QA ---------------------------------------------------------------------------------------------------------
@@ -355,7 +372,7 @@ def test_squad_file_with_invalid_form_raises_input_error(tmp_path: Path, content
 
 def test_covid_qa_answer_is_read_at_nearest_offset(tmp_path: Path) -> None:
     context = "It began in May. It ended in June, and in June it was over."
-    put(
+    write_file(
         tmp_path / "covidQA.json",
         {
             "data": [
@@ -365,11 +382,11 @@ def test_covid_qa_answer_is_read_at_nearest_offset(tmp_path: Path) -> None:
                             "context": context,
                             "document_id": 12,
                             "qas": [
-                                asked("1", "When did it end?", ("in June", 26)),
-                                asked("2", "When over?", (" in June ", 37)),
-                                asked("3", "When?", (" in May", 8)),
-                                asked("4", "Who?", ("nobody", 3)),
-                                asked("5", "When, again?", (" in June", 39)),
+                                make_question("1", "When did it end?", ("in June", 26)),
+                                make_question("2", "When over?", (" in June ", 37)),
+                                make_question("3", "When?", (" in May", 8)),
+                                make_question("4", "Who?", ("nobody", 3)),
+                                make_question("5", "When, again?", (" in June", 39)),
                             ],
                         }
                     ]
@@ -398,7 +415,7 @@ def test_covid_qa_on_real_file_has_expected_counts(data_folder: Path) -> None:
     records = load_records(data_folder / "covid_qa")
     assert count_questions_and_patients(records.questions) == (1380, 98)
     assert records.notices == ("38 of 1380 answers are not at their offsets: the nearest place was used",)
-    result = evident(records)
+    result = evidence_texts(records)
     assert all(result.values())
     assert {q.id: q.gold for q in records.questions} == result
     assert len(documents(records)) == 98
@@ -410,10 +427,10 @@ def test_covid_qa_on_real_file_has_expected_counts(data_folder: Path) -> None:
 # -- generated --------------------------------------------------------------------------------------------------------
 
 
-def generated(folder: Path, **change: Any) -> Path:
+def write_generated(folder: Path, **change: Any) -> Path:
     head = ("subject_id", "hadm_id", "note_id", "charttime", "note_type", "text", "admittime", "dischtime")
     row = ("p1", "s1", "n1", "2150-03-04T10:30", "Progress note", "Given 5 mg.", "2150-03-01", "2150-03-09T12:00")
-    table(folder / "notes.csv", head, row, ("p2", "", "n2", "", "Letter", "Not asked about.", "", ""))
+    write_table(folder / "notes.csv", head, row, ("p2", "", "n2", "", "Letter", "Not asked about.", "", ""))
     place = {"document_id": "note:n1", "start": 6, "end": 10}
     line = {
         "id": "q1",
@@ -425,14 +442,18 @@ def generated(folder: Path, **change: Any) -> Path:
         "gold_documents": ["note:n1"],
         "category": "specific-fact",
     }
-    put(folder / "questions.jsonl", json.dumps({**line, **change}))
+    write_file(folder / "questions.jsonl", json.dumps({**line, **change}))
     return folder
 
 
 def test_generated_folder_loads_question_and_note(tmp_path: Path) -> None:
-    records = load_records(generated(tmp_path))
+    records = load_records(write_generated(tmp_path))
     (question,) = records.questions
-    assert (question.form, question.category, evident(records)) == ("extractive", "specific-fact", {"q1": "5 mg"})
+    assert (question.form, question.category, evidence_texts(records)) == (
+        "extractive",
+        "specific-fact",
+        {"q1": "5 mg"},
+    )
     assert documents(records)["note:n1"].metadata == {
         "note_type": "Progress note",
         "encounter": "s1",
@@ -445,10 +466,10 @@ def test_generated_folder_loads_question_and_note(tmp_path: Path) -> None:
 
 def test_generated_folder_with_missing_parts_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="question 'q1' names no patient"):
-        load_records(generated(tmp_path, patient=None))
+        load_records(write_generated(tmp_path, patient=None))
     with pytest.raises(InputError, match=r"line 1: text: empty"):
-        load_records(generated(tmp_path, text=" "))
-    (generated(tmp_path) / "notes.csv").unlink()
+        load_records(write_generated(tmp_path, text=" "))
+    (write_generated(tmp_path) / "notes.csv").unlink()
     with pytest.raises(InputError, match=r"no notes\.csv in its folder"):
         load_records(tmp_path)
 
@@ -459,7 +480,7 @@ def test_generated_folder_with_missing_parts_raises_input_error(tmp_path: Path) 
 @pytest.mark.parametrize("population", ["table-3", "8k-and-longer"])
 def test_select_by_length_applies_population_limits(tmp_path: Path, population: str) -> None:
     """A record of just 8K tokens is long enough, one of 7,999 is not, and one without notes is not either."""
-    records = load_records(ehrnoteqa(tmp_path), population=population)
+    records = load_records(write_ehrnoteqa(tmp_path), population=population)
     assert (len(records.questions), records.population) == (1, population)
     assert select_by_length(records.questions, population, {"10": 8000}) == records.questions
     assert select_by_length(records.questions, population, {"10": 7999}) == ()
@@ -472,9 +493,9 @@ def test_load_records_with_unsupported_population_names_options(tmp_path: Path) 
     """Table 3 is about EHRNoteQA and EHR-DS-QA, Table 4 about RadQA and CliniQG4QA; none about what is generated."""
     for name in "abc":
         (tmp_path / name).mkdir()
-    ehrnoteqa(tmp_path / "a")
-    put(tmp_path / "b" / "train.json", radqa())
-    generated(tmp_path / "c")
+    write_ehrnoteqa(tmp_path / "a")
+    write_file(tmp_path / "b" / "train.json", make_radqa())
+    write_generated(tmp_path / "c")
     for folder, name, population in (
         ("a", "ehrnoteqa", "table-4"),
         ("b", "radqa", "table-3"),
@@ -493,7 +514,7 @@ def test_load_records_with_unsupported_population_names_options(tmp_path: Path) 
 
 
 def test_count_record_tokens_and_find_length_bin(tmp_path: Path) -> None:
-    notes = group_notes_by_patient(load_records(ehrnoteqa(tmp_path)).notes())
+    notes = group_notes_by_patient(load_records(write_ehrnoteqa(tmp_path)).notes())
     assert count_record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
     tokens = (0, 7999, 8000, 15999, 16000, 31999, 32000, 128000, 128001)
     assert [find_length_bin(token) for token in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
@@ -503,7 +524,7 @@ def test_count_record_tokens_and_find_length_bin(tmp_path: Path) -> None:
 
 
 def test_load_records_identifies_set_by_name_or_files(tmp_path: Path) -> None:
-    other = put(tmp_path / "mine.json", radqa())
+    other = write_file(tmp_path / "mine.json", make_radqa())
     assert load_records(other, "radqa").name == "radqa"
     with pytest.raises(InputError, match=r"mine\.json: no set of records \(generated, covid-qa, .*as published"):
         load_records(other)
@@ -517,6 +538,6 @@ def test_load_records_identifies_set_by_name_or_files(tmp_path: Path) -> None:
 
 
 def test_load_records_with_repeated_ids_raises_input_error(tmp_path: Path) -> None:
-    twice = radqa()["data"] * 2
+    twice = make_radqa()["data"] * 2
     with pytest.raises(InputError, match="3 question ids occur twice"):
-        load_records(put(tmp_path / "train.json", {"data": twice}))
+        load_records(write_file(tmp_path / "train.json", {"data": twice}))

@@ -1,6 +1,6 @@
-"""The pinned question sets on the real files: counts, and the first, the tenth and the last row.
+"""Test the pinned question sets on the real files: counts, and the first, tenth and last row.
 
-CareQA's file is not at hand: `test_readers.py` reads a small one of its form.
+CareQA's file is not available: `test_readers.py` reads a small one of the same format.
 """
 
 from __future__ import annotations
@@ -224,9 +224,9 @@ def test_medmcqa_train_10k_is_labelled_train(sets: dict[str, Dataset]) -> None:
 
 def test_medmcqa_train_10k_shares_one_question_with_validation(sets: dict[str, Dataset]) -> None:
     """As the page says: the leak check must find it by its words, as the ids are others."""
-    sample = {plain(q.text): q for q in sets["mirage/medmcqa"].questions}
-    (leak,) = [q for q in sets["medmcqa/train-10k"].questions if plain(q.text) in sample]
-    same = sample[plain(leak.text)]
+    sample = {normalize_words(q.text): q for q in sets["mirage/medmcqa"].questions}
+    (leak,) = [q for q in sets["medmcqa/train-10k"].questions if normalize_words(q.text) in sample]
+    same = sample[normalize_words(leak.text)]
     assert (leak.id, leak.text, same.gold) == ("medmcqa_train_30288", "Muscle spindle is -", leak.gold)
     assert len(set(leak.options.values()) & set(same.options.values())) == 2
 
@@ -237,12 +237,20 @@ def test_openmedqa_is_reworded_test_split(sets: dict[str, Dataset]) -> None:
     assert sorted({*range(len(test))} - {*places}) == [454]
     answers = {place: test[place].options[test[place].gold or ""] for place in places}
     assert sum(q.gold == answers[place] for place, q in zip(places, opened, strict=True)) == 1266
-    assert sum(plain(q.text) == plain(test[place].text) for place, q in zip(places, opened, strict=True)) == 3
-    assert not {plain(q.text) for q in test} & {plain(q.text) for q in sets["medqa/validation"].questions}
+    assert (
+        sum(
+            normalize_words(q.text) == normalize_words(test[place].text)
+            for place, q in zip(places, opened, strict=True)
+        )
+        == 3
+    )
+    assert not {normalize_words(q.text) for q in test} & {
+        normalize_words(q.text) for q in sets["medqa/validation"].questions
+    }
 
 
-def plain(text: str) -> str:
-    """Its words alone."""
+def normalize_words(text: str) -> str:
+    """Return the words of the text in lower case."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 

@@ -1,4 +1,4 @@
-"""What the readers of question sets take, and what they say of anything else."""
+"""Test the readers of question sets and their error messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY: dict[str, Any] = {"question": "Does it help?", "options": {"A": "yes", "B
 ABSTRACT: dict[str, Any] = {"QUESTION": "Does it?", "CONTEXTS": ["We asked.", "It did."], "final_decision": "yes"}
 
 
-def put(folder: Path, name: str, value: object) -> Path:
+def write_file(folder: Path, name: str, value: object) -> Path:
     path = folder / name
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     return path
@@ -31,7 +31,7 @@ def put(folder: Path, name: str, value: object) -> Path:
 
 
 def test_read_mirage_question(tmp_path: Path) -> None:
-    path = put(tmp_path, "b.json", {"bioasq": {"5c": {**ENTRY, "PMID": [7, 9]}}, "pubmedqa": {"12": ENTRY}})
+    path = write_file(tmp_path, "b.json", {"bioasq": {"5c": {**ENTRY, "PMID": [7, 9]}}, "pubmedqa": {"12": ENTRY}})
     sample = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
     (bioasq,), (without_pmid,) = mirage.read(path, "bioasq"), mirage.read(path, "pubmedqa")
     assert (bioasq.text, bioasq.options, bioasq.form, bioasq.id, bioasq.gold) == (
@@ -60,15 +60,17 @@ def test_read_mirage_question(tmp_path: Path) -> None:
 )
 def test_read_mirage_with_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        mirage.read(put(tmp_path, "b.json", content), "bioasq")
+        mirage.read(write_file(tmp_path, "b.json", content), "bioasq")
 
 
 # -- PubMedQA -------------------------------------------------------------------------------------------------------
 
 
 def test_read_pubmedqa_split_selects_and_orders_questions(tmp_path: Path) -> None:
-    path = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT, "2": {**ABSTRACT, "final_decision": "no"}, "3": ABSTRACT})
-    split = put(tmp_path, "split.json", {"3": "yes", "2": "no"})
+    path = write_file(
+        tmp_path, "ori_pqal.json", {"1": ABSTRACT, "2": {**ABSTRACT, "final_decision": "no"}, "3": ABSTRACT}
+    )
+    split = write_file(tmp_path, "split.json", {"3": "yes", "2": "no"})
     every, documents = pubmedqa.read(path)
     assert [question.id for question in every] == ["1", "2", "3"]
     assert documents["pubmed:2"].text == "We asked.\nIt did."
@@ -88,16 +90,16 @@ def test_read_pubmedqa_split_selects_and_orders_questions(tmp_path: Path) -> Non
     ],
 )
 def test_read_pubmedqa_with_split_of_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
-    path = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
+    path = write_file(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
     with pytest.raises(InputError, match=said):
-        pubmedqa.read(path, put(tmp_path, "split.json", content))
+        pubmedqa.read(path, write_file(tmp_path, "split.json", content))
 
 
 # -- MedQ -----------------------------------------------------------------------------------------------------------
 
 
-def sheet(path: Path, *rows: list[str]) -> Path:
-    """The least that is an .xlsx file: one sheet, its texts inline."""
+def write_sheet(path: Path, *rows: list[str]) -> Path:
+    """Write a minimal .xlsx file with one sheet and inline texts."""
     main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     of_package = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
@@ -130,7 +132,9 @@ def sheet(path: Path, *rows: list[str]) -> Path:
 
 
 def test_read_medq_question(tmp_path: Path) -> None:
-    questions, domains = medq.read(sheet(tmp_path / "m.xlsx", medq.COLUMNS, ["q-1", " Why? ", "Because.", "Skin"]))
+    questions, domains = medq.read(
+        write_sheet(tmp_path / "m.xlsx", medq.COLUMNS, ["q-1", " Why? ", "Because.", "Skin"])
+    )
     assert questions == (Question(text="Why?", id="q-1", gold="Because."),)
     assert domains == {"q-1": "Skin"}
 
@@ -148,13 +152,13 @@ def test_read_medq_question(tmp_path: Path) -> None:
 )
 def test_read_medq_with_damaged_sheet_raises_input_error(tmp_path: Path, rows: list[list[str]], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        medq.read(sheet(tmp_path / "m.xlsx", *rows))
+        medq.read(write_sheet(tmp_path / "m.xlsx", *rows))
 
 
 @pytest.mark.parametrize("content", ["no sheet", "PK\x03\x04 nor this"])
 def test_read_medq_with_other_file_raises_input_error(tmp_path: Path, content: str) -> None:
     with pytest.raises(InputError, match=r"not a sheet \(\.xlsx\) that can be read"):
-        medq.read(put(tmp_path, "m.xlsx", content))
+        medq.read(write_file(tmp_path, "m.xlsx", content))
 
 
 # -- prompt_engine ----------------------------------------------------------------------------------------------------
@@ -166,7 +170,7 @@ del CAREQA["id"]
 
 
 def test_read_prompt_engine_solved_questions(tmp_path: Path) -> None:
-    path = put(tmp_path, "medqa_4opt_val.json", {"u0": SOLVED, "u1": OPEN, "u2": CAREQA})
+    path = write_file(tmp_path, "medqa_4opt_val.json", {"u0": SOLVED, "u1": OPEN, "u2": CAREQA})
     choice, opened, without_id = prompt_engine.read(path)
     assert choice == Question(text="Which?", options={"A": "x", "B": "y"}, form="choice", id="q_0", gold="B")
     assert opened == Question(text="Why?", id="q_1", gold="Because.")
@@ -189,7 +193,7 @@ def test_read_prompt_engine_solved_questions(tmp_path: Path) -> None:
 )
 def test_read_prompt_engine_with_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        prompt_engine.read(put(tmp_path, "v.json", content))
+        prompt_engine.read(write_file(tmp_path, "v.json", content))
 
 
 def test_careqa_catalogue_entry_has_bytes_and_count() -> None:
@@ -200,7 +204,7 @@ def test_careqa_catalogue_entry_has_bytes_and_count() -> None:
 
 
 def test_load_careqa_with_other_bytes_raises_input_error(tmp_path: Path) -> None:
-    path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
+    path = write_file(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
     with pytest.raises(InputError, match=r"is not the pinned file of careqa \(3,596,003 bytes, sha256 5105f92f"):
         load_dataset("careqa", tmp_path, path)
     assert len(load_dataset(str(path), tmp_path).questions) == 5621, "as a file of one's own it is read"
@@ -208,7 +212,7 @@ def test_load_careqa_with_other_bytes_raises_input_error(tmp_path: Path) -> None
 
 def test_load_set_pinned_by_file_checks_bytes_and_count(tmp_path: Path) -> None:
     """With the pin of a file of CareQA's form in the place of CareQA's own."""
-    path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
+    path = write_file(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
     real = load_catalogue()["careqa"]
     content = path.read_bytes()
     file = replace(real.files[0], bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
@@ -224,9 +228,9 @@ def test_load_set_pinned_by_file_checks_bytes_and_count(tmp_path: Path) -> None:
 
 def test_read_equal_options_keeps_both_letters(tmp_path: Path) -> None:
     twice = {**CAREQA, "options": {"A": "x", "B": "x ", "C": "y"}}
-    (question,) = prompt_engine.read(put(tmp_path, "careqa_test.json", {"u0": twice}))
+    (question,) = prompt_engine.read(write_file(tmp_path, "careqa_test.json", {"u0": twice}))
     assert (question.options, question.gold) == (twice["options"], "B")
-    dataset = load_dataset(str(put(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
+    dataset = load_dataset(str(write_file(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
     assert dataset.questions[0].options == {"A": "x", "B": "x", "C": "y", "D": "z"}
     assert dataset.questions[0].category == "Medicine"
 
@@ -267,16 +271,16 @@ CARE_ROW: dict[str, Any] = {
 }
 
 
-def lines(*rows: object) -> str:
+def join_lines(*rows: object) -> str:
     return "\n".join(map(json.dumps, rows))
 
 
-def golds(questions: tuple[Question, ...] | None) -> dict[str, str | None]:
+def map_gold_answers(questions: tuple[Question, ...] | None) -> dict[str, str | None]:
     return {question.id: question.gold for question in questions or ()}
 
 
 def test_load_medqa_lines(tmp_path: Path) -> None:
-    path = put(tmp_path, "phrases_no_exclude_train.jsonl", lines(MEDQA, {**MEDQA, "answer_idx": "C"}))
+    path = write_file(tmp_path, "phrases_no_exclude_train.jsonl", join_lines(MEDQA, {**MEDQA, "answer_idx": "C"}))
     dataset = load_dataset(str(path), tmp_path)
     assert dataset.questions[0] == Question(text="Which?", options=MEDQA["options"], form="choice", id="1", gold="B")
     assert dataset.classes == {"1": "B", "2": "C"}
@@ -297,14 +301,14 @@ def test_load_medmcqa_lines_with_numbers_from_zero_or_one(
 ) -> None:
     rows = [{**MEDMCQA, "id": f"a-{place}", "cop": number} for place, number in enumerate(numbers)]
     for name in ("train.json", "train.jsonl"):
-        questions = published.read(put(tmp_path, name, lines(*rows)))
-        assert golds(questions) == {f"a-{place}": letter for place, letter in enumerate(letters)}
+        questions = published.read(write_file(tmp_path, name, join_lines(*rows)))
+        assert map_gold_answers(questions) == {f"a-{place}": letter for place, letter in enumerate(letters)}
     assert questions is not None
     assert questions[0].options == {"A": "w", "B": "x", "C": "y", "D": "z"}
 
 
 def test_load_careqa_list(tmp_path: Path) -> None:
-    path = put(tmp_path, "CareQA_en.json", [CARE_ROW, {**CARE_ROW, "unique_id": "c-2", "cop": 4}])
+    path = write_file(tmp_path, "CareQA_en.json", [CARE_ROW, {**CARE_ROW, "unique_id": "c-2", "cop": 4}])
     dataset = load_dataset(str(path), tmp_path)
     assert dataset.classes == {"c-1": "B", "c-2": "D"}
     assert dataset.questions[1].options == {"A": "w", "B": "x", "C": "y", "D": "z"}
@@ -313,15 +317,24 @@ def test_load_careqa_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (lines(MEDMCQA), r"\(cop\) from 0 to 3 and from 1 to 4 cannot be told apart .*give the whole file, or write"),
-        (lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be told apart"),
-        (lines({**MEDMCQA, "cop": 4}, {**MEDMCQA, "id": "a-2", "cop": 5}), "line 2: gold: not a letter of the options"),
-        (lines({**MEDMCQA, "cop": 4}, MEDMCQA), "line 2: its id occurs twice; give each question its own"),
-        (lines({**MEDMCQA, "opc": " "}, {**MEDMCQA, "cop": 4}), r"line 1: options\.C: .*correct or remove it"),
-        (lines(MEDQA, {**MEDQA, "answer_idx": "E"}), "line 2: gold: not a letter of the options; correct or remove it"),
-        (lines(MEDQA, {**MEDQA, "options": {}}), "line 2: .*correct or remove it"),
-        (lines(MEDQA, {"question": "Why?"}), "line 2: .*correct or remove it"),
-        (lines(MEDQA) + "\n{", "line 2: not JSON"),
+        (
+            join_lines(MEDMCQA),
+            r"\(cop\) from 0 to 3 and from 1 to 4 cannot be told apart .*give the whole file, or write",
+        ),
+        (join_lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be told apart"),
+        (
+            join_lines({**MEDMCQA, "cop": 4}, {**MEDMCQA, "id": "a-2", "cop": 5}),
+            "line 2: gold: not a letter of the options",
+        ),
+        (join_lines({**MEDMCQA, "cop": 4}, MEDMCQA), "line 2: its id occurs twice; give each question its own"),
+        (join_lines({**MEDMCQA, "opc": " "}, {**MEDMCQA, "cop": 4}), r"line 1: options\.C: .*correct or remove it"),
+        (
+            join_lines(MEDQA, {**MEDQA, "answer_idx": "E"}),
+            "line 2: gold: not a letter of the options; correct or remove it",
+        ),
+        (join_lines(MEDQA, {**MEDQA, "options": {}}), "line 2: .*correct or remove it"),
+        (join_lines(MEDQA, {"question": "Why?"}), "line 2: .*correct or remove it"),
+        (join_lines(MEDQA) + "\n{", "line 2: not JSON"),
         ([CARE_ROW, {**CARE_ROW, "cop": 4}], "entry 2: its id occurs twice"),
         ([CARE_ROW, "and", {**CARE_ROW, "cop": 4}], "entry 2: .*correct or remove it"),
         ([{**CARE_ROW, "question": "half \ud800", "cop": 4}], "entry 1: .*surrogate.*correct or remove it"),
@@ -329,18 +342,21 @@ def test_load_careqa_list(tmp_path: Path) -> None:
 )
 def test_load_dataset_with_invalid_row_names_row_without_quoting(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
-        load_dataset(str(put(tmp_path, "q.json", content)), tmp_path)
+        load_dataset(str(write_file(tmp_path, "q.json", content)), tmp_path)
     assert "Which" not in str(caught.value)
 
 
 def test_read_published_with_other_form_returns_none(tmp_path: Path) -> None:
     line = {"text": "Which?", "options": ["x", "y"], "gold": "B", "answer_idx": "A"}
-    own = put(tmp_path, "own.jsonl", lines(line))
-    pubmed = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
+    own = write_file(tmp_path, "own.jsonl", join_lines(line))
+    pubmed = write_file(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
     assert published.read(own) is published.read(pubmed) is None
-    assert [golds(load_dataset(str(path), tmp_path).questions) for path in (own, pubmed)] == [{"1": "B"}, {"1": "A"}]
+    assert [map_gold_answers(load_dataset(str(path), tmp_path).questions) for path in (own, pubmed)] == [
+        {"1": "B"},
+        {"1": "A"},
+    ]
     with pytest.raises(InputError, match="not PubMedQA's file"):
-        load_dataset(str(put(tmp_path, "list.json", [])), tmp_path)
+        load_dataset(str(write_file(tmp_path, "list.json", [])), tmp_path)
 
 
 # -- the door -------------------------------------------------------------------------------------------------------
@@ -366,30 +382,32 @@ def test_load_dataset_without_file_names_remedy(tmp_path: Path) -> None:
 
 
 def test_load_dataset_with_other_questions_raises_input_error(tmp_path: Path) -> None:
-    path = put(tmp_path, "benchmark.json", {"mmlu": {"anatomy-000": ENTRY}})
+    path = write_file(tmp_path, "benchmark.json", {"mmlu": {"anatomy-000": ENTRY}})
     with pytest.raises(InputError, match="holds 1 questions that are not the 1089 pinned ones"):
         load_dataset("mirage/mmlu", tmp_path, path)
 
 
 def test_load_dataset_reads_users_own_questions(tmp_path: Path) -> None:
     lines = [{"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}, {"id": "q2", "text": "Why?"}]
-    path = put(tmp_path, "own.jsonl", "\n".join(map(json.dumps, lines)))
+    path = write_file(tmp_path, "own.jsonl", "\n".join(map(json.dumps, lines)))
     dataset = load_dataset(str(path), tmp_path)
     assert dataset.name == "own.jsonl"
     assert [question.id for question in dataset.questions] == ["q1", "q2"]
     assert dataset.classes == {"q1": "B"}
-    put(tmp_path, "own.jsonl", "\n".join([json.dumps(lines[0]), "{"]))
+    write_file(tmp_path, "own.jsonl", "\n".join([json.dumps(lines[0]), "{"]))
     with pytest.raises(InputError, match=r"own.jsonl, line 2: not JSON"):
         load_dataset(str(path), tmp_path)
 
 
 def test_dataset_digest_covers_questions_not_file(tmp_path: Path) -> None:
     line = {"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}
-    first = load_dataset(str(put(tmp_path, "a.jsonl", json.dumps(line))), tmp_path)
-    second = load_dataset(str(put(tmp_path, "b.jsonl", json.dumps(line, indent=None, separators=(",", ":")))), tmp_path)
+    first = load_dataset(str(write_file(tmp_path, "a.jsonl", json.dumps(line))), tmp_path)
+    second = load_dataset(
+        str(write_file(tmp_path, "b.jsonl", json.dumps(line, indent=None, separators=(",", ":")))), tmp_path
+    )
     assert first.sha256 == second.sha256
     for change in ({"text": "What?"}, {"gold": "A"}, {"options": ["y", "x"]}, {"gold_documents": ["d"]}, {"id": "q2"}):
-        other = load_dataset(str(put(tmp_path, "c.jsonl", json.dumps(line | change))), tmp_path)
+        other = load_dataset(str(write_file(tmp_path, "c.jsonl", json.dumps(line | change))), tmp_path)
         assert other.sha256 != first.sha256
 
 

@@ -1,4 +1,4 @@
-"""Protocols, samples, several gold documents, and the passages of a real library."""
+"""Test protocols, samples, several gold documents, and cases from a real library."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def test_draw_sample_follows_protocol() -> None:
 TWO = replace(questions(1)[0], gold_documents=("gold:0", "doc:0:1"))
 
 
-def two(question: Question) -> dict[str, tuple[object, ...]]:
+def evidence_of_two(question: Question) -> dict[str, tuple[object, ...]]:
     return {"gold:0": (key_of(question),), "doc:0:1": (passage("doc:0:1", "One."), passage("doc:0:1", "Two.", 1))}
 
 
-def of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
-    result = evidence(gold_passages=two)
+def cases_of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
+    result = evidence(gold_passages=evidence_of_two)
     return positions.cases([TWO], Study(result, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
 
 
 def test_placed_cases_with_one_of_several_gold_documents_exclude_the_others() -> None:
     observed = set()
     for seed in range(8):
-        oracle, *placed = of_two(PROTOCOLS["corrected"], seed)
+        oracle, *placed = cases_of_two(PROTOCOLS["corrected"], seed)
         assert oracle.treatment.ranking is not None
         keys = oracle.treatment.ranking.ids
         observed.add(keys)
@@ -80,7 +80,7 @@ def test_placed_cases_with_one_of_several_gold_documents_exclude_the_others() ->
 
 
 def test_placed_cases_with_all_gold_documents_keep_them_together() -> None:
-    oracle, *placed = of_two(replace(PROTOCOLS["corrected"], gold="all"))
+    oracle, *placed = cases_of_two(replace(PROTOCOLS["corrected"], gold="all"))
     keys = ("gold:0#0", "doc:0:1#0", "doc:0:1#1")
     assert oracle.treatment.ranking is not None
     assert oracle.treatment.ranking.ids == keys
@@ -97,7 +97,7 @@ def test_placed_cases_with_all_gold_documents_keep_them_together() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
+def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("arms") / "library"
     sample = questions(5)
     documents = [Document(q.gold_documents[0], key_of(q).text) for q in sample]
@@ -109,14 +109,14 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     return opened_library(path, documents)
 
 
-def material(opened: LibrarySearch, **settings: object) -> PassageSource:
+def make_evidence(library_search: LibrarySearch, **settings: object) -> PassageSource:
     result = Settings.model_validate(settings)
-    return library_source(opened, result, "dense", reranker=("overlap", TermOverlapReranker()))
+    return library_source(library_search, result, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
-def test_cases_of_every_arm_are_built_from_real_library(opened: LibrarySearch) -> None:
+def test_cases_of_every_arm_are_built_from_real_library(library_search: LibrarySearch) -> None:
     sample = questions(5)
-    study = Study(material(opened), PROTOCOLS["corrected"])
+    study = Study(make_evidence(library_search), PROTOCOLS["corrected"])
     result = [*positions.cases(sample, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(sample, study, k=8)]
     assert {case.condition["arm"] for case in result} == set(ARMS)
     for case in result:
@@ -131,14 +131,14 @@ def test_cases_of_every_arm_are_built_from_real_library(opened: LibrarySearch) -
     assert again == result
 
 
-def test_cases_share_passages_in_memory(opened: LibrarySearch) -> None:
-    cases = integration.cases({"set": questions(5)}, Study(material(opened), PROTOCOLS["corrected"]), k=8)
+def test_cases_share_passages_in_memory(library_search: LibrarySearch) -> None:
+    cases = integration.cases({"set": questions(5)}, Study(make_evidence(library_search), PROTOCOLS["corrected"]), k=8)
     result = [item for case in cases if case.treatment.ranking for item in case.treatment.ranking.passages]
     assert len(cases) == 25
     assert len({id(item) for item in result}) == len({item.id for item in result}) < len(result) / 4
 
 
-def test_cases_with_hidden_gold_document_raise_input_error(opened: LibrarySearch) -> None:
-    hidden = Study(material(opened, scope={"hide_gold": True}), PROTOCOLS["corrected"])
+def test_cases_with_hidden_gold_document_raise_input_error(library_search: LibrarySearch) -> None:
+    hidden = Study(make_evidence(library_search, scope={"hide_gold": True}), PROTOCOLS["corrected"])
     with pytest.raises(InputError, match="5 of 5 questions have gold documents that the library does not hold"):
         positions.cases(questions(5), hidden, ks=(8,))

@@ -1,4 +1,4 @@
-"""The key in the middle, among what was retrieved and among random documents, by readers that do and do not care."""
+"""Test the attention-bias study with readers of known bias."""
 
 from __future__ import annotations
 

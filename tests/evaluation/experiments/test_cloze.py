@@ -1,4 +1,4 @@
-"""Questions made of the documents' own sentences: one number left out, one right option, nothing that stands twice."""
+"""Test cloze questions, made from sentences of the documents with one number removed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from epicrisis.evaluation.experiments.cloze import GAP, LETTERS, draw_questions
 from epicrisis.types import Passage
 
 
-def passage(document: str, text: str, ordinal: int = 0) -> Passage:
+def make_passage(document: str, text: str, ordinal: int = 0) -> Passage:
     return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
 
 
-def sentence(number: str, name: str) -> str:
+def make_sentence(number: str, name: str) -> str:
     return f"In the trial of {name} the risk was lower in {number} patients who took it in the morning."
 
 
-MANY = [passage(f"d{i}", f"Short one. {sentence(str(10 + i), f'drug {chr(97 + i)}')}") for i in range(12)]
+MANY = [make_passage(f"d{i}", f"Short one. {make_sentence(str(10 + i), f'drug {chr(97 + i)}')}") for i in range(12)]
 
 
 def test_draw_questions_removed_number_is_right_option() -> None:
@@ -42,7 +42,7 @@ def test_draw_questions_options_are_consecutive_numbers() -> None:
 
 def test_draw_questions_rank_of_right_option_is_uniform() -> None:
     """Whoever takes the second least number without reading is right as often as chance."""
-    many = [passage(f"d{i}", sentence(str(100 + i), f"drug {i}x")) for i in range(400)]
+    many = [make_passage(f"d{i}", make_sentence(str(100 + i), f"drug {i}x")) for i in range(400)]
     ranks = [
         sorted(question.options.values(), key=int).index(question.options[question.gold or ""])
         for question in draw_questions(many, 400)[0].questions
@@ -51,7 +51,7 @@ def test_draw_questions_rank_of_right_option_is_uniform() -> None:
 
 
 def test_draw_questions_options_keep_decimal_form() -> None:
-    decimals = [passage(f"e{i}", sentence(f"{i}.5", f"pill {chr(97 + i)}")) for i in range(1, 6)]
+    decimals = [make_passage(f"e{i}", make_sentence(f"{i}.5", f"pill {chr(97 + i)}")) for i in range(1, 6)]
     dataset, _ = draw_questions([*MANY, *decimals], 16)
     for question in dataset.questions:
         assert len({"." in option for option in question.options.values()}) == 1
@@ -73,11 +73,11 @@ def test_draw_questions_options_keep_decimal_form() -> None:
 )
 def test_draw_questions_from_unsuitable_text_raises_input_error(text: str) -> None:
     with pytest.raises(InputError, match="yield 0 questions"):
-        draw_questions([passage("only", text), *[passage(f"o{i}", "No number.") for i in range(5)]], 1)
+        draw_questions([make_passage("only", text), *[make_passage(f"o{i}", "No number.") for i in range(5)]], 1)
 
 
 def test_draw_questions_takes_one_per_document_and_refuses_too_many() -> None:
-    twice = [passage("d", sentence(str(10 + i), f"drug {i}x"), i) for i in range(8)]
+    twice = [make_passage("d", make_sentence(str(10 + i), f"drug {i}x"), i) for i in range(8)]
     with pytest.raises(InputError, match="yield 0 questions of their own, not 1: ask for fewer with -n"):
         draw_questions(twice, 1)
     with pytest.raises(InputError, match="yield 12 questions of their own, not 13"):

@@ -1,4 +1,4 @@
-"""Conflicts among the parts: the papers' own example through the whole path, and every count by hand."""
+"""Test conflicts among parts: the paper's example through the whole path, and counts by manual calculation."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ SPECIALTY = Question(
 # -- PubMedQA 18507507, where BriefContext fails and plain RAG succeeds -----------------------------------------------
 
 
-def abstracts() -> Ranking:
-    """Eight, the key document first and the two that the paper names in the second half."""
+def make_abstracts() -> Ranking:
+    """Return eight abstracts: the key document first, the two that the paper names in the second half."""
     texts = {
         "18507507": ("2008", "For the right patients the costly drugs are good value."),
         "1": ("2001", "Costs of drugs rise."),
@@ -75,18 +75,18 @@ def abstracts() -> Ranking:
     return rank_in_order(result, "dense", {"k": 8})
 
 
-def reading(request: ChatRequest) -> str:
-    """Each half as the paper tells it."""
+def read_half(request: ChatRequest) -> str:
+    """Reply to each half as in the paper's example."""
     if "good value" in request.messages[-1].content:
         return finding(1, "They can be worth it.", "A", "good value")
     return finding(1, "It is not settled.", "C", "remains open")
 
 
-def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
+def run_paper_example(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
     model = ScriptedModel(
         by_stage(
             **{
-                "map": reading,
+                "map": read_half,
                 "reduce": said(sources=[2], answer="It is uncertain.", choice="C"),
                 "rag": said(quotes=[], answer="Yes.", choice="A"),
                 **scripts,
@@ -94,7 +94,7 @@ def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
         )
     )
     cases = [
-        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, RunOverrides(arm, abstracts(), False, 4))
+        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, RunOverrides(arm, make_abstracts(), False, 4))
         for arm in ("brief-context", "rag")
     ]
     asyncio.run(answer(cases, model, tmp_path / "run"))
@@ -102,7 +102,7 @@ def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
 
 
 def test_conflicts_table_counts_example_of_paper_as_loss(tmp_path: Path) -> None:
-    cases, rag = split_arms(specialty(tmp_path))
+    cases, rag = split_arms(run_paper_example(tmp_path))
     (case,) = cases
     assert case.stated == (PartialChoice("A", 1, 20081231, True), PartialChoice("C", 1, 20171231, False))
     assert case.conflict
@@ -118,7 +118,7 @@ def test_conflicts_table_counts_example_of_paper_as_loss(tmp_path: Path) -> None
 
 
 def test_rules_table_of_example_follows_newest_and_last_part(tmp_path: Path) -> None:
-    cases, _ = split_arms(specialty(tmp_path))
+    cases, _ = split_arms(run_paper_example(tmp_path))
     table = rules_table(cases)
     followed = {name: (row(table, name)["speaks"], row(table, name)["followed"]) for name in RULES}
     assert {name: mean.value for name, (speaks, mean) in followed.items() if speaks} == {
@@ -144,11 +144,11 @@ def test_partitioned_cases_with_failed_or_empty_part_have_no_conflict(tmp_path: 
             return finding(1, "Worth it, or not.", None)
         raise EndpointRejected("the endpoint refused the request: check the key")
 
-    cases, _ = split_arms(specialty(tmp_path / "silent", map=silent))
+    cases, _ = split_arms(run_paper_example(tmp_path / "silent", map=silent))
     (case,) = cases
     assert (len(case.stated), case.undecided, case.nothing, case.failed) == (1, 0, 1, 0)
     assert not case.conflict
-    cases, _ = split_arms(specialty(tmp_path / "failing", map=failing))
+    cases, _ = split_arms(run_paper_example(tmp_path / "failing", map=failing))
     (case,) = cases
     assert (case.stated, case.undecided, case.nothing, case.failed) == ((), 1, 0, 1)
     assert not case.conflict
@@ -157,7 +157,7 @@ def test_partitioned_cases_with_failed_or_empty_part_have_no_conflict(tmp_path: 
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def case(
+def make_case(
     number: int,
     stated: str,
     final: str | None,
@@ -178,34 +178,34 @@ def case(
     )
 
 
-def rag(number: int, right: bool | None, *, state: AnswerState = "answered", place: int = 0) -> Outcome:
+def make_rag_outcome(number: int, right: bool | None, *, state: AnswerState = "answered", place: int = 0) -> Outcome:
     return Outcome(f"q{number}", {"arm": "rag", "place": place}, state, right, 1 / 3)
 
 
 CASES = (
-    case(0, "AB", "A"),  # win
-    case(1, "ABB", "B"),  # lose, by the majority
-    case(2, "BA", "A"),  # tie, both right
-    case(3, "BC", "B"),  # tie, both wrong: no part has it
-    case(4, "AA", "A"),  # they agree
-    case(5, "A", "A"),  # one alone
-    case(6, "AC", None, state="abstained"),  # RAG right: lose
-    case(7, "AB", None, state="failed"),  # not scored
-    case(8, "AB", "A"),  # RAG failed
-    case(9, "AB", "C", place=100),  # an answer no part stated; RAG was not asked
-    case(0, "AB", "A", place=100),  # win, the same question elsewhere
+    make_case(0, "AB", "A"),  # win
+    make_case(1, "ABB", "B"),  # lose, by the majority
+    make_case(2, "BA", "A"),  # tie, both right
+    make_case(3, "BC", "B"),  # tie, both wrong: no part has it
+    make_case(4, "AA", "A"),  # they agree
+    make_case(5, "A", "A"),  # one alone
+    make_case(6, "AC", None, state="abstained"),  # RAG right: lose
+    make_case(7, "AB", None, state="failed"),  # not scored
+    make_case(8, "AB", "A"),  # RAG failed
+    make_case(9, "AB", "C", place=100),  # an answer no part stated; RAG was not asked
+    make_case(0, "AB", "A", place=100),  # win, the same question elsewhere
 )
 RAG = (
-    rag(0, False),
-    rag(1, True),
-    rag(2, True),
-    rag(3, False),
-    rag(4, False),
-    rag(5, True),
-    rag(6, True),
-    rag(7, True),
-    rag(8, None, state="failed"),
-    rag(0, None, state="unparsed", place=100),
+    make_rag_outcome(0, False),
+    make_rag_outcome(1, True),
+    make_rag_outcome(2, True),
+    make_rag_outcome(3, False),
+    make_rag_outcome(4, False),
+    make_rag_outcome(5, True),
+    make_rag_outcome(6, True),
+    make_rag_outcome(7, True),
+    make_rag_outcome(8, None, state="failed"),
+    make_rag_outcome(0, None, state="unparsed", place=100),
 )
 
 
@@ -250,8 +250,8 @@ def test_conflicts_table_without_effect_has_nominal_false_alarms(monkeypatch: py
     for seed in range(200):
         dice = random.Random(seed)
         at = [(number, place) for number in range(30) for place in (0, 50, 100)]
-        ours = [case(number, "AB", dice.choice("AB"), place=place) for number, place in at]
-        theirs = [rag(number, dice.random() < 0.5, place=place) for number, place in at]
+        ours = [make_case(number, "AB", dice.choice("AB"), place=place) for number, place in at]
+        theirs = [make_rag_outcome(number, dice.random() < 0.5, place=place) for number, place in at]
         table = conflicts_table(ours, theirs, ("place",), seed=seed)
         alarms += min(p for p in table.column("p (Holm)") if isinstance(p, float)) < 0.05
     assert 1 <= alarms <= 16
@@ -259,8 +259,10 @@ def test_conflicts_table_without_effect_has_nominal_false_alarms(monkeypatch: py
 
 def test_conflicts_table_corrects_its_tests_together() -> None:
     """Twelve questions won at one place, six won and six lost at the other."""
-    ours = [case(i, "AB", "A" if place == 0 or i % 2 else "B", place=place) for place in (0, 50) for i in range(12)]
-    theirs = [rag(i, place == 50 and i % 2 == 0, place=place) for place in (0, 50) for i in range(12)]
+    ours = [
+        make_case(i, "AB", "A" if place == 0 or i % 2 else "B", place=place) for place in (0, 50) for i in range(12)
+    ]
+    theirs = [make_rag_outcome(i, place == 50 and i % 2 == 0, place=place) for place in (0, 50) for i in range(12)]
     table = conflicts_table(ours, theirs, ("place",))
     first, second = row(table, 0), row(table, 50)
     assert first["difference to RAG"].p == pytest.approx(sign_test(12, 0))
@@ -314,9 +316,9 @@ def test_key_document_rule_returns_choice_of_one_key_part() -> None:
 def test_parts_table_matches_manual_counts() -> None:
     cases = (
         *CASES[:3],
-        case(4, "AA", "A", nothing=2),
-        case(5, "", None, state="failed", failed=3, undecided=1),
-        case(6, "A", "A"),
+        make_case(4, "AA", "A", nothing=2),
+        make_case(5, "", None, state="failed", failed=3, undecided=1),
+        make_case(6, "A", "A"),
     )
     table = parts_table(cases, ("place",))
     assert table.rows[-1] == ("all", 6, 2 + 3 + 2 + 2 + 1, 1, 2, 3, 1, 1, 1, 3)
@@ -328,7 +330,7 @@ def test_parts_table_matches_manual_counts() -> None:
 
 def test_conflicts_table_with_missing_arm_compares_nothing(tmp_path: Path) -> None:
     """As in a run that was broken off: nothing is compared, and what there is is told."""
-    records = specialty(tmp_path)
+    records = run_paper_example(tmp_path)
     ours, rival = split_arms([record for record in records if record.arm == "brief-context"])
     cells = row(conflicts_table(ours, rival))
     assert (cells["conflicts"], cells["not compared"]) == (1, 1)
@@ -341,7 +343,8 @@ def test_conflicts_table_with_missing_arm_compares_nothing(tmp_path: Path) -> No
 
 def test_split_arms_without_conditions_uses_strategy(tmp_path: Path) -> None:
     records = [
-        record.model_copy(update={"key": record.question_key, "condition": {}}) for record in specialty(tmp_path)
+        record.model_copy(update={"key": record.question_key, "condition": {}})
+        for record in run_paper_example(tmp_path)
     ]
     cases, rival = split_arms(records)
     table: Table = conflicts_table(cases, rival)
@@ -349,43 +352,43 @@ def test_split_arms_without_conditions_uses_strategy(tmp_path: Path) -> None:
 
 
 def test_partitioned_cases_leave_out_questions_answered_in_one_prompt(tmp_path: Path) -> None:
-    assert len(partitioned_cases(specialty(tmp_path))) == 1
+    assert len(partitioned_cases(run_paper_example(tmp_path))) == 1
 
 
 # -- known answers, through the whole path ----------------------------------------------------------------------------
 
 
-def draw(*parts: object) -> float:
+def draw_choice(*parts: object) -> float:
     return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "big") / 2**64
 
 
-def found(pattern: str, text: str) -> str:
+def find_choice(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     assert match is not None
     return match[1]
 
 
-def quarrelling(request: ChatRequest) -> str:
-    """A part with the key tells the gold letter, any other part a wrong one half of the time; whoever sums up goes by
+def reply_with_conflicts(request: ChatRequest) -> str:
+    """Reply with the gold letter for a part with the key, else half of the time with a wrong one. Reduce follows
     the first part; plain RAG is right four times in five."""
     prompt = request.messages[-1].content
-    number = int(found(r"Does drug (\d+) help", prompt))
+    number = int(find_choice(r"Does drug (\d+) help", prompt))
     gold, wrong = "ABC"[number % 3], "ABC"[(number + 1) % 3]
     match stage_of(request):
         case "rag":
-            return said(quotes=[], answer="So.", choice=gold if draw("rag", number) < 0.8 else wrong)
+            return said(quotes=[], answer="So.", choice=gold if draw_choice("rag", number) < 0.8 else wrong)
         case "reduce":
-            return said(sources=[], answer="So.", choice=found(r"\(option ([A-C])\)", prompt))
+            return said(sources=[], answer="So.", choice=find_choice(r"\(option ([A-C])\)", prompt))
     if "tells it here" in prompt:
         return finding(1, "The trial tells it.", gold)
-    return finding(1, "A study tells otherwise.", wrong) if draw("map", prompt) < 0.5 else NOT_FOUND
+    return finding(1, "A study tells otherwise.", wrong) if draw_choice("map", prompt) < 0.5 else NOT_FOUND
 
 
 def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> None:
     n = 60
     study = Study(evidence(), PROTOCOLS["corrected"])
     sample = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
-    asyncio.run(answer(sample, ScriptedModel(quarrelling), tmp_path / "run"))
+    asyncio.run(answer(sample, ScriptedModel(reply_with_conflicts), tmp_path / "run"))
     cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival, ("place",))
     first, last = row(table, 0), row(table, 100)

@@ -1,4 +1,4 @@
-"""Accuracy against the number of documents, by a reader that reads the longer context worse by a known amount."""
+"""Test accuracy by the number of documents with a reader of known decline."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CURVE = u_curve()
 KS = context_length.KS
 
 
-def expected(k: int) -> float:
-    """The curve's mean over the places that k has."""
+def expected_share(k: int) -> float:
+    """Return the mean of the curve over the places for this k."""
     return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct_places(PLACES, k)]))
 
 
@@ -86,13 +86,13 @@ def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
     by_k, trend = context_length.tables({"reader": result}, remarks=PROTOCOLS["corrected"].notes)
     for k in KS:
         here = row(by_k, "reader", "rag", k)
-        assert near(here[SHARE_COLUMN].value, expected(k), here[SHARE_COLUMN].n)
+        assert near(here[SHARE_COLUMN].value, expected_share(k), here[SHARE_COLUMN].n)
         assert here["SD over places"] is None or k > 1
     shortest = row(by_k, "reader", "rag", 1)
     assert (shortest[SHARE_COLUMN].value, shortest[P_COLUMN]) == (1.0, None)
     longest = row(by_k, "reader", "rag", 32)["difference to the same arm at its smallest k"]
     assert longest.interval.high < 0
-    assert near(1 + longest.value, expected(32), 5 * 40)
+    assert near(1 + longest.value, expected_share(32), 5 * 40)
     assert longest.clusters == 40
     assert row(by_k, "reader", "oracle", None)[SHARE_COLUMN].value == 1.0
     assert row(by_k, "reader", "closed-book", None)[SHARE_COLUMN].value == 0.0
@@ -101,8 +101,8 @@ def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
     assert change.n == 40
 
 
-def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
-    """The share right falls by so much a doubling; each question has an ease of its own."""
+def simulate_outcomes(seed: int, falls: float, n: int = 40) -> list[Outcome]:
+    """Simulate outcomes whose share right falls by a fixed amount per doubling; questions differ in difficulty."""
     dice = np.random.default_rng(seed)
     ease = dice.uniform(-0.2, 0.2, n)
     return [
@@ -123,7 +123,7 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(2, dtype=int)
     for seed in range(200):
-        tables = context_length.tables({"m": simulated(seed, 0.0, 25)}, seed=seed)
+        tables = context_length.tables({"m": simulate_outcomes(seed, 0.0, 25)}, seed=seed)
         alarms += [min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05 for table in tables]
     assert max(alarms) <= 16
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
@@ -133,7 +133,7 @@ def test_tables_intervals_cover_effect_at_stated_rate(monkeypatch: pytest.Monkey
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     differences, slopes, result = 0, 0, 0
     for seed in range(40):
-        by_k, trend = context_length.tables({"m": simulated(seed, 0.08)}, seed=seed)
+        by_k, trend = context_length.tables({"m": simulate_outcomes(seed, 0.08)}, seed=seed)
         longest = row(by_k, "m", "rag", 32)["difference to the same arm at its smallest k"]
         change = row(trend, "m", "rag")["change a doubling"]
         differences += longest.interval.low <= -0.4 <= longest.interval.high
@@ -145,14 +145,14 @@ def test_tables_intervals_cover_effect_at_stated_rate(monkeypatch: pytest.Monkey
 
 
 def test_tables_of_several_models_have_rows_for_each() -> None:
-    runs = {"better": simulated(1, 0.0), "worse": simulated(2, 0.1)}
+    runs = {"better": simulate_outcomes(1, 0.0), "worse": simulate_outcomes(2, 0.1)}
     by_k, trend = context_length.tables(runs)
     assert [cells[0] for cells in by_k.rows] == ["better"] * len(KS) + ["worse"] * len(KS)
     assert row(trend, "worse", "rag")[P_COLUMN] < 0.01 < row(trend, "better", "rag")[P_COLUMN]
 
 
 def test_trend_leaves_out_questions_with_failed_case() -> None:
-    result = simulated(0, 0.0, 5)
+    result = simulate_outcomes(0, 0.0, 5)
     failed = [
         Outcome(item.question, item.condition, "failed", None, 1 / 3)
         if item.question == "3" and item.condition["k"] == 1

@@ -1,4 +1,4 @@
-"""Equations 4 and 5 by hand and by the papers' printed tokens, and predictions against calls that were made."""
+"""Test equations 4 and 5 against manual calculation, printed tokens and measured calls."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_preflight_tokens_equal_extremes_at_shares_zero_and_one(shape: PromptSha
 def implied_instruction(
     rag_input: float, map_reduce_input: float, parts: float, findings: float | None = None
 ) -> float:
-    """How long the instruction must be for both inputs to come out: by equation 5, or, with what M findings take, by
+    """Return the length of the instruction implied by both inputs: by equation 5, or, with the tokens of M findings, by
     the corrected one. Needs two parts or more, or findings."""
     if findings is None:
         return (map_reduce_input - rag_input) / (parts - 1)
@@ -124,10 +124,10 @@ REPLIES: dict[str, Any] = {
 ARMS: tuple[StrategyName, ...] = ("rag", "brief-context", "closed-book")
 
 
-def asked(
+def run_arms(
     tmp_path: Path, asked: list[Question] = ASKED, arms: tuple[StrategyName, ...] = ARMS, **replies: Any
 ) -> list[RunRecord]:
-    """A run of those arms over the same eight passages; words are tokens."""
+    """Run the arms over the same eight passages; words count as tokens."""
     model = ScriptedModel(by_stage(**{**REPLIES, **replies}))
     cases = [
         Case(
@@ -140,12 +140,12 @@ def asked(
     return list(read_records(tmp_path / "run" / RECORDS))
 
 
-def with_answer(record: RunRecord, **changes: Any) -> RunRecord:
+def replace_answer(record: RunRecord, **changes: Any) -> RunRecord:
     return record.model_copy(update={"answer": replace(record.answer, **changes)})
 
 
 def test_case_costs_split_usage_by_stage(tmp_path: Path) -> None:
-    records = asked(tmp_path)
+    records = run_arms(tmp_path)
     cases = case_costs(records)
     for case, record in zip(cases, records, strict=True):
         usage = record.answer.usage
@@ -166,15 +166,15 @@ def test_case_costs_split_usage_by_stage(tmp_path: Path) -> None:
 
 
 def test_case_costs_of_single_prompt_are_marked_skipped(tmp_path: Path) -> None:
-    (record,) = asked(tmp_path, ASKED[:1], ("rag",))
+    (record,) = run_arms(tmp_path, ASKED[:1], ("rag",))
     (case,) = case_costs([record.model_copy(update={"condition": {"arm": "brief-context", "k": 8}})])
     assert case.skipped
     assert case.single.calls == 1
 
 
 def test_measured_table_leaves_out_replayed_calls(tmp_path: Path) -> None:
-    records = asked(tmp_path, ASKED[:2], ("rag",))
-    broken = with_answer(records[0], usage=replace(records[0].answer.usage, replayed_calls=1))
+    records = run_arms(tmp_path, ASKED[:2], ("rag",))
+    broken = replace_answer(records[0], usage=replace(records[0].answer.usage, replayed_calls=1))
     cases = case_costs([broken, records[1]])
     assert [case.plain for case in cases] == [False, True]
     table = measured_table(cases)
@@ -186,7 +186,7 @@ def test_measured_table_leaves_out_replayed_calls(tmp_path: Path) -> None:
 
 def test_measured_table_includes_repeated_calls_and_prediction_does_not(tmp_path: Path) -> None:
     """A model that often has to be asked twice is that much dearer."""
-    records = asked(tmp_path, ASKED[:1], reduce="no JSON at all")
+    records = run_arms(tmp_path, ASKED[:1], reduce="no JSON at all")
     ours = next(case for case in case_costs(records) if case.arm == "brief-context")
     assert ours.total.calls == 4
     assert (ours.counted, ours.repeated, ours.plain) == (True, True, False)
@@ -197,18 +197,18 @@ def test_measured_table_includes_repeated_calls_and_prediction_does_not(tmp_path
 
 def test_case_costs_of_replayed_parts_are_not_skipped(tmp_path: Path) -> None:
     """They are read in parts, though no token of them is counted."""
-    (record,) = asked(tmp_path, ASKED[:1], ("brief-context",))
+    (record,) = run_arms(tmp_path, ASKED[:1], ("brief-context",))
     calls = [
         replace(event, usage=replace(event.usage, calls=0)) if isinstance(event, ModelCalled) else event
         for event in record.answer.trace
     ]
     usage = replace(record.answer.usage, calls=0, replayed_calls=3)
-    (case,) = case_costs([with_answer(record, trace=tuple(calls), usage=usage)])
+    (case,) = case_costs([replace_answer(record, trace=tuple(calls), usage=usage)])
     assert (case.counted, case.skipped) == (False, False)
 
 
 def test_measured_table_has_means_by_arm_and_k(tmp_path: Path) -> None:
-    table = measured_table(case_costs(asked(tmp_path)))
+    table = measured_table(case_costs(run_arms(tmp_path)))
     assert {item[:2] for item in table.rows} == {("rag", 8), ("brief-context", 8), ("closed-book", None)}
     ours = row(table, "brief-context", 8)
     assert (ours["cases"], ours["from one prompt"], ours["calls"].value) == (3, 0, 3)
@@ -222,12 +222,12 @@ def test_measured_table_has_means_by_arm_and_k(tmp_path: Path) -> None:
     assert isinstance(ours["US dollars"], Mean)
 
 
-def by_arm(records: list[RunRecord]) -> list[list[CaseCost]]:
+def split_by_arm(records: list[RunRecord]) -> list[list[CaseCost]]:
     return [[case for case in case_costs(records) if case.arm == arm] for arm in ("brief-context", "rag", CLOSED_BOOK)]
 
 
 def test_mean_shape_is_measured_on_other_arms(tmp_path: Path) -> None:
-    ours, rivals, closed = by_arm(asked(tmp_path))
+    ours, rivals, closed = split_by_arm(run_arms(tmp_path))
     shape = mean_shape(ours, rivals, closed)
     assert shape.instruction == sum(case.single.input for case in closed) / 3
     assert rag_tokens(shape).input == pytest.approx(sum(case.single.input for case in rivals) / 3)
@@ -237,7 +237,7 @@ def test_mean_shape_is_measured_on_other_arms(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", ARMS)
 def test_prediction_table_with_missing_arm_has_note_and_no_rows(tmp_path: Path, left: StrategyName) -> None:
     """A report of a run that was broken off, or that took its replies out of the cache, is a report all the same."""
-    cases = [case for case in case_costs(asked(tmp_path)) if case.arm != left]
+    cases = [case for case in case_costs(run_arms(tmp_path)) if case.arm != left]
     table = prediction_table(cases)
     assert table.rows == ()
     assert table.notes[0].startswith("k = 8: no prediction, for there is no case that rag and brief-context (in parts)")
@@ -246,7 +246,7 @@ def test_prediction_table_with_missing_arm_has_note_and_no_rows(tmp_path: Path, 
 
 def test_prediction_with_corrected_equation_is_nearer_to_measurement(tmp_path: Path) -> None:
     """Words as tokens; the prompts' own lengths differ from closed book's, so it is no equality."""
-    table = prediction_table(case_costs(asked(tmp_path)))
+    table = prediction_table(case_costs(run_arms(tmp_path)))
     cells_by_name = {name: row(table, 8, name) for name in table.column("what")}
     measurement = cells_by_name["measured: read in parts"]
     printed, corrected = cells_by_name["equation 5 as printed"], cells_by_name["with the reduce call's input"]
@@ -263,15 +263,15 @@ def test_prediction_with_corrected_equation_is_nearer_to_measurement(tmp_path: P
 
 def test_prediction_table_compares_same_questions(tmp_path: Path) -> None:
     """One that RAG alone answered plainly is in neither figure."""
-    records = asked(tmp_path)
+    records = run_arms(tmp_path)
     changed = [
-        with_answer(record, usage=replace(record.answer.usage, prompt_tokens=10**6, failed_calls=1))
+        replace_answer(record, usage=replace(record.answer.usage, prompt_tokens=10**6, failed_calls=1))
         if record.arm == "brief-context" and record.answer.question.id == "2"
         else record
         for record in records
     ]
     table = prediction_table(case_costs(changed))
-    ours, rivals, _ = by_arm(records)
+    ours, rivals, _ = split_by_arm(records)
     mean = sum(rival.single.input for rival in rivals[:2]) / 2
     assert row(table, 8, "measured: RAG")["input"].value == pytest.approx(mean)
     assert "2 cases" in table.notes[0]
@@ -285,7 +285,7 @@ def test_predicted_dollars_match_linear_price(tmp_path: Path, cached: float) -> 
     """Exactly, for a price is linear; the calls that are predicted are none of those that it is read off."""
     price = Price(input=2.0, output=8.0, cached=0.5)
     cases = []
-    for number, case in enumerate(case_costs(asked(tmp_path))):
+    for number, case in enumerate(case_costs(run_arms(tmp_path))):
         part = case.single * 1.0 if case.arm != "brief-context" else case.maps
         saved = replace(part, cached=round(part.input * cached) + (number if cached else 0))
         case = replace(case, single=saved) if case.arm != "brief-context" else replace(case, maps=saved)
@@ -308,7 +308,7 @@ def test_predicted_dollars_match_linear_price(tmp_path: Path, cached: float) -> 
 
 
 def test_prediction_table_predicts_preflight_saving(tmp_path: Path) -> None:
-    records = asked(tmp_path)
+    records = run_arms(tmp_path)
     rags = {record.question_key: record for record in records if record.arm == "rag"}
     mixed = [
         rags[record.question_key].model_copy(update={"key": record.key, "condition": record.condition})
@@ -328,7 +328,7 @@ def test_prediction_table_predicts_preflight_saving(tmp_path: Path) -> None:
 def test_cost_cases_include_arm_with_preflight(tmp_path: Path) -> None:
     """Of each seven questions three have their key among the first three, where both rankings agree here."""
     some = questions(14)
-    study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in agreeing(question, ids)]), CORRECTED)
+    study = Study(evidence(words=lambda question, ids: [(id_, 0.0) for id_ in rank_agreeing(question, ids)]), CORRECTED)
     experiment = find_experiment("cost")
     grid = replace(experiment.grid, ks=(8, 16))
     result = experiment.cases(CaseInputs({"own": some}, study, grid, Settings()))
@@ -345,7 +345,7 @@ def test_cost_cases_include_arm_with_preflight(tmp_path: Path) -> None:
         assert row(table, k, "measured: read in parts")["calls"].value == parts + 1
 
 
-def agreeing(question: Question, ids: Sequence[str]) -> Sequence[str]:
+def rank_agreeing(question: Question, ids: Sequence[str]) -> Sequence[str]:
     return ids if int(question.id) % 7 < 3 else ids[::-1]
 
 
@@ -360,6 +360,6 @@ def test_cost_and_integration_cases_with_reranker_raise_input_error() -> None:
 
 
 def test_case_costs_without_findings_have_no_reduce_call(tmp_path: Path) -> None:
-    ours = case_costs(asked(tmp_path, ASKED[:1], ("brief-context",), map=NOT_FOUND))[0]
+    ours = case_costs(run_arms(tmp_path, ASKED[:1], ("brief-context",), map=NOT_FOUND))[0]
     assert (ours.maps.calls, ours.reduce.calls) == (2, 0)
     assert ours.plain

@@ -1,4 +1,4 @@
-"""Which cases the EHR study's tables are made from."""
+"""Test the selection of cases for the tables of the EHR study."""
 
 from __future__ import annotations
 

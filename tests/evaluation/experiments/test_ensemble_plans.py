@@ -1,4 +1,4 @@
-"""The context-retrieval study's experiments from the request to the tables: libraries, sets, and what is refused."""
+"""Test the context-retrieval experiments from request to tables: libraries, sets and refusals."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ OPTIONS = {"A": "gout", "B": "scurvy"}
 
 
 @pytest.fixture(autouse=True)
-def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Libraries made by a fake encoder are opened with it."""
+def use_hashing_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open libraries with the fake encoder that made them."""
     monkeypatch.setattr("epicrisis.components.load_encoder", lambda *_: HashingEncoder(16))
 
 
-def solved(path: Path, n: int = 6) -> Path:
-    """A library of so many solved questions."""
+def make_library(path: Path, n: int = 6) -> Path:
+    """Create a library with `n` solved questions."""
     example = {"options": OPTIONS, "choice": "A", "reasoning": "So.", "answer": "It is gout."}
     texts = [f"Case {i}: which disease comes with a swollen toe number {i}?" for i in range(n)]
     encoder = HashingEncoder(16)
@@ -55,22 +55,22 @@ def solved(path: Path, n: int = 6) -> Path:
     return path
 
 
-def asked(path: Path, form: str = "choice", n: int = 4) -> str:
-    """A file of questions."""
+def write_questions(path: Path, form: str = "choice", n: int = 4) -> str:
+    """Write a file of questions."""
     more: dict[str, Any] = {"options": OPTIONS, "gold": "B"} if form == "choice" else {"gold": "Scurvy."}
     lines = [{"id": f"{path.stem}-{i}", "question": f"What is it, {i}, in {path.stem}?", **more} for i in range(n)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return str(path)
 
 
-def planned(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case, ...]]:
+def plan_cases(name: str, *sets: str, **request: Any) -> tuple[RunPlan, tuple[Case, ...]]:
     settings = load_settings({"strategy": find_experiment(name).strategy})
     pipeline = Pipeline(settings, dict.fromkeys(settings.roles, ScriptedModel(lambda _: "")), None)
     return plan_experiment(find_experiment(name), Request(sets=sets, questions=2, **request), settings, pipeline)
 
 
-def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
-    """The condition `examples` of each case and how many are shown."""
+def list_shown_examples(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
+    """Return the condition `examples` of each case and the number of examples shown."""
     return [
         (case.condition["examples"], len(case.treatment.examples.examples) if case.treatment.examples else 0)
         for case in cases
@@ -81,46 +81,51 @@ def shown(cases: tuple[Case, ...]) -> list[tuple[object, int]]:
 
 
 def test_plan_records_example_libraries_and_controls(tmp_path: Path) -> None:
-    libraries = (("cot", solved(tmp_path / "one")), ("tot", solved(tmp_path / "two")))
-    plan, cases = planned("medprompt", asked(tmp_path / "a.jsonl"), examples=libraries, grid=Grid(votes=(2,)))
-    assert shown(cases[:5]) == [("none", 0), ("cot", 5), ("tot", 5), ("random", 5), ("fixed", 5)]
+    libraries = (("cot", make_library(tmp_path / "one")), ("tot", make_library(tmp_path / "two")))
+    plan, cases = plan_cases(
+        "medprompt", write_questions(tmp_path / "a.jsonl"), examples=libraries, grid=Grid(votes=(2,))
+    )
+    assert list_shown_examples(cases[:5]) == [("none", 0), ("cot", 5), ("tot", 5), ("random", 5), ("fixed", 5)]
     assert list(plan.arguments["examples"]) == ["cot", "tot", "random", "fixed"]
     assert {argument["encoder"] for argument in plan.arguments["examples"].values()} == {"hashing"}
     assert plan.arguments["arms"] == ("none", "retrieved", "random", "fixed")
 
 
 def test_plan_shows_number_of_examples_of_grid(tmp_path: Path) -> None:
-    one = (("cot", solved(tmp_path / "one", 8)),)
-    open_ones = asked(tmp_path / "open.jsonl", "open")
-    _, cases = planned("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (0, 8), votes=(3,)))
-    assert {(case.condition["k"], n) for case, (_, n) in zip(cases, shown(cases), strict=True)} == {(0, 0), (8, 8)}
+    one = (("cot", make_library(tmp_path / "one", 8)),)
+    open_ones = write_questions(tmp_path / "open.jsonl", "open")
+    _, cases = plan_cases("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (0, 8), votes=(3,)))
+    assert {(case.condition["k"], n) for case, (_, n) in zip(cases, list_shown_examples(cases), strict=True)} == {
+        (0, 0),
+        (8, 8),
+    }
     with pytest.raises(InputError, match="a library has 8 solved questions to show of 9: give less with -k"):
-        planned("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (9,), votes=(3,)))
+        plan_cases("openmedprompt", open_ones, examples=one, grid=Grid((ONE, REFINING), (9,), votes=(3,)))
 
 
 def test_plan_without_required_examples_raises_input_error(tmp_path: Path) -> None:
-    open_ones = asked(tmp_path / "open.jsonl", "open")
+    open_ones = write_questions(tmp_path / "open.jsonl", "open")
     with pytest.raises(InputError, match=f"--examples NAME=LIBRARY, or ask --arm {ONE} alone"):
-        planned("openmedprompt", open_ones)
-    _, cases = planned("openmedprompt", open_ones, grid=Grid((ONE,)))
-    assert shown(cases) == [("none", 0)] * 2
+        plan_cases("openmedprompt", open_ones)
+    _, cases = plan_cases("openmedprompt", open_ones, grid=Grid((ONE,)))
+    assert list_shown_examples(cases) == [("none", 0)] * 2
     with pytest.raises(InputError, match="ensembles shows no solved questions: leave --examples out"):
-        planned("ensembles", asked(tmp_path / "a.jsonl"), examples=(("cot", tmp_path / "one"),))
+        plan_cases("ensembles", write_questions(tmp_path / "a.jsonl"), examples=(("cot", tmp_path / "one"),))
     with pytest.raises(InputError, match="medprompt does not vary that: leave -k out"):
-        planned("medprompt", asked(tmp_path / "b.jsonl"), grid=Grid(ks=(0,)))
+        plan_cases("medprompt", write_questions(tmp_path / "b.jsonl"), grid=Grid(ks=(0,)))
 
 
 @pytest.mark.parametrize("names", [("solved", "solved"), ("",), ("random",), ("cot+reranker",)])
 def test_plan_with_indistinguishable_libraries_raises_input_error(tmp_path: Path, names: tuple[str, ...]) -> None:
     named = tuple((name, tmp_path / "one") for name in names)
     with pytest.raises(InputError, match="give each a name, --examples NAME=FOLDER"):
-        planned("medprompt", asked(tmp_path / "a.jsonl"), examples=named)
+        plan_cases("medprompt", write_questions(tmp_path / "a.jsonl"), examples=named)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
+def read_tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
     (result,) = read_findings([path])
     return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in result.tables}
 
@@ -139,7 +144,7 @@ def test_medprompt_tables_compare_with_first_named_library(tmp_path: Path) -> No
     lines = (path / RECORDS).read_text("utf-8").splitlines(keepends=True)
     random.Random(3).shuffle(lines)
     (path / RECORDS).write_text("".join(sorted(lines, key=lambda line: '"random"' not in line)), "utf-8")
-    result = tables(path)
+    result = read_tables(path)
     assert [row["examples"] for row in result["Accuracy by the examples that are shown"]] == [
         "none",
         "cot",
@@ -164,13 +169,13 @@ def test_openmedprompt_findings_without_grades_show_no_accuracy(tmp_path: Path) 
     assert "these open answers are not marked yet" in took.notes[0]
     assert not any("difference" in conclusion for conclusion in result.conclusions)
     marked_by(path)
-    shares = {row["examples"]: row["share right"].value for row in tables(path)["One draft"]}  # type: ignore[union-attr]
+    shares = {row["examples"]: row["share right"].value for row in read_tables(path)["One draft"]}  # type: ignore[union-attr]
     assert shares == {"cot": pytest.approx(1 / 3)}
 
 
 def test_ensembles_tables_separate_question_sets(tmp_path: Path) -> None:
-    sets = (asked(tmp_path / "b.jsonl"), asked(tmp_path / "a.jsonl"))
-    _, cases = planned("ensembles", *sets, grid=Grid((COT, SC), votes=(3,), temperatures=(0.7,)))
+    sets = (write_questions(tmp_path / "b.jsonl"), write_questions(tmp_path / "a.jsonl"))
+    _, cases = plan_cases("ensembles", *sets, grid=Grid((COT, SC), votes=(3,), temperatures=(0.7,)))
     assert {(case.question.id.partition("-")[0], case.condition["set"]) for case in cases} == {
         ("a", "a.jsonl"),
         ("b", "b.jsonl"),
@@ -182,6 +187,6 @@ def test_ensembles_tables_separate_question_sets(tmp_path: Path) -> None:
         questions=QUESTIONS[:6],
         name="ensembles",
     )
-    shares = {row["model"]: row["share right"].value for row in tables(result)["Accuracy by method"]}  # type: ignore[union-attr]
+    shares = {row["model"]: row["share right"].value for row in read_tables(result)["Accuracy by method"]}  # type: ignore[union-attr]
     assert shares == {"qwen, a.jsonl": 1.0, "qwen, b.jsonl": 0.0}
-    assert [row["model"] for row in tables(result)["What it took"]] == ["qwen, a.jsonl", "qwen, b.jsonl"]
+    assert [row["model"] for row in read_tables(result)["What it took"]] == ["qwen, a.jsonl", "qwen, b.jsonl"]

@@ -1,4 +1,4 @@
-"""The context-retrieval study's experiments with models whose votes are known beforehand."""
+"""Test the context-retrieval experiments with models of known votes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def questions(n: int = N) -> list[Question]:
     return [Question(f"Case {i}: what is it?", OPTIONS, "choice", str(i), "ABCD"[i % 4]) for i in range(n)]
 
 
-def biased(asked: Sequence[Question], first: float) -> ScriptedModel:
-    """Right but for a bias to what stands first."""
+def make_biased_model(asked: Sequence[Question], first: float) -> ScriptedModel:
+    """Return a model that is right except for a bias to the first option."""
     beliefs = {q.text: {text: float(letter == q.gold) for letter, text in q.options.items()} for q in asked}
     return build_voter(beliefs, first=first)
 
@@ -71,7 +71,7 @@ def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path
     assert votes_and_temperatures == [(None, None), (3, None), (1, None), (3, 0.3), (3, 1.0)]
     result = [case.treatment.voting.temperature for case in first if case.treatment.voting is not None]
     assert result == [0.7, 0.7, 0.3, 1.0]
-    outcomes = run(cases, biased(sample, 0.6), tmp_path / "run")
+    outcomes = run(cases, make_biased_model(sample, 0.6), tmp_path / "run")
     *others, by_temperature = ensembles.tables({"voter": outcomes})
     assert [cells[1:4] for cells in by_temperature.rows] == [(SHUFFLED, 3, t) for t in ("as set", 0.3, 1.0)]
     conditions = [row(by_temperature, "voter", SHUFFLED, 3, t) for t in ("as set", 0.3, 1.0)]
@@ -83,7 +83,9 @@ def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path
 def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> None:
     """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
     sample = questions()
-    outcomes = run(ensembles.cases(sample, VoteSampling(), votes=(1, 12)), biased(sample, 0.6), tmp_path / "run")
+    outcomes = run(
+        ensembles.cases(sample, VoteSampling(), votes=(1, 12)), make_biased_model(sample, 0.6), tmp_path / "run"
+    )
     methods, shuffling, by_votes = ensembles.tables({"voter": outcomes})
     few, many = (row(by_votes, "voter", SC, n)["share right"].value for n in (1, 12))
     assert few < 0.75
@@ -101,15 +103,15 @@ def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> N
 def test_ensembles_tables_show_no_gain_by_shuffling_for_unbiased_model(tmp_path: Path) -> None:
     sample = questions()
     cases = ensembles.cases(sample, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))
-    _, shuffling, _ = ensembles.tables({"voter": run(cases, biased(sample, 0.0), tmp_path / "run")})
+    _, shuffling, _ = ensembles.tables({"voter": run(cases, make_biased_model(sample, 0.0), tmp_path / "run")})
     assert row(shuffling, "voter", 4)["difference to options as they are"].value == 0
 
 
 # -- solved questions -------------------------------------------------------------------------------------------------
 
 
-def helped(asked: Sequence[Question]) -> ScriptedModel:
-    """It knows half of the answers, and reads the others off an example that says so."""
+def make_helped_model(asked: Sequence[Question]) -> ScriptedModel:
+    """Return a model that knows half of the answers and reads the others from an example."""
     by_text = {q.text: q for q in asked}
 
     def script(request: ChatRequest) -> str:
@@ -125,21 +127,21 @@ def helped(asked: Sequence[Question]) -> ScriptedModel:
     return ScriptedModel(script, name="helped", probabilities=lambda _: {"A": 0.4, "B": 0.3, "C": 0.2, "D": 0.1})
 
 
-def telling(question: Question) -> Examples:
+def show_answer(question: Question) -> Examples:
     right = question.options[question.gold or ""]
     return Examples((Example(f"near/{question.id}", "Another case?", f"It is {right}.", OPTIONS, question.gold),))
 
 
-def useless(question: Question) -> Examples:
+def show_nothing(question: Question) -> Examples:
     return Examples((Example("far/0", "Another case?", "It is nothing.", OPTIONS, "A"),), ("leaked",))
 
 
 def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_path: Path) -> None:
     sample = questions(40)
-    sources = {"near": telling, "near+reranker": useless, "random": useless}
+    sources = {"near": show_answer, "near+reranker": show_nothing, "random": show_nothing}
     cases = medprompt.cases(sample, VoteSampling(), sources, votes=4)
     assert len(cases) == 40 * 4
-    by_examples, which = medprompt.tables({"m": run(cases, helped(sample), tmp_path / "run")})
+    by_examples, which = medprompt.tables({"m": run(cases, make_helped_model(sample), tmp_path / "run")})
     assert row(by_examples, "m", "none")["share right"].value == 0.5
     near = row(by_examples, "m", "near")
     assert (near["share right"].value, near["difference to no examples"].value) == (1.0, 0.5)
@@ -151,7 +153,7 @@ def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_
 
 
 def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
-    sources = {"near": telling, "random": useless, "fixed": useless}
+    sources = {"near": show_answer, "random": show_nothing, "fixed": show_nothing}
 
     def shown(*arms: str) -> list[object]:
         cases = medprompt.cases(questions(1), VoteSampling(), sources, votes=2, arms=arms)
@@ -163,7 +165,9 @@ def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
         shown("magic")
     sample = questions(4)
     alone = run(
-        medprompt.cases(sample, VoteSampling(), sources, votes=2, arms=["none"]), helped(sample), tmp_path / "run"
+        medprompt.cases(sample, VoteSampling(), sources, votes=2, arms=["none"]),
+        make_helped_model(sample),
+        tmp_path / "run",
     )
     assert [table.title for table in medprompt.tables({"m": alone})] == ["Accuracy by the examples that are shown"]
 
@@ -171,8 +175,8 @@ def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
 def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path: Path) -> None:
     """Errata P6: most of a gain over one prediction may be the votes'."""
     sample = {"one": questions(20), "two": questions(24)}
-    cases = model_comparison.cases(sample, VoteSampling(), {"near": telling}, votes=4)
-    outcomes = run(cases, helped(questions(24)), tmp_path / "run")
+    cases = model_comparison.cases(sample, VoteSampling(), {"near": show_answer}, votes=4)
+    outcomes = run(cases, make_helped_model(questions(24)), tmp_path / "run")
     gains, alone, board = model_comparison.tables({"m": outcomes})
     assert row(gains, "m", "one", "medprompt")["difference to zero-shot"].value == 0.75
     assert row(gains, "m", "one", SHUFFLED)["difference to zero-shot"].value == 0.25
@@ -180,4 +184,4 @@ def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path:
     assert [cells[1] for cells in board.rows] == ["medprompt", SHUFFLED, ZERO]
     assert row(board, "m", "medprompt")["average"] == 1.0
     with pytest.raises(InputError, match="over one library of solved questions"):
-        model_comparison.cases(sample, VoteSampling(), {"a": telling, "b": useless})
+        model_comparison.cases(sample, VoteSampling(), {"a": show_answer, "b": show_nothing})

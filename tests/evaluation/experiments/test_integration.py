@@ -1,4 +1,4 @@
-"""Integration with real rankings: readers whose answers are known, averages by hand, and what the papers print."""
+"""Test integration with real rankings: readers of known accuracy, averages, and published figures."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ CURVE = u_curve()
 DIFFERENCE = "difference to rag"
 
 
-def sets() -> dict[str, list[Question]]:
+def make_sets() -> dict[str, list[Question]]:
     sample = questions(N)
     return {"large": sample[: SIZES["large"]], "small": sample[SIZES["large"] :]}
 
 
-def words(question: Question, ids: Sequence[str]) -> ScoredIds:
-    """The same order where the key passage is among the first three, else the other way round: they agree there."""
+def rank_by_words(question: Question, ids: Sequence[str]) -> ScoredIds:
+    """Return the dense order if the key passage is among the first three, else its reverse."""
     ordered = ids if key_of(question).id in ids[:3] else ids[::-1]
     return [(id_, -float(rank)) for rank, id_ in enumerate(ordered)]
 
 
-def fused(question: Question, k: int) -> Ranking:
-    """The key passage in the middle."""
+def rank_fused(question: Question, k: int) -> Ranking:
+    """Return a ranking with the key passage in the middle."""
     others = [item for item in found_for(question) if item.id != key_of(question).id][: k - 1]
     parameters = {"k": k, "encoder": "minilm:1", "fused": 2}
     return rank_in_order([*others[: k // 2], key_of(question), *others[k // 2 :]], "hybrid", parameters)
 
 
-def study(protocol: str = "corrected", repeats: int = 1, **changes: Any) -> Study:
-    return Study(evidence(**{"words": words, "fused": fused, **changes}), PROTOCOLS[protocol], repeats)
+def make_study(protocol: str = "corrected", repeats: int = 1, **changes: Any) -> Study:
+    return Study(evidence(**{"words": rank_by_words, "fused": rank_fused, **changes}), PROTOCOLS[protocol], repeats)
 
 
-def place(question: Question) -> int:
-    """Of the key passage among those retrieved."""
+def key_place(question: Question) -> int:
+    """Return the rank of the key passage among those retrieved."""
     return int(question.id) % 7
 
 
@@ -82,7 +82,7 @@ def ranking_of(case: Case) -> Ranking:
 
 
 def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
-    cases = integration.cases(sets(), study(repeats=2))
+    cases = integration.cases(make_sets(), make_study(repeats=2))
     assert len(cases) == N * 2 * len(integration.ARMS)
     assert len({case.key for case in cases}) == len(cases)
     for case in cases:
@@ -92,7 +92,7 @@ def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
             assert case.treatment.ranking is None
             assert "k" not in case.condition
         elif arm == "mirage":
-            assert (case.condition["k"], ranking_of(case).ids) == (32, fused(case.question, 32).ids)
+            assert (case.condition["k"], ranking_of(case).ids) == (32, rank_fused(case.question, 32).ids)
             assert case.treatment.strategy == "rag"
         else:
             assert (case.condition["k"], ranking_of(case).ids) == (K, expected)
@@ -100,11 +100,11 @@ def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
 
 def test_cases_include_questions_without_gold_documents() -> None:
     bare = {"medmcqa": [replace(question, gold_documents=()) for question in questions(2)]}
-    assert len(integration.cases(bare, study())) == 2 * len(integration.ARMS)
+    assert len(integration.cases(bare, make_study())) == 2 * len(integration.ARMS)
 
 
 def test_cases_preflight_checks_ranking_that_is_read() -> None:
-    cases = integration.cases(sets(), study("published"))
+    cases = integration.cases(make_sets(), make_study("published"))
     for case in cases:
         verdict = case.treatment.preflight
         if case.condition["arm"] != "brief-context+preflight":
@@ -113,7 +113,7 @@ def test_cases_preflight_checks_ranking_that_is_read() -> None:
         assert isinstance(verdict, Preflight)
         assert case.treatment.strategy == "brief-context"
         assert verdict.dense_top == tuple(passage.document_id for passage in ranking_of(case).passages[:3])
-        assert verdict.rankings_agree == (place(case.question) < 3)
+        assert verdict.rankings_agree == (key_place(case.question) < 3)
         assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("overlap", 3, 0.2, 16)
         assert verdict.rule == "the paper's rule"
 
@@ -121,11 +121,11 @@ def test_cases_preflight_checks_ranking_that_is_read() -> None:
 def test_cases_preflight_uses_protocol_or_given_settings() -> None:
     """As coded it is called nowhere (errata C2)."""
     sample = {"one": questions(2)}
-    coded = integration.cases(sample, study("as-coded"), arms=("brief-context", "brief-context+preflight"))
+    coded = integration.cases(sample, make_study("as-coded"), arms=("brief-context", "brief-context+preflight"))
     assert {case.treatment.preflight for case in coded} == {False}
     assert {case.treatment.partition for case in coded} == {8}
     own = PreflightSettings(signal="dense-gap", n=5, threshold=0.5, depth=20)
-    (case, _) = integration.cases(sample, study("as-coded"), arms=("brief-context+preflight",), check=own)
+    (case, _) = integration.cases(sample, make_study("as-coded"), arms=("brief-context+preflight",), check=own)
     verdict = case.treatment.preflight
     assert isinstance(verdict, Preflight)
     assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("dense-gap", 5, 0.5, 20)
@@ -133,36 +133,36 @@ def test_cases_preflight_uses_protocol_or_given_settings() -> None:
 
 
 def test_cases_with_missing_retriever_or_arm_raise_input_error() -> None:
-    sample = sets()
+    sample = make_sets()
     with pytest.raises(InputError, match="no arm is called oracle: known are chain-of-thought"):
-        integration.cases(sample, study(), arms=("oracle",))
+        integration.cases(sample, make_study(), arms=("oracle",))
     with pytest.raises(InputError, match="arm mirage needs a search by several retrievers"):
-        integration.cases(sample, study(fused=None))
-    assert integration.cases(sample, study(fused=None), arms=("rag",))
+        integration.cases(sample, make_study(fused=None))
+    assert integration.cases(sample, make_study(fused=None), arms=("rag",))
     with pytest.raises(InputError, match="by overlap needs a search by words"):
-        integration.cases(sample, study(words=None))
+        integration.cases(sample, make_study(words=None))
     with pytest.raises(InputError, match="reranker-overlap needs a reranker"):
-        integration.cases(sample, study(reranker=None), check=PreflightSettings(signal="reranker-overlap"))
+        integration.cases(sample, make_study(reranker=None), check=PreflightSettings(signal="reranker-overlap"))
     with pytest.raises(InputError, match=r"1 of 1 questions have no options or no gold letter .* needs both"):
-        integration.cases({"open": [Question("What?", gold="It does.")]}, study())
+        integration.cases({"open": [Question("What?", gold="It does.")]}, make_study())
     with pytest.raises(InputError, match="draw at least one"):
-        integration.cases({"none": []}, study())
+        integration.cases({"none": []}, make_study())
 
 
 @pytest.mark.parametrize("signal", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
-def test_preflight_verdict_over_real_library_equals_pipeline(opened: LibrarySearch, signal: str) -> None:
+def test_preflight_verdict_over_real_library_equals_pipeline(library_search: LibrarySearch, signal: str) -> None:
     settings = Settings.model_validate({"preflight": {"signal": signal, "threshold": 0.1}, "rerank": {"name": "o"}})
-    result = real(opened, settings)
+    result = make_evidence(library_search, settings)
     question = questions(1)[0]
     check = settings.preflight
     verdict = integration.preflight_verdict(result, question, result.retrieve(question, 16), check)
     by = {"n": check.n, "threshold": check.threshold, "depth": check.depth}
-    assert verdict == opened.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
+    assert verdict == library_search.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
 
-def test_mirage_arm_over_real_library_fuses_available_retrievers(opened: LibrarySearch) -> None:
+def test_mirage_arm_over_real_library_fuses_available_retrievers(library_search: LibrarySearch) -> None:
     cases = integration.cases(
-        {"one": questions(2)}, Study(real(opened, Settings()), PROTOCOLS["corrected"]), mirage_k=8
+        {"one": questions(2)}, Study(make_evidence(library_search, Settings()), PROTOCOLS["corrected"]), mirage_k=8
     )
     mirage = [case for case in cases if case.condition["arm"] == "mirage"]
     assert [len(ranking_of(case).ids) for case in mirage] == [8, 8]
@@ -171,7 +171,7 @@ def test_mirage_arm_over_real_library_fuses_available_retrievers(opened: Library
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
+def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     encoder = HashingEncoder(64)
     path = tmp_path_factory.mktemp("integration") / "library"
     texts = {f"doc:{j}": f"Study {j} saw drug {j % 3} help in disease {j % 5} in town {j}." for j in range(24)}
@@ -183,9 +183,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     return LibrarySearch(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
 
 
-def real(opened: LibrarySearch, settings: Settings) -> PassageSource:
-    """Without the retriever's reranker, so that the dense order is kept; it is the rival's."""
-    bare = LibrarySearch(opened.library, Retriever(opened.library, HashingEncoder(64)))
+def make_evidence(library_search: LibrarySearch, settings: Settings) -> PassageSource:
+    """Return evidence without the retriever's reranker, so that the dense order is kept."""
+    bare = LibrarySearch(library_search.library, Retriever(library_search.library, HashingEncoder(64)))
     return library_source(bare, settings, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
@@ -193,24 +193,24 @@ def real(opened: LibrarySearch, settings: Settings) -> PassageSource:
 
 
 @pytest.fixture(scope="module")
-def biased(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Outcome, ...], list[int]]:
-    """The folder, the outcomes, and how many documents each prompt held."""
-    sample, folder = sets(), tmp_path_factory.mktemp("biased")
-    cases = integration.cases(sample, study())
+def biased_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Outcome, ...], list[int]]:
+    """Return the run's folder, its outcomes and the number of documents of each prompt."""
+    sample, folder = make_sets(), tmp_path_factory.mktemp("biased")
+    cases = integration.cases(sample, make_study())
     model = reader([item for of in sample.values() for item in of], CURVE)
     result = run(cases, model, folder)
     return folder, result, [len(unfence(request.messages[-1].content)) for request in model.requests]
 
 
-def expected(arm: str, of: Sequence[Question]) -> float:
-    """The share right of these questions."""
-    in_one = [CURVE(place(item), K) for item in of]
-    in_parts = [CURVE(place(item) % PARTITION, PARTITION) for item in of]
+def expected_share(arm: str, of: Sequence[Question]) -> float:
+    """Return the expected share right of these questions."""
+    in_one = [CURVE(key_place(item), K) for item in of]
+    in_parts = [CURVE(key_place(item) % PARTITION, PARTITION) for item in of]
     by_arm: Mapping[str, Sequence[float]] = {
         "rag": in_one,
         "brief-context": in_parts,
         "brief-context+preflight": [
-            one if place(item) < 3 else parts for item, one, parts in zip(of, in_one, in_parts, strict=True)
+            one if key_place(item) < 3 else parts for item, one, parts in zip(of, in_one, in_parts, strict=True)
         ],
         "mirage": [CURVE(16, 32) for _ in of],
         "chain-of-thought": [0.0 for _ in of],
@@ -218,22 +218,22 @@ def expected(arm: str, of: Sequence[Question]) -> float:
     return float(np.mean(by_arm[arm]))
 
 
-def test_tables_reproduce_curve_of_reader(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
-    table = integration.tables({"reader": biased[1]})[0]
-    for name, of in sets().items():
+def test_tables_reproduce_curve_of_reader(biased_run: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
+    table = integration.tables({"reader": biased_run[1]})[0]
+    for name, of in make_sets().items():
         for arm in integration.ARMS:
             result = row(table, "reader", name, arm)
             assert result[SHARE_COLUMN].n == len(of)
-            assert near(result[SHARE_COLUMN].value, expected(arm, of), len(of))
+            assert near(result[SHARE_COLUMN].value, expected_share(arm, of), len(of))
             assert result["failed"] == result["unparsed"] == result["wrong"] == 0
     means = {name: row(table, "reader", name, "brief-context")[SHARE_COLUMN].value for name in SIZES}
     macro, micro = (row(table, "reader", part, "brief-context") for part in (MACRO, MICRO))
     assert macro[SHARE_COLUMN].value == pytest.approx(np.mean(list(means.values())))
     assert micro[SHARE_COLUMN].value == pytest.approx(sum(SIZES[name] * means[name] for name in SIZES) / N)
     assert (macro["right"], micro["abstained"]) == (None, N - micro["right"])
-    sample = [item for of in sets().values() for item in of]
+    sample = [item for of in make_sets().values() for item in of]
     for arm in ("brief-context", "brief-context+preflight", "mirage", "chain-of-thought"):
-        gain = expected(arm, sample) - expected("rag", sample)
+        gain = expected_share(arm, sample) - expected_share("rag", sample)
         interval = row(table, "reader", MICRO, arm)[DIFFERENCE].interval
         assert interval.low <= gain <= interval.high
     assert row(table, "reader", MICRO, "brief-context")[DIFFERENCE].interval.low > 0
@@ -241,10 +241,10 @@ def test_tables_reproduce_curve_of_reader(biased: tuple[Path, tuple[Outcome, ...
 
 
 def test_preflight_arm_reads_one_prompt_when_rankings_agree(
-    biased: tuple[Path, tuple[Outcome, ...], list[int]],
+    biased_run: tuple[Path, tuple[Outcome, ...], list[int]],
 ) -> None:
-    folder, _, documents = biased
-    agreeing = sum(place(item) < 3 for of in sets().values() for item in of)
+    folder, _, documents = biased_run
+    agreeing = sum(key_place(item) < 3 for of in make_sets().values() for item in of)
     assert documents.count(K) == N + agreeing
     assert documents.count(32) == N
     records = {record.key: record.answer for record in read_records(folder / RECORDS)}
@@ -264,17 +264,17 @@ def test_preflight_arm_reads_one_prompt_when_rankings_agree(
     assert all(answer.preflight is None for answer in by_arm["brief-context"].values())
 
 
-def test_mirage_remarks_name_replacing_retrievers(biased: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
-    (text,) = integration.mirage_remarks(read_records(biased[0] / RECORDS))
+def test_mirage_remarks_name_replacing_retrievers(biased_run: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
+    (text,) = integration.mirage_remarks(read_records(biased_run[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in text
     assert "here BM25 and minilm:1 over this library replaced them" in text
-    rag = [record for record in read_records(biased[0] / RECORDS) if record.arm == "rag"]
+    rag = [record for record in read_records(biased_run[0] / RECORDS) if record.arm == "rag"]
     assert integration.mirage_remarks(rag) == ()
 
 
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
-    sample = sets()
-    cases = integration.cases(sample, study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
+    sample = make_sets()
+    cases = integration.cases(sample, make_study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
     everyone = [item for of in sample.values() for item in of]
     result = run(cases, reader(everyone, lambda _, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in integration.tables({"reader": result})[:-1]:
@@ -284,8 +284,8 @@ def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path
 # -- known answers, by the analysis alone ------------------------------------------------------------------------------
 
 
-def simulated(seed: int, shares: Mapping[str, Mapping[str, float]], sizes: Mapping[str, int]) -> list[Outcome]:
-    """`shares`: by arm, then set. Each question has an ease of its own."""
+def simulate_outcomes(seed: int, shares: Mapping[str, Mapping[str, float]], sizes: Mapping[str, int]) -> list[Outcome]:
+    """Simulate outcomes with `shares` by arm and set; questions differ in difficulty."""
     dice = np.random.default_rng(seed)
     return [
         Outcome(f"{name}{number}", {"arm": arm, "dataset": name, "k": K, "repeat": 0}, "answered", right, 1 / 3)
@@ -302,7 +302,7 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     monkeypatch.setattr(statistics, "RESAMPLES", 400)
     even, alone, together = {"a": 0.6, "b": 0.5, "c": 0.7}, 0, 0
     for seed in range(200):
-        result = simulated(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
+        result = simulate_outcomes(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
         table = integration.tables({"m": result}, seed=seed)[0]
         alone += row(table, "m", MACRO, "brief-context")[DIFFERENCE].p < 0.05
         together += min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05
@@ -320,7 +320,7 @@ def test_tables_macro_and_micro_averages_may_differ_in_sign(monkeypatch: pytest.
     }
     covered, found_macro = 0, 0
     for seed in range(20):
-        table = integration.tables({"m": simulated(seed, shares, sizes)}, seed=seed)[1]
+        table = integration.tables({"m": simulate_outcomes(seed, shares, sizes)}, seed=seed)[1]
         macro, micro = (row(table, "m", part, "brief-context")["difference to mirage"] for part in (MACRO, MICRO))
         covered += macro.interval.low <= 0.5 / 3 <= macro.interval.high
         found_macro += macro.p < 0.05
@@ -332,8 +332,8 @@ def test_tables_macro_and_micro_averages_may_differ_in_sign(monkeypatch: pytest.
     assert found_macro >= 19
 
 
-def outcomes_of(marks: Mapping[str, str], arm: str) -> list[Outcome]:
-    """r right, w wrong, f failed; by set."""
+def make_outcomes(marks: Mapping[str, str], arm: str) -> list[Outcome]:
+    """Return outcomes by set from letters: r right, w wrong, f failed."""
     states = {"r": ("answered", True), "w": ("answered", False), "f": ("failed", None)}
     return [
         Outcome(f"{name}{i}", {"arm": arm, "dataset": name, "repeat": 0}, *states[mark], chance=0.5)  # type: ignore[arg-type]
@@ -343,7 +343,7 @@ def outcomes_of(marks: Mapping[str, str], arm: str) -> list[Outcome]:
 
 
 def test_macro_averages_match_manual_calculation() -> None:
-    mine, theirs = outcomes_of({"a": "rrrw", "b": "rf"}, "rag"), outcomes_of({"a": "wwrw", "b": "wr"}, "mirage")
+    mine, theirs = make_outcomes({"a": "rrrw", "b": "rf"}, "rag"), make_outcomes({"a": "wwrw", "b": "wr"}, "mirage")
     mean = integration.macro_mean(mine, "right")
     assert mean.value == pytest.approx((3 / 4 + 1) / 2)
     assert (mean.n, mean.unscored) == (5, 1)
@@ -353,26 +353,26 @@ def test_macro_averages_match_manual_calculation() -> None:
     assert difference.value == pytest.approx((2 / 4 + 1) / 2)
     assert (difference.n, difference.clusters) == (5, 5)
     assert difference.p == pytest.approx(2 / 2**3), "three questions that differ, all of one sign"
-    assert integration.macro_difference(mine, outcomes_of({"a": "rrrr", "b": "ff"}, "rag"), "right") is None
-    assert integration.macro_difference(mine, outcomes_of({"a": "rrrr"}, "rag"), "right") is None
-    assert np.isnan(integration.macro_mean(outcomes_of({"a": "ff"}, "rag"), "right").value)
+    assert integration.macro_difference(mine, make_outcomes({"a": "rrrr", "b": "ff"}, "rag"), "right") is None
+    assert integration.macro_difference(mine, make_outcomes({"a": "rrrr"}, "rag"), "right") is None
+    assert np.isnan(integration.macro_mean(make_outcomes({"a": "ff"}, "rag"), "right").value)
 
 
 def test_macro_interval_combines_wilson_intervals_of_sets() -> None:
     """Of sets that are all right and all wrong nothing can be drawn otherwise: each has Wilson's room."""
-    one, other = (outcomes_of({"a": "r" * 9, "b": "w" * 9}, arm) for arm in ("brief-context", "rag"))
+    one, other = (make_outcomes({"a": "r" * 9, "b": "w" * 9}, arm) for arm in ("brief-context", "rag"))
     sure, nothing = integration.macro_mean(one, "right"), integration.macro_difference(one, other, "right")
     expected = wilson(9, 9).low / 2, (1 + wilson(0, 9).high) / 2
     assert (sure.value, sure.interval.low, sure.interval.high) == pytest.approx((0.5, *expected))
     assert nothing is not None
     assert nothing.interval.low < nothing.value == 0 < nothing.interval.high
-    half = integration.macro_mean(outcomes_of({"a": "rw" * 50}, "rag"), "right")
+    half = integration.macro_mean(make_outcomes({"a": "rw" * 50}, "rag"), "right")
     assert half.interval.high - half.interval.low == pytest.approx(2 * 1.96 * 0.05, abs=0.03)
 
 
 def test_tables_order_sets_as_paper_does() -> None:
     marks = {"own": "rw", "mirage/bioasq": "rr", "mirage/medmcqa": "wr"}
-    result = [*outcomes_of(marks, "rag"), *outcomes_of(marks, "brief-context")]
+    result = [*make_outcomes(marks, "rag"), *make_outcomes(marks, "brief-context")]
     tables = [integration.tables({"m": item})[0] for item in (result, result[::-1])]
     assert tables[0].rows == tables[1].rows
     names = ["mirage/medmcqa", "mirage/bioasq", "own", MACRO, MICRO]
@@ -380,7 +380,7 @@ def test_tables_order_sets_as_paper_does() -> None:
 
 
 def test_tables_of_one_set_and_one_arm_have_no_averages_and_differences() -> None:
-    table, papers = integration.tables({"m": outcomes_of({"a": "rrw"}, "rag")})
+    table, papers = integration.tables({"m": make_outcomes({"a": "rrw"}, "rag")})
     assert [cells[:3] for cells in table.rows] == [("m", "a", "rag")]
     assert table.column(DIFFERENCE) == (None,)
     assert papers == integration.published_table()

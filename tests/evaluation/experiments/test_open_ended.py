@@ -1,4 +1,4 @@
-"""MedQ's comparison: both arms on open questions, verdicts of people and models, and the errata's own figures."""
+"""Test the comparison on MedQ: both arms, verdicts of people and models, and the errata's figures."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from tests.support.strategies import NOT_FOUND, finding, said, stage_of
 OURS, RIVAL = "brief-context", "rag"
 
 
-def choice_of(made: BlindPairs, pair: str, arm: str | None) -> PreferredAnswer:
+def choose_arm(made: BlindPairs, pair: str, arm: str | None) -> PreferredAnswer:
     return "tie" if arm is None else place_of(made, pair, arm)  # type: ignore[return-value]
 
 
-def given(made: BlindPairs, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
-    """One reviewer's verdicts on the first so many pairs, by the arm that he prefers."""
+def make_verdicts(made: BlindPairs, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
+    """Return one reviewer's verdicts on the first pairs, by preferred arm."""
     pairs = made.pairs[: len(arms)]
     return [
-        HumanVerdict(pair.id, reviewer, choice_of(made, pair.id, arm)) for pair, arm in zip(pairs, arms, strict=True)
+        HumanVerdict(pair.id, reviewer, choose_arm(made, pair.id, arm)) for pair, arm in zip(pairs, arms, strict=True)
     ]
 
 
@@ -74,8 +74,8 @@ def test_cases_ask_each_question_of_both_arms() -> None:
         open_ended.cases([])
 
 
-def answering(request: ChatRequest) -> str:
-    """Abstains from question 1 where it reads all passages in one prompt, and says whose words are whose."""
+def reply_to_request(request: ChatRequest) -> str:
+    """Abstain from question 1 if all passages are in one prompt; else name the arm in the reply."""
     text = request.messages[-1].content
     stage = stage_of(request)
     if stage == "rag":
@@ -92,7 +92,7 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
     with create(tmp_path / "library") as result:
         add(result, 0, 12)
     sample = [Question("What does aspirin do?", id="0", gold="x"), Question("What helps in stroke?", id="1", gold="y")]
-    model = ScriptedModel(answering)
+    model = ScriptedModel(reply_to_request)
 
     async def run() -> None:
         from epicrisis.library.library import Library
@@ -121,7 +121,7 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
 
 def test_verdicts_table_of_paper_counts_is_not_significant() -> None:
     pairs = paired(48)
-    judging = Judging(pairs, tuple(given(pairs, "experts", MEDQ)))
+    judging = Judging(pairs, tuple(make_verdicts(pairs, "experts", MEDQ)))
     _, verdicts, _, _ = tables({"GPT": judging})
     result = row(verdicts, "GPT", "experts")
     assert (result["judged"], result["better"], result["same"], result["worse"]) == (48, 14, 28, 6)
@@ -142,7 +142,7 @@ def test_verdicts_table_of_paper_counts_is_not_significant() -> None:
 def test_verdicts_table_of_clear_preference_is_significant() -> None:
     pairs = paired(40)
     for arm, better, worse in ((OURS, 30, 0), (RIVAL, 0, 30)):
-        judging = Judging(pairs, tuple(given(pairs, "anna", [arm] * 30 + [None] * 10)))
+        judging = Judging(pairs, tuple(make_verdicts(pairs, "anna", [arm] * 30 + [None] * 10)))
         result = row(tables({"m": judging})[1], "m", "anna")
         assert (result["better"], result["worse"]) == (better, worse)
         assert result["p (Holm)"] == pytest.approx(2 / 2**30)
@@ -152,9 +152,9 @@ def test_verdicts_table_of_clear_preference_is_significant() -> None:
 def test_verdicts_table_tests_majority_and_counts_missing_verdicts() -> None:
     result = paired(4)
     people = (
-        *given(result, "anna", [OURS, OURS, RIVAL]),
-        *given(result, "ben", [OURS, RIVAL, RIVAL]),
-        *given(result, "chris", [OURS, None]),
+        *make_verdicts(result, "anna", [OURS, OURS, RIVAL]),
+        *make_verdicts(result, "ben", [OURS, RIVAL, RIVAL]),
+        *make_verdicts(result, "chris", [OURS, None]),
     )
     verdicts = tables({"m": Judging(result, people)})[1]
     majority = row(verdicts, "m", "majority of 3 reviewers")
@@ -172,7 +172,7 @@ def test_verdicts_table_counts_equal_answers_as_ties() -> None:
         ARMS,
         0,
     )
-    result = row(tables({"m": Judging(records, tuple(given(records, "anna", [OURS, OURS])))})[1], "m", "anna")
+    result = row(tables({"m": Judging(records, tuple(make_verdicts(records, "anna", [OURS, OURS])))})[1], "m", "anna")
     assert (result["judged"], result["better"], result["same"]) == (3, 2, 1)
 
 
@@ -188,7 +188,7 @@ def test_tables_without_verdicts_show_answers_only() -> None:
 def test_agreement_table_compares_arms_not_places() -> None:
     result = paired(20)
     arms = [OURS] * 10 + [RIVAL] * 6 + [None] * 4
-    judging = Judging(result, (*given(result, "anna", arms), *given(result, "ben", arms[:15])))
+    judging = Judging(result, (*make_verdicts(result, "anna", arms), *make_verdicts(result, "ben", arms[:15])))
     (people,) = tables({"m": judging})[2].rows
     assert people[:4] == ("m", "people", 2, 15)
     assert people[5] == people[7] == 1.0
@@ -219,7 +219,7 @@ def test_verdicts_without_preference_have_nominal_false_alarms() -> None:
     assert alarms <= 16
 
 
-def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge") -> Path:
+def judge_by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge") -> Path:
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
@@ -232,19 +232,21 @@ def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge"
     return path
 
 
-def prefers(word: str) -> object:
+def make_judge(word: str) -> object:
     return lambda request: verdict("1" if word in unfence(request.messages[-1].content)[0] else "2")
 
 
 def test_tables_from_files_show_judges_and_people(tmp_path: Path) -> None:
     result = paired(12)
     write_pairs(result, tmp_path / "judging")
-    lines = [{"pair": item.pair, "verdict": item.choice} for item in given(result, "anna", [OURS] * 8 + [RIVAL] * 4)]
+    lines = [
+        {"pair": item.pair, "verdict": item.choice} for item in make_verdicts(result, "anna", [OURS] * 8 + [RIVAL] * 4)
+    ]
     anna = tmp_path / "anna.jsonl"
     anna.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    steady = by_model(result, prefers("parts"), tmp_path, "steady")
-    first = by_model(result, lambda _: verdict("1"), tmp_path, "first")
-    mute = by_model(result, lambda _: "no idea", tmp_path, WRITER)
+    steady = judge_by_model(result, make_judge("parts"), tmp_path, "steady")
+    first = judge_by_model(result, lambda _: verdict("1"), tmp_path, "first")
+    mute = judge_by_model(result, lambda _: "no idea", tmp_path, WRITER)
     judging = read_judging(tmp_path / "judging", [anna], [steady, first, mute])
     _, verdicts, agreement, positions = tables({"m": judging})
 
@@ -275,7 +277,7 @@ def test_tables_from_files_show_judges_and_people(tmp_path: Path) -> None:
 
 def test_tables_serialize_to_strict_json(tmp_path: Path) -> None:
     result = paired(3)
-    empty = by_model(result, lambda _: "no idea", tmp_path)
+    empty = judge_by_model(result, lambda _: "no idea", tmp_path)
     write_pairs(result, tmp_path / "judging")
     judging = read_judging(tmp_path / "judging", (), [empty])
     text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)

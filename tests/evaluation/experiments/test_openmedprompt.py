@@ -1,4 +1,4 @@
-"""Open answers over a scripted writer whose quality is known, marked by a scripted judge."""
+"""Test open answers of a scripted writer of known quality, graded by a scripted judge."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)
 SIZES = Sizes((3, 5, 7), (0, 1, 5))
 
 
-def told(case: Case) -> tuple[object, ...]:
+def describe_case(case: Case) -> tuple[object, ...]:
     return tuple(case.condition.get(name) for name in ("arm", "examples", "k", "n"))
 
 
 def test_cases_vary_drafts_and_examples_separately() -> None:
     cases = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
     sizes = [(7, 5), (5, 0), (5, 1), (5, 5), (3, 5)]
-    assert [told(case) for case in cases] == [
+    assert [describe_case(case) for case in cases] == [
         (ONE, "none", 0, None),
         (ONE, "cot", 5, None),
         *((arm, "cot", k, n) for arm in (REFINING, LAST, BEST) for n, k in sizes),
     ]
-    by_condition = {told(case): case.treatment for case in cases}
+    by_condition = {describe_case(case): case.treatment for case in cases}
     text = {key: treatment.examples for key, treatment in by_condition.items()}
     assert all(examples is not None and len(examples.examples) == key[2] for key, examples in text.items())
     last, best = (by_condition[arm, "cot", 5, 7].refining for arm in (LAST, BEST))
@@ -43,7 +43,7 @@ def test_cases_vary_drafts_and_examples_separately() -> None:
 
 def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
     cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
-    assert {told(case)[2:] for case in cases} == {(0, None), (2, None), (2, 3)}
+    assert {describe_case(case)[2:] for case in cases} == {(0, None), (2, None), (2, 3)}
     outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in cases]
     _, by_n = openmedprompt.tables({"m": outcomes})
     assert [cells[1:4] for cells in by_n.rows] == [(arm, "cot", 3) for arm in (REFINING, LAST, BEST)]
@@ -59,7 +59,7 @@ def test_cases_with_closed_question_raise_input_error() -> None:
 
 
 def right(case: Case) -> bool:
-    """One draft is right in a third of the questions, with examples in a half; refined in two thirds whatever n is, but
+    """Return whether a case is right. One draft: a third, with examples a half; refined: two thirds for any n, but
     for the best by reward, which is always right."""
     i, condition = int(case.question.id), case.condition
     if condition["arm"] == ONE:

@@ -1,4 +1,4 @@
-"""The key document stands where it is put, and everything else where it was found."""
+"""Test the placement of key documents in a ranking."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, 
 from epicrisis.types import Passage
 
 
-def passage(document: str, text: str = "words", ordinal: int = 0) -> Passage:
+def make_passage(document: str, text: str = "words", ordinal: int = 0) -> Passage:
     return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
 
 
-OTHERS = [passage(f"d{i}") for i in range(60)]
-KEY = passage("key")
+OTHERS = [make_passage(f"d{i}") for i in range(60)]
+KEY = make_passage("key")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_distinct_places_reserve_0_and_100_for_ends(k: int, keys: int) -> None:
 @given(st.integers(1, 40), st.integers(0, 100), st.integers(1, 5), st.integers(0, 50))
 def test_place_keys_inserts_key_and_keeps_order_of_others(k: int, place: int, keys: int, found_at: int) -> None:
     keys = min(keys, k)
-    block = [passage("key", ordinal=i) for i in range(keys)]
+    block = [make_passage("key", ordinal=i) for i in range(keys)]
     result = [*OTHERS[:found_at], *block, *OTHERS[found_at:]]
     ranking = place_keys(block, result, k, place, count="passages")
     start = first_rank(place, k, keys)
@@ -84,9 +84,9 @@ def test_place_keys_inserts_key_and_keeps_order_of_others(k: int, place: int, ke
 
 @given(st.integers(1, 20), st.integers(0, 100), st.integers(1, 3), st.data())
 def test_place_keys_by_documents_returns_k_documents(k: int, place: int, halves: int, data: st.DataObject) -> None:
-    key = [passage("key", ordinal=i) for i in range(halves)]
+    key = [make_passage("key", ordinal=i) for i in range(halves)]
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=20, max_size=20))
-    result = [passage(f"d{i}", ordinal=j) for i, size in enumerate(sizes) for j in range(size)]
+    result = [make_passage(f"d{i}", ordinal=j) for i, size in enumerate(sizes) for j in range(size)]
     ranking = place_keys(key, result, k, place)
     documents = [name for name, _ in groupby(ranking.passages, key=lambda each: each.document_id)]
     assert len(documents) == k
@@ -96,7 +96,7 @@ def test_place_keys_by_documents_returns_k_documents(k: int, place: int, halves:
 
 
 def test_shuffle_pool_keeps_passages_of_document_together() -> None:
-    pool = [passage(f"d{i}", ordinal=j) for i in range(9) for j in range(2)]
+    pool = [make_passage(f"d{i}", ordinal=j) for i in range(9) for j in range(2)]
     ordered = shuffle_pool(pool, 0, "q1")
     assert ordered != pool
     assert [item.ordinal for item in ordered] == [0, 1] * 9
@@ -104,13 +104,13 @@ def test_shuffle_pool_keeps_passages_of_document_together() -> None:
 
 
 def test_place_keys_removes_other_gold_documents_and_key_passages() -> None:
-    result = [passage("gold2"), passage("key", ordinal=1), *OTHERS]
+    result = [make_passage("gold2"), make_passage("key", ordinal=1), *OTHERS]
     ranking = place_keys([KEY], result, 8, 50, gold=("gold2", "key"))
     assert {item.document_id for item in ranking.passages} == {"key", *(f"d{i}" for i in range(7))}
 
 
 def test_place_keys_keeps_several_gold_documents_together() -> None:
-    both = [KEY, passage("gold2")]
+    both = [KEY, make_passage("gold2")]
     assert place_keys(both, OTHERS, 8, 100).ids[-2:] == ("key#0", "gold2#0")
     assert place_keys(both, OTHERS, 8, 50).ids[3:5] == ("key#0", "gold2#0")
 
@@ -120,11 +120,23 @@ def test_place_keys_keeps_several_gold_documents_together() -> None:
     [
         ([], OTHERS, 8, 0, "no key passage"),
         ([KEY], OTHERS[:6], 8, 0, "6 documents other than the key ones were found, k = 8 needs 7"),
-        ([passage("key"), passage("k2"), passage("k3")], OTHERS, 2, 0, "3 key passages do not fit among 2 documents"),
-        ([passage("key", ordinal=i) for i in range(9)], OTHERS, 2, 0, "9 key passages do not fit among 2 documents"),
+        (
+            [make_passage("key"), make_passage("k2"), make_passage("k3")],
+            OTHERS,
+            2,
+            0,
+            "3 key passages do not fit among 2 documents",
+        ),
+        (
+            [make_passage("key", ordinal=i) for i in range(9)],
+            OTHERS,
+            2,
+            0,
+            "9 key passages do not fit among 2 documents",
+        ),
         ([KEY], OTHERS, 8, 101, "percentile from 0 to 100"),
-        ([KEY], [*OTHERS[:3], passage("empty", " \n"), *OTHERS[3:]], 8, 0, "empty#0 has no text"),
-        ([passage("key", "")], OTHERS, 8, 0, "key#0 has no text"),
+        ([KEY], [*OTHERS[:3], make_passage("empty", " \n"), *OTHERS[3:]], 8, 0, "empty#0 has no text"),
+        ([make_passage("key", "")], OTHERS, 8, 0, "key#0 has no text"),
     ],
 )
 def test_place_keys_with_missing_text_raises_input_error(
@@ -135,7 +147,7 @@ def test_place_keys_with_missing_text_raises_input_error(
 
 
 def test_place_keys_ignores_missing_text_beyond_k() -> None:
-    assert len(place_keys([KEY], [*OTHERS[:7], passage("empty", "")], 8, 0).hits) == 8
+    assert len(place_keys([KEY], [*OTHERS[:7], make_passage("empty", "")], 8, 0).hits) == 8
 
 
 def test_shuffle_pool_depends_on_seed_and_question_only() -> None:

@@ -1,4 +1,4 @@
-"""The position study against a reader whose blind spot is known, and against one that has none."""
+"""Test the position study with a reader of known blind spot and with an unbiased one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CURVE = u_curve()
 EVERY_ARM = tuple(ARMS)
 
 
-def study(protocol: str = "corrected", **changes: Any) -> Study:
+def make_study(protocol: str = "corrected", **changes: Any) -> Study:
     return Study(evidence(), PROTOCOLS[protocol], **changes)
 
 
@@ -53,7 +53,7 @@ def key_rank(case: Case) -> int:
 
 def test_cases_have_each_condition_once() -> None:
     sample = questions(3)
-    cases = positions.cases(sample, study(repeats=2), arms=EVERY_ARM)
+    cases = positions.cases(sample, make_study(repeats=2), arms=EVERY_ARM)
     placed = [arm for arm in ARMS if arm not in UNPLACED]
     assert len(cases) == 3 * 2 * (len(UNPLACED) + len(placed) * 2 * 5)
     assert len({case.key for case in cases}) == len(cases)
@@ -65,7 +65,7 @@ def test_cases_have_each_condition_once() -> None:
 @pytest.mark.parametrize("k", [8, 16])
 def test_cases_of_all_arms_read_same_passages_with_key_at_place(k: int) -> None:
     placed_cases = [
-        case for case in positions.cases(questions(4), study(), ks=(k,), arms=EVERY_ARM) if "k" in case.condition
+        case for case in positions.cases(questions(4), make_study(), ks=(k,), arms=EVERY_ARM) if "k" in case.condition
     ]
     sets = {(case.question.id, frozenset(ranking_of(case).ids)) for case in placed_cases}
     assert len(sets) == 4, "one set of passages a question"
@@ -81,12 +81,14 @@ def test_cases_of_all_arms_read_same_passages_with_key_at_place(k: int) -> None:
 
 
 def test_cases_reranked_put_key_at_one_rank() -> None:
-    result = [case for case in positions.cases(questions(2), study(), arms=("reranked",)) if case.question.id == "1"]
+    result = [
+        case for case in positions.cases(questions(2), make_study(), arms=("reranked",)) if case.question.id == "1"
+    ]
     assert len({(case.condition["k"], ranking_of(case).ids) for case in result}) == 2
 
 
 def test_cases_fused_move_key_towards_its_word_rank() -> None:
-    cases = positions.cases(questions(1), study(), ks=(16,), arms=("rag", "fused"))
+    cases = positions.cases(questions(1), make_study(), ks=(16,), arms=("rag", "fused"))
     ranks = {(case.condition["arm"], case.condition["place"]): key_rank(case) for case in cases}
     assert [ranks["rag", place] for place in PLACES] == [0, 4, 8, 11, 15]
     assert ranks["fused", 0] == 0
@@ -94,7 +96,7 @@ def test_cases_fused_move_key_towards_its_word_rank() -> None:
 
 
 def test_cases_of_bounds_read_key_alone_or_nothing() -> None:
-    cases = positions.cases(questions(1), study(), arms=("oracle", "closed-book", "chain-of-thought"))
+    cases = positions.cases(questions(1), make_study(), arms=("oracle", "closed-book", "chain-of-thought"))
     assert [case.treatment.strategy for case in cases] == ["rag", "closed-book", "chain-of-thought"]
     assert ranking_of(cases[0]).passages == (key_of(cases[0].question),)
     assert cases[1].treatment.ranking is None
@@ -115,9 +117,9 @@ def test_cases_with_missing_documents_raise_input_error() -> None:
         with pytest.raises(InputError, match="needs a"):
             positions.cases(sample, Study(evidence(**{without: None}), PROTOCOLS["corrected"]), arms=EVERY_ARM)
     with pytest.raises(InputError, match="no arm is called map-reduce"):
-        positions.cases(sample, study(), arms=("map-reduce",))
+        positions.cases(sample, make_study(), arms=("map-reduce",))
     with pytest.raises(InputError, match="1 of 1 questions have no options, no gold letter or no gold document"):
-        positions.cases([Question("What?", gold="It does.", gold_documents=("gold:0",))], study())
+        positions.cases([Question("What?", gold="It does.", gold_documents=("gold:0",))], make_study())
 
 
 # -- protocols --------------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ def test_cases_with_missing_documents_raise_input_error() -> None:
 
 def test_cases_as_coded_partition_retrieved_order() -> None:
     """Errata C1: at every place the same prompts, while RAG reads the study's ranking."""
-    cases = positions.cases(questions(3), study("as-coded"), ks=(16,), arms=("rag", "brief-context"))
+    cases = positions.cases(questions(3), make_study("as-coded"), ks=(16,), arms=("rag", "brief-context"))
     for case in cases:
         if case.condition["arm"] == "brief-context":
             assert ranking_of(case).ids == retrieve(case.question, 16).ids
@@ -135,7 +137,7 @@ def test_cases_as_coded_partition_retrieved_order() -> None:
 
 
 def test_cases_as_published_leave_temperature_to_settings() -> None:
-    cases = positions.cases(questions(1), study("published"))
+    cases = positions.cases(questions(1), make_study("published"))
     assert {case.treatment.temperature for case in cases} == {None}
     assert {case.treatment.partition for case in cases if case.condition["arm"] == "brief-context"} == {4}
 
@@ -144,18 +146,18 @@ def test_cases_as_published_leave_temperature_to_settings() -> None:
 
 
 @pytest.fixture(scope="module")
-def biased(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], ScriptedModel, tuple[Outcome, ...]]:
+def biased_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], ScriptedModel, tuple[Outcome, ...]]:
     sample = questions(N)
-    cases = positions.cases(sample, study(), ks=(K,), arms=("rag", "brief-context", "oracle", "closed-book"))
+    cases = positions.cases(sample, make_study(), ks=(K,), arms=("rag", "brief-context", "oracle", "closed-book"))
     model = reader(sample, CURVE)
     return list(cases), model, run(cases, model, tmp_path_factory.mktemp("biased"))
 
 
 def test_prompts_hold_key_at_its_place(
-    biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
+    biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
     """Of RAG and of every map call (errata C1)."""
-    _, model, _ = biased
+    _, model, _ = biased_run
     sample = {key_of(question).text: question.id for question in questions(N)}
     observed: set[tuple[str, int, int]] = set()
     for request in model.requests:
@@ -170,9 +172,9 @@ def test_prompts_hold_key_at_its_place(
 
 
 def test_tables_show_u_curve_for_rag_and_flat_brief_context(
-    biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
+    biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
-    by_place, averages, middle = positions.tables({"reader": biased[2]})
+    by_place, averages, middle = positions.tables({"reader": biased_run[2]})
     for place in PLACES:
         rank = first_rank(place, K)
         for arm, expected in (("rag", CURVE(rank, K)), ("brief-context", CURVE(rank % PARTITION, PARTITION))):
@@ -202,9 +204,9 @@ def test_tables_show_u_curve_for_rag_and_flat_brief_context(
 
 
 def test_tables_of_answered_cases_show_reader_always_right(
-    biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
+    biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
-    by_place, _, _ = positions.tables({"reader": biased[2]}, measure="right-of-answered")
+    by_place, _, _ = positions.tables({"reader": biased_run[2]}, measure="right-of-answered")
     result = row(by_place, "reader", K, "rag", 50)
     assert result[SHARE_COLUMN].value == 1.0
     assert result[SHARE_COLUMN].n == N - result["abstained"]
@@ -213,7 +215,7 @@ def test_tables_of_answered_cases_show_reader_always_right(
 
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = questions(N)
-    cases = positions.cases(sample, study(), ks=(8,), arms=("rag", "brief-context"))
+    cases = positions.cases(sample, make_study(), ks=(8,), arms=("rag", "brief-context"))
     result = run(cases, reader(sample, lambda place, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in positions.tables({"reader": result}):
         assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
@@ -222,8 +224,8 @@ def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path
 # -- known answers, by the analysis alone ------------------------------------------------------------------------------
 
 
-def simulated(seed: int, shares: Mapping[str, Sequence[float]], n: int, repeats: int = 1) -> list[Outcome]:
-    """Each question has an ease of its own, so that its answers are alike; the mean share at each place is as told."""
+def simulate_outcomes(seed: int, shares: Mapping[str, Sequence[float]], n: int, repeats: int = 1) -> list[Outcome]:
+    """Simulate outcomes with the given mean share at each place; questions differ in difficulty."""
     dice = np.random.default_rng(seed)
     ease = dice.uniform(-0.2, 0.2, n)
     return [
@@ -246,7 +248,7 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(3, dtype=int)
     for seed in range(200):
-        result = simulated(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 20)
+        result = simulate_outcomes(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 20)
         for number, table in enumerate(positions.tables({"m": result}, seed=seed)):
             alarms[number] += min(p for p in _p_values(table) if isinstance(p, float)) < 0.05
     assert max(alarms) <= 16
@@ -263,7 +265,7 @@ def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.M
     shares = {"rag": [0.7, 0.5, 0.4, 0.5, 0.7], "brief-context": [0.7] * 5}
     gain, result, covered = 0.14, 0, 0
     for seed in range(30):
-        averages = positions.tables({"m": simulated(seed, shares, 60)}, seed=seed)[1]
+        averages = positions.tables({"m": simulate_outcomes(seed, shares, 60)}, seed=seed)[1]
         difference = row(averages, "m", 8, "brief-context")["difference to rag at that k"]
         result += difference.p < 0.05
         covered += difference.interval.low <= gain <= difference.interval.high
@@ -273,12 +275,12 @@ def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.M
 
 def test_tables_separate_spread_over_places_from_spread_over_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 100)
-    result = simulated(1, {"rag": [0.8, 0.4, 0.4, 0.4, 0.8]}, 200, repeats=4)
+    result = simulate_outcomes(1, {"rag": [0.8, 0.4, 0.4, 0.4, 0.8]}, 200, repeats=4)
     averages = positions.tables({"m": result})[1]
     spread = row(averages, "m", 8, "rag")
     assert spread["SD over places"] == pytest.approx(np.std([0.8, 0.4, 0.4, 0.4, 0.8], ddof=1), abs=0.03)
     assert 0 < spread["SD over repeats"] < 0.05
-    once = positions.tables({"m": simulated(1, {"rag": [0.5] * 5}, 20)})[1]
+    once = positions.tables({"m": simulate_outcomes(1, {"rag": [0.5] * 5}, 20)})[1]
     assert row(once, "m", 8, "rag")["SD over repeats"] is None
 
 
@@ -291,7 +293,7 @@ def test_tables_show_bounds_without_placed_cases() -> None:
 
 def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
     """Of a run that was broken off: what has no rival has no difference, and pairs are of what both were asked."""
-    result = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.7] * 5}, 10)
+    result = simulate_outcomes(0, {"rag": [0.5] * 5, "brief-context": [0.7] * 5}, 10)
     alone = [item for item in result if item.condition["arm"] == "brief-context"]
     averages = positions.tables({"m": alone})[1]
     assert row(averages, "m", 8, "brief-context")["difference to rag at that k"] is None
@@ -313,14 +315,14 @@ def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
 
 
 def test_cases_of_two_documents_have_two_ends_and_no_middle() -> None:
-    cases = positions.cases(questions(2), study(), ks=(2,), arms=("rag",))
+    cases = positions.cases(questions(2), make_study(), ks=(2,), arms=("rag",))
     assert [(case.condition["place"], key_rank(case)) for case in cases] == 2 * [(0, 0), (100, 1)]
     outcomes = [Outcome(item.question.key, item.condition, "answered", True, 0.5) for item in cases]
     assert row(positions.tables({"m": outcomes})[2], "m", 2, "rag")["lost in the middle"] is None
 
 
 def test_tables_notes_state_protocol_and_guessing_rate() -> None:
-    result = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.5] * 5, "ends": [0.5] * 5}, 10)
+    result = simulate_outcomes(0, {"rag": [0.5] * 5, "brief-context": [0.5] * 5, "ends": [0.5] * 5}, 10)
     for table in positions.tables({"m": result}, remarks=PROTOCOLS["published"].notes):
         text = " ".join(table.notes)
         for item in (

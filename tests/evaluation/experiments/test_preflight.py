@@ -1,4 +1,4 @@
-"""What a folder of recorded rankings comes to: all tables, both rules at one recall, and what is not there."""
+"""Test the tables and conclusions of a folder of recorded rankings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from epicrisis.evaluation.experiments.preflight_calibration import calibrate
 from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings, RankingStore
 from epicrisis.evaluation.experiments.run_findings import read_findings as findings_of_paths
-from tests.evaluation.experiments.test_preflight_calibration import planted
+from tests.evaluation.experiments.test_preflight_calibration import make_rankings
 
 RECIPE = {"passages": 1200, "encoder": "hashing", "by": "dense", "depth": 16}
 
 
-def folder(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[QuestionRankings] = ()) -> Path:
+def write_rankings(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[QuestionRankings] = ()) -> Path:
     path.mkdir()
     arms: dict[Guard, Sequence[QuestionRankings]] = {"none": recorded, HIDDEN: hidden}
     for guard, rankings in arms.items():
@@ -30,14 +30,14 @@ def folder(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[Qu
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return folder(tmp_path_factory.mktemp("study") / "pubmed", planted(1, 80), planted(1, 80))
+def rankings_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rankings(tmp_path_factory.mktemp("study") / "pubmed", make_rankings(1, 80), make_rankings(1, 80))
 
 
-def test_findings_have_all_tables_of_recorded_rankings(study: Path) -> None:
-    assert holds_rankings(study)
-    (path,) = findings_of_paths([study])
-    assert path == read_findings(study)
+def test_findings_have_all_tables_of_recorded_rankings(rankings_folder: Path) -> None:
+    assert holds_rankings(rankings_folder)
+    (path,) = findings_of_paths([rankings_folder])
+    assert path == read_findings(rankings_folder)
     titles = [table.title for table in path.tables]
     assert titles[:3] == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert titles[-1] == "Preflight under leak guards"
@@ -48,11 +48,11 @@ def test_findings_have_all_tables_of_recorded_rankings(study: Path) -> None:
     assert [item.name for item in path.published] == ["preflight", "preflight-rates"]
 
 
-def test_findings_compare_both_rules_at_one_recall(study: Path) -> None:
+def test_findings_compare_both_rules_at_one_recall(rankings_folder: Path) -> None:
     """The specificity of each, at the recall of the papers' rule."""
-    fitted = calibrate(planted(1, 80), PUBLISHED)
+    fitted = calibrate(make_rankings(1, 80), PUBLISHED)
     papers, ours = fitted.papers, fitted.at_recall(fitted.papers.recall.value)
-    conclusion = read_findings(study).conclusions[0]
+    conclusion = read_findings(rankings_folder).conclusions[0]
     assert f"the papers' rule has a specificity of {100 * papers.specificity.value:.1f} % (" in conclusion
     assert f"set to that recall, {100 * ours.specificity.value:.1f} % (" in conclusion
     assert ours.recall.value >= papers.recall.value
@@ -60,7 +60,7 @@ def test_findings_compare_both_rules_at_one_recall(study: Path) -> None:
 
 @pytest.mark.parametrize("hidden", [80, 30, 0])
 def test_findings_mark_unfinished_guard(tmp_path: Path, hidden: int) -> None:
-    path = folder(tmp_path / "run", planted(1, 80), planted(1, 80)[:hidden])
+    path = write_rankings(tmp_path / "run", make_rankings(1, 80), make_rankings(1, 80)[:hidden])
     (source,) = read_findings(path).sources
     assert source.complete is (hidden != 30)
     assert source.facts["questions"] == 80
@@ -68,7 +68,7 @@ def test_findings_mark_unfinished_guard(tmp_path: Path, hidden: int) -> None:
 
 
 def test_findings_of_too_few_questions_fit_no_rule(tmp_path: Path) -> None:
-    findings = read_findings(folder(tmp_path / "run", planted(1, 4)))
+    findings = read_findings(write_rankings(tmp_path / "run", make_rankings(1, 4)))
     titles = [table.title for table in findings.tables]
     assert titles == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
     assert all(

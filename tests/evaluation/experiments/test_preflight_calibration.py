@@ -1,4 +1,4 @@
-"""A rule fitted on one's own questions: planted signals are found, chance is not, and nothing is judged on itself."""
+"""Test rules fitted on a user's own questions: planted signals, chance, and held-out judgement."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from epicrisis.retrieval.ranking_signals import Signal
 K = 16
 
 
-def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRankings]:
-    """Questions whose dense gap tells the issue as well as `strength` makes it (0: not at all); BM25 is of no use."""
+def make_rankings(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRankings]:
+    """Return rankings whose dense gap predicts the issue with the given strength (0: not at all); BM25 does not."""
     dice, result = random.Random(seed), []
     for number in range(n):
         names = [f"d{i}#0" for i in range(K)]
@@ -69,9 +69,9 @@ def planted(seed: int, n: int = 300, strength: float = 1.0) -> list[QuestionRank
 
 
 def test_fit_rule_finds_planted_signal() -> None:
-    rule = fit_rule(planted(1, strength=4), recall=0.9)
+    rule = fit_rule(make_rankings(1, strength=4), recall=0.9)
     assert rule.signal.kind == "dense-gap"
-    of = evaluate_rule(planted(1, strength=4), rule, BEYOND_3)
+    of = evaluate_rule(make_rankings(1, strength=4), rule, BEYOND_3)
     assert of.recall.value >= 0.9
     assert of.specificity.value > 0.95
 
@@ -97,7 +97,7 @@ def test_calibrate_with_rule_of_zero_recall_raises_input_error() -> None:
 
 
 def test_fit_rule_has_best_specificity_on_its_questions() -> None:
-    recorded = planted(2, 120)
+    recorded = make_rankings(2, 120)
     rule = fit_rule(recorded, recall=0.8)
     mine = evaluate_rule(recorded, rule, BEYOND_3)
     assert mine.recall.value >= 0.8
@@ -108,13 +108,13 @@ def test_fit_rule_has_best_specificity_on_its_questions() -> None:
 
 
 def test_fit_rule_reaches_recall_of_papers_rule() -> None:
-    recorded = planted(3)
+    recorded = make_rankings(3)
     papers = confusion((result.label, result.papers) for result in calibrate(recorded).results)
     assert evaluate_rule(recorded, fit_rule(recorded), BEYOND_3).recall.value >= papers.recall.value
 
 
 def test_fit_rule_uses_reranker_signals_only_when_recorded_for_all() -> None:
-    bare = planted(4, 60)
+    bare = make_rankings(4, 60)
     helped = [
         replace(item, reranked=item.dense if BEYOND_3.label(item) == "no-issue" else item.dense[::-1]) for item in bare
     ]
@@ -125,18 +125,18 @@ def test_fit_rule_uses_reranker_signals_only_when_recorded_for_all() -> None:
 
 
 def test_fit_rule_with_one_kind_of_question_raises_input_error() -> None:
-    fine = [item for item in planted(5, 40) if BEYOND_3.label(item) == "no-issue"]
+    fine = [item for item in make_rankings(5, 40) if BEYOND_3.label(item) == "no-issue"]
     with pytest.raises(InputError, match=r"^0 questions with the issue and \d+ without"):
         fit_rule(fine)
     with pytest.raises(InputError, match="give more questions"):
-        calibrate([replace(item, held=()) for item in planted(5, 40)])
+        calibrate([replace(item, held=()) for item in make_rankings(5, 40)])
 
 
 # -- held out ---------------------------------------------------------------------------------------------------------
 
 
 def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
-    recorded = planted(6, 60)
+    recorded = make_rankings(6, 60)
     done = calibrate(recorded, recall=0.9, folds=4, seed=3)
     assert len(done.folds) == 4
     assert [result.key for result in done.results] == [item.key for item in recorded]
@@ -151,7 +151,7 @@ def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
 def test_calibrate_without_signal_stays_at_chance() -> None:
     """Without a signal, recall and the share wrongly read in parts are the same share."""
     few = [Signal("overlap", 3), Signal("rank-biased-overlap", 10), Signal("dense-gap", 2)]
-    sums = [calibrate(planted(seed, strength=0), recall=0.8, signals=few).held_out for seed in range(12)]
+    sums = [calibrate(make_rankings(seed, strength=0), recall=0.8, signals=few).held_out for seed in range(12)]
     caught = sum(of.tp for of in sums) / sum(of.issues for of in sums)
     needless = sum(of.fp for of in sums) / sum(of.fp + of.tn for of in sums)
     assert caught == pytest.approx(needless, abs=0.05)
@@ -166,7 +166,7 @@ def test_fold_of_is_even_and_depends_on_key_and_seed() -> None:
 
 
 def test_calibrate_compares_signals_of_folds_by_percentile() -> None:
-    recorded = planted(8, strength=2)
+    recorded = make_rankings(8, strength=2)
     done = calibrate(recorded, recall=0.5)
     for item, judged in zip(recorded, done.results, strict=True):
         part = fold_of(item.key, 5, 0)
@@ -183,7 +183,7 @@ def test_calibrate_compares_signals_of_folds_by_percentile() -> None:
 
 def test_calibration_compares_both_rules_on_same_questions() -> None:
     def judged(label: Label, pairs: str) -> list[HeldOutResult]:
-        """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
+        """Return results of letters: f agrees by the fitted rule only, p by the papers' only, b by both, n neither."""
         return [HeldOutResult(f"{label}{i}", label, item in "fb", item in "pb") for i, item in enumerate(pairs)]
 
     done = PreflightCalibration(
@@ -229,7 +229,7 @@ def test_settings_text_is_toml() -> None:
 
 
 def test_calibration_tables_have_rules_and_rates() -> None:
-    recorded = planted(7)
+    recorded = make_rankings(7)
     done = calibrate(recorded, recall=0.9)
     table = calibration_table(done, source="here")
     names = table.column("rule")

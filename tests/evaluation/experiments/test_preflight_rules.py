@@ -1,4 +1,4 @@
-"""What the issue is, what a rule says, and the matrix: by hand, the papers' counts, curves by brute force."""
+"""Test the issue's definitions, rules and confusion matrix, with the papers' counts and brute-force curves."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ labels = st.sampled_from(["issue", "no-issue", "not-retrieved", "no-key"])
 scored = st.lists(st.tuples(labels, st.integers(0, 6).map(float)), min_size=1, max_size=40)
 
 
-def recorded(
+def make_rankings(
     read: str, gold: str, held: str | None = None, *, bm25: str | None = None, key: str = "q", dataset: str = "set"
 ) -> QuestionRankings:
-    """A question whose passages are those letters' first; each letter is a document."""
+    """Return the rankings of a question; each letter is a document with one passage."""
     dense = tuple((f"{name}#0", 1.0 / rank) for rank, name in enumerate(read, 1))
     words = tuple((f"{name}#0", 2.0 / rank) for rank, name in enumerate(read if bm25 is None else bm25, 1))
     return QuestionRankings(
@@ -89,12 +89,12 @@ def recorded(
 )
 def test_definition_labels_match_manual_labels(gold: str, held: str, expected: list[str]) -> None:
     """Eight are read, a to h; i is ranked ninth; z is in the library and not found."""
-    item = recorded("abcdefghi", gold, held)
+    item = make_rankings("abcdefghi", gold, held)
     assert [definition.label(item) for definition in definitions(k=8)] == expected
 
 
 def test_definition_uses_best_passage_of_document() -> None:
-    item = recorded("abcd", "d")
+    item = make_rankings("abcd", "d")
     assert PUBLISHED.label(item) == "issue"
     again = QuestionRankings("q", "set", item.dense, item.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
     assert PUBLISHED.label(again) == "no-issue"
@@ -140,14 +140,14 @@ def test_agreement_by_documents_counts_each_document_once() -> None:
 
 @given(st.permutations(list("abcdefgh")))
 def test_papers_rule_equals_pipeline_check(order: list[str]) -> None:
-    item = recorded("abcdefgh", "a", bm25="".join(order))
+    item = make_rankings("abcdefgh", "a", bm25="".join(order))
     assert PAPERS_RULE.agree(item) == compare_rankings(item.dense, item.bm25).rankings_agree
 
 
 @given(st.permutations(list("abcdefgh")), st.integers(0, 8))
 def test_papers_and_coded_threshold_agree_on_whole_lists(order: list[str], found: int) -> None:
     """Errata B2; of a list of two, one shared is 1/4, between the two thresholds."""
-    item = recorded("abcdefgh", "a", bm25="".join(order[:found]))
+    item = make_rankings("abcdefgh", "a", bm25="".join(order[:found]))
     shared = len({*order[:found][:3]} & {*"abc"})
     apart = found == 2 and shared == 1
     assert (PAPERS_RULE.agree(item) != AS_CODED.agree(item)) == apart
@@ -157,7 +157,7 @@ def test_papers_and_coded_threshold_agree_on_whole_lists(order: list[str], found
 
 
 def test_always_and_never_rules_return_constants() -> None:
-    item = recorded("abc", "a")
+    item = make_rankings("abc", "a")
     assert (ALWAYS.agree(item), NEVER.agree(item)) == (False, True)
     assert (str(ALWAYS), str(NEVER)) == ("always map-reduce", "never map-reduce")
     assert str(PAPERS_RULE) == "overlap@3 > 0.2, depth 16"
@@ -165,15 +165,15 @@ def test_always_and_never_rules_return_constants() -> None:
 
 def test_rule_with_smaller_depth_ignores_lower_ranks() -> None:
     """Of the first four, BM25 would put d first; of the first three it cannot."""
-    item = recorded("abcd", "a", bm25="dabc")
+    item = make_rankings("abcd", "a", bm25="dabc")
     assert Rule(Signal("overlap", 1), 0.5, depth=4).agree(item) is False
     assert Rule(Signal("overlap", 1), 0.5, depth=3).agree(item) is True
 
 
 def test_rule_of_reranker_without_reranker_returns_none() -> None:
     rule = Rule(Signal("reranker-overlap", 3), 0.2)
-    assert rule.agree(recorded("abc", "a")) is None
-    assert evaluate_rule([recorded("abc", "a")], rule, PUBLISHED).n == 0
+    assert rule.agree(make_rankings("abc", "a")) is None
+    assert evaluate_rule([make_rankings("abc", "a")], rule, PUBLISHED).n == 0
 
 
 # -- the matrix -------------------------------------------------------------------------------------------------------
@@ -314,12 +314,12 @@ def test_roc_area_has_nominal_false_alarms_and_coverage() -> None:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 MANY = (
-    recorded("abcdefgh", "a", key="1"),
-    recorded("abcdefgh", "f", bm25="hgfedcba", key="2"),
-    recorded("abcdefgh", "b", bm25="hgfedcba", key="3"),
-    recorded("abcdefgh", "g", key="4", dataset="other"),
-    recorded("abcdefgh", "z", key="5", dataset="other"),
-    recorded("abcdefgh", "y", "", key="6", dataset="other"),
+    make_rankings("abcdefgh", "a", key="1"),
+    make_rankings("abcdefgh", "f", bm25="hgfedcba", key="2"),
+    make_rankings("abcdefgh", "b", bm25="hgfedcba", key="3"),
+    make_rankings("abcdefgh", "g", key="4", dataset="other"),
+    make_rankings("abcdefgh", "z", key="5", dataset="other"),
+    make_rankings("abcdefgh", "y", "", key="6", dataset="other"),
 )
 
 
@@ -358,7 +358,7 @@ def test_curve_table_serializes_to_strict_json() -> None:
 
 def test_guards_table_matches_manual_counts() -> None:
     """Of those without a guard one key is not retrieved (it agrees), one is not there (it agrees)."""
-    hidden = [recorded("abcdefgh", "a", "", bm25=bm25, key=bm25) for bm25 in ("abcdefgh", "hgfedcba")]
+    hidden = [make_rankings("abcdefgh", "a", "", bm25=bm25, key=bm25) for bm25 in ("abcdefgh", "hgfedcba")]
     table = guards_table({"none": MANY, "source-hidden": hidden}, (PAPERS_RULE, ALWAYS), k=8)
     assert [row[:5] for row in table.rows] == [
         ("none", str(PAPERS_RULE), 6, 1, 1),

@@ -1,4 +1,4 @@
-"""Both errors of a rule and what it saves: by hand."""
+"""Test both errors of a rule and its savings against manual calculation."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ from tests.support.experiments import row, rows
 SHAPE = PromptShape(context=1000, instruction=100, output=50, parts=4)
 
 
-def judged(label: Label, pairs: str) -> list[HeldOutResult]:
-    """f: the fitted rule alone says agree, p: the papers' alone, b: both, n: neither."""
+def make_results(label: Label, pairs: str) -> list[HeldOutResult]:
+    """Return results from letters: f agrees by the fitted rule only, p by the papers' only, b by both, n by neither."""
     return [HeldOutResult(f"{label}{i}", label, item in "fb", item in "pb", 0.5) for i, item in enumerate(pairs)]
 
 
-def calibrated(*parts: list[HeldOutResult], recall: float | None = None) -> PreflightCalibration:
+def make_calibration(*parts: list[HeldOutResult], recall: float | None = None) -> PreflightCalibration:
     item = tuple(one for part in parts for one in part)
     return PreflightCalibration(Rule(Signal("dense-gap", 5), 0.25), PUBLISHED, recall, (), item)
 
 
-DONE = calibrated(judged("no-issue", "fffffbpnnn"), judged("issue", "ppfn"), judged("no-key", "fb"))
+DONE = make_calibration(
+    make_results("no-issue", "fffffbpnnn"), make_results("issue", "ppfn"), make_results("no-key", "fb")
+)
 
 
 def test_errors_table_matches_manual_rates() -> None:
@@ -61,7 +63,7 @@ def test_errors_table_matches_manual_rates() -> None:
     assert "no more than the papers' rule" in table.notes[1]
     assert (
         "a recall of at least 0.9"
-        in errors_table(calibrated(*([result] for result in DONE.results), recall=0.9)).notes[1]
+        in errors_table(make_calibration(*([result] for result in DONE.results), recall=0.9)).notes[1]
     )
 
 

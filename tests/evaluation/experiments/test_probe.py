@@ -1,4 +1,4 @@
-"""The probe's two answers, with a reader whose blind spot is known."""
+"""Test the two answers of the probe with a reader of known blind spot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWN = [
 ]
 
 
-def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
+def run_probe(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
     dataset, keys = draw_questions(OWN, N)
 
     def retrieve(question: Question, k: int) -> Ranking:
@@ -45,12 +45,12 @@ def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
     return probe.tables({"reader": outcomes}, {"reader": case_costs(read_records(folder / RECORDS))})
 
 
-def answers(table: Table) -> dict[str, str]:
+def map_answers(table: Table) -> dict[str, str]:
     return {str(row[2]): str(row[3]) for row in table.rows}
 
 
 def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> None:
-    findings = answers(asked(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
+    findings = map_answers(run_probe(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
     assert findings["Is map-reduce worth it?"].startswith("Yes, it answers better: +")
     assert "times the tokens" in findings["Is map-reduce worth it?"]
@@ -58,19 +58,19 @@ def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> 
 
 def test_probe_of_reader_without_knowledge_warns_first(tmp_path: Path) -> None:
     """A reader of nothing loses no middle."""
-    notes = asked(lambda place, documents: 0.0, tmp_path)[0].notes
+    notes = run_probe(lambda place, documents: 0.0, tmp_path)[0].notes
     assert notes[0].startswith("reader: right in 0.0 % with that passage alone, in 0.0 % without any.")
 
 
 def test_probe_of_perfect_reader_shows_no_need_of_map_reduce(tmp_path: Path) -> None:
-    findings = answers(asked(lambda place, documents: 1.0, tmp_path)[0])
+    findings = map_answers(run_probe(lambda place, documents: 1.0, tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("Not shown")
     assert findings["Is map-reduce worth it?"].startswith("Not shown: +0.0 points")
     assert findings["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
 
 
 def test_probe_of_reader_preferring_middle_reports_reverse(tmp_path: Path) -> None:
-    findings = answers(asked(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
+    findings = map_answers(run_probe(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("No, the reverse")
 
 

@@ -1,4 +1,4 @@
-"""The cases of the EHR study: what each arm reads of a record, in which order, and what it is told."""
+"""Test the cases of the EHR study: the notes that each arm reads, their order, and the prompt's statements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUESTION = Question(
 )
 
 
-def note(number: int, text: str = "") -> Passage:
+def make_note(number: int, text: str = "") -> Passage:
     text = text or f"Note {number}. " + "It says little. " * 20
     return Passage(
         f"n{number}#whole",
@@ -43,11 +43,11 @@ def note(number: int, text: str = "") -> Passage:
     )
 
 
-NOTES = tuple(note(i) for i in range(4))
+NOTES = tuple(make_note(i) for i in range(4))
 CHART = Chart(QUESTION, NOTES, frozenset({"n2"}), {f"n{i}": 3_000 for i in range(4)})
 
 
-def piece(of: Passage, ordinal: int) -> Passage:
+def make_chunk(of: Passage, ordinal: int) -> Passage:
     start = 16 * ordinal
     return Passage(
         f"{of.document_id}#{ordinal}",
@@ -65,10 +65,10 @@ def piece(of: Passage, ordinal: int) -> Passage:
 
 
 class Finder:
-    """Chunks in a fixed order, the newest note first; remembers what it was asked."""
+    """Return chunks in a fixed order, the newest note first, and record each search."""
 
     def __init__(self, notes: Sequence[Passage] = NOTES, each: int = 6) -> None:
-        self.found = [piece(one, i) for i in range(each) for one in reversed(notes)]
+        self.found = [make_chunk(one, i) for i in range(each) for one in reversed(notes)]
         self.asked: list[tuple[int, str, frozenset[str]]] = []
 
     def chunks(self, _: Question, k: int, by: str, hidden: frozenset[str]) -> Ranking:
@@ -77,91 +77,94 @@ class Finder:
         return Ranking(tuple(Hit(item, 1.0 - rank / 99, rank) for rank, item in enumerate(observed)), by, {"k": k})
 
 
-def resolved(chart: Chart) -> Resolution:
+def make_timeline(chart: Chart) -> Resolution:
     return resolve(chart.question.text, NoteTime.from_passages(chart.notes))
 
 
-def asking(finder: Finder, note_tokens: int | None = None, repeats: int = 1, seed: int = 0) -> RecordStudy:
-    return RecordStudy(RecordSearch(finder.chunks, resolved, note_tokens), repeats=repeats, seed=seed)
+def make_study(finder: Finder, note_tokens: int | None = None, repeats: int = 1, seed: int = 0) -> RecordStudy:
+    return RecordStudy(RecordSearch(finder.chunks, make_timeline, note_tokens), repeats=repeats, seed=seed)
 
 
-def one(arm: str, chart: Chart = CHART, finder: Finder | None = None, note_tokens: int | None = None) -> Case:
-    (case,) = build_record_cases([chart], asking(finder or Finder(), note_tokens), [arm])
+def build_case(arm: str, chart: Chart = CHART, finder: Finder | None = None, note_tokens: int | None = None) -> Case:
+    (case,) = build_record_cases([chart], make_study(finder or Finder(), note_tokens), [arm])
     return case
 
 
-def documents(case: Case) -> list[str]:
+def list_documents(case: Case) -> list[str]:
     assert case.treatment.ranking is not None
     return [passage.document_id for passage in case.treatment.ranking.passages]
 
 
 def test_record_settings_read_no_unrelated_related_and_all_notes() -> None:
     result = {
-        str(case.condition["arm"]): case for case in build_record_cases([CHART], asking(Finder()), record_arms.SETTINGS)
+        str(case.condition["arm"]): case
+        for case in build_record_cases([CHART], make_study(Finder()), record_arms.SETTINGS)
     }
     assert result["exclude-all"].treatment.strategy == "closed-book"
     assert result["exclude-all"].treatment.ranking is None
-    assert documents(result["exclude-related"]) == ["n0", "n1", "n3"]
-    assert documents(result["include-related"]) == ["n2"]
-    assert documents(result["include-all"]) == ["n0", "n1", "n2", "n3"]
+    assert list_documents(result["exclude-related"]) == ["n0", "n1", "n3"]
+    assert list_documents(result["include-related"]) == ["n2"]
+    assert list_documents(result["include-all"]) == ["n0", "n1", "n2", "n3"]
     assert {result[arm].treatment.strategy for arm in record_arms.SETTINGS[1:]} == {"full-context"}
 
 
 def test_record_condition_has_form_category_and_length() -> None:
     condition = {"arm": "include-related", "form": "open", "category": "temporal", "bin": "8-16K", "tokens": 12_000}
-    assert one("include-related").condition == {**condition, "repeat": 0}
+    assert build_case("include-related").condition == {**condition, "repeat": 0}
 
 
 def test_record_setting_equal_to_another_is_left_out() -> None:
     """One note that is the related one: without it nothing is left, with it alone all is there."""
     alone = Chart(QUESTION, NOTES[2:3], frozenset({"n2"}), {"n2": 500})
-    assert [case.condition["arm"] for case in build_record_cases([alone], asking(Finder()), record_arms.SETTINGS)] == [
+    assert [
+        case.condition["arm"] for case in build_record_cases([alone], make_study(Finder()), record_arms.SETTINGS)
+    ] == [
         "exclude-all",
         "include-all",
     ]
     unmarked = Chart(QUESTION, NOTES, frozenset(), CHART.tokens)
     with pytest.raises(InputError, match="no record has notes for these settings"):
-        build_record_cases([unmarked], asking(Finder()), ["include-related"])
+        build_record_cases([unmarked], make_study(Finder()), ["include-related"])
 
 
 def test_record_chunks_are_ordered_by_time() -> None:
     finder = Finder()
-    assert documents(one("rag-5", finder=finder)) == ["n0", "n1", "n2", "n3", "n3"]
+    assert list_documents(build_case("rag-5", finder=finder)) == ["n0", "n1", "n2", "n3", "n3"]
     assert finder.asked == [(5, "hybrid", frozenset())]
-    ranked = one("rag-5+rank")
-    assert documents(ranked) == ["n3", "n2", "n1", "n0", "n3"]
-    assert (one("rag-5").treatment.about, ranked.treatment.about) == ((TIME_ORDER_STATEMENT,), ())
+    ranked = build_case("rag-5+rank")
+    assert list_documents(ranked) == ["n3", "n2", "n1", "n0", "n3"]
+    assert (build_case("rag-5").treatment.about, ranked.treatment.about) == ((TIME_ORDER_STATEMENT,), ())
 
 
 def test_record_parent_notes_are_complete_and_limited_by_count() -> None:
-    case = one("rag-notes-3")
-    assert documents(case) == ["n1", "n2", "n3"]
+    case = build_case("rag-notes-3")
+    assert list_documents(case) == ["n1", "n2", "n3"]
     assert case.treatment.ranking is not None
     assert [passage.text for passage in case.treatment.ranking.passages] == [item.text for item in NOTES[1:]]
 
 
 def test_record_parent_notes_search_deepens_until_enough() -> None:
     """Forty chunks of one note stand before the others."""
-    long = note(3, "word " * 400)
+    long = make_note(3, "word " * 400)
     finder = Finder(NOTES[:3])
-    finder.found = [piece(long, i) for i in range(40)] + finder.found
+    finder.found = [make_chunk(long, i) for i in range(40)] + finder.found
     chart = Chart(QUESTION, (*NOTES[:3], long), frozenset(), CHART.tokens)
-    assert documents(one("rag-notes-3", chart, finder)) == ["n1", "n2", "n3"]
+    assert list_documents(build_case("rag-notes-3", chart, finder)) == ["n1", "n2", "n3"]
     assert [k for k, _, _ in finder.asked] == [15, 30, 60]
 
 
 def test_record_note_budget_leaves_out_whole_notes_with_notice() -> None:
-    case = one("rag-notes-3", note_tokens=7_000)
-    assert documents(case) == ["n2", "n3"]
+    case = build_case("rag-notes-3", note_tokens=7_000)
+    assert list_documents(case) == ["n2", "n3"]
     assert case.treatment.ranking is not None
     assert "1 of 3 notes are over the budget of 7,000 tokens: left out" in case.treatment.ranking.notes
 
 
 def test_record_arm_modifiers_set_search_mode_and_timeline() -> None:
     finder = Finder()
-    case = one("rag-5+bm25+timeline", finder=finder)
+    case = build_case("rag-5+bm25+timeline", finder=finder)
     assert finder.asked == [(5, "bm25", frozenset({"n0", "n1", "n2"})), (5, "bm25", frozenset())]
-    assert set(documents(case)) == {"n3"}
+    assert set(list_documents(case)) == {"n3"}
     assert case.treatment.whole is not None, "what these do not answer is asked of the whole record"
     assert {passage.document_id for passage in case.treatment.whole.passages} == {"n0", "n1", "n2", "n3"}
     assert case.treatment.about is not None
@@ -169,19 +172,19 @@ def test_record_arm_modifiers_set_search_mode_and_timeline() -> None:
 
 
 def test_record_brief_context_reads_chunks_or_whole_record() -> None:
-    chunks, record = one("brief-context"), one("brief-context-record")
+    chunks, record = build_case("brief-context"), build_case("brief-context-record")
     assert chunks.treatment.strategy == record.treatment.strategy == "brief-context"
     assert chunks.treatment.preflight is False
-    assert len(documents(chunks)) == 15
-    assert documents(record) == ["n0", "n1", "n2", "n3"]
+    assert len(list_documents(chunks)) == 15
+    assert list_documents(record) == ["n0", "n1", "n2", "n3"]
 
 
 def test_record_repeats_have_own_seeds() -> None:
-    cases = build_record_cases([CHART], asking(Finder(), repeats=2, seed=7), ["include-all"])
+    cases = build_record_cases([CHART], make_study(Finder(), repeats=2, seed=7), ["include-all"])
     assert [(case.condition["repeat"], case.treatment.seed) for case in cases] == [(0, 7), (1, 8)]
 
 
 @pytest.mark.parametrize("arm", ["rag", "rag-0", "rag-5+sparse", "rag-notes", "include", "rag-5+", "rag-1000"])
 def test_record_arm_with_unknown_name_lists_known_arms(arm: str) -> None:
     with pytest.raises(InputError, match=r"no arm is called .*known are .*rag-notes-N"):
-        one(arm)
+        build_case(arm)

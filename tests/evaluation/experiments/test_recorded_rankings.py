@@ -1,4 +1,4 @@
-"""What is recorded of a question, resumably, and what each leak guard hides, over the store in memory."""
+"""Test recorded rankings, resuming, and the leak guards, over the store in memory."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def rankers(store: MemoryStore) -> Rankers:
     return Rankers(retriever, store, depth=4)
 
 
-def asked(rankers: Rankers) -> list[str]:
+def list_searches(rankers: Rankers) -> list[str]:
     assert isinstance(rankers.retriever, Counting)
     return rankers.retriever.asked
 
 
-def all_of(found: Iterator[tuple[Question, QuestionRankings | None]]) -> list[QuestionRankings | None]:
+def collect(found: Iterator[tuple[Question, QuestionRankings | None]]) -> list[QuestionRankings | None]:
     return [item for _, item in found]
 
 
@@ -151,7 +151,7 @@ PARTS = {
 
 
 @pytest.fixture
-def parted() -> MemoryStore:
+def chunked_store() -> MemoryStore:
     encoder, result = HashingEncoder(), MemoryStore()
     for name, texts in PARTS.items():
         passages = tuple(Passage(f"{name}#{i}", name, i, 0, len(text), text) for i, text in enumerate(texts))
@@ -164,19 +164,21 @@ def parted() -> MemoryStore:
 @pytest.mark.parametrize("count", ["documents", "passages"])
 @pytest.mark.parametrize("depth", [2, 4])
 def test_recorded_signal_equals_pipeline_verdict(
-    parted: MemoryStore, kind: SignalKind, count: CountUnit, depth: int
+    chunked_store: MemoryStore, kind: SignalKind, count: CountUnit, depth: int
 ) -> None:
     reranker = ("overlap", TermOverlapReranker())
-    rankers = Rankers(Retriever(parted, HashingEncoder()), parted, reranker=reranker, depth=6, count=count)
+    rankers = Rankers(
+        Retriever(chunked_store, HashingEncoder()), chunked_store, reranker=reranker, depth=6, count=count
+    )
     question = replace(QUESTION, text="aspirin stroke", gold_documents=("d",))
     item = rank_question(question, "set", rankers, Scope())
-    in_use = Retriever(parted, HashingEncoder(), reranker=reranker)
+    in_use = Retriever(chunked_store, HashingEncoder(), reranker=reranker)
     verdict = in_use.preflight(question.text, Scope(), signal=kind, n=3, threshold=0.1, depth=depth, count=count)
     assert signal_value(Signal(kind, 3), item, depth) == verdict.value
 
 
-def test_documents_read_counts_documents_not_passages(parted: MemoryStore) -> None:
-    rankers = Rankers(Retriever(parted, HashingEncoder()), parted, depth=6)
+def test_documents_read_counts_documents_not_passages(chunked_store: MemoryStore) -> None:
+    rankers = Rankers(Retriever(chunked_store, HashingEncoder()), chunked_store, depth=6)
     question = rank_question(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
     documents = question.documents_read(4)
     assert len(set(documents)) == len(documents) == 4
@@ -191,7 +193,7 @@ def test_documents_read_counts_documents_not_passages(parted: MemoryStore) -> No
 
 def test_rankings_without_count_are_read_by_passages(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "old.jsonl"
-    all_of(record_rankings([QUESTION], "set", replace(rankers, count="passages"), RankingStore(path, RECIPE)))
+    collect(record_rankings([QUESTION], "set", replace(rankers, count="passages"), RankingStore(path, RECIPE)))
     line = json.loads(path.read_text())
     assert line.pop("count") == "passages"
     path.write_text(json.dumps(line) + "\n")
@@ -249,13 +251,13 @@ def test_guard_scope_before_several_sources_uses_earliest(rankers: Rankers) -> N
 def test_record_rankings_resumes_without_ranking_twice(tmp_path: Path, rankers: Rankers, guard: Guard) -> None:
     path, complete_path = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     questions = [QUESTION, SECOND, THIRD]
-    unbroken = all_of(record_rankings(questions, "set", rankers, RankingStore(complete_path, RECIPE), guard))
+    unbroken = collect(record_rankings(questions, "set", rankers, RankingStore(complete_path, RECIPE), guard))
     next(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
     with path.open("ab") as file:
         file.write(complete_path.read_bytes().splitlines()[1][:50])
-    asked(rankers).clear()
-    again = all_of(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
-    assert asked(rankers) == [SECOND.text, THIRD.text]
+    list_searches(rankers).clear()
+    again = collect(record_rankings(questions, "set", rankers, RankingStore(path, RECIPE), guard))
+    assert list_searches(rankers) == [SECOND.text, THIRD.text]
     assert again == unbroken
     assert path.read_bytes() == complete_path.read_bytes()
     recipe, saved = read_rankings(path)
@@ -265,14 +267,14 @@ def test_record_rankings_resumes_without_ranking_twice(tmp_path: Path, rankers: 
 
 def test_record_rankings_yields_none_for_question_without_date(tmp_path: Path, rankers: Rankers) -> None:
     file = RankingStore(tmp_path / "r.jsonl", RECIPE)
-    result = all_of(record_rankings([QUESTION, THIRD], "set", rankers, file, "before-source"))
+    result = collect(record_rankings([QUESTION, THIRD], "set", rankers, file, "before-source"))
     assert [item is None for item in result] == [False, True]
     assert list(file.recorded) == [QUESTION.key]
 
 
 def test_ranking_store_with_other_recipe_raises_input_error(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
+    collect(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     with pytest.raises(InputError, match=r"made with other settings \(depth, guard\)"):
         RankingStore(path, {"library": "l", "depth": 5, "guard": "none"})
 
@@ -295,7 +297,7 @@ def test_ranking_store_with_other_file_names_line(tmp_path: Path, line: str) -> 
 
 def test_read_rankings_with_unknown_field_raises_input_error(tmp_path: Path, rankers: Rankers) -> None:
     path = tmp_path / "r.jsonl"
-    all_of(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
+    collect(record_rankings([QUESTION], "set", rankers, RankingStore(path, RECIPE)))
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": True}) + "\n")
     with pytest.raises(InputError, match="does not belong to a file of rankings"):
         read_rankings(path)
@@ -313,7 +315,7 @@ def test_record_rankings_to_unwritable_path_raises_storage_error(tmp_path: Path,
     file = RankingStore(tmp_path / "r.jsonl", RECIPE)
     (tmp_path / "r.jsonl").mkdir()
     with pytest.raises(StorageError, match="cannot be written"):
-        all_of(record_rankings([QUESTION], "set", rankers, file))
+        collect(record_rankings([QUESTION], "set", rankers, file))
 
 
 # -- a library on disk ------------------------------------------------------------------------------------------------
@@ -328,7 +330,7 @@ def test_open_rankers_reads_library_and_settings(tmp_path: Path, model_home: Pat
     settings = load_settings({"home": str(model_home), **asked})
     with open_rankers(settings, path, "source-hidden", depth=3) as (rankers, recipe):
         file = RankingStore(tmp_path / "r.jsonl", recipe)
-        (item,) = all_of(record_rankings([QUESTION], "set", rankers, file, "source-hidden"))
+        (item,) = collect(record_rankings([QUESTION], "set", rankers, file, "source-hidden"))
         assert item is not None
         assert (rankers.by, rankers.depth, rankers.reranker) == ("hybrid", 3, None)
         assert recipe["library"] == rankers.store.manifest.library_id  # type: ignore[attr-defined]

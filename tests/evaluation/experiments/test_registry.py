@@ -1,4 +1,4 @@
-"""The table of experiments: what each asks, and what a plan says of it."""
+"""Test the registry of experiments and the plans that it makes."""
 
 from __future__ import annotations
 
@@ -67,20 +67,20 @@ def test_describe_sample_states_number_of_drawn_questions() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
+def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("studies") / "library"
     text = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
     documents = [Document(f"d{i}", text.format(i, 10 + i)) for i in range(24)]
     return opened_library(path, documents)
 
 
-def pipeline(opened: LibrarySearch, settings: Settings) -> Pipeline:
-    return Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
+def make_pipeline(library_search: LibrarySearch, settings: Settings) -> Pipeline:
+    return Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), library_search)
 
 
 @pytest.mark.parametrize(("gold", "there"), [("one", 1), ("all", 2)])
 def test_plan_experiment_places_one_or_all_gold_documents(
-    tmp_path: Path, opened: LibrarySearch, gold: str, there: int
+    tmp_path: Path, library_search: LibrarySearch, gold: str, there: int
 ) -> None:
     """Errata C8: both are to be had, and the plan says which it was."""
     path = tmp_path / "set.jsonl"
@@ -94,7 +94,9 @@ def test_plan_experiment_places_one_or_all_gold_documents(
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     request = Request(sets=(str(path),), questions=1, gold="one" if gold == "one" else "all", grid=Grid(("rag",), (8,)))
     settings = Settings()
-    plan, cases = plan_experiment(find_experiment("positions"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(
+        find_experiment("positions"), request, settings, make_pipeline(library_search, settings)
+    )
     assert plan.arguments.get("gold", "one") == gold
     for case in cases:
         assert case.treatment.ranking is not None
@@ -117,16 +119,16 @@ def test_context_length_cases_at_k_one_read_key_document_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])
-def test_plan_experiment_without_placement_refuses_gold_option(opened: LibrarySearch, name: str) -> None:
+def test_plan_experiment_without_placement_refuses_gold_option(library_search: LibrarySearch, name: str) -> None:
     settings = Settings()
     with pytest.raises(InputError, match=f"{name} places no document: leave --gold out"):
-        plan_experiment(find_experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
+        plan_experiment(find_experiment(name), Request(gold="all"), settings, make_pipeline(library_search, settings))
 
 
-def test_probe_questions_respect_scope(opened: LibrarySearch) -> None:
+def test_probe_questions_respect_scope(library_search: LibrarySearch) -> None:
     settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
     request = Request(questions=5, grid=Grid(("rag",), (4,)))
-    plan, cases = plan_experiment(find_experiment("probe"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(find_experiment("probe"), request, settings, make_pipeline(library_search, settings))
     assert plan.sample == {"how": "at-random", "n": 5, "seed": 0}
     assert plan.dataset["n"] == len({case.question.id for case in cases}) == 5
     assert not {f"d{i}" for i in range(12)} & {name for case in cases for name in case.question.gold_documents}

@@ -1,4 +1,4 @@
-"""From folders of runs to findings: what is said of runs that are unfinished, unlike each other, or lack an arm."""
+"""Test findings from folders of runs: unfinished, different, or without an arm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEW = QUESTIONS[:9]
 ARMS = ("rag", "brief-context", "closed-book")
 
 
-def conditions(arms: Sequence[str] = ARMS) -> list[Condition]:
+def make_conditions(arms: Sequence[str] = ARMS) -> list[Condition]:
     sample: list[Condition] = [{"arm": arm, "repeat": 0} for arm in arms if arm == "closed-book"]
     for arm in arms:
         if arm != "closed-book":
@@ -30,26 +30,26 @@ def conditions(arms: Sequence[str] = ARMS) -> list[Condition]:
     return sample
 
 
-def middle_is_lost(i: int, at: Condition) -> Outcome:
+def is_right_at_ends(i: int, at: Condition) -> Outcome:
     return at.get("place") in (0, 100) or (at["arm"] == "brief-context" and i % 2 == 0)
 
 
-def positions(path: Path, arms: Sequence[str] = ARMS, protocol: str = "corrected", **more: Any) -> Path:
+def write_positions_run(path: Path, arms: Sequence[str] = ARMS, protocol: str = "corrected", **more: Any) -> Path:
     result: dict[str, Any] = {
         "questions": FEW,
-        "conditions": conditions(arms),
+        "conditions": make_conditions(arms),
         "name": "positions",
         "arguments": {"arms": list(arms), "ks": [8], "places": list(PLACES), "protocol": protocol, "repeats": 1},
     }
-    return folder(path, middle_is_lost, **{**result, **more})
+    return folder(path, is_right_at_ends, **{**result, **more})
 
 
-def by_name(*paths: Path) -> Mapping[str, Findings]:
+def findings_by_name(*paths: Path) -> Mapping[str, Findings]:
     return {finding.experiment: finding for finding in read_findings(paths)}
 
 
 def test_read_findings_of_positions_run_includes_conflicts_and_cost(tmp_path: Path) -> None:
-    result = by_name(positions(tmp_path / "run"))
+    result = findings_by_name(write_positions_run(tmp_path / "run"))
     assert list(result) == ["positions", "conflicts", "cost"]
     for item in result.values():
         assert item.sources[0].complete
@@ -60,20 +60,20 @@ def test_read_findings_of_positions_run_includes_conflicts_and_cost(tmp_path: Pa
 
 def test_read_findings_of_several_runs_uses_runs_with_required_arms(tmp_path: Path) -> None:
     """One without closed book does not hide what the other tells."""
-    complete_run = positions(tmp_path / "whole", made_with=recipe("qwen"))
-    short = positions(tmp_path / "short", ("rag", "brief-context"), made_with=recipe("llama"))
-    result = by_name(complete_run, short)
+    complete_run = write_positions_run(tmp_path / "whole", made_with=recipe("qwen"))
+    short = write_positions_run(tmp_path / "short", ("rag", "brief-context"), made_with=recipe("llama"))
+    result = findings_by_name(complete_run, short)
     names = {name: [source.name for source in item.sources] for name, item in result.items()}
     assert names == {"positions": ["qwen", "llama"], "conflicts": ["qwen", "llama"], "cost": ["qwen"]}
-    assert list(by_name(positions(tmp_path / "rag", ("rag",)))) == ["positions"]
+    assert list(findings_by_name(write_positions_run(tmp_path / "rag", ("rag",)))) == ["positions"]
 
 
 def test_read_findings_of_unfinished_run_states_missing_cases(tmp_path: Path) -> None:
     """Down to its first record, whose arm may be any."""
-    cases = len(FEW) * len(conditions())
+    cases = len(FEW) * len(make_conditions())
     for remaining in (cases - 1, cases // 2):
-        path = positions(tmp_path / str(remaining), unasked=remaining)
-        for name, item in by_name(path).items():
+        path = write_positions_run(tmp_path / str(remaining), unasked=remaining)
+        for name, item in findings_by_name(path).items():
             assert item.tables, name
             assert not item.sources[0].complete
             assert item.conclusions[0].startswith(
@@ -87,7 +87,7 @@ def test_read_findings_counts_failed_cases_as_unfinished(tmp_path: Path) -> None
         tmp_path / "run",
         lambda i, at: "failed" if i == 0 else True,
         questions=FEW,
-        conditions=conditions(("rag",)),
+        conditions=make_conditions(("rag",)),
         name="positions",
         arguments={"arms": ["rag"]},
     )
@@ -98,9 +98,9 @@ def test_read_findings_counts_failed_cases_as_unfinished(tmp_path: Path) -> None
 
 
 def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
-    one = positions(tmp_path / "one")
-    other = positions(tmp_path / "other", protocol="published", sha256="7" * 64)
-    result = by_name(one, other)["positions"]
+    one = write_positions_run(tmp_path / "one")
+    other = write_positions_run(tmp_path / "other", protocol="published", sha256="7" * 64)
+    result = findings_by_name(one, other)["positions"]
     assert [source.name for source in result.sources] == ["qwen (one)", "qwen (other)"]
     assert result.conclusions[0] == (
         "Warning: qwen (one) and qwen (other) stand side by side and are not compared with each other: they differ in "
@@ -113,14 +113,14 @@ def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
 
 
 def test_read_findings_of_two_models_has_no_warning(tmp_path: Path) -> None:
-    paths = [positions(tmp_path / name, made_with=recipe(name)) for name in ("qwen", "llama")]
-    assert not any("Warning" in conclusion for conclusion in by_name(*paths)["positions"].conclusions)
+    paths = [write_positions_run(tmp_path / name, made_with=recipe(name)) for name in ("qwen", "llama")]
+    assert not any("Warning" in conclusion for conclusion in findings_by_name(*paths)["positions"].conclusions)
 
 
 def test_read_findings_is_independent_of_record_order(tmp_path: Path) -> None:
     """Many calls at once end as they will."""
-    first = positions(tmp_path / "a" / "run")
-    second = positions(tmp_path / "b" / "run")
+    first = write_positions_run(tmp_path / "a" / "run")
+    second = write_positions_run(tmp_path / "b" / "run")
     lines = (second / RECORDS).read_text("utf-8").splitlines(keepends=True)
     random.Random(3).shuffle(lines)
     (second / RECORDS).write_text("".join(lines), "utf-8")
@@ -162,7 +162,7 @@ def test_read_findings_of_integration_has_cost_by_arm(tmp_path: Path) -> None:
 
 
 def test_read_findings_of_unknown_experiment_raises_input_error(tmp_path: Path) -> None:
-    path = positions(tmp_path / "run", name="telepathy")
+    path = write_positions_run(tmp_path / "run", name="telepathy")
     with pytest.raises(InputError, match="a run of telepathy, which this program does not know: update it"):
         read_findings([path])
 
@@ -170,5 +170,5 @@ def test_read_findings_of_unknown_experiment_raises_input_error(tmp_path: Path) 
 def test_read_findings_serializes_to_json(tmp_path: Path) -> None:
     from epicrisis.serialization import to_json
 
-    text = json.dumps(to_json(read_findings([positions(tmp_path / "run")])))
+    text = json.dumps(to_json(read_findings([write_positions_run(tmp_path / "run")])))
     assert '"lost in the middle"' in text

@@ -1,4 +1,4 @@
-"""Blind pairs: balanced, hidden, and nothing lost on the way."""
+"""Test blind pairs: balanced, anonymous and complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges held against people: a bias that is built in comes out as built, and what has no verdict is in no figure."""
+"""Test judges against human scores with built-in biases."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from epicrisis.types import Passage
 from tests.support.measuring import JUDGE, asker_of, graded, requests_of
 
 
-def summary(i: int, share: float) -> Summary:
-    """Its words name the share that people gave it."""
+def make_summary(i: int, share: float) -> Summary:
+    """Return a summary whose text is its human score."""
     talk = Passage(f"talk:{i // 4}#0", f"talk:{i // 4}", 0, 0, 4, "Doctor: well?")
     response = ScoredAnswer(f"s{i}", "Sum up.", ("the note",), f"{share}", question_key=f"talk:{i // 4}", given=(talk,))
     return Summary(response, str(i // 4), {name: 1 - share if "Rate" in name else share for name in RATES})
 
 
-SUMMARIES = [summary(i, (i % 5) / 4) for i in range(40)]
+SUMMARIES = [make_summary(i, (i % 5) / 4) for i in range(40)]
 PAIRS = [
     PreferencePair(
         BlindPair(f"p{i}", f"Do {i}.", *(("good", "bad") if i % 2 else ("bad", "good"))), "1" if i % 2 else "2", "all"
@@ -51,7 +51,7 @@ PAIRS = [
 ]
 
 
-def judge_by(grade: Callable[[float], int], choice: Callable[[Sequence[str]], str]) -> Callable[[ChatRequest], str]:
+def make_judge(grade: Callable[[float], int], choice: Callable[[Sequence[str]], str]) -> Callable[[ChatRequest], str]:
     def script(request: ChatRequest) -> str:
         texts = unfence(request.messages[-1].content)
         if len(texts) == 2:
@@ -62,20 +62,20 @@ def judge_by(grade: Callable[[float], int], choice: Callable[[Sequence[str]], st
     return script
 
 
-def fair(share: float) -> int:
+def grade_fairly(share: float) -> int:
     return round(1 + 4 * share)
 
 
-def chooses_good(texts: Sequence[str]) -> str:
+def choose_good(texts: Sequence[str]) -> str:
     return str(texts.index("good") + 1)
 
 
-def calibrated(tmp_path: Path, script: Callable[[ChatRequest], str], **more: bool) -> GraderCalibration:
+def run_calibration(tmp_path: Path, script: Callable[[ChatRequest], str], **more: bool) -> GraderCalibration:
     return asyncio.run(calibrate_grader(asker_of(script), tmp_path, SUMMARIES, PAIRS, **more))  # type: ignore[arg-type]
 
 
 def test_calibration_of_perfect_judge_has_full_agreement(tmp_path: Path) -> None:
-    result = calibrated(tmp_path, judge_by(fair, chooses_good))
+    result = run_calibration(tmp_path, make_judge(grade_fairly, choose_good))
     assert {item.aspect for item in result.with_people} == {"correctness", "completeness", "faithfulness"}
     assert all(item.spearman == pytest.approx(1) and item.kappa == pytest.approx(1) for item in result.with_people)
     choices = result.choices[0]
@@ -84,8 +84,8 @@ def test_calibration_of_perfect_judge_has_full_agreement(tmp_path: Path) -> None
 
 
 def test_calibration_of_mild_and_contrary_judges_has_expected_coefficients(tmp_path: Path) -> None:
-    mild = calibrated(tmp_path / "mild", judge_by(lambda share: 5 if share >= 0.5 else 4, chooses_good))
-    contrary = calibrated(tmp_path / "contrary", judge_by(lambda share: 6 - fair(share), chooses_good))
+    mild = run_calibration(tmp_path / "mild", make_judge(lambda share: 5 if share >= 0.5 else 4, choose_good))
+    contrary = run_calibration(tmp_path / "contrary", make_judge(lambda share: 6 - grade_fairly(share), choose_good))
     for gentle, against in zip(mild.with_people, contrary.with_people, strict=True):
         assert gentle.spearman is not None
         assert gentle.kappa is not None
@@ -108,7 +108,7 @@ def test_calibration_of_mild_and_contrary_judges_has_expected_coefficients(tmp_p
 def test_calibration_of_guessing_judge_has_half_accuracy(
     tmp_path: Path, choice: Callable[[Sequence[str]], str], accuracy: float, changed: int, tied: int, first: int
 ) -> None:
-    choices = calibrated(tmp_path, judge_by(fair, choice)).choices[0]
+    choices = run_calibration(tmp_path, make_judge(grade_fairly, choice)).choices[0]
     assert choices.accuracy is not None
     assert (choices.accuracy.value, choices.changed, choices.tied, choices.first) == (accuracy, changed, tied, first)
 
@@ -118,9 +118,9 @@ def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> Non
         texts = unfence(request.messages[-1].content)
         if len(texts) == 2 and texts[0] == "bad" and "Do 3." in request.messages[-1].content:
             raise EndpointTimeout("too late: wait")
-        return "no grade" if texts[-1] == "0.0" else judge_by(fair, chooses_good)(request)
+        return "no grade" if texts[-1] == "0.0" else make_judge(grade_fairly, choose_good)(request)
 
-    result = calibrated(tmp_path, script)
+    result = run_calibration(tmp_path, script)
     assert [(item.n, item.unscored) for item in result.with_people] == [(32, 8)] * 5
     choices = result.choices[0]
     assert (choices.pairs, choices.judged) == (20, 19)
@@ -132,7 +132,7 @@ def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> Non
 
 
 def test_calibration_is_saved_and_read_back(tmp_path: Path) -> None:
-    result = calibrated(tmp_path, judge_by(fair, chooses_good))
+    result = run_calibration(tmp_path, make_judge(grade_fairly, choose_good))
     assert read_calibration(tmp_path / CALIBRATION) == result
     grades, choices = calibration_tables(result)
     assert len(grades.rows) == 5

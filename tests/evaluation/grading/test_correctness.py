@@ -1,4 +1,4 @@
-"""Open answers marked by models: keyed by case, resumable, paid for once, and data wherever they want to be more."""
+"""Test correctness verdicts of open answers by models: resumable, without repeated calls, safe from injection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MIXED = [RIGHT, WRONG, RIGHT, VAGUE, "abstained", WRONG, "failed", RIGHT, "unpar
 ANSWERED = 7
 
 
-def should_be(run: Path) -> dict[str, CorrectnessVerdict | None]:
+def expected_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]:
     return {case.key: OF.get(case.answer) for case in read_open_cases(run)}
 
 
@@ -60,7 +60,7 @@ def test_correctness_grades_answered_cases_only(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", MIXED)
     model, file = marked_by(run)
     assert len(model.requests) == ANSWERED == len(file.grades)
-    assert read_correctness_verdicts(run) == should_be(run)
+    assert read_correctness_verdicts(run) == expected_verdicts(run)
     assert [*read_correctness_verdicts(run).values()].count(None) == 3
     outcomes = read_correctness(run).outcomes()
     assert count_endings(outcomes) == (3, 3, 1, 2, 1)
@@ -152,11 +152,11 @@ def test_correctness_with_unreadable_verdict_is_final_third_state(tmp_path: Path
 def test_correctness_with_failed_call_is_requested_again(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", MIXED)
     marked_by(run, failing(lambda i: i in (1, 3), ContextOverflow))
-    lost = [key for key, verdict in read_correctness_verdicts(run).items() if verdict != should_be(run)[key]]
+    lost = [key for key, verdict in read_correctness_verdicts(run).items() if verdict != expected_verdicts(run)[key]]
     assert len(lost) == 2
     model, file = marked_by(run)
     assert len(model.requests) == 2
-    assert read_correctness_verdicts(run) == should_be(run)
+    assert read_correctness_verdicts(run) == expected_verdicts(run)
     keys = [
         json.loads(line)["reply"]["key"]
         for line in (run / CORRECTNESS_FOLDER / "judge-model.jsonl").read_text().splitlines()
@@ -188,7 +188,7 @@ def test_correctness_verdicts_are_independent_of_line_order(tmp_path: Path) -> N
     path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
     lines = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
     folder_of(run, lines[5:] + lines[:5])
-    assert read_correctness_verdicts(run) == should_be(run)
+    assert read_correctness_verdicts(run) == expected_verdicts(run)
 
 
 def test_correctness_grades_arms_of_one_question_separately(tmp_path: Path) -> None:

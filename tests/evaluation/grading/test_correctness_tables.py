@@ -1,4 +1,4 @@
-"""Tables of marks: shares with intervals by judge and arm, majorities, agreement worked out by hand, and warnings."""
+"""Test tables of correctness verdicts: shares, majorities, agreement and warnings."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from tests.support.correctness_marks import RIGHT, folder_of, marking, run_of
 from tests.support.grading import questions, record
 
 
-def of(table: Table, *columns: str) -> list[tuple[object, ...]]:
+def select_columns(table: Table, *columns: str) -> list[tuple[object, ...]]:
     return list(zip(*(table.column(name) for name in columns), strict=True))
 
 
 def test_correctness_tables_show_share_with_wilson_interval_and_states(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 10 + ["abstained", "unparsed", "failed"])
     answers, marks = correctness_tables({"qwen": marking(run, one="cccccii?uf...")})
-    assert of(answers, "asked", "answered", "abstained", "unparsed", "failed") == [(13, 10, 1, 1, 1)]
-    (row,) = of(marks, "judge", "correct", "incorrect", "cannot be said", "unreadable", "call failed", "not marked")
+    assert select_columns(answers, "asked", "answered", "abstained", "unparsed", "failed") == [(13, 10, 1, 1, 1)]
+    (row,) = select_columns(
+        marks, "judge", "correct", "incorrect", "cannot be said", "unreadable", "call failed", "not marked"
+    )
     assert row == ("one", 5, 2, 1, 1, 1, 0)
     # Of 13 three have no score: the failed case, and two without a verdict.
     assert marks.column(SHARE) == (Mean(0.5, wilson(5, 10), 10, 3),)
@@ -43,9 +45,9 @@ def test_correctness_tables_separate_arms_in_fixed_order(tmp_path: Path) -> None
     lines = [record(question, arm, RIGHT) for arm in ("rag", "brief-context") for question in questions(4)]
     run = folder_of(tmp_path / "run", lines)
     grades = marking(run, one="ccciiiic")
-    result = of(correctness_tables({"qwen": grades})[1], "arm", "correct", "incorrect")
+    result = select_columns(correctness_tables({"qwen": grades})[1], "arm", "correct", "incorrect")
     assert result == [("brief-context", 1, 3), ("rag", 3, 1)]
-    assert result == of(
+    assert result == select_columns(
         correctness_tables({"qwen": replace(grades, cases=grades.cases[::-1])})[1], "arm", "correct", "incorrect"
     )
     # Both arms together: each question stands twice, so whole questions are resampled.
@@ -60,7 +62,9 @@ def test_correctness_tables_without_grades_show_endings_only(tmp_path: Path) -> 
     assert [table.title for table in correctness_tables({"qwen": result})] == ["How the open questions ended"]
     assert correctness_conclusions({"qwen": result}) == ()
     nothing = marking(run_of(tmp_path / "none", ["failed"]), one=".")
-    assert of(correctness_tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [(None, None, 0)]
+    assert select_columns(correctness_tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [
+        (None, None, 0)
+    ]
 
 
 def test_correctness_tables_majority_row_counts_ties_as_no_majority(tmp_path: Path) -> None:
@@ -68,14 +72,14 @@ def test_correctness_tables_majority_row_counts_ties_as_no_majority(tmp_path: Pa
     marks = correctness_tables({"qwen": marking(run, a="cciiuc", b="cici?c", c="ci?c?u")})[1]
     columns = ("judge", "correct", "incorrect", "cannot be said", "no majority")
     # By case: ccc, cii, ic?, iic, u??, ccu.
-    assert of(marks, *columns) == [
+    assert select_columns(marks, *columns) == [
         ("a", 3, 2, 0, None),
         ("b", 3, 2, 1, None),
         ("c", 2, 1, 2, None),
         ("majority of 3 judges", 2, 2, 1, 1),
     ]
     two = correctness_tables({"qwen": marking(run, a="cciiuc", b="cici?c")})[1]
-    assert of(two, *columns)[-1] == ("majority of 2 judges", 2, 1, 0, 3)
+    assert select_columns(two, *columns)[-1] == ("majority of 2 judges", 2, 1, 0, 3)
     assert two.column(SHARE)[-1] == Mean(2 / 3, wilson(2, 3), 3, 3)
     assert any("more than half of all" in note for note in two.notes)
 
@@ -85,7 +89,7 @@ def test_agreement_of_two_judges_matches_manual_kappa_and_alpha(tmp_path: Path) 
     run = run_of(tmp_path / "run", [RIGHT] * 11)
     result = {"qwen": marking(run, a="cccccc" + "iiii" + "c", b="cccciic" + "iii" + "u")}
     agreed = correctness_tables(result)[2]
-    ((judges, n, answers, raw, kappa, alpha),) = of(
+    ((judges, n, answers, raw, kappa, alpha),) = select_columns(
         agreed, "judges", "n judges", "answers", "agreement", "Cohen's kappa", "Krippendorff's alpha"
     )
     assert (judges, n, answers) == ("a and b", 2, 10)
@@ -108,7 +112,7 @@ def test_agreement_of_two_judges_matches_manual_kappa_and_alpha(tmp_path: Path) 
 def test_alpha_of_three_judges_matches_manual_calculation(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 4)
     agreed = correctness_tables({"qwen": marking(run, a="ccic", b="ccii", c="ciii")})[2]
-    rows = of(agreed, "judges", "n judges", "Cohen's kappa", "Krippendorff's alpha")
+    rows = select_columns(agreed, "judges", "n judges", "Cohen's kappa", "Krippendorff's alpha")
     assert [row[0] for row in rows] == ["a and b", "a and c", "b and c", "all"]
     # Six of each word; in two of the four answers one judge differs from two: 4 / 12 observed, 72 / 132 expected.
     assert rows[-1][1:] == (3, None, pytest.approx(1 - (4 / 12) / (72 / 132)))

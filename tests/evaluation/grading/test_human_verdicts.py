@@ -1,4 +1,4 @@
-"""Verdicts of people, read back from what spreadsheets make of the files."""
+"""Test verdicts of people, read from files that spreadsheets saved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.grading import ids, paired
 PAIRS = ("pa", "pb", "pc")
 
 
-def put(folder: Path, text: str, name: str = "anna.csv", encoding: str = "utf-8") -> Path:
+def write_file(folder: Path, text: str, name: str = "anna.csv", encoding: str = "utf-8") -> Path:
     path = folder / name
     path.write_text(text, encoding=encoding)
     return path
@@ -49,7 +49,7 @@ def test_read_verdicts_of_jsonl_without_reviewer_uses_file_name(tmp_path: Path) 
     result = paired(2)
     write_pairs(result, tmp_path)
     rows = [json.loads(line) for line in (tmp_path / JSONL).read_text("utf-8").splitlines()]
-    path = put(tmp_path, "".join(json.dumps({**row, "verdict": 2}) + "\n" for row in rows), "ben.jsonl")
+    path = write_file(tmp_path, "".join(json.dumps({**row, "verdict": 2}) + "\n" for row in rows), "ben.jsonl")
     assert [(verdict.reviewer, verdict.choice) for verdict in read_verdicts([path], ids(result))] == [("ben", "2")] * 2
 
 
@@ -67,24 +67,24 @@ def test_read_verdicts_of_jsonl_without_reviewer_uses_file_name(tmp_path: Path) 
 )
 def test_read_verdicts_with_invalid_row_names_row(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_verdicts([put(tmp_path, text)], PAIRS)
+        read_verdicts([write_file(tmp_path, text)], PAIRS)
 
 
 def test_read_verdicts_with_other_encoding_or_format_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not UTF-8: save the sheet as CSV"):
-        read_verdicts([put(tmp_path, "pair,verdict,why\npa,1,größer\n", encoding="cp1252")], PAIRS)
+        read_verdicts([write_file(tmp_path, "pair,verdict,why\npa,1,größer\n", encoding="cp1252")], PAIRS)
     with pytest.raises(InputError, match=r"must be \.csv or \.jsonl"):
-        read_verdicts([put(tmp_path, "x", "anna.xlsx")], PAIRS)
+        read_verdicts([write_file(tmp_path, "x", "anna.xlsx")], PAIRS)
     with pytest.raises(InputError, match="line 2: not JSON"):
-        read_verdicts([put(tmp_path, '{"pair": "pa", "verdict": "1"}\nno\n', "anna.jsonl")], PAIRS)
+        read_verdicts([write_file(tmp_path, '{"pair": "pa", "verdict": "1"}\nno\n', "anna.jsonl")], PAIRS)
 
 
 def test_read_verdicts_with_pair_judged_twice_raises_input_error(tmp_path: Path) -> None:
-    first = put(tmp_path, "pair,verdict,reviewer\npa,1,Anna\n", "one.csv")
-    second = put(tmp_path, "pair,verdict,reviewer\npb,2,Anna\n", "two.csv")
+    first = write_file(tmp_path, "pair,verdict,reviewer\npa,1,Anna\n", "one.csv")
+    second = write_file(tmp_path, "pair,verdict,reviewer\npb,2,Anna\n", "two.csv")
     assert len(read_verdicts([first, second], PAIRS)) == 2
     with pytest.raises(InputError, match=r"two\.csv, row 2: 'Anna' judged pair pa before, in .*one\.csv, row 2"):
-        read_verdicts([first, put(tmp_path, "pair,verdict,reviewer\npa,1,Anna\n", "two.csv")], PAIRS)
+        read_verdicts([first, write_file(tmp_path, "pair,verdict,reviewer\npa,1,Anna\n", "two.csv")], PAIRS)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A run measured: each answer once by each measurer, resumable, anew where it changed, and read back for tables."""
+"""Test the measurement of a run: once per answer, resumable, and repeated after a change."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ from tests.support.measuring import (
 CORRECTNESS = metric_name("judge-correctness", JUDGE)
 
 
-def by_length(request: ChatRequest) -> str:
-    """The longer the answer, the better, at most 5."""
+def grade_by_length(request: ChatRequest) -> str:
+    """Grade longer answers higher, at most 5."""
     return graded(min(5, len(shown(request)[2].split())))
 
 
-def mixed(path: Path) -> Path:
-    """Four answers, and five cases that have none to measure."""
+def make_mixed_run(path: Path) -> Path:
+    """Write a run with four measurable answers and five other cases."""
     choice = Question("Which?", {"A": "40", "B": "80"}, "choice", "c", "A")
     lines = [record(question(i), text) for i, text in enumerate(("one", "one two", "one two three four"))]
     lines += [
@@ -77,9 +77,9 @@ def mixed(path: Path) -> Path:
 
 
 def test_measure_run_measures_each_answer_once(tmp_path: Path) -> None:
-    run = mixed(tmp_path)
+    run = make_mixed_run(tmp_path)
     measured_by(run, word_measurer())
-    asker = judged_by(run, by_length)
+    asker = judged_by(run, grade_by_length)
     assert len(requests_of(asker)) == 4
     cases = read_measured_cases(run)
     assert [item.ending for item in cases] == ["answered"] * 4 + ["abstained", "over-window"] + ["answered"] * 3
@@ -87,26 +87,26 @@ def test_measure_run_measures_each_answer_once(tmp_path: Path) -> None:
     assert [item.values.get("exact-match") for item in cases[2:5]] == [0.0, 1.0, None], "one of several right answers"
     assert [item.unanswerable for item in cases].index(True) == 6
     assert cases[0].question == question(0).key
-    again = judged_by(run, by_length)
+    again = judged_by(run, grade_by_length)
     assert requests_of(again) == [], "nothing is judged twice"
 
 
 def test_measure_run_judge_sees_no_writer(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(), "40 mg [1] (doc 2).", condition={"arm": "full-context"})])
-    (request,) = requests_of(judged_by(run, by_length))
+    (request,) = requests_of(judged_by(run, grade_by_length))
     assert shown(request) == ["Which dose was given on day 0?", GOLD, "40 mg."]
     text = "".join(message.content for message in request.messages)
     assert not [name for name in ("writer-model", "full-context", question().key) if name in text]
 
 
 def test_measure_run_interrupted_resumes_without_loss(tmp_path: Path) -> None:
-    run = mixed(tmp_path)
+    run = make_mixed_run(tmp_path)
     calls = iter(range(100))
 
     def spent(request: ChatRequest) -> str:
         if next(calls) == 2:
             raise BudgetExceeded("the budget is used up: give more")
-        return by_length(request)
+        return grade_by_length(request)
 
     asker = asker_of(spent)
     with pytest.raises(BudgetExceeded):
@@ -114,7 +114,7 @@ def test_measure_run_interrupted_resumes_without_loss(tmp_path: Path) -> None:
     (path,) = (run / MEASURES).glob("*.jsonl")
     with path.open("a") as file:
         file.write('{"recipe": {"measurer"')
-    asker = judged_by(run, by_length)
+    asker = judged_by(run, grade_by_length)
     assert len(requests_of(asker)) == 2
     assert [measured_case.values.get(CORRECTNESS) for measured_case in read_measured_cases(run)[:4]] == [
         0.0,
@@ -126,7 +126,7 @@ def test_measure_run_interrupted_resumes_without_loss(tmp_path: Path) -> None:
 
 def test_measure_run_measures_changed_answer_again(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), "one two") for i in range(3)])
-    judged_by(run, by_length)
+    judged_by(run, grade_by_length)
     folder_of(
         tmp_path, [record(question(0), "one two"), record(question(1), "one two three"), record(question(2), "one")]
     )
@@ -135,7 +135,7 @@ def test_measure_run_measures_changed_answer_again(tmp_path: Path) -> None:
         None,
         None,
     ]
-    assert len(requests_of(judged_by(run, by_length))) == 2
+    assert len(requests_of(judged_by(run, grade_by_length))) == 2
     assert [measured_case.values.get(CORRECTNESS) for measured_case in read_measured_cases(run)] == [
         0.25,
         0.5,
@@ -145,8 +145,8 @@ def test_measure_run_measures_changed_answer_again(tmp_path: Path) -> None:
 
 def test_measure_run_ignores_measures_of_other_recipe(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(i), "one two") for i in range(2)])
-    judged_by(run, by_length)
-    other = asker_of(by_length)
+    judged_by(run, grade_by_length)
+    other = asker_of(grade_by_length)
     other = type(other)(other.model, seed=7, model_recipe=other.model_recipe)
     files = measured_by(run, rubric_measurer(other))
     assert len(requests_of(other)) == 2
@@ -160,13 +160,13 @@ def test_measure_run_failed_and_unreadable_verdicts_are_not_zero(tmp_path: Path)
     def script(request: ChatRequest) -> str:
         if shown(request)[2] == "down":
             raise EndpointTimeout("too late: wait")
-        return "no grade" if shown(request)[2] == "odd" else by_length(request)
+        return "no grade" if shown(request)[2] == "odd" else grade_by_length(request)
 
     judged_by(run, script)
     cases = read_measured_cases(run)
     assert [item.states.get(CORRECTNESS) for item in cases] == ["failed", "unparsed", None]
     assert [item.values.get(CORRECTNESS) for item in cases] == [None, None, 0.25]
-    assert len(requests_of(judged_by(run, by_length))) == 1, "the failed call alone is made again"
+    assert len(requests_of(judged_by(run, grade_by_length))) == 1, "the failed call alone is made again"
     assert [measured_case.states.get(CORRECTNESS) for measured_case in read_measured_cases(run)] == [
         None,
         "unparsed",
@@ -299,7 +299,7 @@ def test_case_over_context_window_has_no_evidence_recall(tmp_path: Path) -> None
     assert "evidence-recall" not in case.values
 
 
-def store_of(*texts: str) -> MemoryStore:
+def make_store(*texts: str) -> MemoryStore:
     import numpy as np
 
     from epicrisis.protocols import StoredDocument
@@ -311,7 +311,7 @@ def store_of(*texts: str) -> MemoryStore:
     return store
 
 
-def faithful(request: ChatRequest) -> str:
+def reply_faithful(request: ChatRequest) -> str:
     notes = request.messages[-1].content
     return json.dumps({"reason": "x", "faithfulness": 5 if "40 mg" in notes.partition("</documents>")[0] else 1})
 
@@ -325,7 +325,7 @@ def test_notes_measure_judges_cited_notes_or_all_shown_notes(tmp_path: Path) -> 
         record(sample[2], "40 mg"),
     ]
     run = folder_of(tmp_path, lines)
-    asker = asker_of(faithful)
+    asker = asker_of(reply_faithful)
     files = measured_by(run, notes_measurer(asker, NoteTexts()))
     name = metric_name("judge-faithful-to-notes", JUDGE)
     assert [measured_case.values.get(name) for measured_case in read_measured_cases(run)] == [1.0, 0.0, None]
@@ -346,9 +346,9 @@ def test_notes_measure_reads_texts_from_library(tmp_path: Path) -> None:
     (response,) = read_answers(run)
     assert [passage.text for passage in response.given] == [""]
     with pytest.raises(InputError, match="name the library"):
-        measured_by(run, notes_measurer(asker_of(faithful), NoteTexts()))
-    asker = asker_of(faithful)
-    measured_by(run, notes_measurer(asker, NoteTexts(store_of(mine.text))))
+        measured_by(run, notes_measurer(asker_of(reply_faithful), NoteTexts()))
+    asker = asker_of(reply_faithful)
+    measured_by(run, notes_measurer(asker, NoteTexts(make_store(mine.text))))
     assert mine.text in requests_of(asker)[0].messages[-1].content
 
 
@@ -356,9 +356,9 @@ def test_notes_measure_with_notes_of_another_patient_raises(tmp_path: Path) -> N
     other = note("ben", "He had 80 mg.")
     for texts, error in ((True, ScopeViolation), (False, InputError)):
         run = folder_of(tmp_path / str(texts), [record(question(patient="anna"), "80 mg", given=[other], texts=texts)])
-        asker = asker_of(faithful)
+        asker = asker_of(reply_faithful)
         with pytest.raises(error):
-            measured_by(run, notes_measurer(asker, NoteTexts(store_of("He had 40 mg.", "He had 80 mg."))))
+            measured_by(run, notes_measurer(asker, NoteTexts(make_store("He had 40 mg.", "He had 80 mg."))))
         assert requests_of(asker) == []
 
 
@@ -367,7 +367,7 @@ def test_notes_measure_with_notes_of_another_patient_raises(tmp_path: Path) -> N
 
 def test_read_measured_cases_with_damaged_file_names_line(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(), "one")])
-    judged_by(run, by_length)
+    judged_by(run, grade_by_length)
     (path,) = (run / MEASURES).glob("*.jsonl")
     line = json.loads(path.read_text())
     line["measure"]["values"][CORRECTNESS] = 3
@@ -412,7 +412,7 @@ def test_check_model_names_with_equal_short_names_raises_input_error() -> None:
 
 def test_measure_run_reports_each_measure(tmp_path: Path) -> None:
     heard: list[str] = []
-    run = mixed(tmp_path)
+    run = make_mixed_run(tmp_path)
     measurers: list[Measurer] = [word_measurer()]
     asyncio.run(measure_run(run, measurers, lambda made: heard.append(made.key)))
     assert heard == [answer.key for answer in read_answers(run) if answer.measurable]

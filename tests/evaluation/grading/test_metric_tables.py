@@ -1,4 +1,4 @@
-"""Where metrics agree and where they do not: constructed cases come out as they were made."""
+"""Test tables of agreement between metrics on constructed cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.metric_tables import (
-    _apart,
     agreement_tables,
     contradiction_table,
     correlation_tables,
@@ -21,6 +20,7 @@ from epicrisis.evaluation.grading.metric_tables import (
     long_and_right,
     missed_table,
     numbers_table,
+    ordered_pair_share,
     overview_table,
     with_notes,
 )
@@ -30,23 +30,23 @@ ONE, TWO = "judge-correctness[one]", "judge-correctness[two]"
 CONSISTENT, METEOR, FAITHFUL = "nli-non-contradiction[nli]", "meteor[exact+stem]", "judge-faithfulness[one]"
 
 
-def case(i: int, values: Mapping[str, float], **more: Any) -> MeasuredCase:
+def make_case(i: int, values: Mapping[str, float], **more: Any) -> MeasuredCase:
     condition = more.pop("condition", {"arm": "include-all", "tokens": 20_000})
     result: dict[str, Any] = {"ending": "answered", **more}
     return MeasuredCase(f"q{i}:h {condition}", f"q{i}:h", condition, values=values, **result)
 
 
-def rows(table: Table) -> dict[Any, dict[str, Any]]:
+def rows_by_metric(table: Table) -> dict[Any, dict[str, Any]]:
     return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
 
 
 def test_correlation_tables_use_cases_scored_by_both_metrics() -> None:
-    cases = [case(i, {ONE: i / 10, METEOR: 1 - i / 10, **({TWO: i / 10} if i % 2 else {})}) for i in range(10)]
+    cases = [make_case(i, {ONE: i / 10, METEOR: 1 - i / 10, **({TWO: i / 10} if i % 2 else {})}) for i in range(10)]
     matrix, by_pair = correlation_tables(cases, "all")
     assert matrix.columns == ("metric", "n", "not scored", ONE, TWO, METEOR)
-    assert rows(matrix)[ONE][METEOR] == pytest.approx(-1)
-    assert rows(matrix)[METEOR][ONE] == rows(matrix)[ONE][METEOR]
-    assert rows(matrix)[TWO]["not scored"] == 5
+    assert rows_by_metric(matrix)[ONE][METEOR] == pytest.approx(-1)
+    assert rows_by_metric(matrix)[METEOR][ONE] == rows_by_metric(matrix)[ONE][METEOR]
+    assert rows_by_metric(matrix)[TWO]["not scored"] == 5
     by_metrics = {(row[0], row[1]): row for row in by_pair.rows}
     assert len(by_metrics) == 3
     assert by_metrics[ONE, TWO][2:5] == (5, 5, 5)
@@ -55,14 +55,14 @@ def test_correlation_tables_use_cases_scored_by_both_metrics() -> None:
 
 def test_with_notes_leaves_out_other_forms_and_settings_without_notes() -> None:
     cases = [
-        case(0, {ONE: 1.0}),
-        case(1, {ONE: 1.0}, condition={"arm": "exclude-related", "tokens": 20_000}),
-        case(2, {}, ending="refused"),
-        case(3, {"accuracy": 1.0}, form="choice"),
-        case(4, {}, unanswerable=True),
-        case(5, {ONE: 1.0}, condition={"arm": "include-all", "tokens": 15_999}),
-        case(6, {ONE: 0.5}),
-        case(7, {ONE: 1.0}, condition={"arm": "include-all"}),
+        make_case(0, {ONE: 1.0}),
+        make_case(1, {ONE: 1.0}, condition={"arm": "exclude-related", "tokens": 20_000}),
+        make_case(2, {}, ending="refused"),
+        make_case(3, {"accuracy": 1.0}, form="choice"),
+        make_case(4, {}, unanswerable=True),
+        make_case(5, {ONE: 1.0}, condition={"arm": "include-all", "tokens": 15_999}),
+        make_case(6, {ONE: 0.5}),
+        make_case(7, {ONE: 1.0}, condition={"arm": "include-all"}),
     ]
     notes = with_notes(cases)
     assert [item.question for item in notes] == ["q0:h", "q5:h", "q6:h", "q7:h"]
@@ -70,9 +70,9 @@ def test_with_notes_leaves_out_other_forms_and_settings_without_notes() -> None:
 
 
 def test_contradiction_table_counts_correct_contradicted_answers_by_judge() -> None:
-    cases = [case(i, {CONSISTENT: 0.2, ONE: 1.0 if i < 3 else 0.5, TWO: 0.75}) for i in range(5)]
-    cases += [case(5, {CONSISTENT: 0.3, ONE: 1.0}), case(6, {ONE: 1.0})]
-    by_judge = rows(contradiction_table(cases))
+    cases = [make_case(i, {CONSISTENT: 0.2, ONE: 1.0 if i < 3 else 0.5, TWO: 0.75}) for i in range(5)]
+    cases += [make_case(5, {CONSISTENT: 0.3, ONE: 1.0}), make_case(6, {ONE: 1.0})]
+    by_judge = rows_by_metric(contradiction_table(cases))
     assert (by_judge["one"]["n"], by_judge["one"]["not scored by both"], by_judge["one"]["disagree"]) == (6, 1, 3)
     assert (by_judge["two"]["n"], by_judge["two"]["disagree"]) == (5, 5)
     assert by_judge["one"]["examples"] == "q0, q1, q2"
@@ -81,8 +81,8 @@ def test_contradiction_table_counts_correct_contradicted_answers_by_judge() -> N
 
 
 def test_judge_disagreement_table_counts_large_differences_and_milder_judge() -> None:
-    cases = [case(i, {ONE: 1.0, TWO: 0.5 if i < 4 else 0.75}) for i in range(12)]
-    (row,) = rows(judge_disagreement_table(cases)).values()
+    cases = [make_case(i, {ONE: 1.0, TWO: 0.5 if i < 4 else 0.75}) for i in range(12)]
+    (row,) = rows_by_metric(judge_disagreement_table(cases)).values()
     assert (row["apart"], row["judge higher"], row["other higher"], row["n"]) == (4, 4, 0, 12)
     difference = row["difference of the judges"]
     assert isinstance(difference, Difference)
@@ -91,8 +91,12 @@ def test_judge_disagreement_table_counts_large_differences_and_milder_judge() ->
 
 
 def test_missed_table_names_examples_of_low_and_high_scores() -> None:
-    cases = [case(i, {ONE: 1.0, METEOR: 0.1, FAITHFUL: 0.9}) for i in range(4)]
-    cases += [case(4, {ONE: 0.0, METEOR: 0.9, FAITHFUL: 0.0}), case(5, {ONE: 1.0, METEOR: 0.5}), case(6, {METEOR: 0.1})]
+    cases = [make_case(i, {ONE: 1.0, METEOR: 0.1, FAITHFUL: 0.9}) for i in range(4)]
+    cases += [
+        make_case(4, {ONE: 0.0, METEOR: 0.9, FAITHFUL: 0.0}),
+        make_case(5, {ONE: 1.0, METEOR: 0.5}),
+        make_case(6, {METEOR: 0.1}),
+    ]
     by_metric = {row[1]: dict(zip(missed_table(cases).columns, row, strict=True)) for row in missed_table(cases).rows}
     assert (by_metric[METEOR]["correct"], by_metric[METEOR]["of these low"], by_metric[METEOR]["examples"]) == (
         5,
@@ -110,9 +114,9 @@ def test_missed_table_names_examples_of_low_and_high_scores() -> None:
 
 
 def test_numbers_table_scores_metric_blind_to_numbers_at_chance() -> None:
-    cases = [case(i, {"numbers": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
+    cases = [make_case(i, {"numbers": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
     precise = {"numbers-recall": 1.0, "numbers-precision": 0.5, "numbers-f1": 2 / 3, METEOR: 0.8}
-    by_metric = rows(numbers_table([*cases, case(10, {METEOR: 0.1}), case(11, precise)]))
+    by_metric = rows_by_metric(numbers_table([*cases, make_case(10, {METEOR: 0.1}), make_case(11, precise)]))
     assert by_metric[METEOR]["tells them apart"] == 0.5
     assert by_metric[ONE]["tells them apart"] == 1.0
     assert (by_metric[ONE]["n right"], by_metric[ONE]["n wrong"], by_metric[ONE]["not scored"]) == (5, 5, 1)
@@ -122,20 +126,20 @@ def test_numbers_table_scores_metric_blind_to_numbers_at_chance() -> None:
 
 def test_overview_table_counts_reasons_of_missing_values() -> None:
     cases = [
-        case(0, {ONE: 1.0}),
-        case(1, {}, states={ONE: "failed"}),
-        case(2, {}, states={ONE: "unparsed"}),
-        case(3, {}),
+        make_case(0, {ONE: 1.0}),
+        make_case(1, {}, states={ONE: "failed"}),
+        make_case(2, {}, states={ONE: "unparsed"}),
+        make_case(3, {}),
     ]
-    row = rows(overview_table([*cases, case(4, {}, ending="empty")]))[ONE]
+    row = rows_by_metric(overview_table([*cases, make_case(4, {}, ending="empty")]))[ONE]
     assert (row["n"], row["no value"], row["call failed"], row["not measured"]) == (1, 1, 1, 1)
-    assert dict(count_endings([*cases, case(4, {}, ending="empty")])) == {"answered": 4, "empty": 1}
+    assert dict(count_endings([*cases, make_case(4, {}, ending="empty")])) == {"answered": 4, "empty": 1}
 
 
 def test_agreement_tables_separate_sets_and_forms() -> None:
     def some(name: str, form: QuestionForm, first: int) -> list[MeasuredCase]:
         return [
-            case(first + i, {ONE: i / 4, TWO: 0.5}, form=form, condition={"arm": "include-all", "set": name})
+            make_case(first + i, {ONE: i / 4, TWO: 0.5}, form=form, condition={"arm": "include-all", "set": name})
             for i in range(4)
         ]
 
@@ -146,7 +150,7 @@ def test_agreement_tables_separate_sets_and_forms() -> None:
 
 
 def test_correlation_tables_cluster_cases_by_patient() -> None:
-    cases = [case(i, {ONE: i / 12, TWO: 1 - i / 12}, patient=f"p{i % 3}") for i in range(12)]
+    cases = [make_case(i, {ONE: i / 12, TWO: 1 - i / 12}, patient=f"p{i % 3}") for i in range(12)]
     assert correlation_tables(cases, "all")[1].column("clusters") == (3,)
     (difference,) = judge_disagreement_table(cases).column("difference of the judges")
     assert isinstance(difference, Difference)
@@ -154,7 +158,7 @@ def test_correlation_tables_cluster_cases_by_patient() -> None:
 
 
 def test_missed_table_leaves_out_metrics_without_threshold() -> None:
-    table = missed_table([case(i, {ONE: 0.0, METEOR: 0.1, "bertscore-f1[b]": 0.9}) for i in range(3)])
+    table = missed_table([make_case(i, {ONE: 0.0, METEOR: 0.1, "bertscore-f1[b]": 0.9}) for i in range(3)])
     assert table.column("metric") == (METEOR,)
     assert any("bertscore-f1" in note for note in table.notes)
 
@@ -163,17 +167,17 @@ def test_share_of_ordered_pairs_by_rank_matches_all_pairs() -> None:
     dice = random.Random(2)
     right, wrong = ([dice.randrange(5) / 4 for _ in range(n)] for n in (23, 17))
     pairs = [(one > other) + 0.5 * (one == other) for one in right for other in wrong]
-    assert _apart(right, wrong) == pytest.approx(sum(pairs) / len(pairs))
+    assert ordered_pair_share(right, wrong) == pytest.approx(sum(pairs) / len(pairs))
     many = [dice.random() for _ in range(200_000)]
-    assert _apart(many, many) == pytest.approx(0.5), "4e10 pairs, none of which is made"
-    assert _apart([], many) is None
+    assert ordered_pair_share(many, many) == pytest.approx(0.5), "4e10 pairs, none of which is made"
+    assert ordered_pair_share([], many) is None
 
 
 def test_agreement_tables_leave_out_empty_tables() -> None:
-    assert agreement_tables([case(0, {}, ending="empty")]) == ()
+    assert agreement_tables([make_case(0, {}, ending="empty")]) == ()
     titles = [
         agreement_table.title
-        for agreement_table in agreement_tables([case(i, {ONE: i / 4, TWO: 0.5, METEOR: 0.5}) for i in range(5)])
+        for agreement_table in agreement_tables([make_case(i, {ONE: i / 4, TWO: 0.5, METEOR: 0.5}) for i in range(5)])
     ]
     assert "Judges that disagree" in titles
     assert "Answers with numbers" not in titles

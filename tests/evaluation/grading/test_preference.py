@@ -1,4 +1,4 @@
-"""A model as judge: both orders, what cannot be read, what fails, and nothing paid for twice."""
+"""Test a model as judge of pairs: both orders, unreadable replies, failures, and no repeated calls."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def answers(request: ChatRequest) -> list[str]:
     return unfence(request.messages[-1].content)
 
 
-def prefers(word: str) -> Script:
-    """A judge that knows what it wants, wherever it stands."""
+def make_judge(word: str) -> Script:
+    """Return a judge that prefers the answer with this word in either place."""
     return lambda request: said("1" if word in answers(request)[0] else "2")
 
 
-def asked(
+def grade_all(
     pairs: Sequence[BlindPair], script: Script, path: Path, at_once: int = 1
 ) -> tuple[ScriptedModel, GradeStore[PairGrade]]:
     model = ScriptedModel(script)
@@ -58,7 +58,7 @@ def asked(
     return model, asyncio.run(all_of_them())
 
 
-def by_arm(made: dict[str, PairVerdict], n: int) -> list[str | None]:
+def preferred_arms(made: dict[str, PairVerdict], n: int) -> list[str | None]:
     key = paired(n).key
     return [None if item.choice is None else key.preferred(pair, item.choice) for pair, item in made.items()]
 
@@ -66,10 +66,10 @@ def by_arm(made: dict[str, PairVerdict], n: int) -> list[str | None]:
 @pytest.mark.parametrize(("word", "arm"), [("whole", "rag"), ("parts", "brief-context")])
 def test_preference_of_consistent_judge_is_same_in_both_orders(tmp_path: Path, word: str, arm: str) -> None:
     result = paired(9)
-    model, _ = asked(result.pairs, prefers(word), tmp_path / "judge.jsonl")
+    model, _ = grade_all(result.pairs, make_judge(word), tmp_path / "judge.jsonl")
     assert len(model.requests) == 18
     _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", result.pairs)
-    assert by_arm(judged, 9) == [arm] * 9
+    assert preferred_arms(judged, 9) == [arm] * 9
     assert all(item.consistent for item in judged.values())
     assert all(item.choice == place_of(result, pair, arm) for pair, item in judged.items())
 
@@ -77,12 +77,12 @@ def test_preference_of_consistent_judge_is_same_in_both_orders(tmp_path: Path, w
 @pytest.mark.parametrize("place", ["1", "2"])
 def test_preference_of_judge_biased_by_place_is_tie(tmp_path: Path, place: str) -> None:
     result = paired(5)
-    asked(result.pairs, lambda _: said(place), tmp_path / "judge.jsonl")
+    grade_all(result.pairs, lambda _: said(place), tmp_path / "judge.jsonl")
     _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", result.pairs)
     assert [(item.state, item.consistent, item.choice) for item in judged.values()] == [("judged", False, "tie")] * 5
 
 
-def reply(choice: str | None, order: str = "shown") -> PairGrade:
+def make_reply(choice: str | None, order: str = "shown") -> PairGrade:
     return PairGrade("p", order, "judged", choice)  # type: ignore[arg-type]
 
 
@@ -98,13 +98,13 @@ def reply(choice: str | None, order: str = "shown") -> PairGrade:
     ],
 )
 def test_pair_verdict_combines_both_orders(shown: str, swapped: str, choice: str, consistent: bool) -> None:
-    judged = PairVerdict(reply(shown), reply(swapped, "swapped"))
+    judged = PairVerdict(make_reply(shown), make_reply(swapped, "swapped"))
     assert (judged.choice, judged.consistent) == (choice, consistent)
 
 
 def test_preference_with_unreadable_reply_is_requested_once_more_and_unparsed(tmp_path: Path) -> None:
     result = paired(2)
-    model, file = asked(result.pairs, lambda _: "Both are fine.", tmp_path / "judge.jsonl")
+    model, file = grade_all(result.pairs, lambda _: "Both are fine.", tmp_path / "judge.jsonl")
     assert len(model.requests) == 8
     assert {(request.sample, request.seed, request.temperature) for request in model.requests} == {
         (0, 3, 0),
@@ -112,7 +112,7 @@ def test_preference_with_unreadable_reply_is_requested_once_more_and_unparsed(tm
     }
     _, judged = read_pair_verdicts(tmp_path / "judge.jsonl", result.pairs)
     assert {(item.state, item.choice, item.consistent) for item in judged.values()} == {("unparsed", None, None)}
-    again, _ = asked(result.pairs, lambda _: said("1"), tmp_path / "judge.jsonl")
+    again, _ = grade_all(result.pairs, lambda _: said("1"), tmp_path / "judge.jsonl")
     assert again.requests == []
     assert file.usage.calls == 8
 
@@ -142,47 +142,47 @@ def test_preference_reply_is_read_strictly(text: str, choice: str | None) -> Non
     assert (run.unreadable is None) == (choice is not None)
 
 
-def failing(numbers: Callable[[int], bool], error: Exception) -> Script:
+def make_failing_judge(numbers: Callable[[int], bool], error: Exception) -> Script:
     count = iter(range(1000))
 
     def script(request: ChatRequest) -> str:
         if numbers(next(count)):
             raise error
-        return prefers("parts")(request)
+        return make_judge("parts")(request)
 
     return script
 
 
 def test_preference_with_failed_call_is_requested_again(tmp_path: Path) -> None:
     result, path = paired(4), tmp_path / "judge.jsonl"
-    asked(result.pairs, failing(lambda i: i == 5, ContextOverflow("too long")), path)
+    grade_all(result.pairs, make_failing_judge(lambda i: i == 5, ContextOverflow("too long")), path)
     _, judged = read_pair_verdicts(path, result.pairs)
     assert [item.state for item in judged.values()] == ["judged", "judged", "failed", "judged"]
     assert [item.choice is None for item in judged.values()] == [False, False, True, False]
-    model, file = asked(result.pairs, prefers("parts"), path)
+    model, file = grade_all(result.pairs, make_judge("parts"), path)
     assert len(model.requests) == 1
-    assert by_arm(read_pair_verdicts(path, result.pairs)[1], 4) == ["brief-context"] * 4
+    assert preferred_arms(read_pair_verdicts(path, result.pairs)[1], 4) == ["brief-context"] * 4
     assert (file.usage.calls, file.usage.failed_calls) == (9, 1)
 
 
 def test_preference_interrupted_resumes_at_same_line(tmp_path: Path) -> None:
     result, complete, broken = paired(6), tmp_path / "whole.jsonl", tmp_path / "broken.jsonl"
-    asked(result.pairs, prefers("parts"), complete)
+    grade_all(result.pairs, make_judge("parts"), complete)
     saved = complete.read_bytes()
     # In the middle of a pair, and of a line.
     lines = saved.splitlines(keepends=True)
     broken.write_bytes(b"".join(lines[:5]) + lines[5][:30])
-    model, _ = asked(result.pairs, prefers("parts"), broken)
+    model, _ = grade_all(result.pairs, make_judge("parts"), broken)
     assert len(model.requests) == 7
     assert broken.read_bytes() == saved
-    again, _ = asked(result.pairs, prefers("parts"), broken)
+    again, _ = grade_all(result.pairs, make_judge("parts"), broken)
     assert again.requests == []
 
 
 def test_preference_with_concurrency_gives_same_verdicts(tmp_path: Path) -> None:
     result = paired(6)
     for at_once in (1, 5):
-        asked(result.pairs, prefers("whole"), tmp_path / f"{at_once}.jsonl", at_once)
+        grade_all(result.pairs, make_judge("whole"), tmp_path / f"{at_once}.jsonl", at_once)
     one, five = (read_pair_verdicts(tmp_path / f"{at_once}.jsonl", result.pairs) for at_once in (1, 5))
     assert one == five
 
@@ -190,14 +190,14 @@ def test_preference_with_concurrency_gives_same_verdicts(tmp_path: Path) -> None
 def test_preference_with_spent_budget_keeps_replies(tmp_path: Path) -> None:
     result, path = paired(4), tmp_path / "judge.jsonl"
     with pytest.raises(BudgetExceeded, match="spent"):
-        asked(result.pairs, failing(lambda i: i >= 3, BudgetExceeded("spent")), path)
+        grade_all(result.pairs, make_failing_judge(lambda i: i >= 3, BudgetExceeded("spent")), path)
     assert len(path.read_text().splitlines()) == 3
-    model, _ = asked(result.pairs, prefers("parts"), path)
+    model, _ = grade_all(result.pairs, make_judge("parts"), path)
     assert len(model.requests) == 5
 
 
 def test_preference_abandoned_early_leaves_no_task(tmp_path: Path) -> None:
-    grader = preference_grader(ModelClient(ScriptedModel(prefers("parts")), concurrency=4))
+    grader = preference_grader(ModelClient(ScriptedModel(make_judge("parts")), concurrency=4))
 
     async def some() -> None:
         before = asyncio.all_tasks()
@@ -215,18 +215,18 @@ def test_preference_abandoned_early_leaves_no_task(tmp_path: Path) -> None:
 def test_preference_with_unreachable_endpoint_stops_after_three_failures(tmp_path: Path) -> None:
     result, path = paired(30), tmp_path / "judge.jsonl"
     with pytest.raises(RunStopped, match=r"3 in a row failed.*nothing there"):
-        asked(result.pairs, failing(lambda i: True, EndpointUnreachable("nothing there")), path)
+        grade_all(result.pairs, make_failing_judge(lambda i: True, EndpointUnreachable("nothing there")), path)
     assert len(path.read_text().splitlines()) == 3
     long = tmp_path / "long.jsonl"
-    asked(result.pairs, failing(lambda i: True, ContextOverflow("too long")), long)
+    grade_all(result.pairs, make_failing_judge(lambda i: True, ContextOverflow("too long")), long)
     assert len(long.read_text().splitlines()) == 60
 
 
 def test_preference_store_of_another_judge_raises_input_error(tmp_path: Path) -> None:
     result, path = paired(1), tmp_path / "judge.jsonl"
-    asked(result.pairs, prefers("parts"), path)
+    grade_all(result.pairs, make_judge("parts"), path)
     other = preference_grader(
-        ModelClient(ScriptedModel(prefers("parts")), seed=3, model_recipe={**TOLD, "name": "other"})
+        ModelClient(ScriptedModel(make_judge("parts")), seed=3, model_recipe={**TOLD, "name": "other"})
     )
     with pytest.raises(
         InputError,
@@ -252,7 +252,7 @@ def test_preference_store_of_other_file_is_left_unchanged(tmp_path: Path, text: 
     path = tmp_path / "judge.jsonl"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        asked(paired(1).pairs, prefers("parts"), path)
+        grade_all(paired(1).pairs, make_judge("parts"), path)
     assert path.read_text() == text
 
 
@@ -261,11 +261,14 @@ def test_preference_store_of_other_file_is_left_unchanged(tmp_path: Path, text: 
 )
 def test_preference_store_with_changed_verdict_names_line(tmp_path: Path, field: str, value: object) -> None:
     result, path = paired(1), tmp_path / "judge.jsonl"
-    asked(result.pairs, prefers("parts"), path)
+    grade_all(result.pairs, make_judge("parts"), path)
     first, second = map(json.loads, path.read_text().splitlines())
     second["reply"][field] = value
     path.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
-    for read in (lambda: read_pair_verdicts(path, result.pairs), lambda: asked(result.pairs, prefers("parts"), path)):
+    for read in (
+        lambda: read_pair_verdicts(path, result.pairs),
+        lambda: grade_all(result.pairs, make_judge("parts"), path),
+    ):
         with pytest.raises(
             InputError, match="line 2, does not belong to a file of grades: repair or remove the line, or name another"
         ):
@@ -274,7 +277,7 @@ def test_preference_store_with_changed_verdict_names_line(tmp_path: Path, field:
 
 def test_preference_verdicts_on_other_pairs_raise_input_error(tmp_path: Path) -> None:
     path = tmp_path / "judge.jsonl"
-    asked(paired(2).pairs, prefers("parts"), path)
+    grade_all(paired(2).pairs, make_judge("parts"), path)
     with pytest.raises(InputError, match="verdicts on other pairs"):
         read_pair_verdicts(path, paired(2, seed=1).pairs)
 

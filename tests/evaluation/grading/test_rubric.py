@@ -1,4 +1,4 @@
-"""A judge's five-point rubric: its grades, what it sees, and what is no grade."""
+"""Test the five-point rubric of a judge: grades, prompt, and invalid replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How cases ended: empty, refused and wrong are three things, and an answer that begins cautiously is none of them."""
+"""Test the endings of cases: empty, refused and wrong answers are distinct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERTScore by hand, of what cannot be scored, and against the package bert-score on 400 real pairs."""
+"""Test BERTScore against manual calculation and the package bert-score on 400 real pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS = {"[": (0.0, 2.0), "a": (3.0, 0.0), "b": (0.6, 0.8), "c": (-1.0, 0.0)}
 
 
 class Letters:
-    """A token a letter, behind one special token."""
+    """Encode each letter as a token, after one special token."""
 
     name = "letters"
 
@@ -36,7 +36,7 @@ class Letters:
         )
 
 
-def figures(gold: str, answer: str) -> tuple[float, float, float]:
+def compute_figures(gold: str, answer: str) -> tuple[float, float, float]:
     (score,) = compute_bert_scores(Letters(), [(gold, answer)])
     assert isinstance(score, BertScore)
     return score.precision, score.recall, score.f1
@@ -44,9 +44,9 @@ def figures(gold: str, answer: str) -> tuple[float, float, float]:
 
 def test_bert_scores_match_manual_calculation() -> None:
     # c finds the special token (cosine 0) rather than a (-1), and b does (0.8): it is found, and not counted.
-    assert figures("ab", "c") == pytest.approx((0, (0 + 0.8) / 2, 0), abs=1e-7)
-    assert figures("a", "bb") == pytest.approx((0.8, 0.6, 2 * 0.8 * 0.6 / 1.4), abs=1e-7)
-    assert figures("ab", "ab") == pytest.approx((1, 1, 1))
+    assert compute_figures("ab", "c") == pytest.approx((0, (0 + 0.8) / 2, 0), abs=1e-7)
+    assert compute_figures("a", "bb") == pytest.approx((0.8, 0.6, 2 * 0.8 * 0.6 / 1.4), abs=1e-7)
+    assert compute_figures("ab", "ab") == pytest.approx((1, 1, 1))
 
 
 def test_bertscore_name_has_model_layer_and_options() -> None:

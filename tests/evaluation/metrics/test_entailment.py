@@ -1,4 +1,4 @@
-"""The study's two NLI measures, by a scripted model: what is asked, what comes of it, what cannot be asked."""
+"""Test the study's two NLI measures with a scripted model."""
 
 from __future__ import annotations
 

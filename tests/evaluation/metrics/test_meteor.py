@@ -1,4 +1,4 @@
-"""METEOR by hand, by its formulas written anew, and with WordNet's synonyms as nltk's own reader gives them."""
+"""Test METEOR against manual calculation, its formulas, and nltk with WordNet's synonyms."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SYNSETS = (
 
 
 @pytest.fixture
-def dictionary(tmp_path: Path) -> Path:
-    """A WordNet of eight synsets, in the form of wndb."""
+def wordnet_folder(tmp_path: Path) -> Path:
+    """Write a WordNet of eight synsets in the format of wndb."""
     for part, letter in (("noun", "n"), ("verb", "v"), ("adj", "a"), ("adv", "r")):
         data = "  1 This is the place of a licence.\n"
         index: dict[str, list[int]] = {}
@@ -55,8 +55,8 @@ def dictionary(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def nltks_own(folder: Path) -> Any:
-    """nltk's reader over the folder, which lacks `lexnames` and a WordNet to map from: no synonym needs either."""
+def open_nltk_wordnet(folder: Path) -> Any:
+    """Open the folder with nltk's reader. It has no `lexnames` and no WordNet to map from: synonyms need neither."""
     import nltk.data
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
@@ -74,9 +74,10 @@ def nltks_own(folder: Path) -> Any:
         return Reader(str(folder), None)
 
 
-def by_formula(answer: str, gold: str, stages: Any) -> float:
-    """Lavie and Agarwal (2007), section 2, with nltk's alignment: each stage takes the answer's words from the last on,
-    each with the last free one that it may be."""
+def compute_by_formula(answer: str, gold: str, stages: Any) -> float:
+    """Compute METEOR by Lavie and Agarwal (2007), section 2, with nltk's alignment.
+
+    Each stage takes the answer's words from the last on, each with the last free one that it may be."""
     reply, right = (re.findall(r"\w+|[^\w\s]+", text.lower()) for text in (answer, gold))
     pairs: dict[int, int] = {}
     for same in stages:
@@ -133,14 +134,16 @@ def test_meteor_matches_formula_on_real_pairs(data_folder: Path) -> None:
     pairs, by_stem = summaries(data_folder), 0
     assert len(pairs) == 400
     for gold, answer in pairs:
-        assert PLAIN.score(answer, [gold]) == pytest.approx(by_formula(answer, gold, (equal, stemmed)), abs=1e-9)
-        by_stem += by_formula(answer, gold, (equal,)) != by_formula(answer, gold, (equal, stemmed))
+        assert PLAIN.score(answer, [gold]) == pytest.approx(
+            compute_by_formula(answer, gold, (equal, stemmed)), abs=1e-9
+        )
+        by_stem += compute_by_formula(answer, gold, (equal,)) != compute_by_formula(answer, gold, (equal, stemmed))
     assert by_stem > 50
 
 
-def test_meteor_with_wordnet_counts_synonyms(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WNSEARCHDIR", str(dictionary))
-    assert find_wordnet() == dictionary
+def test_meteor_with_wordnet_counts_synonyms(wordnet_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WNSEARCHDIR", str(wordnet_folder))
+    assert find_wordnet() == wordnet_folder
     meteor = load_meteor()
     assert meteor.name == "meteor[exact+stem+wordnet]"
     assert meteor.score("the physician took it", ["the doctor took it"]) == pytest.approx(1 - 0.5 / 4**3)
@@ -161,20 +164,22 @@ def test_meteor_with_wordnet_counts_synonyms(dictionary: Path, monkeypatch: pyte
         ("aspirin", set()),
     ],
 )
-def test_wordnet_synonyms_match_nltk_reader(dictionary: Path, word: str, expected: set[str]) -> None:
-    assert WordNet(dictionary).synonyms(word) == expected
-    senses = nltks_own(dictionary).synsets(word)
+def test_wordnet_synonyms_match_nltk_reader(wordnet_folder: Path, word: str, expected: set[str]) -> None:
+    assert WordNet(wordnet_folder).synonyms(word) == expected
+    senses = open_nltk_wordnet(wordnet_folder).synsets(word)
     assert {lemma.name() for sense in senses for lemma in sense.lemmas() if "_" not in lemma.name()} == expected
 
 
-def test_load_wordnet_from_damaged_folder_raises_input_error(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (dictionary / "index.noun").write_text("doctor n many\n")
+def test_load_wordnet_from_damaged_folder_raises_input_error(
+    wordnet_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wordnet_folder / "index.noun").write_text("doctor n many\n")
     with pytest.raises(InputError, match="wordnet-base"):
-        load_wordnet(dictionary)
-    (dictionary / "data.noun").unlink()
-    monkeypatch.setenv("WNSEARCHDIR", str(dictionary))
-    monkeypatch.setenv("NLTK_DATA", str(dictionary))
-    assert find_wordnet() != dictionary
+        load_wordnet(wordnet_folder)
+    (wordnet_folder / "data.noun").unlink()
+    monkeypatch.setenv("WNSEARCHDIR", str(wordnet_folder))
+    monkeypatch.setenv("NLTK_DATA", str(wordnet_folder))
+    assert find_wordnet() != wordnet_folder
 
 
 @pytest.mark.data
@@ -185,7 +190,7 @@ def test_meteor_with_wordnet_matches_nltk_on_real_pairs(data_folder: Path) -> No
     folder = find_wordnet()
     if folder is None:
         pytest.skip("WordNet is not here: install Debian's wordnet-base")
-    meteor, reader, by_synonym = load_meteor(folder), nltks_own(folder), 0
+    meteor, reader, by_synonym = load_meteor(folder), open_nltk_wordnet(folder), 0
     for gold, answer in summaries(data_folder):
         score = meteor.score(answer, [gold])
         tokens = wordpunct_tokenize(gold), wordpunct_tokenize(answer)

@@ -1,5 +1,4 @@
-"""Numbers of an answer against those of the right one: units, ranges, bounds, blood pressures, dates; and how they are
-found in a text."""
+"""Test the comparison of numbers: units, ranges, bounds, blood pressures, dates, and how they are found."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ TABLE_12 = {
 }
 
 
-def became(found: NumberComparison) -> dict[str, int]:
+def count_kinds(found: NumberComparison) -> dict[str, int]:
     kinds = {
         "matched": found.matched,
         "vague": found.vague,
@@ -62,7 +61,7 @@ def became(found: NumberComparison) -> dict[str, int]:
 )
 def test_compare_numbers_matches_table_12_of_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
     result = compare_numbers(TABLE_12[answer], TABLE_12[gold])
-    assert became(result) == kinds
+    assert count_kinds(result) == kinds
     assert result.recall == score
 
 
@@ -157,7 +156,7 @@ def test_compare_numbers_reports_missing_and_contradicted_quantities(gold: str, 
     if kind == "contradicted-or-missing":
         assert result.recall == 0
         return
-    assert became(result).get(kind) == 1, result
+    assert count_kinds(result).get(kind) == 1, result
     assert result.recall == (None if kind == "incomparable" else 0)
 
 
@@ -198,7 +197,7 @@ def test_score_numbers_uses_reference_of_best_f1() -> None:
 
 def test_compare_numbers_with_exchanged_values_contradicts() -> None:
     result = compare_numbers("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
-    assert became(result) == {"contradicted": 2}
+    assert count_kinds(result) == {"contradicted": 2}
     assert [pair.gold.label for pair in result.contradicted] == ["creatinine", "potassium"]
 
 
@@ -208,7 +207,7 @@ def test_compare_numbers_with_exchanged_values_contradicts() -> None:
 )
 def test_compare_numbers_with_wide_range_is_vague(gold: str, answer: str) -> None:
     result = compare_numbers(answer, gold)
-    assert became(result) == {"vague": 1}
+    assert count_kinds(result) == {"vague": 1}
     assert result.recall == 0.5
 
 

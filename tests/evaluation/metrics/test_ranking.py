@@ -1,4 +1,4 @@
-"""Measures of rankings by hand, and against trec_eval (pytrec_eval) on 300 real rankings of SciFact."""
+"""Test measures of rankings against manual calculation and trec_eval on 300 real rankings of SciFact."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_evidence_recall_counts_each_fact_once() -> None:
 def test_ranking_measures_match_trec_eval_on_real_rankings(data_folder: Path) -> None:
     """Each claim's abstracts by the words they share with it; grades 1 and 2, so that degrees count."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    judged, ranked = scifact(data_folder)
+    judged, ranked = load_scifact(data_folder)
     assert len(judged) == 300
     expected = {"recall.5,20", "P.5,20", "recip_rank", "map", "ndcg_cut.5,20"}
     run = {name: {of: float(-place) for place, of in enumerate(ids)} for name, ids in ranked.items()}
@@ -87,8 +87,8 @@ def test_ranking_measures_match_trec_eval_on_real_rankings(data_folder: Path) ->
     assert middling > 40
 
 
-def scifact(data: Path) -> tuple[dict[str, dict[str, int]], dict[str, list[str]]]:
-    """(judgements, rankings of 100 abstracts) of 300 claims; what they cite is relevant."""
+def load_scifact(data: Path) -> tuple[dict[str, dict[str, int]], dict[str, list[str]]]:
+    """Return judgements and rankings of 100 abstracts for 300 claims; cited abstracts are relevant."""
     having: dict[str, list[str]] = defaultdict(list)
     with gzip.open(data / "scifact" / "corpus.csv.gz", "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

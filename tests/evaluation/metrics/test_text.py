@@ -1,4 +1,4 @@
-"""Exact match and token F1 by hand, and against torchmetrics' SQuAD on real spans."""
+"""Test exact match and token F1 against manual calculation and torchmetrics' SQuAD on real spans."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from epicrisis.evaluation.metrics.text import exact_match, normalize_answer, token_f1
 
 
-def spans(data: Path) -> list[tuple[str, list[str]]]:
-    """(answer, right answers) of COVID-QA: each span against its own paper's next one, and against a part of itself."""
+def load_spans(data: Path) -> list[tuple[str, list[str]]]:
+    """Return pairs (answer, references) of COVID-QA: each span with its paper's next one, and with a part of itself."""
     pairs: list[tuple[str, list[str]]] = []
     for paper in json.loads((data / "covid_qa" / "200423_covidQA.json").read_text("utf-8"))["data"]:
         golds = [qa["answers"][0]["text"] for part in paper["paragraphs"] for qa in part["qas"]]
@@ -59,7 +59,7 @@ def test_text_metrics_without_reference_raise_value_error(metric: object) -> Non
 def test_text_metrics_match_torchmetrics_on_real_spans(data_folder: Path) -> None:
     from torchmetrics.functional.text import squad
 
-    pairs, partial = spans(data_folder), 0
+    pairs, partial = load_spans(data_folder), 0
     assert len(pairs) == 300
     for answer, golds in pairs:
         reference = squad(

@@ -1,4 +1,4 @@
-"""MIRAGE's scorers: to the digit on released replies, and alike with its patterns on any text."""
+"""Test MIRAGE's scorers to the digit on released replies, and its patterns on any text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PIECES = st.one_of(
 TEXTS = st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text())
 
 
-def by_the_list(reply: str) -> str | None:
+def find_letter_by_patterns(reply: str) -> str | None:
     text = reply.split('"answer_choice": "')[-1].strip()
     return next((result[0] for pattern in PATTERNS if (result := re.findall(pattern, text))), None)
 
@@ -46,7 +46,7 @@ def by_the_list(reply: str) -> str | None:
 @example("the answer is: Beta")
 @example('x "answer_choice": "A" y "answer_choice": "D. none"}')
 def test_find_letter_equals_ten_original_patterns(reply: str) -> None:
-    assert find_letter(reply) == by_the_list(reply)
+    assert find_letter(reply) == find_letter_by_patterns(reply)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_mirage_scorers_differ_only_for_empty_lists(replies: list[list[str]]) ->
     for outputs, now, then in zip(replies, read_like_head(replies), read_like_early_2024(replies), strict=True):
         if outputs:
             assert now == then
-            assert now.choice == (by_the_list(outputs[0]) or "A")
+            assert now.choice == (find_letter_by_patterns(outputs[0]) or "A")
         else:
             assert now == Reading("failed")
             assert then.by_default or then == Reading("failed")

@@ -1,4 +1,4 @@
-"""Kept replies scored again: whose they are, which questions they answer, and what cannot be scored."""
+"""Test the rescoring of saved replies: their questions, sets and refusals."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.run_folders import QUESTIONS, Outcome, answers, folder
 STATES: dict[int, Outcome] = {0: "failed", 1: "abstained", 2: "unparsed"}
 
 
-def own_set(path: Path) -> Path:
+def write_dataset(path: Path) -> Path:
     rows = [{"id": q.id, "text": q.text, "options": dict(q.options), "gold": q.gold} for q in QUESTIONS]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-def counted(found: RescoredRun, scoring: str) -> tuple[int, ...]:
+def count_states(found: RescoredRun, scoring: str) -> tuple[int, ...]:
     (item,) = (score for score in found.scores if score.scoring == scoring)
     return item.right, item.wrong, item.abstained, item.unparsed, item.failed
 
@@ -30,9 +30,9 @@ def test_rescore_runs_reads_recorded_letters_of_own_runs(tmp_path: Path) -> None
     first = folder(tmp_path / "a", lambda i, _: STATES.get(i, i % 2 == 0))
     second = answers(tmp_path / "b.jsonl", lambda i: STATES.get(i, i % 2 == 0))
     one, other = rescore_runs([first, second], tmp_path)
-    assert counted(one, "ours") == counted(other, "ours") == (18, 19, 1, 1, 1)
+    assert count_states(one, "ours") == count_states(other, "ours") == (18, 19, 1, 1, 1)
     # MIRAGE's scorers put A where there is no letter: that is right of question 0, wrong of 1 and 2.
-    assert counted(one, "mirage-head") == (18, 21, 0, 0, 1)
+    assert count_states(one, "mirage-head") == (18, 21, 0, 0, 1)
     notes = " ".join(make_table([one, other]).notes)
     assert "record the letter that was read, not the words of the reply" in notes
 
@@ -49,7 +49,7 @@ def test_rescore_runs_leaves_out_open_questions_with_notice(tmp_path: Path) -> N
     sample = (*QUESTIONS[:4], Question("What helps?", id="open"))
     path = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i == 4 else True, questions=sample)
     (run,) = rescore_runs([path], tmp_path)
-    assert (run.left_out, counted(run, "ours")) == (1, (4, 0, 0, 0, 0))
+    assert (run.left_out, count_states(run, "ours")) == (1, (4, 0, 0, 0, 0))
     assert "a: 1 of its questions are left out, without options or gold letter." in make_table([run]).notes
     alone = answers(tmp_path / "b.jsonl", lambda i: "abstained", questions=sample[4:])
     with pytest.raises(InputError, match="no question with options and a gold letter"):
@@ -60,8 +60,8 @@ def test_rescore_runs_of_released_replies_uses_named_dataset(tmp_path: Path) -> 
     released = tmp_path / "released.jsonl"
     rows = [{"id": q.id, "outputs": [f"The answer is {q.gold}."] if q.id != "7" else []} for q in QUESTIONS]
     released.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (run,) = rescore_runs([released], tmp_path, dataset=str(own_set(tmp_path / "set.jsonl")))
-    assert counted(run, "ours") == (39, 0, 0, 0, 1)
+    (run,) = rescore_runs([released], tmp_path, dataset=str(write_dataset(tmp_path / "set.jsonl")))
+    assert count_states(run, "ours") == (39, 0, 0, 0, 1)
     assert run.dataset == "set.jsonl"
     table = make_table([run])
     assert table.column("run") == ("released",) * 3
@@ -75,9 +75,9 @@ def test_rescore_runs_reads_mirage_folder(tmp_path: Path) -> None:
         text = json.dumps([f'{{"answer_choice": "{question.gold}"}}'])
         (tmp_path / "gpt" / f"test_{question.id}.json").write_text(text, encoding="utf-8")
     (run,) = rescore_runs(
-        [tmp_path / "gpt"], tmp_path, dataset=str(own_set(tmp_path / "set.jsonl")), scorings=("ours",)
+        [tmp_path / "gpt"], tmp_path, dataset=str(write_dataset(tmp_path / "set.jsonl")), scorings=("ours",)
     )
-    assert (run.run, counted(run, "ours")) == ("gpt", (40, 0, 0, 0, 0))
+    assert (run.run, count_states(run, "ours")) == ("gpt", (40, 0, 0, 0, 0))
 
 
 @pytest.mark.data

@@ -1,4 +1,4 @@
-"""Our reading of replies, the files they come in, and what is counted."""
+"""Test the reading of released replies and the counts of scores."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ VERDICTS = {"A": "yes", "B": "no", "C": "maybe"}
 # -- files of replies -----------------------------------------------------------------------------------------------
 
 
-def question(key: str, gold: str | None = "A", options: Mapping[str, str] = VERDICTS) -> Question:
+def make_question(key: str, gold: str | None = "A", options: Mapping[str, str] = VERDICTS) -> Question:
     return Question(text=f"{key}?", options=options, form="choice", id=key, gold=gold)
 
 
 def test_read_released_replies_pairs_with_questions(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text('{"id": "q2", "outputs": []}\n{"id": "q1", "outputs": ["A", "B"]}\n{"id": "q3", "outputs": ["C"]}')
-    sample = [question("q1"), question("q2")]
+    sample = [make_question("q1"), make_question("q2")]
     assert pair_with_replies(sample, read_released_replies(path)) == (
         AnsweredQuestion(sample[0], ("A", "B")),
         AnsweredQuestion(sample[1], ()),
     )
     with pytest.raises(InputError, match=r"2 of 3 questions have no reply \(q4, q5\): pass the replies to these"):
-        pair_with_replies([question("q4"), sample[0], question("q5")], read_released_replies(path))
+        pair_with_replies([make_question("q4"), sample[0], make_question("q5")], read_released_replies(path))
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_read_released_replies_reads_mirage_folder(tmp_path: Path) -> None:
 def test_read_recorded_answer_keeps_its_reading(
     state: AnswerState, choice: str | None, text: str, outputs: tuple[str, ...]
 ) -> None:
-    answer = Answer(question("q"), "rag", state, text, choice)
-    assert read_recorded_answer(answer) == AnsweredQuestion(question("q"), outputs, Reading(state, choice))
+    answer = Answer(make_question("q"), "rag", state, text, choice)
+    assert read_recorded_answer(answer) == AnsweredQuestion(make_question("q"), outputs, Reading(state, choice))
 
 
 # -- counting -------------------------------------------------------------------------------------------------------
 
 RUN = (
-    AnsweredQuestion(question("q2", "A"), ()),  # after q1: 2024 gives it q1's A
-    AnsweredQuestion(question("q1", "A"), ('{"answer_choice": "A"}',)),
-    AnsweredQuestion(question("q3", "A"), ('{"answer_choice": "Unknown"}',)),
-    AnsweredQuestion(question("q4", "B"), ('{"answer_choice": "A or B"}',)),
-    AnsweredQuestion(question("q5", "B", {"A": "x", "B": "y"}), ("The answer is A.",)),
+    AnsweredQuestion(make_question("q2", "A"), ()),  # after q1: 2024 gives it q1's A
+    AnsweredQuestion(make_question("q1", "A"), ('{"answer_choice": "A"}',)),
+    AnsweredQuestion(make_question("q3", "A"), ('{"answer_choice": "Unknown"}',)),
+    AnsweredQuestion(make_question("q4", "B"), ('{"answer_choice": "A or B"}',)),
+    AnsweredQuestion(make_question("q5", "B", {"A": "x", "B": "y"}), ("The answer is A.",)),
 )
 
 
@@ -121,7 +121,7 @@ def test_score_replies_under_all_scorings_match_manual_counts() -> None:
     )
 )
 def test_score_replies_counts_each_question_once(rows: list[tuple[list[str], str]]) -> None:
-    run = [AnsweredQuestion(question(str(n), gold), tuple(outputs)) for n, (outputs, gold) in enumerate(rows)]
+    run = [AnsweredQuestion(make_question(str(n), gold), tuple(outputs)) for n, (outputs, gold) in enumerate(rows)]
     if not run:
         return
     for item in (score_replies(run, scoring) for scoring in SCORINGS):
@@ -133,7 +133,7 @@ def test_score_replies_counts_each_question_once(rows: list[tuple[list[str], str
 
 
 def test_score_replies_applies_recorded_reading_to_ours_only() -> None:
-    run = (AnsweredQuestion(question("q", "B"), ("A",), Reading("answered", "B")),)
+    run = (AnsweredQuestion(make_question("q", "B"), ("A",), Reading("answered", "B")),)
     assert [item.right for item in (score_replies(run, scoring) for scoring in SCORINGS)] == [1, 0, 0]
 
 
@@ -146,12 +146,12 @@ def test_score_replies_treats_equal_options_as_equal_under_ours_only() -> None:
 
 
 def test_score_replies_without_letter_has_no_scored_accuracy() -> None:
-    assert score_replies([AnsweredQuestion(question("q"), ())], "ours").accuracy_scored is None
+    assert score_replies([AnsweredQuestion(make_question("q"), ())], "ours").accuracy_scored is None
 
 
-@pytest.mark.parametrize("odd", [question("q", None), Question(text="Why?", id="q", gold="Because.")])
+@pytest.mark.parametrize("odd", [make_question("q", None), Question(text="Why?", id="q", gold="Because.")])
 def test_score_replies_of_open_questions_raises_input_error(odd: Question) -> None:
     with pytest.raises(InputError, match="1 of 2 questions have no options or no gold letter"):
-        score_replies([AnsweredQuestion(question("p"), ()), AnsweredQuestion(odd, ("A",))], "ours")
+        score_replies([AnsweredQuestion(make_question("p"), ()), AnsweredQuestion(odd, ("A",))], "ours")
     with pytest.raises(InputError, match="no question to score"):
         score_replies([], "ours")

@@ -1,4 +1,4 @@
-"""Pieces of work at once: what was paid for is kept whatever happens beside it, and no task outlives the loop."""
+"""Test concurrent work: finished results are kept after an error, and no task outlives the loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epicrisis.evaluation.runs.concurrency import run_concurrently
 
 
 class Work:
-    """Each item is kept; those named raise. All that are begun together end together."""
+    """Save each item, or raise its error. Items that start together end together."""
 
     def __init__(self, **raises: EpicrisisError) -> None:
         self.raises = {int(name.removeprefix("i")): error for name, error in raises.items()}

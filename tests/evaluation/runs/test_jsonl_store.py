@@ -1,4 +1,4 @@
-"""The store of JSON lines: after a kill at any byte, after an editor, on a full disk, and between two processes."""
+"""Test the store of JSON lines: after a kill at any byte, an editor, a full disk, and between two processes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.printable import replace_surrogates
 
 
-def values(path: Path) -> list[dict[str, Any]]:
+def list_values(path: Path) -> list[dict[str, Any]]:
     return [line.value for line in read_lines(path)]
 
 
 def test_read_lines_returns_appended_values_in_order(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
-    assert values(path) == []
+    assert list_values(path) == []
     for name in ("α", "line\nbreak", "a\u2028b", "half \ud800 a pair"):
         append_line(path, {"name": name})
     lines = list(read_lines(path))
@@ -49,7 +49,7 @@ def test_read_lines_returns_appended_values_in_order(tmp_path: Path) -> None:
     assert content.startswith('{"name": "α"}\n'.encode())
     assert content.decode("utf-8"), "what is no text is escaped"
     raw = [content[line.start :].split(b"\n")[0].decode() for line in lines]
-    assert [json.loads(replace_surrogates(line)) for line in raw] == values(path)
+    assert [json.loads(replace_surrogates(line)) for line in raw] == list_values(path)
 
 
 def test_append_line_after_truncation_at_any_byte_continues(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_append_line_after_truncation_at_any_byte_continues(tmp_path: Path) -> N
         path.write_bytes(content[:cut])
         # An object is whole without its line's end.
         remaining = sum(end <= cut + 1 for end in ends)
-        assert [value["i"] for value in values(path)] == list(range(remaining))
+        assert [value["i"] for value in list_values(path)] == list(range(remaining))
         assert path.read_bytes() == content[:cut], "reading changes nothing"
         append_line(path, {"i": 9})
         assert path.read_bytes() == content[: ends[remaining - 1] if remaining else 0] + b'{"i": 9}\n'
@@ -93,17 +93,17 @@ def test_read_lines_with_other_content_raises_and_leaves_file_unchanged(tmp_path
     path = tmp_path / "notes.txt"
     path.write_text(text)
     with pytest.raises(InputError, match=f"line {number}, is not a JSON object: repair it, or name another file"):
-        values(path)
+        list_values(path)
     assert path.read_text() == text
     with pytest.raises(InputError, match="cannot be read"):
-        values(tmp_path)
+        list_values(tmp_path)
 
 
 # -- typed lines ------------------------------------------------------------------------------------------------------
 
 
 class Reply(StoredLine):
-    """A line with a nested dataclass, a field under another name on disk, and one that may be left out."""
+    """Hold a nested dataclass, a field with an alias on disk, and an optional field."""
 
     recipe: dict[str, Any] = Field(alias="made")
     id: str
@@ -140,7 +140,7 @@ def test_line_on_disk_has_aliases_and_only_set_fields(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     store = open_store(path)
     store.append(Reply(recipe=store.recipe, id="a", score=1))
-    assert values(path) == [{"made": RECIPE, "id": "a", "score": 1}]
+    assert list_values(path) == [{"made": RECIPE, "id": "a", "score": 1}]
 
 
 def test_store_after_incomplete_last_line_continues(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_store_with_lines_of_other_recipe_is_refused_or_skips_them(tmp_path: Pat
     other = open_store(path, {"model": "m", "seed": 1}, other_recipes="skip")
     assert other.lines == {}
     other.append(Reply(recipe=other.recipe, id="b", score=2))
-    assert [line["id"] for line in values(path)] == ["a", "b"]
+    assert [line["id"] for line in list_values(path)] == ["a", "b"]
     assert set(open_store(path, other_recipes="skip").lines) == {"a"}
 
 
@@ -204,7 +204,7 @@ def test_append_line_on_full_disk_writes_nothing(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", _IN_A_SMALL_SPACE, str(path)], capture_output=True, text=True)
     assert ended.stderr == ""
     assert "free some space and run the same command again" in ended.stdout
-    assert [value["name"][0] for value in values(path)] == ["a", "c"]
+    assert [value["name"][0] for value in list_values(path)] == ["a", "c"]
 
 
 def test_append_line_to_unwritable_path_raises_storage_error(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_store_locked_by_other_process_raises_input_error(tmp_path: Path) -> Non
     for adds in (acquire_lock, open_store, partial(RecordStore, recipe={})):
         with pytest.raises(InputError, match=r"another process is using .*: wait until it ends, or stop it"):
             adds(path)
-    assert values(path) == []
+    assert list_values(path) == []
     other.kill()
     other.wait()
     other.stdout.close()

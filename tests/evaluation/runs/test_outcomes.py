@@ -1,4 +1,4 @@
-"""Records read back as they count."""
+"""Test outcomes scored from records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.run_folders import remove_volatile
 QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")
 
 
-def answer(state: Any = "answered", choice: str | None = "A", **more: Any) -> Answer:
+def make_answer(state: Any = "answered", choice: str | None = "A", **more: Any) -> Answer:
     return Answer(QUESTION, "rag", state, choice=choice if state == "answered" else None, **more)
 
 
-def written(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
+def write_answers(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
     file = RecordStore(path, {"model": "m"})
     for item, condition in answers:
         file.append_answer(item, condition)
@@ -34,19 +34,24 @@ def written(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
 
 def test_score_records_uses_last_record_of_case(tmp_path: Path) -> None:
     rag, other = {"arm": "rag", "k": 8}, {"arm": "oracle"}
-    records = ((answer("failed"), rag), (answer(choice="B"), other), (answer(), rag), (answer("failed"), other))
-    path = written(tmp_path / "r.jsonl", *records)
+    records = (
+        (make_answer("failed"), rag),
+        (make_answer(choice="B"), other),
+        (make_answer(), rag),
+        (make_answer("failed"), other),
+    )
+    path = write_answers(tmp_path / "r.jsonl", *records)
     assert [outcome.state for outcome in score_records(read_records(path))] == ["answered", "failed"]
     assert [outcome.condition for outcome in score_records(read_records(path))] == [rag, other]
 
 
 def test_score_records_returns_question_condition_and_correctness(tmp_path: Path) -> None:
     failed = PartialAnswer(1, ("d#0",), "failed")
-    path = written(
+    path = write_answers(
         tmp_path / "r.jsonl",
-        (answer(), {}),
-        (answer(choice="B", partials=(failed,)), {"k": 8}),
-        (answer("abstained"), {"k": 16}),
+        (make_answer(), {}),
+        (make_answer(choice="B", partials=(failed,)), {"k": 8}),
+        (make_answer("abstained"), {"k": 16}),
     )
     assert score_records(read_records(path)) == (
         Outcome(QUESTION.key, {}, "answered", True, 0.5),
@@ -58,22 +63,24 @@ def test_score_records_returns_question_condition_and_correctness(tmp_path: Path
 @pytest.mark.parametrize(("choice", "right"), [("A", True), ("B", True), ("C", False)])
 def test_score_records_accepts_either_of_equal_options(tmp_path: Path, choice: str, right: bool) -> None:
     sample = replace(QUESTION, options={"A": "same", "B": "same ", "C": "other", "D": "none"}, gold="B")
-    ended = replace(answer(), question=sample, choice=choice)
-    (outcome,) = score_records(read_records(written(tmp_path / "r.jsonl", (ended, {}))))
+    ended = replace(make_answer(), question=sample, choice=choice)
+    (outcome,) = score_records(read_records(write_answers(tmp_path / "r.jsonl", (ended, {}))))
     assert (outcome.right, outcome.chance) == (right, 0.5)
     assert score_case(Case(sample), ended) == outcome
 
 
 def test_score_case_equals_score_of_its_record(tmp_path: Path) -> None:
-    for number, ended in enumerate((answer(), answer(choice="B"), answer("failed"), answer("unparsed"))):
-        path = written(tmp_path / f"{number}.jsonl", (ended, {"k": 8}))
+    for number, ended in enumerate(
+        (make_answer(), make_answer(choice="B"), make_answer("failed"), make_answer("unparsed"))
+    ):
+        path = write_answers(tmp_path / f"{number}.jsonl", (ended, {"k": 8}))
         assert (score_case(Case(QUESTION, {"k": 8}), ended),) == score_records(read_records(path))
     open_question = Question("What helps?")
     assert score_case(Case(open_question), Answer(open_question, "rag", "answered", "Rest.")).right is None
 
 
 def test_score_records_reads_first_version_without_condition(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", (answer(), {}))
+    path = write_answers(tmp_path / "r.jsonl", (make_answer(), {}))
     record = json.loads(path.read_text(encoding="utf-8"))
     assert record["schema_version"] == SCHEMA_VERSION == 2
     del record["condition"]
@@ -86,13 +93,13 @@ def test_score_records_without_gold_answer_raises_input_error(tmp_path: Path) ->
     for number, question in enumerate(
         (Question("What?", id="9", gold="It does."), Question("Is it?", {"A": "yes"}, id="9"))
     ):
-        path = written(tmp_path / f"{number}.jsonl", (Answer(question, "rag", "answered"), {}))
+        path = write_answers(tmp_path / f"{number}.jsonl", (Answer(question, "rag", "answered"), {}))
         with pytest.raises(InputError, match="question '9' has no options or no gold letter"):
             score_records(read_records(path))
 
 
 def test_read_records_ignores_incomplete_last_line(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", (answer(), {}), (answer(), {"k": 8}))
+    path = write_answers(tmp_path / "r.jsonl", (make_answer(), {}), (make_answer(), {"k": 8}))
     path.write_bytes(path.read_bytes()[:-20])
     before = path.read_bytes()
     assert len(list(read_records(path))) == 1
@@ -130,7 +137,7 @@ def test_read_records_of_other_file_raises_input_error(tmp_path: Path) -> None:
     ],
 )
 def test_read_records_with_changed_record_names_line(tmp_path: Path, at: tuple[str, ...], value: Any) -> None:
-    path = written(tmp_path / "r.jsonl", (answer(), {}), (answer(), {"k": 8}))
+    path = write_answers(tmp_path / "r.jsonl", (make_answer(), {}), (make_answer(), {"k": 8}))
     first, second = path.read_text(encoding="utf-8").splitlines(keepends=True)
     record = json.loads(second)
     *folders, name = at
@@ -148,7 +155,7 @@ def test_read_records_with_changed_record_names_line(tmp_path: Path, at: tuple[s
 
 
 def test_last_line_without_newline_counts_as_record(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", (answer("failed"), {}), (answer(), {}))
+    path = write_answers(tmp_path / "r.jsonl", (make_answer("failed"), {}), (make_answer(), {}))
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
     assert RecordStore(path, {"model": "m"}).is_done(QUESTION.key)
     assert [outcome.state for outcome in score_records(read_records(path))] == ["answered"]
@@ -160,7 +167,7 @@ def test_remove_volatile_makes_equal_records_equal(tmp_path: Path) -> None:
             ModelCalled(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)
         ]
         trace = (*notices, *(parts[::-1] if turned else parts))
-        path = written(tmp_path / f"{at}.jsonl", (answer(trace=trace, usage=Usage(2 * calls)), {}))
+        path = write_answers(tmp_path / f"{at}.jsonl", (make_answer(trace=trace, usage=Usage(2 * calls)), {}))
         return next(read_records(path))
 
     first = told(1.0, 1)

@@ -1,4 +1,4 @@
-"""In what two runs differ, as it is told where they are compared and where one is not gone on with."""
+"""Test the differences of two recipes."""
 
 from __future__ import annotations
 

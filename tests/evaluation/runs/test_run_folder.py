@@ -1,4 +1,4 @@
-"""A run's folder describes the run: written first, completed last, gone on with by the same plan alone."""
+"""Test a run's folder: manifest, records, lock, and resuming by the same plan only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CASES = positions.cases(ASKED, Study(evidence(), PROTOCOLS["corrected"]), ks=(8,
 
 
 class Failing(ScriptedModel):
-    """The reader, but every so many-th call finds nobody there."""
+    """Read like the biased reader, but fail at every nth call."""
 
     def __init__(self, every: int) -> None:
         super().__init__(lambda _: "", name="position-biased-reader")
@@ -50,18 +50,18 @@ class Failing(ScriptedModel):
         return await self._inner.complete(request, on_delta)
 
 
-def pipeline(**settings: Any) -> Pipeline:
+def make_pipeline(**settings: Any) -> Pipeline:
     return Pipeline(Settings(strategy="rag", **settings), dict.fromkeys(ROLES, reader(ASKED, u_curve())))
 
 
-def lines(folder: Path) -> list[dict[str, Any]]:
+def read_lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / RECORDS).read_text(encoding="utf-8").splitlines()]
 
 
 def test_runs_of_same_seed_have_equal_records_without_volatile_fields(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "one")
     run(CASES, reader(ASKED, u_curve()), tmp_path / "two")
-    first, second = lines(tmp_path / "one"), lines(tmp_path / "two")
+    first, second = read_lines(tmp_path / "one"), read_lines(tmp_path / "two")
     assert first != second, "times differ"
     assert [remove_volatile(item) for item in first] == [remove_volatile(item) for item in second]
     usages = [[{**item["answer"]["usage"], "seconds": 0} for item in item] for item in (first, second)]
@@ -104,7 +104,7 @@ def test_manifest_exists_before_first_call_and_is_completed_at_end(tmp_path: Pat
 
 def test_record_has_condition_and_no_passage_texts(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "run")
-    for record in lines(tmp_path / "run"):
+    for record in read_lines(tmp_path / "run"):
         assert record["key"].endswith(canonical_condition(record["condition"]))
         (ranking,) = [item["ranking"] for item in record["answer"]["trace"] if item["event"] == "retrieved"]
         assert ranking["parameters"]["place"] == record["condition"]["place"]
@@ -126,7 +126,7 @@ def test_run_resumed_asks_failed_cases_again(tmp_path: Path) -> None:
     assert after.complete
     assert "failed" not in after.states
     assert len(after.sessions) == 2
-    assert len(lines(folder)) == len(cases) + failed
+    assert len(read_lines(folder)) == len(cases) + failed
     unbroken = tmp_path / "unbroken"
     asyncio.run(answer(cases, reader(ASKED, u_curve()), unbroken))
     result = [
@@ -163,20 +163,20 @@ def test_run_stopped_records_its_progress(tmp_path: Path) -> None:
     ],
 )
 def test_run_open_with_other_plan_raises_input_error(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    result = pipeline()
+    result = make_pipeline()
     Run.open(tmp_path / "run", plan(result), CASES).close()
     Run.open(tmp_path / "run", plan(result), CASES).close()
     with pytest.raises(InputError, match=said):
         Run.open(tmp_path / "run", plan(result, **changes), CASES)
     with pytest.raises(InputError, match=r"recipe \(settings\.k\)"):
-        Run.open(tmp_path / "run", plan(pipeline(k=3)), CASES)
+        Run.open(tmp_path / "run", plan(make_pipeline(k=3)), CASES)
     Run.open(tmp_path / "run", plan(result), CASES).close()
 
 
 def test_run_open_in_other_folder_leaves_it_unchanged(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("Dear all", encoding="utf-8")
     with pytest.raises(InputError, match=r"is not empty \(letters.txt"):
-        Run.open(tmp_path, plan(pipeline()), CASES)
+        Run.open(tmp_path, plan(make_pipeline()), CASES)
     with pytest.raises(InputError, match="is not a run"):
         read_manifest(tmp_path / "nowhere")
 
@@ -199,7 +199,7 @@ def test_run_open_in_other_folder_leaves_it_unchanged(tmp_path: Path) -> None:
 def test_read_manifest_with_changed_content_raises_input_error(
     tmp_path: Path, changes: dict[str, Any] | None, said: str
 ) -> None:
-    result = plan(pipeline())
+    result = plan(make_pipeline())
     Run.open(tmp_path / "run", result, CASES).close()
     path = tmp_path / "run" / MANIFEST
     manifest = {"format": 1} if changes is None else {**json.loads(path.read_text(encoding="utf-8")), **changes}
@@ -211,7 +211,7 @@ def test_read_manifest_with_changed_content_raises_input_error(
 
 
 def test_run_open_by_second_process_raises_input_error(tmp_path: Path) -> None:
-    result = plan(pipeline())
+    result = plan(make_pipeline())
     with Run.open(tmp_path / "run", result, CASES) as first:
         assert first.remaining == len(CASES)
         with pytest.raises(InputError, match="another process is using"):
@@ -221,7 +221,7 @@ def test_run_open_by_second_process_raises_input_error(tmp_path: Path) -> None:
 
 def test_run_after_close_writes_nothing(tmp_path: Path) -> None:
     """Another process may be at work on it by then."""
-    result = plan(pipeline())
+    result = plan(make_pipeline())
     with Run.open(tmp_path / "run", result, CASES) as run:
         first = run.close()
         with Run.open(tmp_path / "run", result, CASES):
@@ -264,19 +264,19 @@ def test_manifest_contains_no_texts(tmp_path: Path) -> None:
 
 def test_run_open_with_repeated_cases_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="1 cases occur twice"):
-        Run.open(tmp_path / "run", plan(pipeline()), (*CASES, CASES[0]))
+        Run.open(tmp_path / "run", plan(make_pipeline()), (*CASES, CASES[0]))
     assert not (tmp_path / "run").exists()
 
 
 def test_run_open_at_path_of_file_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("", encoding="utf-8")
     with pytest.raises(StorageError, match="cannot be written"):
-        Run.open(tmp_path / "run", plan(pipeline()), CASES)
+        Run.open(tmp_path / "run", plan(make_pipeline()), CASES)
 
 
 def test_run_abandoned_early_keeps_finished_cases(tmp_path: Path) -> None:
     async def some() -> None:
-        async with pipeline() as result:
+        async with make_pipeline() as result:
             with Run.open(tmp_path / "run", plan(result), CASES) as opened:
                 answers = answer_cases(result, CASES, opened.records, 2)
                 async for _ in answers:
@@ -287,7 +287,7 @@ def test_run_abandoned_early_keeps_finished_cases(tmp_path: Path) -> None:
     asyncio.run(some())
     manifest = read_manifest(tmp_path / "run")
     assert not manifest.complete
-    assert len(lines(tmp_path / "run")) == sum(manifest.states.values()) == 5
+    assert len(read_lines(tmp_path / "run")) == sum(manifest.states.values()) == 5
 
 
 def test_case_key_is_question_and_sorted_condition() -> None:

@@ -1,4 +1,4 @@
-"""The run loop: many questions at once, each recorded once, and the reasons to stop."""
+"""Test the run loop: concurrency, one record per question, and the reasons to stop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Slow(ScriptedModel):
             self.in_flight -= 1
 
 
-def run(
+def run_questions(
     model: Slow, path: Path, questions: list[Question] = QUESTIONS, at_once: int = 1
 ) -> tuple[list[tuple[Question, Answer | None]], RecordStore]:
     settings = Settings(strategy="closed-book")
@@ -60,25 +60,25 @@ def run(
     return asyncio.run(all_of_them())
 
 
-def lines(path: Path) -> list[dict[str, object]]:
+def read_lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 100])
 def test_answer_questions_uses_requested_concurrency(tmp_path: Path, at_once: int) -> None:
     model = Slow()
-    pairs, records = run(model, tmp_path / "run.jsonl", at_once=at_once)
+    pairs, records = run_questions(model, tmp_path / "run.jsonl", at_once=at_once)
     assert model.most == min(at_once, len(QUESTIONS))
     assert sorted(question.id for question, _ in pairs) == sorted(question.id for question in QUESTIONS)
     assert set(records.states.values()) == {"answered"}
-    assert len(lines(tmp_path / "run.jsonl")) == len(QUESTIONS) == records.usage.calls
+    assert len(read_lines(tmp_path / "run.jsonl")) == len(QUESTIONS) == records.usage.calls
 
 
 def test_answer_questions_skips_recorded_questions(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    run(Slow(), path, QUESTIONS[:25], at_once=5)
+    run_questions(Slow(), path, QUESTIONS[:25], at_once=5)
     model = Slow()
-    pairs, records = run(model, path, at_once=5)
+    pairs, records = run_questions(model, path, at_once=5)
     assert model.asked == 35
     assert sum(answer is None for _, answer in pairs) == 25
     assert records.usage == Usage(
@@ -89,26 +89,26 @@ def test_answer_questions_skips_recorded_questions(tmp_path: Path) -> None:
 def test_answer_questions_with_dead_endpoint_stops_early(tmp_path: Path) -> None:
     model = Slow(lambda _: EndpointUnreachable("nothing answers at there"))
     with pytest.raises(RunStopped, match=r"3 in a row failed.*nothing answers at there"):
-        run(model, tmp_path / "run.jsonl")
+        run_questions(model, tmp_path / "run.jsonl")
     assert model.asked == 3
-    assert len(lines(tmp_path / "run.jsonl")) == 3
+    assert len(read_lines(tmp_path / "run.jsonl")) == 3
 
 
 def test_answer_questions_with_endpoint_failing_later_stops(tmp_path: Path) -> None:
     model = Slow(lambda number: EndpointUnreachable("gone") if number >= 10 else None)
     with pytest.raises(RunStopped, match="20 in a row"):
-        run(model, tmp_path / "run.jsonl")
+        run_questions(model, tmp_path / "run.jsonl")
     assert model.asked == 30
 
 
 def test_answer_questions_continues_after_single_failures(tmp_path: Path) -> None:
     model = Slow(lambda number: EndpointUnreachable("now and then") if number % 3 else None)
-    pairs, _ = run(model, tmp_path / "run.jsonl")
+    pairs, _ = run_questions(model, tmp_path / "run.jsonl")
     assert len(pairs) == len(QUESTIONS)
 
 
 def test_answer_questions_continues_after_context_overflow(tmp_path: Path) -> None:
-    pairs, records = run(Slow(lambda _: ContextOverflow("too long")), tmp_path / "run.jsonl")
+    pairs, records = run_questions(Slow(lambda _: ContextOverflow("too long")), tmp_path / "run.jsonl")
     assert len(pairs) == len(QUESTIONS)
     assert set(records.states.values()) == {"over-window"}
 
@@ -117,11 +117,11 @@ def test_answer_questions_with_spent_budget_records_calls_in_flight(tmp_path: Pa
     path = tmp_path / "run.jsonl"
     model = Slow(lambda number: BudgetExceeded("spent") if number == 10 else None, wait=0.005)
     with pytest.raises(BudgetExceeded, match="spent"):
-        run(model, path, at_once=8)
-    assert model.replied == len(lines(path)) == model.asked - 1
+        run_questions(model, path, at_once=8)
+    assert model.replied == len(read_lines(path)) == model.asked - 1
     assert model.asked < len(QUESTIONS)
     again = Slow()
-    run(again, path, at_once=8)
+    run_questions(again, path, at_once=8)
     assert again.asked == len(QUESTIONS) - model.replied
 
 
@@ -141,7 +141,7 @@ def test_answer_questions_abandoned_early_cancels_calls(tmp_path: Path) -> None:
 
 
 def test_record_store_with_other_recipe_raises_input_error(tmp_path: Path) -> None:
-    run(Slow(), tmp_path / "run.jsonl", QUESTIONS[:1])
+    run_questions(Slow(), tmp_path / "run.jsonl", QUESTIONS[:1])
 
     async def other() -> None:
         settings = Settings.model_validate({"strategy": "closed-book", "models": {"writer": {"top_p": 0.5}}})
@@ -171,6 +171,6 @@ def test_answer_questions_records_failed_call_with_usage(tmp_path: Path) -> None
     def fails(number: int) -> ChatError | None:
         return EndpointUnreachable("gone", usage=Usage(calls=4, failed_calls=4)) if number == 1 else None
 
-    pairs, records = run(Slow(fails), tmp_path / "run.jsonl", QUESTIONS[:3])
+    pairs, records = run_questions(Slow(fails), tmp_path / "run.jsonl", QUESTIONS[:3])
     assert [answer.state for _, answer in pairs if answer] == ["answered", "failed", "answered"]
     assert (records.usage.calls, records.usage.failed_calls) == (6, 4)

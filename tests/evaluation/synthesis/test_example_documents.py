@@ -1,4 +1,4 @@
-"""Solved questions as documents: read, kept in a library, counted, and leaks among them found."""
+"""Test solved questions as documents: reading, counting, and leaks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ from epicrisis.library.library import Library
 from epicrisis.retrieval.examples import METADATA, is_same_question
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
-from tests.evaluation.synthesis.test_solved_examples import OPTIONS, open_questions, questions, right, said, solved
+from tests.evaluation.synthesis.test_solved_examples import (
+    OPTIONS,
+    make_reply,
+    open_questions,
+    questions,
+    right,
+    solve_all,
+)
 from tests.support.library_documents import add, create
 
 ENCODER = HashingEncoder(16, max_tokens=8)
@@ -42,12 +49,12 @@ LINE: dict[str, Any] = {
 }
 
 
-def written(path: Path, *rows: dict[str, Any]) -> Path:
+def write_lines(path: Path, *rows: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def filled(folder: Path, *files: Path) -> Library:
+def fill_library(folder: Path, *files: Path) -> Library:
     with open_or_create(folder, ENCODER, "hashing", overlap=0) as library:
         for file in files:
             add_documents(library, read_examples(file), ENCODER)
@@ -56,13 +63,13 @@ def filled(folder: Path, *files: Path) -> Library:
 
 def test_read_built_examples_returns_documents_with_metadata(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    solved([*questions(3), *open_questions(1)], right, path)
+    solve_all([*questions(3), *open_questions(1)], right, path)
     documents = [document for document in read_built_examples(path) if isinstance(document, Document)]
     assert len(path.read_text().splitlines()) == 4, "the open one is answered wrongly, and no document"
     assert [document.id for document in documents] == [f"made/train/q-{i}" for i in range(3)]
     assert documents[1].text == questions(2)[1].text
     assert {*METADATA, "how", "model", "form"} == documents[0].metadata.keys()
-    with filled(tmp_path / "library", path) as library:
+    with fill_library(tmp_path / "library", path) as library:
         result = {passage.document_id: (passage, example) for passage, example in library_examples(library)}
         assert len(result) == 3
         assert library.count()[1] > 3, "a question longer than the encoder reads is several passages"
@@ -74,7 +81,7 @@ def test_read_built_examples_returns_documents_with_metadata(tmp_path: Path) -> 
 
 def test_read_built_examples_ignores_incomplete_last_line(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    solved(questions(2), right, path)
+    solve_all(questions(2), right, path)
     path.write_bytes(path.read_bytes()[:-9])
     assert [document.id for document in read_built_examples(path) if isinstance(document, Document)] == [
         "made/train/q-0"
@@ -83,7 +90,9 @@ def test_read_built_examples_ignores_incomplete_last_line(tmp_path: Path) -> Non
 
 def test_read_examples_accepts_minimal_lines_and_gzip(tmp_path: Path) -> None:
     plain = {"id": 7, "question": "Which?", "answer": "Zinc."}
-    path = written(tmp_path / "own.jsonl", LINE, plain, {**LINE, "id": "l", "options": ["iron", "zinc"], "set": "mine"})
+    path = write_lines(
+        tmp_path / "own.jsonl", LINE, plain, {**LINE, "id": "l", "options": ["iron", "zinc"], "set": "mine"}
+    )
     packed = tmp_path / "own.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     first, open_one, last = read_examples(path)
@@ -110,7 +119,7 @@ def test_read_examples_accepts_minimal_lines_and_gzip(tmp_path: Path) -> None:
     ],
 )
 def test_read_examples_skips_invalid_line_with_reason(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
-    bad, good = read_examples(written(tmp_path / "own.jsonl", {**LINE, **changes}, LINE))
+    bad, good = read_examples(write_lines(tmp_path / "own.jsonl", {**LINE, **changes}, LINE))
     assert isinstance(bad, Skipped)
     assert bad.where == "line 1"
     assert why in bad.reason
@@ -120,14 +129,14 @@ def test_read_examples_skips_invalid_line_with_reason(changes: dict[str, Any], w
 
 def test_read_examples_ignores_lines_that_were_not_kept(tmp_path: Path) -> None:
     wrong = {"id": "q-2", "set": "x", "state": "wrong"}
-    assert len(list(read_examples(written(tmp_path / "own.jsonl", wrong, {**LINE, "state": "kept"})))) == 1
+    assert len(list(read_examples(write_lines(tmp_path / "own.jsonl", wrong, {**LINE, "state": "kept"})))) == 1
 
 
 def test_count_examples_groups_by_set_method_model_and_form(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    solved([*questions(3), *open_questions(1)], lambda r: said("A", "vitamin K", "It is vitamin K."), path)
-    own = written(tmp_path / "own.jsonl", LINE, {**LINE, "id": "q-2"})
-    with filled(tmp_path / "library", path, own) as library:
+    solve_all([*questions(3), *open_questions(1)], lambda r: make_reply("A", "vitamin K", "It is vitamin K."), path)
+    own = write_lines(tmp_path / "own.jsonl", LINE, {**LINE, "id": "q-2"})
+    with fill_library(tmp_path / "library", path, own) as library:
         assert count_examples(library) == (
             ExampleCount("made/train", "solved", "solver", "choice", 1),
             ExampleCount("made/train", "solved", "solver", "open", 1),
@@ -154,7 +163,7 @@ def test_find_leaks_by_id_or_text(tmp_path: Path) -> None:
         {**LINE, "id": "no-leak", "question": "A sailor of forty has a red eye. What does he lack?"},
     ]
     sample = [Question(stem, id="test-0"), Question("Which?", id="test-1"), Question("Who?", id="12")]
-    with filled(tmp_path / "library", written(tmp_path / "own.jsonl", *rows)) as library:
+    with fill_library(tmp_path / "library", write_lines(tmp_path / "own.jsonl", *rows)) as library:
         assert find_leaks(library, sample, 0.8) == (
             Leak("own.jsonl/test-1", "test-1", True, 0.0),
             Leak("own.jsonl/worded-alike", "test-0", False, 1.0),

@@ -1,4 +1,4 @@
-"""Generated records are the same everywhere, and say what their questions claim that they say, where they claim it."""
+"""Test generated records: deterministic, with questions whose evidence is where they state it."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ EACH = 42
 
 
 @dataclass(frozen=True)
-class Made:
-    """What stands in the folder: the rows of the notes, their texts by document id, the lines of the questions."""
+class GeneratedFolder:
+    """Hold a written folder: rows of notes, their texts by document id, lines of questions."""
 
     folder: Path
     rows: list[dict[str, str]]
@@ -64,31 +64,31 @@ class Made:
     lines: list[dict[str, Any]]
 
     def of(self, patient: str) -> dict[str, str]:
-        """The patient's notes in order."""
+        """Return the patient's notes in order."""
         return {f"note:{row['note_id']}": row["text"] for row in self.rows if row["subject_id"] == patient}
 
 
-def made_in(folder: Path) -> Made:
+def read_folder(folder: Path) -> GeneratedFolder:
     csv.field_size_limit(10**8)
     with (folder / NOTES).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     lines = [json.loads(line) for line in (folder / QUESTIONS).read_text(encoding="utf-8").splitlines()]
-    return Made(folder, rows, {f"note:{row['note_id']}": row["text"] for row in rows}, lines)
+    return GeneratedFolder(folder, rows, {f"note:{row['note_id']}": row["text"] for row in rows}, lines)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def generated(tmp_path_factory: pytest.TempPathFactory) -> GeneratedFolder:
     folder = tmp_path_factory.mktemp("records") / "made"
     write_records(folder, 8, LENGTHS, questions_each=EACH)
-    return made_in(folder)
+    return read_folder(folder)
 
 
-def answer_of(line: dict[str, Any]) -> str:
+def get_answer(line: dict[str, Any]) -> str:
     return str(line["options"][line["gold"]] if "options" in line else line["gold"])
 
 
-def evidence_of(made: Made, line: dict[str, Any]) -> list[str]:
-    return [made.texts[item["document_id"]][item["start"] : item["end"]] for item in line["evidence"]]
+def list_evidence_texts(generated: GeneratedFolder, line: dict[str, Any]) -> list[str]:
+    return [generated.texts[item["document_id"]][item["start"] : item["end"]] for item in line["evidence"]]
 
 
 def test_write_records_is_deterministic_across_processes(tmp_path: Path) -> None:
@@ -118,28 +118,28 @@ def test_draws_are_pinned() -> None:
     assert filled == "She took 2 or 0.5 of x"
 
 
-def test_record_is_independent_of_number_of_records(made: Made, tmp_path: Path) -> None:
+def test_record_is_independent_of_number_of_records(generated: GeneratedFolder, tmp_path: Path) -> None:
     write_records(tmp_path / "one", 1, LENGTHS, questions_each=EACH)
-    first = made_in(tmp_path / "one")
-    assert first.texts == made.of("fict0-001")
+    first = read_folder(tmp_path / "one")
+    assert first.texts == generated.of("fict0-001")
 
 
-def test_notes_state_fictional_origin_and_required_columns(made: Made) -> None:
-    assert tuple(made.rows[0]) == COLUMNS
-    assert len(made.texts) == len(made.rows), "note ids are unique"
-    for row in made.rows:
+def test_notes_state_fictional_origin_and_required_columns(generated: GeneratedFolder) -> None:
+    assert tuple(generated.rows[0]) == COLUMNS
+    assert len(generated.texts) == len(generated.rows), "note ids are unique"
+    for row in generated.rows:
         assert row["text"].splitlines()[0].startswith(FICTIONAL)
         assert row["note_id"] in row["text"].splitlines()[0]
         assert not re.search(r"[{}|]|\[\[", row["text"]), "an unfilled slot"
         assert not re.search("[\ue000-\uf8ff]", row["text"]), "a mark was left"
-    assert {row["note_type"] for row in made.rows} == set(KINDS.values())
-    assert "invented" in (made.folder / README).read_text()
+    assert {row["note_type"] for row in generated.rows} == set(KINDS.values())
+    assert "invented" in (generated.folder / README).read_text()
 
 
-def test_notes_are_in_order_of_time_within_stays(made: Made) -> None:
+def test_notes_are_in_order_of_time_within_stays(generated: GeneratedFolder) -> None:
     ends: dict[str, str] = {}
-    for patient in {row["subject_id"] for row in made.rows}:
-        rows = [row for row in made.rows if row["subject_id"] == patient]
+    for patient in {row["subject_id"] for row in generated.rows}:
+        rows = [row for row in generated.rows if row["subject_id"] == patient]
         assert [row["charttime"] for row in rows] == sorted(row["charttime"] for row in rows)
         stays = {row["hadm_id"]: (row["admittime"], row["dischtime"]) for row in rows if row["hadm_id"]}
         for row in rows:
@@ -155,8 +155,8 @@ def test_notes_are_in_order_of_time_within_stays(made: Made) -> None:
     assert len(ends) == 8
 
 
-def test_discharge_summaries_have_sections(made: Made) -> None:
-    summaries = [row["text"] for row in made.rows if row["note_type"] == "Discharge summary"]
+def test_discharge_summaries_have_sections(generated: GeneratedFolder) -> None:
+    summaries = [row["text"] for row in generated.rows if row["note_type"] == "Discharge summary"]
     assert len(summaries) == 2 * (1 + 2 + 3 + 4)
     for name in (
         "Admission Date:",
@@ -174,23 +174,23 @@ def test_discharge_summaries_have_sections(made: Made) -> None:
         assert all(f"\n{name}" in text for text in summaries), name
 
 
-def test_clean_text_leaves_notes_unchanged(made: Made) -> None:
-    assert all(clean_text(text) == text for text in made.texts.values())
+def test_clean_text_leaves_notes_unchanged(generated: GeneratedFolder) -> None:
+    assert all(clean_text(text) == text for text in generated.texts.values())
 
 
-def test_long_lines_of_notes_are_rarely_repeated(made: Made) -> None:
+def test_long_lines_of_notes_are_rarely_repeated(generated: GeneratedFolder) -> None:
     for patient in ("fict0-004", "fict0-008"):
-        lines = [line for text in made.of(patient).values() for line in text.splitlines() if len(line) > 120]
+        lines = [line for text in generated.of(patient).values() for line in text.splitlines() if len(line) > 120]
         repeated = sum(count - 1 for count in Counter(lines).values())
         assert repeated <= 0.02 * len(lines)
 
 
-def test_notes_reader_returns_same_texts(made: Made) -> None:
+def test_notes_reader_returns_same_texts(generated: GeneratedFolder) -> None:
     columns = NoteColumns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
-    items = list(read_sources([made.folder / NOTES], format="notes", columns=columns))
+    items = list(read_sources([generated.folder / NOTES], format="notes", columns=columns))
     documents = [item for item in items if isinstance(item, Document)]
-    assert {document.id: document.text for document in documents} == made.texts
-    assert {document.patient for document in documents} == {row["subject_id"] for row in made.rows}
+    assert {document.id: document.text for document in documents} == generated.texts
+    assert {document.patient for document in documents} == {row["subject_id"] for row in generated.rows}
 
 
 @pytest.mark.parametrize("tokens", [4000, 8000, 16000, 50000])
@@ -216,10 +216,10 @@ def test_estimate_tokens_counts_words_digits_and_signs() -> None:
 
 
 @pytest.mark.models
-def test_estimate_tokens_is_near_count_of_chat_model(model_home: Path, made: Made) -> None:
+def test_estimate_tokens_is_near_count_of_chat_model(model_home: Path, generated: GeneratedFolder) -> None:
     weights = model_home / "models" / "smollm2-135m" / "model.gguf"
     model = EmbeddedModel(weights, "counting", context_tokens=512, prefix_cache=False)
-    text = "\n".join(made.of("fict0-003").values())
+    text = "\n".join(generated.of("fict0-003").values())
 
     async def counted() -> int:
         try:
@@ -230,54 +230,54 @@ def test_estimate_tokens_is_near_count_of_chat_model(model_home: Path, made: Mad
     assert asyncio.run(counted()) == pytest.approx(16_000, rel=0.1)
 
 
-def test_questions_cover_all_categories_and_forms(made: Made) -> None:
-    pairs = Counter((line["category"], line["form"]) for line in made.lines)
+def test_questions_cover_all_categories_and_forms(generated: GeneratedFolder) -> None:
+    pairs = Counter((line["category"], line["form"]) for line in generated.lines)
     assert set(pairs) == {(category, form) for category in CATEGORIES for form in FORMS}
-    assert {"number", "negation", "trend"} <= {line["about"] for line in made.lines}
-    assert {line["patient"] for line in made.lines} == {row["subject_id"] for row in made.rows}
-    for patient, n in Counter(line["patient"] for line in made.lines).items():
+    assert {"number", "negation", "trend"} <= {line["about"] for line in generated.lines}
+    assert {line["patient"] for line in generated.lines} == {row["subject_id"] for row in generated.rows}
+    for patient, n in Counter(line["patient"] for line in generated.lines).items():
         assert n == EACH, patient
-    assert len({line["id"] for line in made.lines}) == len(made.lines)
+    assert len({line["id"] for line in generated.lines}) == len(generated.lines)
 
 
-def test_evidence_spans_contain_answers(made: Made) -> None:
-    for line in made.lines:
+def test_evidence_spans_contain_answers(generated: GeneratedFolder) -> None:
+    for line in generated.lines:
         places = [(item["document_id"], item["start"]) for item in line["evidence"]]
         assert len(places) == len(set(places))
         assert set(line["gold_documents"]) == {name for name, _ in places}
-        assert set(line["gold_documents"]) <= made.of(line["patient"]).keys()
-        texts = evidence_of(made, line)
+        assert set(line["gold_documents"]) <= generated.of(line["patient"]).keys()
+        texts = list_evidence_texts(generated, line)
         if line["form"] == "extractive" and line["category"] != "holistic":
             assert all(text == line["gold"] for text in texts), line["id"]
         elif line["form"] == "extractive":
             assert line["gold"] in texts
         elif line["category"] in ("specific-fact", "temporal", "cause-effect", "discharge-planning"):
-            answer = answer_of(line)
+            answer = get_answer(line)
             assert all(answer in text for text in texts), line["id"]
         assert (texts == []) == (line["category"] == "absence")
 
 
-def test_evidence_spans_of_one_fact_agree(made: Made) -> None:
-    for line in made.lines:
+def test_evidence_spans_of_one_fact_agree(generated: GeneratedFolder) -> None:
+    for line in generated.lines:
         facts = {item["fact"] for item in line["evidence"]}
         assert "" not in facts
         assert len(facts) <= 1 or line["category"] == "holistic", line["id"]
-    assert any(len(line["evidence"]) > 1 for line in made.lines if line["category"] == "terminology")
+    assert any(len(line["evidence"]) > 1 for line in generated.lines if line["category"] == "terminology")
 
 
-def test_laboratory_reports_omit_values_of_procedures(made: Made) -> None:
-    labs = [row["text"] for row in made.rows if row["note_type"].lower().startswith("lab")]
+def test_laboratory_reports_omit_values_of_procedures(generated: GeneratedFolder) -> None:
+    labs = [row["text"] for row in generated.rows if row["note_type"].lower().startswith("lab")]
     assert labs
     assert not any("fibrinogen" in text.lower() for text in labs)
 
 
-def test_specific_fact_answers_occur_only_in_evidence(made: Made) -> None:
+def test_specific_fact_answers_occur_only_in_evidence(generated: GeneratedFolder) -> None:
     observed = 0
-    for line in made.lines:
+    for line in generated.lines:
         if line["category"] != "specific-fact":
             continue
-        answer = re.compile(rf"(?<!\w){re.escape(answer_of(line))}(?!\w)", re.IGNORECASE)
-        for name, text in made.of(line["patient"]).items():
+        answer = re.compile(rf"(?<!\w){re.escape(get_answer(line))}(?!\w)", re.IGNORECASE)
+        for name, text in generated.of(line["patient"]).items():
             for result in answer.finditer(text):
                 observed += 1
                 places = [p for p in line["evidence"] if p["document_id"] == name]
@@ -285,21 +285,21 @@ def test_specific_fact_answers_occur_only_in_evidence(made: Made) -> None:
     assert observed >= 8 * 6
 
 
-def test_absence_questions_are_unanswerable_from_record(made: Made) -> None:
-    for line in made.lines:
+def test_absence_questions_are_unanswerable_from_record(generated: GeneratedFolder) -> None:
+    for line in generated.lines:
         if line["category"] != "absence":
             assert line["gold"]
             continue
-        assert (answer_of(line) == UNSAID) if "options" in line else (line["gold"] == "")
+        assert (get_answer(line) == UNSAID) if "options" in line else (line["gold"] == "")
         assert line["depth"] is None
         telling = re.search(r"ceruloplasmin|pacemaker|Gleason|lithium|intraocular", line["text"])
-        assert telling is None or not any(telling[0] in text for text in made.of(line["patient"]).values())
+        assert telling is None or not any(telling[0] in text for text in generated.of(line["patient"]).values())
 
 
-def test_choice_questions_have_four_or_five_options_and_one_right(made: Made) -> None:
+def test_choice_questions_have_four_or_five_options_and_one_right(generated: GeneratedFolder) -> None:
     letters: Counter[str] = Counter()
     unsaid: Counter[bool] = Counter()
-    for line in made.lines:
+    for line in generated.lines:
         if line["form"] != "choice":
             assert "options" not in line
             continue
@@ -308,17 +308,19 @@ def test_choice_questions_have_four_or_five_options_and_one_right(made: Made) ->
         assert len({option.casefold() for option in options}) == len(options), line["id"]
         letters[line["gold"]] += 1
         if UNSAID in options:
-            unsaid[answer_of(line) == UNSAID] += 1
+            unsaid[get_answer(line) == UNSAID] += 1
     n = sum(letters.values())
     assert all(abs(letters[letter] - n / 5) <= 0.08 * n for letter in "ABCDE"), letters
     assert unsaid[False] > unsaid[True] > 0, "offered where it is wrong too"
 
 
-def test_laboratory_answers_have_units(made: Made) -> None:
-    values = [line for line in made.lines if line["text"].startswith("What was the") and "laboratory" in line["text"]]
+def test_laboratory_answers_have_units(generated: GeneratedFolder) -> None:
+    values = [
+        line for line in generated.lines if line["text"].startswith("What was the") and "laboratory" in line["text"]
+    ]
     assert values
     for line in values:
-        assert re.fullmatch(r"\d+(\.\d+)? \S.*", answer_of(line)), answer_of(line)
+        assert re.fullmatch(r"\d+(\.\d+)? \S.*", get_answer(line)), get_answer(line)
 
 
 def test_medication_doses_change_over_stays() -> None:
@@ -335,23 +337,23 @@ def test_medication_doses_change_over_stays() -> None:
         assert dict(earlier.regimen) == dict(later.home)
 
 
-def test_negation_questions_are_denied_in_their_stay(made: Made) -> None:
-    denied = [line for line in made.lines if line["about"] == "negation" and line["form"] != "choice"]
+def test_negation_questions_are_denied_in_their_stay(generated: GeneratedFolder) -> None:
+    denied = [line for line in generated.lines if line["about"] == "negation" and line["form"] != "choice"]
     assert denied
     for line in denied:
         finding = line["gold"].removeprefix("No evidence of ")
         assert finding in line["text"]
-        assert all(text.startswith("No evidence of") for text in evidence_of(made, line))
-    ruled_out = [line for line in made.lines if line["text"].startswith("Which of these did the")]
-    assert all(f"No evidence of {answer_of(line)}" in evidence_of(made, line)[0] for line in ruled_out)
+        assert all(text.startswith("No evidence of") for text in list_evidence_texts(generated, line))
+    ruled_out = [line for line in generated.lines if line["text"].startswith("Which of these did the")]
+    assert all(f"No evidence of {get_answer(line)}" in list_evidence_texts(generated, line)[0] for line in ruled_out)
 
 
-def test_depth_is_relative_position_of_evidence(made: Made) -> None:
+def test_depth_is_relative_position_of_evidence(generated: GeneratedFolder) -> None:
     depths = []
-    for line in made.lines:
+    for line in generated.lines:
         if len(line["evidence"]) == 1:
             (place,) = line["evidence"]
-            notes = made.of(line["patient"])
+            notes = generated.of(line["patient"])
             before = sum(len(text) for text in list(notes.values())[: list(notes).index(place["document_id"])])
             middle = before + (place["start"] + place["end"]) / 2
             assert line["depth"] == pytest.approx(middle / sum(map(len, notes.values())), abs=1e-4)
@@ -360,26 +362,28 @@ def test_depth_is_relative_position_of_evidence(made: Made) -> None:
     assert max(depths) > 0.8
 
 
-def test_written_questions_are_read_back_with_key_passages(made: Made) -> None:
-    questions = [question for question in read_questions(made.folder / QUESTIONS) if isinstance(question, Question)]
-    assert len(questions) == len(made.lines)
-    assert [(q.id, q.form, q.category, q.gold, len(q.evidence)) for q in questions] == [
-        (line["id"], line["form"], line["category"], line["gold"], len(line["evidence"])) for line in made.lines
+def test_written_questions_are_read_back_with_key_passages(generated: GeneratedFolder) -> None:
+    questions = [
+        question for question in read_questions(generated.folder / QUESTIONS) if isinstance(question, Question)
     ]
-    keys = find_key_passages(questions, made.texts)
+    assert len(questions) == len(generated.lines)
+    assert [(q.id, q.form, q.category, q.gold, len(q.evidence)) for q in questions] == [
+        (line["id"], line["form"], line["category"], line["gold"], len(line["evidence"])) for line in generated.lines
+    ]
+    keys = find_key_passages(questions, generated.texts)
     assert len(keys) == len({q.text for q in questions if q.evidence})
     passages = [passage for several in keys.values() for key in several for passage in key.passages]
-    assert all(any(passage in text for text in made.texts.values()) for passage in passages)
+    assert all(any(passage in text for text in generated.texts.values()) for passage in passages)
     for question in questions:
         if question.category in ("specific-fact", "temporal") and question.form == "extractive":
-            own = made.of(question.patient or "")
+            own = generated.of(question.patient or "")
             mine = [key for key in keys[question.text] if key.answer == question.gold]
             holding = {name for name, text in own.items() if any(key.passage in text for key in mine)}
             assert holding == set(question.gold_documents), "the key passage stands where the evidence is"
 
 
-def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> dict[str, Any]:
-    """What the reader replies to the question over these notes, each a document."""
+def ask_reader(model: ScriptedModel, question: Question, notes: Iterable[str]) -> dict[str, Any]:
+    """Return the reader's reply to the question over these notes, each one document."""
     texts = list(notes)
     span = question.form == "extractive"
     passages = [Passage(f"n#{i}", "n", i, 0, len(text), text) for i, text in enumerate(texts)]
@@ -398,15 +402,17 @@ def replied(model: ScriptedModel, question: Question, notes: Iterable[str]) -> d
     return result
 
 
-def test_reader_answers_from_record_only_with_evidence(made: Made) -> None:
+def test_reader_answers_from_record_only_with_evidence(generated: GeneratedFolder) -> None:
     """Keys of all patients at once: which one is asked of is told by what is in the prompt."""
-    questions = [question for question in read_questions(made.folder / QUESTIONS) if isinstance(question, Question)]
-    model = position_biased_reader(find_key_passages(questions, made.texts), lambda place, documents: 1.0)
+    questions = [
+        question for question in read_questions(generated.folder / QUESTIONS) if isinstance(question, Question)
+    ]
+    model = position_biased_reader(find_key_passages(questions, generated.texts), lambda place, documents: 1.0)
     for question in questions:
         if question.patient not in ("fict0-001", "fict0-002", "fict0-006"):
             continue
-        notes = made.of(question.patient)
-        result = replied(model, question, notes.values())
+        notes = generated.of(question.patient)
+        result = ask_reader(model, question, notes.values())
         if not question.evidence:
             assert result == {"found": False}
         elif question.options:
@@ -414,7 +420,7 @@ def test_reader_answers_from_record_only_with_evidence(made: Made) -> None:
         else:
             assert result["span" if question.form == "extractive" else "answer"] == question.gold, question.id
         rest = [text for name, text in notes.items() if name not in question.gold_documents]
-        assert replied(model, question, rest or ["Nothing."]) == {"found": False}, question.id
+        assert ask_reader(model, question, rest or ["Nothing."]) == {"found": False}, question.id
 
 
 def test_extract_spans_returns_text_and_marks() -> None:

@@ -1,4 +1,4 @@
-"""Questions solved by a model: what is kept, what is left out, and that nothing is asked twice."""
+"""Test questions solved by a model: kept, left out, and never asked twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WRITTEN: tuple[SolvingMethod, ...] = ("chain-of-thought", "tree-of-thought")
 
 
 def questions(n: int = 6) -> list[Question]:
-    """The right one is A, B, C, A..."""
+    """Return questions whose right options are A, B, C, A..."""
     return [
         Question(f"What helps in disease {i}, of which there are many?", OPTIONS, "choice", f"q-{i}", "ABC"[i % 3])
         for i in range(n)
@@ -54,21 +54,21 @@ def number_of(request: ChatRequest) -> int:
     return int(re.findall(r"disease (\d+)", request.messages[-1].content)[-1])
 
 
-def said(choice: str | None, ends: str | None = None, answer: str = "So it is.") -> str:
-    """A reply whose reasoning ends with that letter, where not said with the one that is chosen."""
+def make_reply(choice: str | None, ends: str | None = None, answer: str = "So it is.") -> str:
+    """Return a reply whose reasoning ends with the letter `ends`, by default the chosen one."""
     reasoning = f"Option A is a metal. Option C is one too. The answer is {ends or choice}."
     result: dict[str, Any] = {"found": True, "answer": answer}
     return json.dumps({"reasoning": reasoning, "result": {**result, "choice": choice} if choice else result})
 
 
 def right(request: ChatRequest) -> str:
-    return said("ABC"[number_of(request) % 3])
+    return make_reply("ABC"[number_of(request) % 3])
 
 
 NOTHING = json.dumps({"result": {"found": False}})
 
 
-def solved(
+def solve_all(
     asked: list[Question], script: Script, path: Path, how: SolvingMethod = "solved", tries: int = 3, seed: int = 0
 ) -> tuple[ScriptedModel, SolutionStore, list[SolvedQuestion]]:
     model = ScriptedModel(script)
@@ -81,7 +81,7 @@ def solved(
     return model, *asyncio.run(all_of_them())
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -167,7 +167,7 @@ def test_select_questions_openly_counts_left_out_questions() -> None:
 def test_solve_prompt_equals_strategy_prompt_without_answer(tmp_path: Path) -> None:
     """To the letter: so what an evaluation has paid for is not paid for again."""
     (question,) = sample = questions(1)
-    model, _, _ = solved(sample, right, tmp_path / "s.jsonl")
+    model, _, _ = solve_all(sample, right, tmp_path / "s.jsonl")
     other = ScriptedModel(right)
 
     async def none(_: Question) -> Ranking | Examples:
@@ -181,16 +181,16 @@ def test_solve_prompt_equals_strategy_prompt_without_answer(tmp_path: Path) -> N
 
 def test_solve_keeps_right_answers_and_counts_other_states(tmp_path: Path) -> None:
     replies: dict[int, Callable[[ChatRequest], str]] = {
-        1: lambda _: said("C"),
+        1: lambda _: make_reply("C"),
         2: lambda _: NOTHING,
         3: lambda _: '{"result": {',
-        4: lambda _: said("B"),
+        4: lambda _: make_reply("B"),
         5: lambda _: json.dumps({"result": {"found": True, "answer": "Zinc.", "choice": "C"}}),
     }
     path = tmp_path / "s.jsonl"
-    model, file, result = solved(questions(), lambda r: replies.get(number_of(r), right)(r), path)
+    model, file, result = solve_all(questions(), lambda r: replies.get(number_of(r), right)(r), path)
     assert file.states == {"kept": 2, "wrong": 1, "abstained": 1, "unparsed": 2}
-    states = {line["id"]: (line["state"], line["tries"]) for line in lines(path)}
+    states = {line["id"]: (line["state"], line["tries"]) for line in read_lines(path)}
     assert states == {
         "q-0": ("kept", 1),
         "q-1": ("wrong", 1),
@@ -199,14 +199,14 @@ def test_solve_keeps_right_answers_and_counts_other_states(tmp_path: Path) -> No
         "q-4": ("kept", 1),
         "q-5": ("unparsed", 1),
     }
-    first, wrong = lines(path)[:2]
+    first, wrong = read_lines(path)[:2]
     assert first["question"] == questions()[0].text
     assert (first["options"], first["choice"], first["answer"]) == (OPTIONS, "A", "So it is.")
     assert first["reasoning"].endswith("The answer is A.")
     assert (first["set"], first["how"], first["model"], first["form"]) == (SET, "solved", "solver", "choice")
     assert not {"question", "choice", "reasoning", "answer"} & wrong.keys()
     assert sum(item.usage.calls for item in result) == len(model.requests) == 8, "a wrong answer is not asked for again"
-    assert sum(line["usage"]["calls"] for line in lines(path)) == 8
+    assert sum(line["usage"]["calls"] for line in read_lines(path)) == 8
 
 
 # -- written, the answer being known ----------------------------------------------------------------------------------
@@ -219,13 +219,13 @@ def test_solve_with_known_answer_samples_again_until_reasoning_agrees(how: Solvi
     def script(request: ChatRequest) -> str:
         number = number_of(request)
         if number == 1 and request.seed < 4:
-            return said("A") if request.seed == 0 else said("B", ends="A")
-        return {2: said("A"), 3: NOTHING}.get(number) or right(request)
+            return make_reply("A") if request.seed == 0 else make_reply("B", ends="A")
+        return {2: make_reply("A"), 3: NOTHING}.get(number) or right(request)
 
     path = tmp_path / "s.jsonl"
-    model, file, _ = solved(questions(4), script, path, how)
+    model, file, _ = solve_all(questions(4), script, path, how)
     assert "The right answer is known: A. iron" in model.requests[0].messages[-1].content
-    assert {line["id"]: (line["state"], line["tries"]) for line in lines(path)} == {
+    assert {line["id"]: (line["state"], line["tries"]) for line in read_lines(path)} == {
         "q-0": ("kept", 1),
         "q-1": ("kept", 3),
         "q-2": ("wrong", 3),
@@ -234,7 +234,7 @@ def test_solve_with_known_answer_samples_again_until_reasoning_agrees(how: Solvi
     assert file.states["kept"] == 2
     sample = [(r.seed, r.temperature) for r in model.requests if number_of(r) == 1]
     assert sample == [(0, 0.0), (2, 0.5), (3, 0.5), (4, 0.5)]
-    assert lines(path)[1]["made"]["tries"] == 3
+    assert read_lines(path)[1]["made"]["tries"] == 3
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_solve_requires_reasoning_to_reach_stated_choice(reasoning: str, kept: b
     result = {"found": True, "answer": "It is vitamin K.", "choice": "B"}
     reply = json.dumps({"reasoning": reasoning, "result": result})
     question = replace(questions(2)[1], gold="B")
-    _, file, _ = solved([question], lambda _: reply, tmp_path / "s.jsonl", "chain-of-thought", tries=1)
+    _, file, _ = solve_all([question], lambda _: reply, tmp_path / "s.jsonl", "chain-of-thought", tries=1)
     assert file.states == {"kept" if kept else "unparsed": 1}
 
 
@@ -263,10 +263,12 @@ def test_solve_requires_reasoning_to_reach_stated_choice(reasoning: str, kept: b
 def test_solve_open_question_requires_words_of_answer(how: SolvingMethod, tmp_path: Path) -> None:
     answers = {0: "It is VITAMIN  K, by mouth.", 1: "It is the vitamin called K."}
     path = tmp_path / "s.jsonl"
-    model, file, _ = solved(open_questions(), lambda r: said(None, "vitamin K", answers[number_of(r)]), path, how)
+    model, file, _ = solve_all(
+        open_questions(), lambda r: make_reply(None, "vitamin K", answers[number_of(r)]), path, how
+    )
     assert file.states == {"kept": 1, "wrong": 1}
     assert ("The right answer is known: Vitamin K" in model.requests[0].messages[-1].content) == (how != "solved")
-    (line,) = [line for line in lines(path) if line["state"] == "kept"]
+    (line,) = [line for line in read_lines(path) if line["state"] == "kept"]
     assert (line["options"], line["choice"], line["form"]) == ({}, None, "open")
 
 
@@ -295,7 +297,7 @@ def test_solve_prompt_contains_question_as_data(how: SolvingMethod) -> None:
 
 
 def test_solve_replaces_lone_surrogates(tmp_path: Path) -> None:
-    _, file, _ = solved(questions(1), lambda _: said("A", answer="half \ud83d"), tmp_path / "s.jsonl")
+    _, file, _ = solve_all(questions(1), lambda _: make_reply("A", answer="half \ud83d"), tmp_path / "s.jsonl")
     assert "unparsed" not in file.states
     assert "\ud83d" not in (tmp_path / "s.jsonl").read_text(encoding="utf-8")
 
@@ -305,13 +307,13 @@ def test_solve_replaces_lone_surrogates(tmp_path: Path) -> None:
 
 def test_solve_resumes_without_asking_twice(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    solved(questions(2), right, path)
-    model, file, _ = solved(questions(6), right, path)
+    solve_all(questions(2), right, path)
+    model, file, _ = solve_all(questions(6), right, path)
     assert [number_of(request) for request in model.requests] == [2, 3, 4, 5]
     assert file.states == {"kept": 6}
     content = path.read_bytes()
     path.write_bytes(content[:-30])
-    model, _, _ = solved(questions(6), right, path)
+    model, _, _ = solve_all(questions(6), right, path)
     assert [number_of(request) for request in model.requests] == [5]
     assert path.read_bytes() == content
 
@@ -327,9 +329,9 @@ def test_solve_failed_call_leaves_no_line_and_budget_keeps_results(tmp_path: Pat
         return right(request)
 
     with pytest.raises(BudgetExceeded):
-        solved(questions(), failing, path)
-    assert [line["id"] for line in lines(path)] == ["q-0", "q-2"]
-    model, file, _ = solved(questions(), right, path)
+        solve_all(questions(), failing, path)
+    assert [line["id"] for line in read_lines(path)] == ["q-0", "q-2"]
+    model, file, _ = solve_all(questions(), right, path)
     assert [number_of(request) for request in model.requests] == [1, 3, 4, 5]
     assert file.states == {"kept": 6}
 
@@ -339,22 +341,22 @@ def test_solve_failed_call_leaves_no_line_and_budget_keeps_results(tmp_path: Pat
 )
 def test_solution_store_with_other_recipe_raises_input_error(other: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    solved(questions(2), right, path, "solved" if "seed" in other else "chain-of-thought")
+    solve_all(questions(2), right, path, "solved" if "seed" in other else "chain-of-thought")
     with pytest.raises(InputError, match="solved questions made with other settings"):
-        solved(questions(2), right, path, **other)
+        solve_all(questions(2), right, path, **other)
 
 
 def test_solve_openly_after_closed_question_raises_input_error(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    solved(questions(1), right, path)
+    solve_all(questions(1), right, path)
     with pytest.raises(InputError, match="question q-0 of made/train has changed since"):
-        solved([without_options(question) for question in questions(1)], right, path)
+        solve_all([without_options(question) for question in questions(1)], right, path)
 
 
 def test_solve_changed_question_raises_input_error(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    solved(questions(2), right, path)
+    solve_all(questions(2), right, path)
     with pytest.raises(InputError, match="question q-1 of made/train has changed since"):
-        solved([replace(questions(2)[1], gold="C")], right, path)
+        solve_all([replace(questions(2)[1], gold="C")], right, path)
     asker = ModelClient(ScriptedModel(right), model_recipe=TOLD)
     assert not SolutionStore(path, "made/other", recipe(asker, "solved")).has(questions(1)[0])

@@ -333,7 +333,7 @@ def _on_numbers(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
         len(wrong),
         _mean(wrong, metric),
         len(cases) - len(scored),
-        _apart([case.values[metric] for case in right], [case.values[metric] for case in wrong]),
+        ordered_pair_share([case.values[metric] for case in right], [case.values[metric] for case in wrong]),
         _examples(fooled),
     )
 
@@ -342,7 +342,7 @@ def _mean(cases: ScoredCases, metric: str) -> Cell:
     return estimate_mean([case.values[metric] for case in cases], [case.cluster for case in cases]) if cases else None
 
 
-def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
+def ordered_pair_share(right: Sequence[float], wrong: Sequence[float]) -> float | None:
     """Return the share of pairs in which the right answer has more, ties as halves (Mann-Whitney U as a share)."""
     if not (right and wrong):
         return None
