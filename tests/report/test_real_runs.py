@@ -192,11 +192,11 @@ def run_preflight(workspace: Workspace, folder: Path) -> None:
     )
 
 
-def make_examples_experiment(name: str, *more: object, open: bool = False, fails: bool = False) -> RunMaker:
+def make_examples_experiment(name: str, *arguments: object, open: bool = False, fails: bool = False) -> RunMaker:
     """Return a function that runs an experiment with solved questions as examples."""
 
     def make_run(workspace: Workspace, folder: Path) -> None:
-        command = ("experiment", name, "--examples", workspace.solved, *more)
+        command = ("experiment", name, "--examples", workspace.solved, *arguments)
         make_experiment(*command, papers=False, open=open, fails=fails)(workspace, folder)
 
     return make_run
@@ -215,7 +215,7 @@ def run_openmedprompt(workspace: Workspace, folder: Path) -> None:
         run_command("grade", "correctness", folder, "--model", f"{server.url}#judge")
 
 
-def run_record_experiment(name: str, *more: object, workspace: Workspace, folder: Path) -> None:
+def run_record_experiment(name: str, *arguments: object, workspace: Workspace, folder: Path) -> None:
     with served(make_record_reader(workspace)) as server:
         run_command(
             "experiment",
@@ -230,12 +230,12 @@ def run_record_experiment(name: str, *more: object, workspace: Workspace, folder
             folder,
             "--yes",
             "--json",
-            *more,
+            *arguments,
         )
 
 
-def make_record_experiment(name: str, *more: object) -> RunMaker:
-    return lambda workspace, folder: run_record_experiment(name, *more, workspace=workspace, folder=folder)
+def make_record_experiment(name: str, *arguments: object) -> RunMaker:
+    return lambda workspace, folder: run_record_experiment(name, *arguments, workspace=workspace, folder=folder)
 
 
 _VOTED = ("--arm", "chain-of-thought", "--arm", "self-consistency", "--votes", 1, "--votes", 3)

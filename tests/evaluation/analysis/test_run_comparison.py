@@ -32,8 +32,8 @@ def list_rows(table: Table) -> list[Mapping[str, Cell]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def list_difference_rows(*paths: Path, **more: Any) -> list[Mapping[str, Cell]]:
-    return list_rows(find_table(compare_run_files(paths, **more), "Differences"))
+def list_difference_rows(*paths: Path, **fields: Any) -> list[Mapping[str, Cell]]:
+    return list_rows(find_table(compare_run_files(paths, **fields), "Differences"))
 
 
 def get_difference(row: Mapping[str, Cell]) -> Difference:

@@ -86,9 +86,9 @@ def make_article(title: str, *paragraphs: dict[str, Any]) -> dict[str, Any]:
     return {"data": [{"title": title, "paragraphs": list(paragraphs)}]}
 
 
-def make_question(key: str, text: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
+def make_question(key: str, text: str, *answers: tuple[str, int], **fields: Any) -> dict[str, Any]:
     spans = [{"text": text, "answer_start": start} for text, start in answers]
-    return {"id": key, "question": text, "answers": spans, **more}
+    return {"id": key, "question": text, "answers": spans, **fields}
 
 
 # -- EHRNoteQA --------------------------------------------------------------------------------------------------------

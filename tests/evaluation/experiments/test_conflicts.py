@@ -165,7 +165,7 @@ def make_case(
     *,
     state: AnswerState = "answered",
     place: int = 0,
-    **more: Any,
+    **fields: Any,
 ) -> PartitionedCase:
     right = final == gold if state == "answered" else None
     outcome = Outcome(f"q{number}", {"arm": "brief-context", "place": place}, state, right, 1 / 3)
@@ -174,7 +174,7 @@ def make_case(
         final,
         gold,
         tuple(PartialChoice(choice, 1, None, False) for choice in stated),
-        **{"undecided": 0, "nothing": 0, "failed": 0, **more},
+        **{"undecided": 0, "nothing": 0, "failed": 0, **fields},
     )
 
 

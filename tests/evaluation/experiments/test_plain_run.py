@@ -40,11 +40,11 @@ def write_questions(path: Path, *gold: Sequence[str]) -> str:
 
 
 def plan_run(
-    questions: str, library_search: LibrarySearch | None, guard: Guard, **more: Any
+    questions: str, library_search: LibrarySearch | None, guard: Guard, **fields: Any
 ) -> tuple[RunPlan, tuple[Case, ...]]:
     settings = Settings(strategy="closed-book" if library_search is None else "rag")
     pipeline = Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), library_search)
-    return plan_plain_run(questions, settings, pipeline, guard=guard, **more)
+    return plan_plain_run(questions, settings, pipeline, guard=guard, **fields)
 
 
 def test_plan_plain_run_asks_all_questions_or_sample(tmp_path: Path, library_search: LibrarySearch) -> None:

@@ -34,14 +34,14 @@ def is_right_at_ends(i: int, at: Condition) -> Outcome:
     return at.get("place") in (0, 100) or (at["arm"] == "brief-context" and i % 2 == 0)
 
 
-def write_positions_run(path: Path, arms: Sequence[str] = ARMS, protocol: str = "corrected", **more: Any) -> Path:
+def write_positions_run(path: Path, arms: Sequence[str] = ARMS, protocol: str = "corrected", **fields: Any) -> Path:
     result: dict[str, Any] = {
         "questions": FEW,
         "conditions": make_conditions(arms),
         "name": "positions",
         "arguments": {"arms": list(arms), "ks": [8], "places": list(PLACES), "protocol": protocol, "repeats": 1},
     }
-    return folder(path, is_right_at_ends, **{**result, **more})
+    return folder(path, is_right_at_ends, **{**result, **fields})
 
 
 def findings_by_name(*paths: Path) -> Mapping[str, Findings]:

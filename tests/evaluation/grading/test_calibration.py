@@ -70,8 +70,8 @@ def choose_good(texts: Sequence[str]) -> str:
     return str(texts.index("good") + 1)
 
 
-def run_calibration(tmp_path: Path, script: Callable[[ChatRequest], str], **more: bool) -> GraderCalibration:
-    return asyncio.run(calibrate_grader(asker_of(script), tmp_path, SUMMARIES, PAIRS, **more))  # type: ignore[arg-type]
+def run_calibration(tmp_path: Path, script: Callable[[ChatRequest], str], **fields: bool) -> GraderCalibration:
+    return asyncio.run(calibrate_grader(asker_of(script), tmp_path, SUMMARIES, PAIRS, **fields))  # type: ignore[arg-type]
 
 
 def test_calibration_of_perfect_judge_has_full_agreement(tmp_path: Path) -> None:

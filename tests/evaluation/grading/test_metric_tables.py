@@ -30,9 +30,9 @@ ONE, TWO = "judge-correctness[one]", "judge-correctness[two]"
 CONSISTENT, METEOR, FAITHFUL = "nli-non-contradiction[nli]", "meteor[exact+stem]", "judge-faithfulness[one]"
 
 
-def make_case(i: int, values: Mapping[str, float], **more: Any) -> MeasuredCase:
-    condition = more.pop("condition", {"arm": "include-all", "tokens": 20_000})
-    result: dict[str, Any] = {"ending": "answered", **more}
+def make_case(i: int, values: Mapping[str, float], **fields: Any) -> MeasuredCase:
+    condition = fields.pop("condition", {"arm": "include-all", "tokens": 20_000})
+    result: dict[str, Any] = {"ending": "answered", **fields}
     return MeasuredCase(f"q{i}:h {condition}", f"q{i}:h", condition, values=values, **result)
 
 

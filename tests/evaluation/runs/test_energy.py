@@ -250,10 +250,10 @@ def test_session_meter_without_permission_states_reason(tmp_path: Path, monkeypa
     refused = make_zone(tmp_path, "intel-rapl:0", "package-0", 0)
     read = Path.read_text
 
-    def denied(path: Path, *arguments: Any, **more: Any) -> str:
+    def denied(path: Path, *arguments: Any, **fields: Any) -> str:
         if path == refused:
             raise PermissionError(13, "Permission denied")
-        return read(path, *arguments, **more)
+        return read(path, *arguments, **fields)
 
     monkeypatch.setattr(Path, "read_text", denied)
     part = parts_by_name(SessionMeter(Settings(), tmp_path).measure())["processors"]

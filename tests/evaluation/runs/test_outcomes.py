@@ -21,8 +21,8 @@ from tests.support.run_folders import remove_volatile
 QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")
 
 
-def make_answer(state: Any = "answered", choice: str | None = "A", **more: Any) -> Answer:
-    return Answer(QUESTION, "rag", state, choice=choice if state == "answered" else None, **more)
+def make_answer(state: Any = "answered", choice: str | None = "A", **fields: Any) -> Answer:
+    return Answer(QUESTION, "rag", state, choice=choice if state == "answered" else None, **fields)
 
 
 def write_answers(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
