@@ -228,10 +228,10 @@ def _check_notes(
 ) -> None:
     """Read the notes before a library is created. Raises InputError if the encoder could not read all of them."""
     from epicrisis.corpus.removal_log import RemovalLog
-    from epicrisis.library.ingest_checks import check_notes_are_read
+    from epicrisis.library.splitters import check_notes_fit_window
 
     recount = dataclasses.replace(cleaning, removal_log=RemovalLog())
-    check_notes_are_read(read_again(recount), splitter, encoder)
+    check_notes_fit_window(read_again(recount), splitter, encoder)
 
 
 def _with_first_read(items: Iterator[ReaderItem]) -> Iterator[ReaderItem]:
