@@ -186,7 +186,7 @@ def test_for_replaying_nothing_is_made_or_written(cache: ReplyCache, tmp_path: P
     put(cache, 1)
     replaying = ReplyCache(cache.path, replay=True)
     assert replaying.get(make_key(1)) == make_reply(1)
-    with pytest.raises(StorageError, match="set cache.mode to on"):
+    with pytest.raises(StorageError, match=r"set cache\.mode to on"):
         put(replaying, 2)
     # What another process writes meanwhile is seen.
     put(cache, 3)
@@ -284,7 +284,7 @@ def test_a_place_that_cannot_be_written_is_named_before_a_call_is_paid(tmp_path:
     (tmp_path / "file").write_text("a file where a folder should be")
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "replies.sqlite", tmp_path / "folder", Path("/proc/replies.sqlite")):
-        with pytest.raises(StorageError, match="cache.mode to off") as caught:
+        with pytest.raises(StorageError, match=r"cache\.mode to off") as caught:
             ReplyCache(path).get(make_key(1))
         assert str(path) in caught.value.message
 
