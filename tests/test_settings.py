@@ -186,10 +186,9 @@ def test_an_unknown_nested_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal() == "unknown setting preflight.treshold: did you mean preflight.threshold?"
 
 
-def test_a_key_like_no_other_lists_what_there_is() -> None:
-    said = refusal({"zzzzzzzz": 1})
+def test_unknown_setting_without_similar_key_names_the_command_that_lists_all() -> None:
+    assert refusal({"zzzzzzzz": 1}) == "unknown setting zzzzzzzz: `epicrisis settings` lists all"
     keys = [row.key for row in setting_rows()]
-    assert said == f"unknown setting zzzzzzzz: known are {', '.join(keys)}"
     assert {"home", "k", "models.map.name", "preflight.n"} <= set(keys)
     assert not {"models", "preflight", "models.writer"} & set(keys)
 
@@ -211,7 +210,6 @@ def test_a_key_like_no_other_lists_what_there_is() -> None:
         ({"preflight": {"n": 0}}, "preflight.n", "0"),
         ({"models": {"writer": {"temperature": 3}}}, "models.writer.temperature", "3"),
         ({"models": {"map": {"context_tokens": 255}}}, "models.map.context_tokens", "255"),
-        ({"models": {"map": "gpt"}}, "models.map", "'gpt'"),
         ({"models": {"writer": {"concurrency": 0}}}, "models.writer.concurrency", "0"),
     ],
 )
@@ -219,6 +217,19 @@ def test_a_bad_value_is_refused_in_one_line(flags: dict[str, Any], key: str, val
     said = refusal(flags)
     assert said.startswith(f"setting {key}: ")
     assert said.endswith(f"(got {value})")
+
+
+def test_table_with_a_plain_value_names_one_of_its_keys() -> None:
+    assert refusal({"models": {"map": "gpt"}}) == (
+        "setting models.map is a table: set one of its keys, such as models.map.name"
+    )
+
+
+def test_list_setting_with_one_text_becomes_a_list() -> None:
+    settings = load_settings({"scope": {"types": "Review", "hide": ("a", "b")}, "beside": "other"})
+    assert settings.scope.types == ("Review",)
+    assert settings.scope.hide == ("a", "b")
+    assert settings.beside == (Path("other"),)
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -166,14 +166,17 @@ def _explain(error: ValidationError) -> str:
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     problem = (unknown or problems)[0]
     key = ".".join(map(str, problem["loc"]))
+    keys = [row.key for row in setting_rows()]
     if unknown:
-        keys = [row.key for row in setting_rows()]
         similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-        cure = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(keys)}"
+        cure = f"did you mean {similar[0]}?" if similar else "`epicrisis settings` lists all"
         return f"unknown setting {key}: {cure}"
     message = problem["msg"].removeprefix("Value error, ")
     if not key:
         return message
+    if problem["type"] == "model_type":
+        example = next(name for name in keys if name.startswith(f"{key}."))
+        return f"setting {key} is a table: set one of its keys, such as {example}"
     return f"setting {key}: {message[:1].lower()}{message[1:]}{_quote_value(problem['input'], key)}"
 
 

@@ -6,11 +6,11 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from epicrisis.privacy import remote_host, strip_secrets
@@ -47,15 +47,6 @@ class SettingRow(NamedTuple):
     meaning: str
 
 
-def _wrap_text(value: object) -> object:
-    """Return a single text as a tuple, so that a list of one needs no brackets."""
-    return (value,) if isinstance(value, (str, PurePath)) else value
-
-
-_ONE_OR_MORE = BeforeValidator(_wrap_text)
-_Texts = Annotated[tuple[str, ...], _ONE_OR_MORE]
-
-
 def _is_none(value: object) -> bool:
     return value is None
 
@@ -67,6 +58,19 @@ def _key(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap_single_values(cls, values: Any) -> Any:
+        """Accept one text for a list of texts, such as `scope.types=Review`."""
+        if not isinstance(values, Mapping):
+            return values
+        wrapped = dict(values)
+        for name, value in values.items():
+            field = cls.model_fields.get(name)
+            if isinstance(value, str) and field is not None and get_origin(field.annotation) is tuple:
+                wrapped[name] = (value,)
+        return wrapped
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for key, value in super().__repr_args__():
@@ -282,15 +286,15 @@ class ScopeSettings(_Table):
 
     as_of: Date | None = _key(None, "Hide documents after this date, and undated ones.", "date")
     since: Date | None = _key(None, "Hide documents before this date, and undated ones.", "date")
-    types: _Texts = _key((), "Only these publication types. Default: all.")
-    journals: _Texts = _key((), "Only these journals. Default: all.")
-    without: Annotated[tuple[Literal["retracted"], ...], _ONE_OR_MORE] = _key(
+    types: tuple[str, ...] = _key((), "Only these publication types. Default: all.")
+    journals: tuple[str, ...] = _key((), "Only these journals. Default: all.")
+    without: tuple[Literal["retracted"], ...] = _key(
         ("retracted",), "Hide retracted articles, whenever retracted, and retraction notices."
     )
-    include: Annotated[tuple[Literal["retracted"], ...], _ONE_OR_MORE] = _key(
-        (), "Read these documents all the same, with a mark. Wins over without."
+    include: tuple[Literal["retracted"], ...] = _key(
+        (), "Read these documents all the same, with a mark (--with). Wins over without."
     )
-    hide: _Texts = _key((), "Hide the documents with these ids.")
+    hide: tuple[str, ...] = _key((), "Hide the documents with these ids.")
     hide_gold: bool = _key(False, "Hide the gold documents of each question from it (leak guard, errata B15).")
 
 
@@ -321,10 +325,10 @@ class Settings(_Table):
         ge=1,
         exclude_if=_is_none,
     )
-    fuse: Annotated[tuple[LocalPath, ...], _ONE_OR_MORE] = _key(
+    fuse: tuple[LocalPath, ...] = _key(
         (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
     )
-    beside: Annotated[tuple[LocalPath, ...], _ONE_OR_MORE] = _key(
+    beside: tuple[LocalPath, ...] = _key(
         (), "Libraries of literature to search together with the first. Their patient notes are ignored.", "paths"
     )
     unit: EvidenceUnit = _key(
@@ -394,7 +398,7 @@ class Settings(_Table):
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
         if self.log_text and self.log is None:
-            raise ValueError("setting log_text: there is no log for the texts: name its file with log")
+            raise ValueError("setting log_text: there is no log for the texts: name its file with log (--log FILE)")
         files = list(filter(None, (self.log, self.record, self.cache.path)))
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path are the same file: give each its own")
@@ -402,12 +406,12 @@ class Settings(_Table):
         if self.strategy == "full-context" and self.beside:
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
-                "brief-context, or leave out beside"
+                "brief-context, or leave out beside (--beside)"
             )
         if self.strategy == "full-context" and self.order == "rank":
             raise ValueError(
                 "setting order: full-context has no ranking, its notes are in order of time: use --strategy rag or "
-                "brief-context, or leave out order"
+                "brief-context, or leave out order (--order rank)"
             )
         examples = self.examples
         if examples.rerank is not None and examples.k * examples.rerank_times > MAX_RERANKED:
@@ -432,7 +436,9 @@ class Settings(_Table):
                 f"questions in partitions (got {check.threshold:g})"
             )
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
-            raise ValueError("setting preflight.signal: reranker-overlap needs a reranker: choose one with rerank.name")
+            raise ValueError(
+                "setting preflight.signal: reranker-overlap needs a reranker: name one with rerank.name (--rerank)"
+            )
 
     def remote_hosts(self) -> Iterator[tuple[str, str]]:
         """Yield the dotted key and the host, without secrets, of every setting that names another machine."""
@@ -461,17 +467,6 @@ class Settings(_Table):
 def setting_rows() -> list[SettingRow]:
     """Return key, default, unit and meaning of every setting, in the order of the tables."""
     return list(_list_rows(Settings, "", Settings()))
-
-
-def is_list_setting(key: str) -> bool:
-    """Return whether the setting with this dotted key holds a list."""
-    table: type[BaseModel] | None = Settings
-    *tables, name = key.split(".")
-    for part in tables:
-        field = table.model_fields.get(part) if table else None
-        table = _inner_table(field) if field else None
-    field = table.model_fields.get(name) if table else None
-    return field is not None and get_origin(field.annotation) is tuple
 
 
 def _list_rows(table: type[BaseModel], prefix: str, defaults: BaseModel | None) -> Iterator[SettingRow]:

@@ -189,7 +189,7 @@ def test_a_model_that_thinks_first_has_no_next_token(endpoint: Endpoint, script:
 
 def test_under_a_schema_nothing_is_asked() -> None:
     """Probabilities told under a grammar are those before its mask."""
-    with pytest.raises(ValueError, match="cannot be asked for under a schema"):
+    with pytest.raises(ValueError, match="option probabilities cannot be requested under a schema"):
         ChatRequest(REQUEST.messages, 1, options=LETTERS, schema={"enum": ["A", "B"]})
 
 

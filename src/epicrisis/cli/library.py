@@ -128,7 +128,7 @@ def check(library: LibraryPath, json: Json = False) -> None:
     Reads everything once: about a minute for a million passages.
     """
     from epicrisis.cli.terminal import open_progress
-    from epicrisis.library.health import check_health as check_health
+    from epicrisis.library.health import check_health
     from epicrisis.library.health_report import format_report
     from epicrisis.library.library import Library
 

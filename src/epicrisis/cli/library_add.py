@@ -12,7 +12,7 @@ import typer
 
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
-from epicrisis.cli.run_progress import say_skipped
+from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import open_console, say, say_lines, show_json
 from epicrisis.types import SplitterName
 
@@ -257,7 +257,7 @@ def _show(report: IngestReport, path: Path, json: bool) -> None:
         say(f"note: {remark}", err=True)
     if report.more_remarks:
         say(f"note: {report.more_remarks} more files were already in the library, or were renamed", err=True)
-    say_skipped(report.first_skipped, report.skipped)
+    say_report_skipped(report)
 
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:

@@ -138,7 +138,7 @@ def settings(
     if not rows:
         raise InputError(f"no setting begins with {prefix!r}: `epicrisis settings` lists all")
     if json:
-        show_json(rows)
+        show_json([row._asdict() for row in rows])
         return
     for row in rows:
         unit = f" ({row.unit})" if row.unit else ""
