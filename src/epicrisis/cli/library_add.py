@@ -12,7 +12,7 @@ import typer
 
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
-from epicrisis.cli.run_progress import say_skipped
+from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import open_console, say, say_lines, show_json
 from epicrisis.types import SplitterName
 
@@ -232,10 +232,10 @@ def _check_notes(
 ) -> None:
     """Read the notes before a library is created. Raises InputError if the encoder could not read all of them."""
     from epicrisis.corpus.removal_log import RemovalLog
-    from epicrisis.library.ingest_checks import check_notes_are_read
+    from epicrisis.library.splitters import check_notes_fit_window
 
     recount = dataclasses.replace(cleaning, removal_log=RemovalLog())
-    check_notes_are_read(read_again(recount), splitter, encoder)
+    check_notes_fit_window(read_again(recount), splitter, encoder)
 
 
 def _with_first_read(items: Iterator[ReaderItem]) -> Iterator[ReaderItem]:
@@ -261,7 +261,7 @@ def _show(report: IngestReport, path: Path, json: bool) -> None:
         say(f"note: {remark}", err=True)
     if report.more_remarks:
         say(f"note: {report.more_remarks} more files were already in the library, or were renamed", err=True)
-    say_skipped(report.first_skipped, report.skipped)
+    say_report_skipped(report)
 
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
