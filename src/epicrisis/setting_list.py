@@ -7,7 +7,7 @@ for row in setting_rows():
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, get_args
+from typing import NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -29,6 +29,17 @@ class SettingRow(NamedTuple):
 def setting_rows() -> list[SettingRow]:
     """Return key, default, unit and meaning of every setting, in the order of the tables."""
     return list(_list_rows(Settings, "", Settings()))
+
+
+def is_list_setting(key: str) -> bool:
+    """Return whether the setting with this dotted key holds a list."""
+    table: type[BaseModel] | None = Settings
+    *tables, name = key.split(".")
+    for part in tables:
+        field = table.model_fields.get(part) if table else None
+        table = _inner_table(field) if field else None
+    field = table.model_fields.get(name) if table else None
+    return field is not None and get_origin(field.annotation) is tuple
 
 
 def _list_rows(table: type[BaseModel], prefix: str, defaults: BaseModel | None) -> Iterator[SettingRow]:
