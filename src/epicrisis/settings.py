@@ -292,7 +292,7 @@ class ScopeSettings(_Table):
         ("retracted",), "Hide retracted articles, whenever retracted, and retraction notices."
     )
     include: tuple[Literal["retracted"], ...] = _key(
-        (), "Read these documents all the same, with a mark (--with). Wins over without."
+        (), "Read these documents all the same, with a mark. Wins over without."
     )
     hide: tuple[str, ...] = _key((), "Hide the documents with these ids.")
     hide_gold: bool = _key(False, "Hide the gold documents of each question from it (leak guard, errata B15).")
@@ -398,7 +398,7 @@ class Settings(_Table):
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
         if self.log_text and self.log is None:
-            raise ValueError("setting log_text: there is no log for the texts: name its file with log (--log FILE)")
+            raise ValueError("setting log_text: there is no log for the texts: name its file with log")
         files = list(filter(None, (self.log, self.record, self.cache.path)))
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path are the same file: give each its own")
@@ -406,12 +406,12 @@ class Settings(_Table):
         if self.strategy == "full-context" and self.beside:
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
-                "brief-context, or leave out beside (--beside)"
+                "brief-context, or leave out beside"
             )
         if self.strategy == "full-context" and self.order == "rank":
             raise ValueError(
                 "setting order: full-context has no ranking, its notes are in order of time: use --strategy rag or "
-                "brief-context, or leave out order (--order rank)"
+                "brief-context, or leave out order"
             )
         examples = self.examples
         if examples.rerank is not None and examples.k * examples.rerank_times > MAX_RERANKED:
@@ -436,9 +436,7 @@ class Settings(_Table):
                 f"questions in partitions (got {check.threshold:g})"
             )
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
-            raise ValueError(
-                "setting preflight.signal: reranker-overlap needs a reranker: name one with rerank.name (--rerank)"
-            )
+            raise ValueError("setting preflight.signal: reranker-overlap needs a reranker: choose one with rerank.name")
 
     def remote_hosts(self) -> Iterator[tuple[str, str]]:
         """Yield the dotted key and the host, without secrets, of every setting that names another machine."""
@@ -467,6 +465,17 @@ class Settings(_Table):
 def setting_rows() -> list[SettingRow]:
     """Return key, default, unit and meaning of every setting, in the order of the tables."""
     return list(_list_rows(Settings, "", Settings()))
+
+
+def is_list_setting(key: str) -> bool:
+    """Return whether the setting with this dotted key holds a list."""
+    table: type[BaseModel] | None = Settings
+    *tables, name = key.split(".")
+    for part in tables:
+        field = table.model_fields.get(part) if table else None
+        table = _inner_table(field) if field else None
+    field = table.model_fields.get(name) if table else None
+    return field is not None and get_origin(field.annotation) is tuple
 
 
 def _list_rows(table: type[BaseModel], prefix: str, defaults: BaseModel | None) -> Iterator[SettingRow]:
