@@ -200,7 +200,7 @@ def test_add_documents_same_id_of_other_patient_is_skipped(tmp_path: Path, other
         add_documents(library, [NOTE], encoder())
         report = add_documents(library, [other, Document("note:2", "Statin.", patient="bert")], encoder())
         assert counted(report) == (1, 0, 0, 1)
-        assert "--note-id" in report.first_skipped[0].reason
+        assert "--column note-id=NAME" in report.first_skipped[0].reason
         assert [each.text for each in library.fetch_record(Scope(patient="anna"))] == [NOTE.text]
         assert counted(add_documents(library, [dataclasses.replace(NOTE, text="Aspirin.")], encoder()))[1] == 1
         assert discrepancies(library, {}) == []

@@ -315,9 +315,7 @@ def test_cached_model_replay_does_not_contact_endpoint(cache: ReplyCache) -> Non
 def test_cached_model_replay_without_cached_reply_raises_not_cached(tmp_path: Path) -> None:
     model = CachedModel(Unreachable(), ReplyCache(tmp_path / "replies.sqlite", replay=True))
     for ask in (model.complete(make_request()), model.count_tokens(make_request().messages), model.capabilities()):
-        with pytest.raises(
-            NotCached, match=r"replies\.sqlite has no .* by scripted: run the same command once with --cache on"
-        ):
+        with pytest.raises(NotCached, match=r"replies\.sqlite has no .* by scripted: run it once with cache.mode = on"):
             asyncio.run(ask)
 
 

@@ -186,7 +186,7 @@ def test_reply_cache_replay_creates_and_writes_nothing(cache: ReplyCache, tmp_pa
     put(cache, 1)
     replaying = ReplyCache(cache.path, replay=True)
     assert replaying.get(make_key(1)) == make_reply(1)
-    with pytest.raises(StorageError, match="--cache on"):
+    with pytest.raises(StorageError, match=r"set cache\.mode to on"):
         put(replaying, 2)
     # What another process writes meanwhile is seen.
     put(cache, 3)
@@ -286,7 +286,7 @@ def test_reply_cache_unwritable_path_raises_storage_error_before_any_call(tmp_pa
     (tmp_path / "file").write_text("a file where a folder should be")
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "replies.sqlite", tmp_path / "folder", Path("/proc/replies.sqlite")):
-        with pytest.raises(StorageError, match="--cache off") as caught:
+        with pytest.raises(StorageError, match=r"cache\.mode to off") as caught:
             ReplyCache(path).get(make_key(1))
         assert str(path) in caught.value.message
 
@@ -296,7 +296,7 @@ def test_reply_cache_read_only_folder_raises_storage_error_on_open(
 ) -> None:
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0 and real(path, mode))
-    with pytest.raises(StorageError, match=f"{tmp_path} is not a writable folder.*--cache off"):
+    with pytest.raises(StorageError, match=f"{tmp_path} is not a writable folder.*cache.mode to off"):
         ReplyCache(tmp_path / "replies.sqlite")
 
 
@@ -310,7 +310,7 @@ def test_reply_cache_full_disk_returns_replies_with_note(tmp_path: Path) -> None
     assert wrong == ""
     notes = said.splitlines()
     assert len(notes) == 10
-    assert all(note.startswith("this reply was not cached: ") and "--cache off" in note for note in notes)
+    assert all(note.startswith("this reply was not cached: ") and "cache.mode to off" in note for note in notes)
     cache = ReplyCache(path)
     assert cache.stats().replies == 1
     cache.close()
