@@ -10,7 +10,8 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, ModelSettings, Price, Settings, setting_rows
+from epicrisis.setting_list import setting_rows
+from epicrisis.settings import ROLES, ModelSettings, Price, Settings
 
 
 @pytest.fixture(autouse=True)

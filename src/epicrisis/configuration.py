@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from epicrisis.errors import SettingsError
 from epicrisis.privacy import strip_secrets
-from epicrisis.settings import API_KEY_VARIABLE, Settings, is_list_setting, setting_rows
+from epicrisis.setting_list import is_list_setting, setting_rows
+from epicrisis.settings import API_KEY_VARIABLE, Settings
 
 # Variables with another use: the folder of test data, the settings file, and strict tests.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
