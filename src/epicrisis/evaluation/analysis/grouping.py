@@ -6,14 +6,18 @@ Questions are the clusters of every comparison (errata B9). The p values of one 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean, stdev
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 AccuracyMeasure: TypeAlias = Literal["right", "right-of-answered"]
 """`right`: the share right of all cases that did not fail; abstained and unparsed answers are not right.
@@ -72,10 +76,9 @@ def make_rows(groups: Sequence[Group], measure: AccuracyMeasure, seed: int = 0) 
     for group, difference in zip(groups, differences, strict=True):
         hypotheses.append(difference if group.tested else None)
     rows: list[tuple[Cell, ...]] = []
-    figures: tuple[Cell, ...]
     for group, difference, p in zip(groups, differences, correct_p_values(hypotheses), strict=True):
-        figures = (mean_score(group.outcomes, measure, seed), *count_endings(group.outcomes))
-        rows.append((*group.labels, *figures, *group.more, difference, p))
+        mean, counts = mean_score(group.outcomes, measure, seed), count_endings(group.outcomes)
+        rows.append((*group.labels, mean, *counts, *group.more, difference, p))
     return tuple(rows)
 
 
@@ -88,8 +91,7 @@ def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int 
 
 def count_endings(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
     """Return the number of cases in each of the STATES."""
-    counter = Counter(map(_ending, outcomes))
-    return tuple(counter[state] for state in STATES)
+    return tuple(map(Counter(map(_ending, outcomes)).__getitem__, STATES))
 
 
 def _ending(outcome: Outcome) -> str:
@@ -121,6 +123,24 @@ def correct_p_values(differences: Sequence[Difference | None]) -> list[float | N
     """Return the p value of each difference after Holm's correction; None stays None."""
     corrected = iter(holm([difference.p for difference in differences if difference is not None]))
     return [None if difference is None else next(corrected) for difference in differences]
+
+
+def add_differences(
+    rows: Sequence[tuple[Cell, ...]], differences: Sequence[Difference | None]
+) -> tuple[tuple[Cell, ...], ...]:
+    """Return each row with its difference and the difference's corrected p at the end."""
+    table: list[tuple[Cell, ...]] = []
+    for row, difference, p in zip(rows, differences, correct_p_values(differences), strict=True):
+        table.append((*row, difference, p))
+    return tuple(table)
+
+
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by their key, in the order in which the keys first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMeasure) -> float | None:
@@ -178,9 +198,7 @@ def make_accuracy_table(
     """
     rows = make_rows(groups, measure, seed)
     comparisons = sum(row[-1] is not None for row in rows)
-    outcomes: list[Outcome] = []
-    for group in groups:
-        outcomes += group.outcomes
+    outcomes = list(chain.from_iterable(group.outcomes for group in groups))
     remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
     columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P_COLUMN)
     return Table(title, columns, rows, make_notes(measure, comparisons, remarks))

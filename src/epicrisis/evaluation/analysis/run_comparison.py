@@ -19,8 +19,8 @@ from epicrisis.evaluation.analysis.grouping import (
     AccuracyMeasure,
     Group,
     PairingKey,
+    add_differences,
     compare_to_baseline,
-    correct_p_values,
     count_endings,
     describe_chance,
     describe_omitted_parts,
@@ -140,7 +140,7 @@ def make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
 
 def make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure, seed: int) -> Table:
     """Return a table of each two runs and each of their common arms: pairs, won and lost, the difference and its p."""
-    labels: list[tuple[Cell, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     names: dict[str, None] = {}
     for one, other in combinations(runs, 2):
@@ -148,18 +148,15 @@ def make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure,
     for one, other in combinations(runs, 2):
         for stratum, mine, theirs in _match_strata(one, other):
             counts, difference = _compare(mine, theirs, measure, seed)
-            labels.append((other.run.name, one.run.name, *map(dict(stratum).get, names), *counts))
+            rows.append((other.run.name, one.run.name, *map(dict(stratum).get, names), *counts))
             differences.append(difference)
-    rows: list[tuple[Cell, ...]] = []
-    for label, difference, p in zip(labels, differences, correct_p_values(differences), strict=True):
-        rows.append((*label, difference, p))
     n = len(differences) - differences.count(None)
     corrections = {0: "there is nothing to compare", 1: "there is one comparison to correct p for"}
     correction = corrections.get(n, f"p is corrected by Holm for {n} comparisons")
     return Table(
         "Differences, paired by question",
         ("run", AGAINST, *names, *_PAIR_COLUMNS, f"{DIFFERENCE_TO}the other", P_COLUMN),
-        tuple(rows),
+        add_differences(rows, differences),
         (*_NOTES, f"Intervals are 95 %, by a bootstrap of questions; {correction}."),
     )
 

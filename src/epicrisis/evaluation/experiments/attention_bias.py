@@ -12,12 +12,12 @@ from itertools import product
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table, spread_over
+from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, group_by, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, group_by
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel
 from epicrisis.evaluation.experiments.placement import shuffle_pool
 from epicrisis.evaluation.experiments.positions import PUBMEDQA, outcome_tables
 from epicrisis.evaluation.runs.case import Case

@@ -20,9 +20,11 @@ from epicrisis.evaluation.analysis.grouping import (
     STATES,
     AccuracyMeasure,
     Group,
+    add_differences,
     compare_to_baseline,
     count_endings,
     describe_chance,
+    group_by,
     make_notes,
     mean_score,
     score_outcome,
@@ -32,7 +34,7 @@ from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import add_differences, add_notes, group_by
+from epicrisis.evaluation.experiments.outcome_groups import add_notes
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_placed_cases
 from epicrisis.evaluation.runs.case import canonical_condition

@@ -19,6 +19,7 @@ from epicrisis.evaluation.analysis.grouping import (
     PairingKey,
     correct_p_values,
     describe_chance,
+    group_by,
     make_accuracy_table,
     mean_by_pair,
     spread_over,
@@ -34,7 +35,6 @@ from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
     all_outcomes,
     count_questions,
-    group_by,
     select,
     values_of,
 )

@@ -27,10 +27,12 @@ from epicrisis.evaluation.analysis.grouping import (
     AccuracyMeasure,
     Group,
     PairingKey,
+    add_differences,
     compare_to_baseline,
     count_endings,
     describe_chance,
     describe_omitted_parts,
+    group_by,
     make_notes,
     mean_by_pair,
     mean_score,
@@ -45,9 +47,7 @@ from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, St
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
-    add_differences,
     all_outcomes,
-    group_by,
     read_outcomes,
     select,
     values_of,

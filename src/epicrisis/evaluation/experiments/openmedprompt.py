@@ -15,12 +15,12 @@ from typing import Literal
 
 from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, group_by, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, group_by, numbers_of, select, values_of
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, numbers_of, select, values_of
 from epicrisis.evaluation.experiments.vote_sampling import (
     CALLS_PLOT,
     NO_EXAMPLES,
