@@ -62,31 +62,31 @@ class Group:
     """False for a difference that is displayed and not tested, such as that of an upper bound."""
 
 
-def score_outcome(outcome: Outcome, measure: AccuracyMeasure) -> float | None:
+def score_outcome(outcome: Outcome, measure: AccuracyMeasure = "right") -> float | None:
     """Return 1 for right, 0 for not right, or None for a case without a score."""
     if outcome.state == "answered":
         return float(bool(outcome.right))
     return 0.0 if measure == "right" and outcome.state not in ("failed", _OVER_WINDOW) else None
 
 
-def make_rows(groups: Sequence[Group], measure: AccuracyMeasure, seed: int = 0) -> tuple[tuple[Cell, ...], ...]:
+def make_rows(groups: Sequence[Group], measure: AccuracyMeasure = "right") -> tuple[tuple[Cell, ...], ...]:
     """Return a row for each group: labels, FIGURES, further cells, the difference and its corrected p value."""
-    differences = [compare_to_baseline(group, measure, seed) for group in groups]
+    differences = [compare_to_baseline(group, measure) for group in groups]
     hypotheses: list[Difference | None] = []
     for group, difference in zip(groups, differences, strict=True):
         hypotheses.append(difference if group.tested else None)
     rows: list[tuple[Cell, ...]] = []
     for group, difference, p in zip(groups, differences, correct_p_values(hypotheses), strict=True):
-        mean, counts = mean_score(group.outcomes, measure, seed), count_endings(group.outcomes)
+        mean, counts = mean_score(group.outcomes, measure), count_endings(group.outcomes)
         rows.append((*group.labels, mean, *counts, *group.more, difference, p))
     return tuple(rows)
 
 
-def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
+def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure = "right") -> Mean:
     """Return the mean score, clustered by question if a question occurs more than once."""
     questions = [outcome.question for outcome in outcomes]
     clusters = None if len(set(questions)) == len(questions) else questions
-    return estimate_mean([score_outcome(outcome, measure) for outcome in outcomes], clusters, seed=seed)
+    return estimate_mean([score_outcome(outcome, measure) for outcome in outcomes], clusters)
 
 
 def count_endings(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
@@ -100,16 +100,18 @@ def _ending(outcome: Outcome) -> str:
     return "failed" if outcome.state == _OVER_WINDOW else outcome.state
 
 
-def compare_to_baseline(group: Group, measure: AccuracyMeasure, seed: int = 0) -> Difference | None:
+def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Difference | None:
     """Return the difference of a group to its baseline, or None if no pair has two scores."""
     first = mean_by_pair(group.outcomes, group.pair, measure)
     second = mean_by_pair(group.against, group.pair, measure)
     if not first.keys() & second.keys():
         return None
-    return paired_difference(first, second, {pair: pair[0] for pair in first}, seed=seed)
+    return paired_difference(first, second, {pair: pair[0] for pair in first})
 
 
-def mean_by_pair(outcomes: Iterable[Outcome], pair: Sequence[str], measure: AccuracyMeasure) -> dict[PairingKey, float]:
+def mean_by_pair(
+    outcomes: Iterable[Outcome], pair: Sequence[str], measure: AccuracyMeasure = "right"
+) -> dict[PairingKey, float]:
     """Return the mean score of each question under each combination of the conditions named in `pair`."""
     scores: dict[PairingKey, list[float]] = defaultdict(list)
     for outcome in outcomes:
@@ -143,7 +145,7 @@ def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMeasure) -> float | None:
+def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMeasure = "right") -> float | None:
     """Return the standard deviation (n - 1) of the mean scores at each value of a condition.
 
     None if the condition has only one value.
@@ -173,7 +175,7 @@ def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return (f"In {cases} cases some parts could not be read and were left out. These cases are scored as they are.",)
 
 
-def make_notes(measure: AccuracyMeasure, comparisons: int, more: Sequence[str] = ()) -> tuple[str, ...]:
+def make_notes(comparisons: int, more: Sequence[str] = (), measure: AccuracyMeasure = "right") -> tuple[str, ...]:
     """Return the notes of a table of accuracy with this number of tested comparisons."""
     corrected = f", corrected by Holm for this table's {comparisons} comparisons" if comparisons > 1 else ""
     test = (f"{_TEST}{corrected}.",) if comparisons else ()
@@ -186,19 +188,18 @@ def make_accuracy_table(
     groups: Sequence[Group],
     *,
     baseline: str,
-    measure: AccuracyMeasure,
+    measure: AccuracyMeasure = "right",
     more: Sequence[str] = (),
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Return a table with a row for each group.
 
     `labels` and `more` are the headings of the cells that each group brings. `baseline` names the baseline in the
     heading of the differences.
     """
-    rows = make_rows(groups, measure, seed)
+    rows = make_rows(groups, measure)
     comparisons = sum(row[-1] is not None for row in rows)
     outcomes = list(chain.from_iterable(group.outcomes for group in groups))
     remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
     columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P_COLUMN)
-    return Table(title, columns, rows, make_notes(measure, comparisons, remarks))
+    return Table(title, columns, rows, make_notes(comparisons, remarks, measure))

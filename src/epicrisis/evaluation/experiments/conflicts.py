@@ -154,9 +154,7 @@ RULES: Mapping[str, DecisionRule] = {
 """Rules by which a reader might combine the parts. The last one needs the key document: it is a bound."""
 
 
-def rules_table(
-    cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "right", seed: int = 0, source: str = ""
-) -> Table:
+def rules_table(cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "right", source: str = "") -> Table:
     """Build the table of how often the answer to a conflict follows each rule, and how right the rule would be."""
     conflicts = [case for case in cases if case.conflict]
     rows: list[tuple[Cell, ...]] = []
@@ -173,8 +171,8 @@ def rules_table(
             theirs.append(_answered(case, choice == case.gold))
             if case.final is not None:
                 followed.append(_answered(case, choice == case.final))
-        differences.append(compare_to_baseline(Group((), ours, theirs, _pairing(ours)), measure, seed))
-        shares = [mean_score(each, measure, seed) for each in (followed, theirs, ours)]
+        differences.append(compare_to_baseline(Group((), ours, theirs, _pairing(ours)), measure))
+        shares = [mean_score(each, measure) for each in (followed, theirs, ours)]
         rows.append((name, len(ours), len(ours) - len(followed), *shares))
     columns = (
         "rule",
@@ -198,7 +196,7 @@ def rules_table(
     )
     compared = len(differences) - differences.count(None)
     rows_with_p = add_differences(rows, differences)
-    return Table("Which rule decided", columns, rows_with_p, make_notes(measure, compared, remarks), source)
+    return Table("Which rule decided", columns, rows_with_p, make_notes(compared, remarks, measure), source)
 
 
 def _answered(case: PartitionedCase, right: bool) -> Outcome:
@@ -219,7 +217,6 @@ def conflicts_table(
     rival: Sequence[Outcome],
     by: Sequence[str] = (),
     measure: AccuracyMeasure = "right",
-    seed: int = 0,
     source: str = "",
 ) -> Table:
     """Build Supplementary Table 2: the conflicts at each condition in `by` (`("k", "place")`), and all together.
@@ -232,9 +229,9 @@ def conflicts_table(
     for key, members in _group_cases(cases, by):
         ours = [case.outcome for case in members if case.conflict]
         against = [rival_of[twin] for twin in map(_twin, ours) if twin in rival_of]
-        differences.append(compare_to_baseline(Group((), ours, against, _pairing(ours)), measure, seed))
-        row: list[Cell] = [*key, len(members), len(ours), mean_score(ours, measure, seed), *count_endings(ours)]
-        rows.append((*row, *_count_wins(ours, against, measure), mean_score(against, measure, seed)))
+        differences.append(compare_to_baseline(Group((), ours, against, _pairing(ours)), measure))
+        row: list[Cell] = [*key, len(members), len(ours), mean_score(ours, measure), *count_endings(ours)]
+        rows.append((*row, *_count_wins(ours, against, measure), mean_score(against, measure)))
     columns = (
         *by,
         "read in parts",
@@ -256,7 +253,7 @@ def conflicts_table(
     )
     tested = len(differences) - differences.count(None)
     rows_with_p = add_differences(rows, differences)
-    return Table("Conflicts among the parts", columns, rows_with_p, make_notes(measure, tested, remarks), source)
+    return Table("Conflicts among the parts", columns, rows_with_p, make_notes(tested, remarks, measure), source)
 
 
 def _count_wins(

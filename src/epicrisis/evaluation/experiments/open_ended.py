@@ -124,16 +124,16 @@ def _judging_of_run(run: RecordedRun) -> Judging:
     return read_judging_folder(folder) if folder.is_dir() else Judging(blind_pairs.make_pairs(run.records(), ARMS, 0))
 
 
-def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
+def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree,
     and the effect of an answer's place."""
     answers = _answers_table(judgings, remarks)
     if not any(map(_raters, judgings.values())):
         return (answers,)
-    return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings, seed), _place_table(judgings)
+    return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings), _place_table(judgings)
 
 
-def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str, ...]:
+def conclusions(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
     """Return sentences on the verdicts, the judges' agreement, and the effect of the place."""
     sentences: list[str] = []
     for model, judge, n, _, better, same, worse, _, _, p in _verdicts_table(judgings, ()).rows:
@@ -142,7 +142,7 @@ def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str,
                 f"{model}, judged by {judge}: of {n} questions BriefContext's answer is better in {better}, worse in "
                 f"{worse} and the same in {same}: {_describe_test(p, 'a difference')}."
             )
-    for model, judges, _, n, raw, _, _, alpha, _ in _agreement_table(judgings, seed).rows:
+    for model, judges, _, n, raw, _, _, alpha, _ in _agreement_table(judgings).rows:
         if isinstance(raw, Mean):
             coefficient = "not defined" if alpha is None else f"{alpha:.2f}"
             sentences.append(
@@ -257,11 +257,11 @@ def _add_p(rows: Sequence[tuple[Cell, ...]], p_values: Sequence[float | None]) -
     return tuple((*row, None if p is None else next(corrected)) for row, p in zip(rows, p_values, strict=True))
 
 
-def _agreement_table(judgings: Mapping[str, Judging], seed: int) -> Table:
+def _agreement_table(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for model, judging in judgings.items():
         for name, raters in _rater_groups(judging):
-            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed))))
+            rows.append((model, *_agreement_cells(name, measure_agreement(raters))))
     columns = (
         "model",
         "judges",

@@ -48,9 +48,7 @@ _AGREEMENT_COLUMNS = (
 )
 
 
-def correctness_tables(
-    runs: Mapping[str, CorrectnessGrades], *, more: Sequence[str] = (), seed: int = 0
-) -> tuple[Table, ...]:
+def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, more: Sequence[str] = ()) -> tuple[Table, ...]:
     """Return the tables of graded runs, by the name of their model.
 
     They show how the open questions ended, the share correct by judge and condition, and the agreement of the judges.
@@ -60,21 +58,21 @@ def correctness_tables(
     tables = [_endings_table(runs, conditions)]
     most_judges = max((len(grades.judges) for grades in runs.values()), default=0)
     if most_judges:
-        tables.append(_grades_table(runs, conditions, seed))
+        tables.append(_grades_table(runs, conditions))
     if most_judges > 1:
-        tables.append(_agreement_table(runs, seed))
+        tables.append(_agreement_table(runs))
     return tuple(replace(table, notes=(*table.notes, *more)) for table in tables)
 
 
-def correctness_conclusions(runs: Mapping[str, CorrectnessGrades], *, seed: int = 0) -> tuple[str, ...]:
+def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
     """Return sentences: the share correct by the majority or the one judge, the agreement of several judges, and the
     judges with a part in what they judge."""
     conditions = _varying_conditions(runs)
     sentences: list[str] = []
     for model, grades in runs.items():
-        sentences.extend(_share_sentences(model, grades, conditions, seed))
+        sentences.extend(_share_sentences(model, grades, conditions))
     if any(len(grades.judges) > 1 for grades in runs.values()):
-        for run, judges, _, n, raw, _, _, alpha, _ in _agreement_table(runs, seed).rows:
+        for run, judges, _, n, raw, _, _, alpha, _ in _agreement_table(runs).rows:
             if isinstance(raw, Mean):
                 coefficient = "not defined" if alpha is None else f"{alpha:.2f}"
                 sentences.append(
@@ -164,11 +162,11 @@ def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[s
     return Table("How the open questions ended", columns, tuple(rows), (note,))
 
 
-def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str], seed: int) -> Table:
+def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for model, grades in runs.items():
         for labels, cases in _strata(grades.cases, conditions).items():
-            for cells in _judge_rows(replace(grades, cases=cases), seed):
+            for cells in _judge_rows(replace(grades, cases=cases)):
                 rows.append((model, *labels, *cells))
     shares = (SHARE, OF_DECIDED)
     gaps = ("no majority", "unreadable", "call failed", "not marked")
@@ -178,38 +176,36 @@ def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[st
     return Table("Marked against the reference", columns, tuple(rows), notes)
 
 
-def _judge_rows(grades: CorrectnessGrades, seed: int) -> Iterator[tuple[Cell, ...]]:
+def _judge_rows(grades: CorrectnessGrades) -> Iterator[tuple[Cell, ...]]:
     """Yield a row for each judge, and one for the majority of several."""
     keys = [case.key for case in grades.cases if case.gradable]
     for name, judge in grades.judges.items():
         states = Counter(judge.grades[key].state if key in judge.grades else "" for key in keys)
-        counts = _verdict_cells(grades, name, keys, seed)
+        counts = _verdict_cells(grades, name, keys)
         yield (name, *counts, None, states["unparsed"], states["failed"], states[""])
     if len(grades.judges) > 1:
         without = sum(grades.verdict(key) is None for key in keys)
-        yield (_judges_name(grades), *_verdict_cells(grades, None, keys, seed), without, None, None, None)
+        yield (_judges_name(grades), *_verdict_cells(grades, None, keys), without, None, None, None)
 
 
-def _verdict_cells(grades: CorrectnessGrades, judge: str | None, keys: Sequence[str], seed: int) -> tuple[Cell, ...]:
+def _verdict_cells(grades: CorrectnessGrades, judge: str | None, keys: Sequence[str]) -> tuple[Cell, ...]:
     counts = Counter(grades.verdict(key, judge) for key in keys)
-    right = correct_share(grades, "right", judge, seed)
-    right_of_answered = correct_share(grades, "right-of-answered", judge, seed)
+    right = correct_share(grades, "right", judge)
+    right_of_answered = correct_share(grades, "right-of-answered", judge)
     return (right, right_of_answered, *map(counts.__getitem__, VERDICTS))
 
 
-def correct_share(
-    grades: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None, seed: int = 0
-) -> Mean | None:
+def correct_share(grades: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None) -> Mean | None:
     """Return the share marked correct by this judge, or else by the majority. None if nothing is scored."""
-    share = mean_score(grades.outcomes(judge), measure, seed)
+    share = mean_score(grades.outcomes(judge), measure)
     return share if share.n else None
 
 
-def _share_sentences(model: str, grades: CorrectnessGrades, conditions: Sequence[str], seed: int) -> Iterator[str]:
+def _share_sentences(model: str, grades: CorrectnessGrades, conditions: Sequence[str]) -> Iterator[str]:
     if not grades.judges:
         return
     for labels, cases in _strata(grades.cases, conditions).items():
-        share = correct_share(replace(grades, cases=cases), "right", seed=seed)
+        share = correct_share(replace(grades, cases=cases), "right")
         if share is not None:
             where = " ".join(map(str, (model, *(label for label in labels if label is not None))))
             low, high = 100 * share.interval.low, 100 * share.interval.high
@@ -219,12 +215,12 @@ def _share_sentences(model: str, grades: CorrectnessGrades, conditions: Sequence
             )
 
 
-def _agreement_table(runs: Mapping[str, CorrectnessGrades], seed: int) -> Table:
+def _agreement_table(runs: Mapping[str, CorrectnessGrades]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for model, grades in runs.items():
         questions = {case.key: case.outcome.question for case in grades.cases}
         for name, raters in _rater_groups(grades):
-            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed, questions))))
+            rows.append((model, *_agreement_cells(name, measure_agreement(raters, clusters=questions))))
     return Table("How far the judges agree", _AGREEMENT_COLUMNS, tuple(rows), _AGREEMENT_NOTES)
 
 

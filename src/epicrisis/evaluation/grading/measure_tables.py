@@ -139,10 +139,10 @@ class _RowFigures:
     measures: tuple[str, ...]
     """The metrics of the difference."""
 
-    def difference(self, seed: int) -> Difference | None:
+    def difference(self) -> Difference | None:
         first, second = (_score_by_question(cases, self.measures) for cases in (self.row.cases, self.row.against))
         clusters = {case.question: case.cluster for case in self.row.cases}
-        return paired_difference(first, second, clusters, seed=seed) if first.keys() & second.keys() else None
+        return paired_difference(first, second, clusters) if first.keys() & second.keys() else None
 
     def patients(self, difference: Difference | None) -> int | None:
         """Return the number of patients, or None if nothing is compared or a question is about no patient."""
@@ -156,7 +156,6 @@ def metrics_table(
     *,
     baseline: str,
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
     baseline by the first metric of PRIMARY."""
@@ -166,9 +165,9 @@ def metrics_table(
         means: list[Cell] = []
         for metric in metrics:
             score = partial(case_score, metric=metric)
-            means.append(_mean(row.cases, score, seed) if _is_scored(row.cases, metric) else None)
+            means.append(_mean(row.cases, score) if _is_scored(row.cases, metric) else None)
         figures.append(_RowFigures(row, tuple(means), metrics, select_measures(row)[:1]))
-    return _build_table(title, labels, metrics, figures, baseline, remarks, seed)
+    return _build_table(title, labels, metrics, figures, baseline, remarks)
 
 
 def pooled_table(
@@ -178,15 +177,14 @@ def pooled_table(
     *,
     baseline: str,
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Return the table with one score per case instead of all metrics, so that a row has questions of every form."""
     figures: list[_RowFigures] = []
     for row in rows:
         measures = select_measures(row)
-        mean = _mean(row.cases, partial(_first_score, measures=measures), seed)
+        mean = _mean(row.cases, partial(_first_score, measures=measures))
         figures.append(_RowFigures(row, (mean,), measures, measures))
-    return _build_table(title, labels, (SCORE,), figures, baseline, (_POOLED, *remarks), seed)
+    return _build_table(title, labels, (SCORE,), figures, baseline, (_POOLED, *remarks))
 
 
 def _build_table(
@@ -196,15 +194,14 @@ def _build_table(
     figures: Sequence[_RowFigures],
     baseline: str,
     remarks: Sequence[str],
-    seed: int,
 ) -> Table:
-    differences = [line.difference(seed) for line in figures]
+    differences = [line.difference() for line in figures]
     optional: dict[str, list[Cell]] = defaultdict(list)
     for line, difference in zip(figures, differences, strict=True):
         cases = line.row.cases
         optional[UNSCORED].append(_describe_unscored(cases, line.metrics))
-        optional[ABSTAINED].append(_mean(cases, lambda case: case.values.get("abstained-rightly"), seed))
-        optional[RECALL].append(_mean(cases, lambda case: case.values.get("evidence-recall"), seed))
+        optional[ABSTAINED].append(_mean(cases, lambda case: case.values.get("abstained-rightly")))
+        optional[RECALL].append(_mean(cases, lambda case: case.values.get("evidence-recall")))
         optional[PATIENTS_COLUMN].append(line.patients(difference))
     columns = {name: cells for name, cells in optional.items() if any(cell is not None for cell in cells)}
     rows: list[tuple[Cell, ...]] = []
@@ -228,14 +225,14 @@ def _first_score(case: MeasuredCase, measures: Sequence[str]) -> float | None:
     return next((case_score(case, metric) for metric in measures if _applies(case, metric)), None)
 
 
-def _mean(cases: MeasuredCases, score: Callable[[MeasuredCase], float | None], seed: int) -> Cell:
+def _mean(cases: MeasuredCases, score: Callable[[MeasuredCase], float | None]) -> Cell:
     """Return the mean score, or None if no case has one."""
     scores = list(map(score, cases))
     clusters = [case.cluster for case in cases]
     distinct = len(set(clusters)) == len(clusters)
     if scores.count(None) == len(scores):
         return None
-    return estimate_mean(scores, None if distinct else clusters, seed=seed)
+    return estimate_mean(scores, None if distinct else clusters)
 
 
 def _describe_unscored(cases: MeasuredCases, metrics: Iterable[str]) -> str | None:

@@ -40,21 +40,21 @@ CROWDED = "bertscore-f1"
 """A metric with values near 1, for which HIGH and LOW mean nothing."""
 
 
-def agreement_tables(cases: MeasuredCases, *, seed: int = 0) -> tuple[Table, ...]:
+def agreement_tables(cases: MeasuredCases) -> tuple[Table, ...]:
     """Return all tables of the settings that show notes, for each of `split_populations`, without empty tables."""
     tables: list[Table] = []
     for name, part in split_populations(with_notes(cases)).items():
-        tables += _population_tables(part, name, seed)
+        tables += _population_tables(part, name)
     return tuple(table for table in tables if table.rows)
 
 
-def _population_tables(cases: MeasuredCases, name: str, seed: int) -> Iterator[Table]:
+def _population_tables(cases: MeasuredCases, name: str) -> Iterator[Table]:
     before, after = (f"{name}, ", f": {name}") if name else ("", "")
-    yield from correlation_tables(cases, f"{before}all settings that show notes", seed=seed)
+    yield from correlation_tables(cases, f"{before}all settings that show notes")
     if judges := metrics_named(cases, CORRECTNESS):
         selection = f"{before}correctness above 50 by {metric_model(judges[0])}, records of 16K tokens and more"
-        yield from correlation_tables(long_and_right(cases, judges[0]), selection, seed=seed)
-    disagreement = judge_disagreement_table(cases, seed=seed)
+        yield from correlation_tables(long_and_right(cases, judges[0]), selection)
+    disagreement = judge_disagreement_table(cases)
     for table in (contradiction_table(cases), disagreement, missed_table(cases), numbers_table(cases)):
         yield replace(table, title=f"{table.title}{after}")
 
@@ -103,7 +103,7 @@ def metric_model(metric: str) -> str:
 
 
 def correlation_tables(
-    cases: MeasuredCases, selection: str, *, coefficient: CorrelationName = "spearman", seed: int = 0
+    cases: MeasuredCases, selection: str, *, coefficient: CorrelationName = "spearman"
 ) -> tuple[Table, Table]:
     """Return the matrix of all metrics, and the same by pairs with intervals. `selection` describes the cases."""
     metrics, clusters = list_metrics(cases), _clusters(cases)
@@ -113,7 +113,7 @@ def correlation_tables(
     pairs: dict[tuple[str, str], Correlation] = {}
     rows: list[tuple[Cell, ...]] = []
     for one, other in combinations(metrics, 2):
-        pair = correlate(scores[one], scores[other], coefficient, clusters, seed)
+        pair = correlate(scores[one], scores[other], coefficient, clusters)
         pairs[one, other] = pairs[other, one] = pair
         rows.append((one, other, pair.n, pair.clusters, pair.unscored, pair.value, pair.interval))
     name = "Spearman's rho" if coefficient == "spearman" else coefficient
@@ -188,7 +188,7 @@ def _examples(cases: MeasuredCases) -> str:
     return ", ".join(islice(ids, EXAMPLES))
 
 
-def judge_disagreement_table(cases: MeasuredCases, *, seed: int = 0) -> Table:
+def judge_disagreement_table(cases: MeasuredCases) -> Table:
     """Return for each two judges how often their correctness differs by APART or more, and which is milder."""
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
@@ -198,7 +198,7 @@ def judge_disagreement_table(cases: MeasuredCases, *, seed: int = 0) -> Table:
         higher = sum(case.values[first] > case.values[second] for case in apart)
         counts = (len(both), len(cases) - len(both), len(apart), _share(apart, both), higher, len(apart) - higher)
         rows.append((metric_model(first), metric_model(second), *counts, _examples(apart)))
-        differences.append(_difference(both, first, second, seed))
+        differences.append(_difference(both, first, second))
     columns = (
         "judge",
         "other judge",
@@ -220,14 +220,14 @@ def judge_disagreement_table(cases: MeasuredCases, *, seed: int = 0) -> Table:
     return Table("Judges that disagree", columns, add_differences(rows, differences), notes)
 
 
-def _difference(cases: MeasuredCases, first: str, second: str, seed: int) -> Difference | None:
+def _difference(cases: MeasuredCases, first: str, second: str) -> Difference | None:
     if not cases:
         return None
     one, other, clusters = {}, {}, {}
     for case in cases:
         one[case.key], other[case.key] = case.values[first], case.values[second]
         clusters[case.key] = case.cluster
-    return paired_difference(one, other, clusters, seed=seed)
+    return paired_difference(one, other, clusters)
 
 
 def missed_table(cases: MeasuredCases) -> Table:
