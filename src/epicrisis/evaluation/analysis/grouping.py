@@ -121,10 +121,11 @@ def mean_by_pair(
     return {key: fmean(values) for key, values in scores.items()}
 
 
-def correct_p_values(differences: Sequence[Difference | None]) -> list[float | None]:
-    """Return the p value of each difference after Holm's correction; None stays None."""
-    corrected = iter(holm([difference.p for difference in differences if difference is not None]))
-    return [None if difference is None else next(corrected) for difference in differences]
+def correct_p_values(hypotheses: Iterable[Difference | float | None]) -> list[float | None]:
+    """Return the p values of differences, or these p values, after Holm's correction; None stays None."""
+    p_values = [hypothesis.p if isinstance(hypothesis, Difference) else hypothesis for hypothesis in hypotheses]
+    corrected = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(corrected) for p in p_values]
 
 
 def add_differences(
