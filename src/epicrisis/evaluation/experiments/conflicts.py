@@ -172,7 +172,7 @@ def rules_table(cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "ri
             if case.final is not None:
                 followed.append(_answered(case, choice == case.final))
         differences.append(compare_to_baseline(Group((), ours, theirs, _pairing(ours)), measure))
-        shares = [mean_score(each, measure) for each in (followed, theirs, ours)]
+        shares = [mean_score(outcomes, measure) for outcomes in (followed, theirs, ours)]
         rows.append((name, len(ours), len(ours) - len(followed), *shares))
     columns = (
         "rule",
@@ -261,16 +261,16 @@ def _count_wins(
 ) -> tuple[int, int, int, int]:
     """Return the numbers of cases (won, tied, lost, not compared)."""
     rival_scores = {_twin(outcome): score_outcome(outcome, measure) for outcome in against}
-    ended: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for outcome in ours:
         mine, theirs = score_outcome(outcome, measure), rival_scores.get(_twin(outcome))
         if mine is None or theirs is None:
-            ended["not compared"] += 1
+            counts["not compared"] += 1
         elif mine == theirs:
-            ended["tie"] += 1
+            counts["tie"] += 1
         else:
-            ended["win" if mine > theirs else "lose"] += 1
-    return ended["win"], ended["tie"], ended["lose"], ended["not compared"]
+            counts["win" if mine > theirs else "lose"] += 1
+    return counts["win"], counts["tie"], counts["lose"], counts["not compared"]
 
 
 def _twin(outcome: Outcome) -> tuple[str, str]:

@@ -102,8 +102,8 @@ def cases(
     _check_arms(study.source, arms, check)
     depth = max(k, check.depth) if CHECKED in arms else k
     built: list[Case] = []
-    for dataset, asked in questions.items():
-        for passages in study.retrieve(asked, depth):
+    for dataset, dataset_questions in questions.items():
+        for passages in study.retrieve(dataset_questions, depth):
             for arm in arms:
                 built += _arm_cases(study, passages, {"dataset": dataset, "arm": arm}, k, mirage_k, check)
     return tuple(built)
@@ -235,11 +235,11 @@ def tables(
 
     The last table holds what the papers print, averaged both ways. `remarks` stand under all others.
     """
-    asked = set(values_of(all_outcomes(runs), "arm"))
+    run_arms = set(values_of(all_outcomes(runs), "arm"))
     compared = []
     for baseline, arms in _COMPARISONS:
-        if baseline == RAG or (baseline in asked and asked & set(arms)):
-            others = [arm for arm in arms if arm in asked and arm != baseline]
+        if baseline == RAG or (baseline in run_arms and run_arms & set(arms)):
+            others = [arm for arm in arms if arm in run_arms and arm != baseline]
             compared.append(_comparison_table(runs, baseline, others, remarks))
     return *compared, published_table()
 
@@ -250,21 +250,21 @@ def _comparison_table(
     arms: Sequence[str],
     remarks: Sequence[str],
 ) -> Table:
-    shown = (baseline, *arms)
-    everyone = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in shown]
+    compared_arms = (baseline, *arms)
+    everyone = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in compared_arms]
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for model, outcomes in runs.items():
-        for row, less in _rows(model, outcomes, shown):
+        for row, less in _rows(model, outcomes, compared_arms):
             rows.append(row)
             differences.append(less)
     compared = len(differences) - differences.count(None)
-    more = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
+    notes = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
         ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
         add_differences(rows, differences),
-        make_notes(compared, more),
+        make_notes(compared, notes),
     )
 
 
@@ -396,7 +396,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     retrievers: dict[str, None] = {}
     for run in runs:
         retrievers |= dict.fromkeys(mirage_remarks(run.records()))
-    costs = [each for each in token_costs.tables(runs, remarks) if each.rows]
+    costs = [table for table in token_costs.tables(runs, remarks) if table.rows]
     return (*tables(read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
 
 

@@ -113,8 +113,8 @@ def _leaderboard(runs: OutcomesByModel, notes: tuple[str, ...]) -> Table:
     for model, outcomes in runs.items():
         for arm in ARMS:
             means = [mean_score(select(outcomes, set=name, arm=arm)) for name in sets]
-            complete = all(each.n for each in means)
-            average = sum(each.value for each in means) / len(means) if complete else None
+            complete = all(mean.n for mean in means)
+            average = sum(mean.value for mean in means) / len(means) if complete else None
             ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
     ranked.sort(key=lambda entry: entry[0], reverse=True)
     rows = tuple(row for _, row in ranked)

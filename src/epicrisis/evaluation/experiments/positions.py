@@ -188,9 +188,9 @@ def middle_table(
         by_k_and_arm = _by_k_and_arm(outcomes)
         loss_of = {key: _middle_loss(cases_of_arm, measure) for key, cases_of_arm in by_k_and_arm.items()}
         for (k, arm), by_question in loss_of.items():
-            asked = count_questions(by_k_and_arm[k, arm])
+            total = count_questions(by_k_and_arm[k, arm])
             labels.append((model, k, arm))
-            counts.append((len(by_question), asked - len(by_question)))
+            counts.append((len(by_question), total - len(by_question)))
             losses.append(_difference(by_question, dict.fromkeys(by_question, 0.0)))
             rival = loss_of.get((k, baseline)) if arm != baseline else None
             gains.append(_difference(rival, by_question) if rival else None)
