@@ -34,6 +34,7 @@ def register(app: typer.Typer, panel: str) -> None:
     command(
         group,
         *GRADER,
+        name="generate",
         examples=[
             "epicrisis questions generate ~/lib -n 50 --model URL -o questions.jsonl",
             "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl",
