@@ -108,7 +108,7 @@ def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions
     assert run("cache", "clear", library)[1].startswith(f"deleted {paid:,} replies")
     code, out, err = ask(library, url, "Does statin help?", "--options", "yes,no", "--setting", "cache.mode=replay")
     assert code == 2
-    assert "once with --cache on" in err
+    assert "once with cache.mode = on" in err
 
 
 def test_off_means_off(library: Path) -> None:

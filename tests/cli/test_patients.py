@@ -132,7 +132,10 @@ def test_a_record_without_a_note_in_the_scope_is_asked_of_nobody(ward: Path, run
         asks = ("--strategy", "full-context", "--patient", ANNA, "--model", server.url)
         result = run("ask", ward, "What drug was given?", "--as-of", "2149-01-01", *asks)
         assert (result.exit_code, server.received) == (2, ())
-        assert "no note of this patient's record lies within the scope: check --as-of, --since" in result.stderr
+        assert (
+            "no note of this patient's record lies within the scope: check the settings of scope (as_of, since"
+            in result.stderr
+        )
         assert run("ask", ward, "What drug was given?", "--as-of", "2150-06", *asks).exit_code == 0
 
 

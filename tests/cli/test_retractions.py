@@ -61,7 +61,7 @@ def test_search_leaves_a_retracted_article_out_and_says_so(retracted: Path, run:
     assert [hit["passage"]["document_id"] for hit in ranking["hits"]] == ["pubmed:2"]
     (left,) = [note for note in ranking["notes"] if "retracted" in note]
     assert "pubmed:1" in left
-    assert left.endswith("(--with retracted reads them, marked)")
+    assert left.endswith("(scope.include=retracted reads them, with a mark)")
     assert "pubmed:1" in ranking["parameters"]["withheld"]
     assert left in run(*command).stdout
     assert "left out" in run(*command, "--as-of", "2023").stdout, "whenever it was retracted"

@@ -201,7 +201,7 @@ def test_fused_libraries_hold_the_same_documents_and_patients(
         if not reason:
             check_same_documents(one, two)
             return
-        with pytest.raises(LibraryError, match=f"{reason}.*leave it out of --fuse"):
+        with pytest.raises(LibraryError, match=f"{reason}.*leave it out of the setting fuse"):
             check_same_documents(one, two)
 
 

@@ -198,7 +198,7 @@ def test_a_document_of_another_patient_replaces_none(tmp_path: Path, other: Docu
         add_documents(library, [NOTE], encoder())
         report = add_documents(library, [other, Document("note:2", "Statin.", patient="bert")], encoder())
         assert counted(report) == (1, 0, 0, 1)
-        assert "--note-id" in report.first_skipped[0].reason
+        assert "--column note-id=NAME" in report.first_skipped[0].reason
         assert [each.text for each in library.fetch_record(Scope(patient="anna"))] == [NOTE.text]
         assert counted(add_documents(library, [dataclasses.replace(NOTE, text="Aspirin.")], encoder()))[1] == 1
         assert discrepancies(library, {}) == []

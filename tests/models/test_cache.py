@@ -186,7 +186,7 @@ def test_for_replaying_nothing_is_made_or_written(cache: ReplyCache, tmp_path: P
     put(cache, 1)
     replaying = ReplyCache(cache.path, replay=True)
     assert replaying.get(make_key(1)) == make_reply(1)
-    with pytest.raises(StorageError, match="--cache on"):
+    with pytest.raises(StorageError, match=r"set cache\.mode to on"):
         put(replaying, 2)
     # What another process writes meanwhile is seen.
     put(cache, 3)
@@ -284,7 +284,7 @@ def test_a_place_that_cannot_be_written_is_named_before_a_call_is_paid(tmp_path:
     (tmp_path / "file").write_text("a file where a folder should be")
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "replies.sqlite", tmp_path / "folder", Path("/proc/replies.sqlite")):
-        with pytest.raises(StorageError, match="--cache off") as caught:
+        with pytest.raises(StorageError, match=r"cache\.mode to off") as caught:
             ReplyCache(path).get(make_key(1))
         assert str(path) in caught.value.message
 
@@ -292,7 +292,7 @@ def test_a_place_that_cannot_be_written_is_named_before_a_call_is_paid(tmp_path:
 def test_a_read_only_folder_is_named_where_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0 and real(path, mode))
-    with pytest.raises(StorageError, match=f"{tmp_path} is not a writable folder.*--cache off"):
+    with pytest.raises(StorageError, match=f"{tmp_path} is not a writable folder.*cache.mode to off"):
         ReplyCache(tmp_path / "replies.sqlite")
 
 
@@ -306,7 +306,7 @@ def test_on_a_full_disk_replies_are_returned_and_say_that_they_were_not_kept(tmp
     assert wrong == ""
     notes = said.splitlines()
     assert len(notes) == 10
-    assert all(note.startswith("this reply was not cached: ") and "--cache off" in note for note in notes)
+    assert all(note.startswith("this reply was not cached: ") and "cache.mode to off" in note for note in notes)
     cache = ReplyCache(path)
     assert cache.stats().replies == 1
     cache.close()

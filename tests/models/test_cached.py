@@ -315,9 +315,7 @@ def test_replaying_contacts_nothing(cache: ReplyCache) -> None:
 def test_what_is_not_there_when_replaying_is_an_error_with_a_cure(tmp_path: Path) -> None:
     model = CachedModel(Unreachable(), ReplyCache(tmp_path / "replies.sqlite", replay=True))
     for ask in (model.complete(make_request()), model.count_tokens(make_request().messages), model.capabilities()):
-        with pytest.raises(
-            NotCached, match=r"replies\.sqlite has no .* by scripted: run the same command once with --cache on"
-        ):
+        with pytest.raises(NotCached, match=r"replies\.sqlite has no .* by scripted: run it once with cache.mode = on"):
             asyncio.run(ask)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from epicrisis import __version__
 from epicrisis.cli import (
     ask,
     doctor,
@@ -73,8 +72,10 @@ app = typer.Typer(
 
 
 def _show_version(value: bool) -> None:
+    from importlib import metadata
+
     if value:
-        say(f"epicrisis {__version__}")
+        say(f"epicrisis {metadata.version('epicrisis')}")
         raise typer.Exit
 
 
