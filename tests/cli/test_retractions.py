@@ -148,5 +148,5 @@ def test_adding_a_list_says_what_was_read_and_marked(library: Path, run: Run, tm
     )
     assert told.exit_code == 0, told.stderr
     assert "2 entries on retractions, concerns and corrections read, 1 of them without a PMID or DOI" in told.stdout
-    assert "1 documents that were there already are marked anew" in told.stdout
+    assert "1 documents of the library received a new mark" in told.stdout
     assert "1 of 2 documents are retracted" in run("library", "check", library).stdout
