@@ -67,9 +67,7 @@ LIST = listed(5, "retracted", 20210531, "pubmed:1")
 
 @pytest.mark.parametrize("source", [NOTICE, LIST], ids=["notice", "list"])
 @pytest.mark.parametrize("order", ["first", "last", "together", "together, last"])
-def test_a_retraction_marks_the_article_in_whatever_order_they_come(
-    source: Document | ArticleStatement, order: str, tmp_path: Path
-) -> None:
+def test_retraction_in_any_order_marks_article(source: Document | ArticleStatement, order: str, tmp_path: Path) -> None:
     path, other = tmp_path / "library", article(2)
     runs: dict[str, Sequence[Sequence[ReaderItem]]] = {
         "first": [[source], [OLD, other]],
@@ -85,14 +83,14 @@ def test_a_retraction_marks_the_article_in_whatever_order_they_come(
         assert check_health(library).problems == ()
 
 
-def test_marking_encodes_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retraction_marking_encodes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     added(tmp_path / "library", OLD)
     monkeypatch.setattr(ENCODER, "encode_passages", lambda _: pytest.fail("encoded"), raising=False)
     assert added(tmp_path / "library", LIST) == 1
     assert marks(tmp_path / "library") == {"pubmed:1": ("retracted",)}
 
 
-def test_an_unchanged_article_keeps_its_mark_and_a_revised_one_too(tmp_path: Path) -> None:
+def test_unchanged_or_revised_article_keeps_mark(tmp_path: Path) -> None:
     path = tmp_path / "library"
     added(path, OLD, LIST)
     for again in (OLD, article(1, 2022, journal="Gut")):
@@ -100,7 +98,7 @@ def test_an_unchanged_article_keeps_its_mark_and_a_revised_one_too(tmp_path: Pat
         assert marks(path) == {"pubmed:1": ("retracted",)}
 
 
-def test_a_revised_record_of_the_article_itself_changes_its_mark(tmp_path: Path) -> None:
+def test_revised_article_record_changes_own_mark(tmp_path: Path) -> None:
     path = tmp_path / "library"
     added(path, OLD)
     added(path, article(1, 2021, retracted=True))
@@ -109,7 +107,7 @@ def test_a_revised_record_of_the_article_itself_changes_its_mark(tmp_path: Path)
     assert marks(path) == {}
 
 
-def test_a_revised_notice_that_names_another_article_takes_its_word_back(tmp_path: Path) -> None:
+def test_revised_notice_moves_mark_to_other_article(tmp_path: Path) -> None:
     path = tmp_path / "library"
     added(path, OLD, article(2), NOTICE)
     added(path, article(9, 2022, "RetractionOf", of=2))
@@ -117,7 +115,7 @@ def test_a_revised_notice_that_names_another_article_takes_its_word_back(tmp_pat
 
 
 @pytest.mark.parametrize("events", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
-def test_a_reinstatement_lifts_earlier_retractions_alone(events: tuple[int, ...], tmp_path: Path) -> None:
+def test_reinstatement_lifts_only_earlier_retractions(events: tuple[int, ...], tmp_path: Path) -> None:
     told = (
         listed(1, "retracted", 20200101, "pubmed:1"),
         listed(2, "reinstated", 20210101, "pubmed:1"),
@@ -132,7 +130,7 @@ def test_a_reinstatement_lifts_earlier_retractions_alone(events: tuple[int, ...]
         assert (marks(path) == {"pubmed:1": ("retracted",)}) == expected
 
 
-def test_a_retraction_of_the_same_or_an_unknown_day_stands(tmp_path: Path) -> None:
+def test_reinstatement_keeps_retraction_of_same_or_unknown_day(tmp_path: Path) -> None:
     lift = listed(2, "reinstated", 20210101, "pubmed:1")
     for number, day in enumerate((20210101, None)):
         path = tmp_path / str(number)
@@ -140,14 +138,14 @@ def test_a_retraction_of_the_same_or_an_unknown_day_stands(tmp_path: Path) -> No
         assert marks(path) == {"pubmed:1": ("retracted",)}
 
 
-def test_concern_and_correction_are_marked_and_not_left_out(tmp_path: Path) -> None:
+def test_concern_and_correction_are_marked_and_searched(tmp_path: Path) -> None:
     path = tmp_path / "library"
     added(path, OLD, listed(1, "corrected", 20200101, "pubmed:1"), article(8, 2020, "ExpressionOfConcernFor", of=1))
     assert marks(path)["pubmed:1"] == ("expression-of-concern", "corrected")
     assert "pubmed:1" in passages(path, DEFAULT)
 
 
-def test_a_document_of_another_source_is_marked_by_its_pmid_or_doi(tmp_path: Path) -> None:
+def test_document_of_other_source_is_marked_by_pmid_or_doi(tmp_path: Path) -> None:
     path = tmp_path / "library"
     by_doi = Document("pmc:PMC1", "Aspirin and stroke.", metadata={"doi": "10.1000/ABC"})
     by_pmid = Document("paper", "Aspirin and stroke again.", metadata={"pmid": "77"})
@@ -166,7 +164,7 @@ def test_a_document_of_another_source_is_marked_by_its_pmid_or_doi(tmp_path: Pat
 
 
 @pytest.mark.parametrize("step", ["write_marks", "finish_batch", "clear_due", "replace_statements"])
-def test_killed_in_any_step_the_next_addition_marks_it(
+def test_marking_interrupted_at_step_is_completed_by_next_addition(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "library"
@@ -190,7 +188,7 @@ def test_killed_in_any_step_the_next_addition_marks_it(
         assert library.info().problems == ()
 
 
-def test_marks_left_due_by_a_stop_are_noticed_and_made_by_the_next_writer(
+def test_marking_interrupted_is_noticed_and_completed_by_next_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "library"
@@ -212,7 +210,7 @@ def test_marks_left_due_by_a_stop_are_noticed_and_made_by_the_next_writer(
         assert MARKS_DUE not in check_health(reader).notices
 
 
-def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition(
+def test_earlier_library_is_marked_by_own_notices_at_next_addition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "library"
@@ -227,7 +225,7 @@ def test_a_library_of_before_is_marked_by_its_own_notices_with_the_next_addition
     assert marks(path)["pubmed:1"] == ("retracted",)
 
 
-def test_a_repaired_library_keeps_what_was_stated(tmp_path: Path) -> None:
+def test_repair_keeps_retraction_statements(tmp_path: Path) -> None:
     path = tmp_path / "library"
     added(path, OLD, LIST, listed(6, "retracted", 20200101, "pubmed:4"))
     Library.repair(path)
@@ -239,14 +237,14 @@ def test_a_repaired_library_keeps_what_was_stated(tmp_path: Path) -> None:
     assert marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
 
 
-def test_the_mutant_that_does_not_mark_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_without_marking_fails_retraction_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retracted study without its mark: with the marking taken out the tests above must fail."""
     monkeypatch.setattr("epicrisis.library.library.find_documents", lambda *_: ())
     with pytest.raises(KeyError):
-        test_a_retraction_marks_the_article_in_whatever_order_they_come(LIST, "last", tmp_path)
+        test_retraction_in_any_order_marks_article(LIST, "last", tmp_path)
 
 
-def test_own_record_and_stated_marks_are_told_the_gravest_first() -> None:
+def test_list_article_marks_returns_gravest_first() -> None:
     told = {
         "corrections": [{"type": "ErratumIn"}, {"type": "ExpressionOfConcernIn"}, "no entry"],
         "marks": [{"mark": "retracted", "by": "retraction-watch:1"}, 3],

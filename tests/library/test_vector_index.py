@@ -178,7 +178,7 @@ def same_as_exact(library: Library, scope: Scope = ANNA, exact: Exact = EXACT, q
 # -- it says of itself what is so --------------------------------------------------------------------------------------
 
 
-def test_a_small_library_needs_none(tmp_path: Path) -> None:
+def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         library.add(DOCUMENTS[:LIMIT])
         assert library.optimize() is None
@@ -190,7 +190,7 @@ def test_a_small_library_needs_none(tmp_path: Path) -> None:
         assert library.optimize() is not None
 
 
-def test_what_is_built_is_told(plain: Path, tmp_path: Path, ways: Ways) -> None:
+def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: Ways) -> None:
     steps: list[str] = []
     with Library.open(shutil.copytree(plain, tmp_path / "l"), write=True) as library:
         assert same_as_exact(library)
@@ -212,7 +212,7 @@ def test_what_is_built_is_told(plain: Path, tmp_path: Path, ways: Ways) -> None:
 
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])
-def test_the_recall_is_what_a_search_has(
+def test_optimize_reported_recall_matches_search(
     asked: float, folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
 ) -> None:
     """Against brute force, on other passages than those it was measured on."""
@@ -231,7 +231,7 @@ def test_the_recall_is_what_a_search_has(
         assert ways.only == "approximate"
 
 
-def test_equal_passages_do_not_make_it_look_bad(tmp_path: Path) -> None:
+def test_optimize_equal_passages_have_full_recall(tmp_path: Path) -> None:
     """Of twenty equal neighbours any sixteen are the nearest."""
     rows = np.repeat(vectors(30, 3), 20, axis=0)
     with create(tmp_path / "l") as library:
@@ -241,7 +241,9 @@ def test_equal_passages_do_not_make_it_look_bad(tmp_path: Path) -> None:
         assert report.recall == 1.0
 
 
-def test_below_the_asked_recall_searches_are_exact(folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways) -> None:
+def test_optimize_recall_below_target_searches_exactly(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
+) -> None:
     """Without looking again at the vectors, codes of one bit a dimension cannot tell near neighbours apart."""
     monkeypatch.setattr(indexes, "_REFINEMENTS", (1,))
     with Library.open(folder, write=True) as library:
@@ -262,7 +264,7 @@ def test_below_the_asked_recall_searches_are_exact(folder: Path, monkeypatch: py
         assert ways.only == "approximate"
 
 
-def test_a_recall_below_the_asked_in_a_tenth_is_not_good() -> None:
+def test_index_report_filtered_recall_below_target_is_not_good() -> None:
     report = IndexReport(COUNT, 45, 2, 10, 0.99, 0.94, 200, 0.95, "2026-01-01T00:00:00+00:00")
     assert not report.good
     assert [_changed(report, filtered_recall=value).good for value in (0.95, None)] == [True, True]
@@ -273,7 +275,7 @@ def _changed(report: IndexReport, **changes: Any) -> IndexReport:
     return dataclasses.replace(report, **changes)
 
 
-def test_without_dates_there_is_no_tenth_to_measure(tmp_path: Path) -> None:
+def test_optimize_undated_documents_have_no_filtered_recall(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         undated = [document(40 * number + 3, vector) for number, vector in enumerate(vectors(LIMIT + 20, 0))]
         assert {each.passages[0].date for each in undated} == {None}
@@ -283,7 +285,7 @@ def test_without_dates_there_is_no_tenth_to_measure(tmp_path: Path) -> None:
         assert report.filtered_recall is None
 
 
-def test_it_is_built_anew_when_it_no_longer_fits(folder: Path) -> None:
+def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
     def steps(library: Library, **how: Any) -> set[str]:
         said: list[str] = []
         library.optimize(recall=0.5, on_step=said.append, **how)
@@ -305,7 +307,7 @@ def test_it_is_built_anew_when_it_no_longer_fits(folder: Path) -> None:
 # -- what changes afterwards -------------------------------------------------------------------------------------------
 
 
-def test_what_is_added_is_found_at_once_and_what_is_deleted_is_gone(folder: Path, ways: Ways) -> None:
+def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, ways: Ways) -> None:
     fresh = vectors(40, 11)
     more = [document(COUNT + number, vector) for number, vector in enumerate(fresh[:30])]
     # Others in the place of the first ten, with vectors of their own.
@@ -334,7 +336,7 @@ def test_what_is_added_is_found_at_once_and_what_is_deleted_is_gone(folder: Path
             assert library.info().unindexed == 0
 
 
-def test_a_reader_that_was_open_before(plain: Path, tmp_path: Path, ways: Ways) -> None:
+def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: Ways) -> None:
     folder = Path(shutil.copytree(plain, tmp_path / "l"))
     with Library.open(folder) as reader:
         assert same_as_exact(reader)
@@ -367,7 +369,7 @@ def test_a_reader_that_was_open_before(plain: Path, tmp_path: Path, ways: Ways) 
         Scope(since="1995", publication_types=frozenset({"Review"}), without_retracted=True),
     ],
 )
-def test_filters_that_pass_many_keep_the_recall(scope: Scope, indexed: Path, ways: Ways) -> None:
+def test_search_vectors_broad_filter_keeps_recall(scope: Scope, indexed: Path, ways: Ways) -> None:
     with Library.open(indexed) as library:
         assert recall(library, scope) >= 0.9
         assert ways.only == "approximate"
@@ -388,7 +390,7 @@ def test_filters_that_pass_many_keep_the_recall(scope: Scope, indexed: Path, way
         (Scope(patient="anna", hidden=frozenset(f"d{number:05d}" for number in range(1800))), 0.2),
     ],
 )
-def test_filters_that_pass_few_are_exact(
+def test_search_vectors_narrow_filter_is_exact(
     scope: Scope, few: float, indexed: Path, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_search, "MIN_INDEX_SHARE", few)
@@ -437,7 +439,7 @@ def _damaged(**changes: object) -> str:
         _damaged(filtered_recall=""),
     ],
 )
-def test_where_it_cannot_be_understood_searches_are_exact(
+def test_search_vectors_invalid_index_report_is_exact(
     text: str | None, folder: Path, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert json.loads(_damaged()).keys() == json.loads((folder / "index.json").read_text()).keys()
@@ -450,7 +452,7 @@ def test_where_it_cannot_be_understood_searches_are_exact(
         assert (library.info().exact, library.info().index) == (True, None)
 
 
-def test_what_was_damaged_is_made_anew(folder: Path) -> None:
+def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
     (folder / "index.json").write_text("{")
     said: list[str] = []
     with Library.open(folder, write=True) as library:
@@ -459,7 +461,7 @@ def test_what_was_damaged_is_made_anew(folder: Path) -> None:
         assert read_report(folder) == report
 
 
-def test_an_index_that_is_gone_means_exact_answers(folder: Path) -> None:
+def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
     """As of a folder that was copied with the report of another one."""
     with Library.open(folder, write=True) as library:
         (name,) = [each.name for each in library._table.lance.list_indices() if each.columns == ["vector"]]
@@ -498,7 +500,9 @@ class Indexed(Library):
 
 
 @pytest.mark.parametrize("wide", [0, 4])
-def test_the_contract_of_a_store(wide: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways) -> None:
+def test_indexed_library_satisfies_store_contract(
+    wide: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
+) -> None:
     """All of one partition is probed and looked at again, so that nothing is left to chance.
 
     `wide` 4 makes vectors of 8 numbers, as the codes need; those of 4 are indexed in another way.

@@ -38,7 +38,7 @@ arrivals = st.lists(
 
 
 @given(requests=st.integers(1, 6), tokens=st.none() | st.integers(100, 1500), arriving=arrivals)
-def test_no_minute_holds_more_than_allowed(requests: int, tokens: int | None, arriving: list[dict[str, Any]]) -> None:
+def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, arriving: list[dict[str, Any]]) -> None:
     def used(number: int) -> Usage:
         """All of the prompt, and the part of the reply that is not left unused."""
         arrival = arriving[number]
@@ -80,20 +80,20 @@ def starts(model_limits: tuple[float | None, float | None], count: int, **values
     return [call.start for call in inner.load.calls]
 
 
-def test_what_the_minute_holds_goes_at_once_and_in_order() -> None:
+def test_rate_limit_calls_within_limit_start_immediately_in_order() -> None:
     assert starts((10, None), 25) == pytest.approx([0] * 10 + [60] * 10 + [120] * 5, abs=2 * POLL_SECONDS)
 
 
-def test_less_than_one_a_minute_holds_over_a_longer_time() -> None:
+def test_rate_limit_below_one_per_minute_uses_longer_window() -> None:
     assert starts((0.5, None), 3) == pytest.approx([0, 120, 240], abs=2 * POLL_SECONDS)
     assert starts((1.9, None), 3) == pytest.approx([0, 60, 120], abs=2 * POLL_SECONDS)
 
 
-def test_a_call_larger_than_the_limit_passes_alone() -> None:
+def test_rate_limit_call_over_token_limit_runs_alone() -> None:
     assert starts((None, 50), 3, max_tokens=1000, seed=1000) == pytest.approx([0, 60, 120], abs=2 * POLL_SECONDS)
 
 
-def test_tokens_that_were_not_used_are_given_back() -> None:
+def test_rate_limit_unused_tokens_are_returned() -> None:
     """Two reservations fit; as each call ends it gives back so much that the next can go, no minute must pass."""
     limit = 2 * (PROMPT + 1000)
     assert starts((None, limit), 6, max_tokens=1000, seed=10)[-1] < 10
@@ -101,7 +101,7 @@ def test_tokens_that_were_not_used_are_given_back() -> None:
 
 
 @pytest.mark.parametrize(("usage", "waits"), [(Usage(1, 1, cost=None), False), (Usage(1, 1, uncounted_calls=1), True)])
-def test_a_failed_call_counts_what_it_used(usage: Usage, waits: bool) -> None:
+def test_rate_limit_failed_call_counts_used_tokens(usage: Usage, waits: bool) -> None:
     inner = SlowModel(failure=lambda request: EndpointBusy("busy", usage=usage) if request.sample == 0 else None)
 
     async def two() -> float:
@@ -114,7 +114,7 @@ def test_a_failed_call_counts_what_it_used(usage: Usage, waits: bool) -> None:
     assert (run_in_virtual_time(two()) >= 60) is waits
 
 
-def test_a_cancelled_call_holds_nobody_up() -> None:
+def test_rate_limit_cancelled_call_does_not_block_queue() -> None:
     inner = SlowModel(seconds=lambda _: 5)
 
     async def cancelling() -> None:
@@ -132,7 +132,7 @@ def test_a_cancelled_call_holds_nobody_up() -> None:
     assert inner.load.calls[2].start == pytest.approx(60, abs=POLL_SECONDS)
 
 
-def test_counts_and_probes_pass_freely() -> None:
+def test_rate_limit_token_counts_and_probes_are_not_limited() -> None:
     async def probing() -> float:
         model = limited(SlowModel(), 1)
         await model.complete(make_request())
@@ -142,5 +142,5 @@ def test_counts_and_probes_pass_freely() -> None:
     assert run_in_virtual_time(probing()) == pytest.approx(2)
 
 
-def test_it_is_a_chat_model() -> None:
+def test_rate_limited_model_satisfies_chat_model_contract() -> None:
     asyncio.run(check_chat_model(RateLimitedModel(ScriptedModel(lambda _: "yes"), 1000, 1_000_000)))

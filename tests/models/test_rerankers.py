@@ -44,7 +44,7 @@ def brute_force(words: np.ndarray[Any, Any], passage: np.ndarray[Any, Any]) -> f
 
 @pytest.mark.torch
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_a_cross_encoder_gives_the_logits_of_medcpts_card(tmp_path: Path, backend: str) -> None:
+def test_cross_encoder_scores_match_medcpt_card(tmp_path: Path, backend: str) -> None:
     import torch
     from transformers import AutoTokenizer
 
@@ -71,7 +71,7 @@ def test_a_cross_encoder_gives_the_logits_of_medcpts_card(tmp_path: Path, backen
 
 
 @pytest.mark.torch
-def test_a_network_that_gives_no_score_is_no_reranker(tmp_path: Path) -> None:
+def test_load_reranker_network_without_score_is_refused(tmp_path: Path) -> None:
     tiny_models.make_cross_encoder(tmp_path / "two", 1, labels=2)
     with pytest.raises(ModelFileInvalid, match="wanted is one"):
         load_reranker(str(tmp_path / "two"), tmp_path)
@@ -105,7 +105,7 @@ def colbert_by_hand(bert: Any, linear: Any, tokenizer: Any, text: str, window: i
 
 @pytest.mark.torch
 @pytest.mark.parametrize("form", ["model.safetensors", "pytorch_model.bin"])
-def test_colbert_is_scored_as_published(tmp_path: Path, form: str) -> None:
+def test_colbert_scores_match_published_steps(tmp_path: Path, form: str) -> None:
     import torch
     from safetensors.torch import load_file
 
@@ -135,7 +135,7 @@ def test_colbert_is_scored_as_published(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.torch
-def test_what_colbert_needs_and_is_not_there_is_named(tmp_path: Path) -> None:
+def test_load_reranker_colbert_missing_part_is_named(tmp_path: Path) -> None:
     tiny_models.make_colbert(tmp_path, 1, query_token_id="[Q]")
     with pytest.raises(ModelFileInvalid, match=r"has no token \[Q\]"):
         load_reranker(str(tmp_path), tmp_path)
@@ -149,7 +149,7 @@ def test_what_colbert_needs_and_is_not_there_is_named(tmp_path: Path) -> None:
         load_reranker(str(tmp_path / "plain"), tmp_path)
 
 
-def test_max_sim_by_hand() -> None:
+def test_max_sim_matches_brute_force() -> None:
     words = np.array([[1, 0], [0, 1]], dtype=np.float32)
     passage = np.array([[0.6, 0.8], [1, 0], [-1, 0]], dtype=np.float32)
     assert max_sim(words, passage) == pytest.approx(1.8)
@@ -169,7 +169,7 @@ def minilm_as_reranker(model_home: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.models
-def test_late_interaction_over_any_encoders_tokens(minilm_as_reranker: Path) -> None:
+def test_late_interaction_minilm_scores_match_brute_force(minilm_as_reranker: Path) -> None:
     import onnxruntime
     from tokenizers import Tokenizer
 
@@ -194,7 +194,7 @@ def test_late_interaction_over_any_encoders_tokens(minilm_as_reranker: Path) -> 
 
 
 @pytest.mark.models
-def test_settings_that_are_wrong_are_named(minilm_as_reranker: Path) -> None:
+def test_load_reranker_invalid_setting_is_named(minilm_as_reranker: Path) -> None:
     for said, complaint in [
         ({"scoring": "votes", "max_tokens": 9}, "scoring"),
         ({"scoring": "late-interaction"}, "max"),
@@ -204,7 +204,7 @@ def test_settings_that_are_wrong_are_named(minilm_as_reranker: Path) -> None:
             load_reranker(str(minilm_as_reranker), minilm_as_reranker)
 
 
-def test_a_reranker_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:
+def test_load_reranker_missing_model_names_pull_command(tmp_path: Path) -> None:
     for name in ("medcpt", "medcpt-reranker"):
         with pytest.raises(ModelMissing, match="epicrisis models pull medcpt-reranker"):
             load_reranker(name, tmp_path)
@@ -221,7 +221,7 @@ def results(*scores: float) -> dict[str, Any]:
     return {"id": "x", "results": sorted(listed, key=lambda entry: -entry["relevance_score"]), "usage": {}}
 
 
-def test_scores_follow_their_passages_whatever_the_order_of_the_reply(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_http_reranker_scores_follow_passage_order(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.script["/v1/rerank"] = [Scripted(results(0.1, 0.9, -2.0))]
     reranker = load_reranker(f"{endpoint.url}#some/model", tmp_path, api_key=lambda: "a-key")
     scores = reranker.score(QUERY, ["a", "b", "c"])
@@ -235,7 +235,7 @@ def test_scores_follow_their_passages_whatever_the_order_of_the_reply(endpoint: 
 
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/rerank", "/v1/rerank/"])
-def test_a_url_may_end_in_several_ways(endpoint: Endpoint, path: str) -> None:
+def test_http_reranker_accepts_url_path_variants(endpoint: Endpoint, path: str) -> None:
     endpoint.script["/v1/rerank"] = [Scripted(results(1.0))]
     assert HttpReranker(endpoint.url + path).score(QUERY, ["a"]).tolist() == [1.0]
     assert "Authorization" not in endpoint.asked[0][2]
@@ -263,7 +263,7 @@ def test_a_url_may_end_in_several_ways(endpoint: Endpoint, path: str) -> None:
         (Scripted("", 302), EndpointRejected),
     ],
 )
-def test_a_strange_reply_is_one_call_and_one_line_without_the_texts(
+def test_http_reranker_invalid_reply_raises_one_line_without_texts(
     endpoint: Endpoint, reply: Scripted, error: type[EpicrisisError]
 ) -> None:
     endpoint.script["/v1/rerank"] = [reply]
@@ -276,7 +276,7 @@ def test_a_strange_reply_is_one_call_and_one_line_without_the_texts(
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_an_endpoint_that_hangs_or_is_not_there(endpoint: Endpoint) -> None:
+def test_http_reranker_hanging_or_missing_endpoint_raises_error(endpoint: Endpoint) -> None:
     endpoint.script["/v1/rerank"] = [Scripted("", hangs=True)]
     with pytest.raises(EndpointTimeout, match=r"0\.2 s"):
         HttpReranker(endpoint.url, timeout_seconds=0.2).score(QUERY, ["a"])
@@ -284,7 +284,7 @@ def test_an_endpoint_that_hangs_or_is_not_there(endpoint: Endpoint) -> None:
         HttpReranker("http://127.0.0.1:9").score(QUERY, ["a"])
 
 
-def test_local_only_refuses_a_reranker_elsewhere(endpoint: Endpoint) -> None:
+def test_http_reranker_local_only_refuses_remote_host(endpoint: Endpoint) -> None:
     endpoint.script["/v1/rerank"] = [Scripted(results(1.0))]
     set_local_only(True)
     try:

@@ -45,7 +45,7 @@ def data_files(folder: Path) -> Iterator[Path]:
     return iter(sorted((folder / "passages.lance" / "data").glob("*.lance")))
 
 
-def test_every_batch_records_its_files(folder: Path) -> None:
+def test_checksums_every_batch_records_its_files(folder: Path) -> None:
     with Library.open(folder, write=True) as library:
         for step in (lambda: add(library, 1, COUNT), lambda: library.delete(["doc:1"]), library.optimize):
             step()
@@ -57,7 +57,7 @@ def test_every_batch_records_its_files(folder: Path) -> None:
     assert checked(folder).problems == ()
 
 
-def test_files_of_a_killed_batch_are_recorded_by_the_next_writer(killer: Killer, folder: Path) -> None:
+def test_checksums_killed_batch_is_recorded_by_next_writer(killer: Killer, folder: Path) -> None:
     killer.kill("add", folder, "table-written", 0)
     Library.open(folder, write=True).close()
     files = recorded(folder)
@@ -78,7 +78,7 @@ def flip_a_vector(folder: Path) -> Path:
     raise AssertionError("the vector is in no file")
 
 
-def test_small_library_with_a_flipped_bit_is_refused(folder: Path) -> None:
+def test_open_small_library_with_flipped_bit_is_refused(folder: Path) -> None:
     path = flip_a_vector(folder)
     with pytest.raises(LibraryDamaged, match=path.name):
         Library.open(folder)
@@ -86,7 +86,7 @@ def test_small_library_with_a_flipped_bit_is_refused(folder: Path) -> None:
         Library.repair(folder)
 
 
-def test_flipped_bit_in_a_vector_of_a_large_library_is_a_problem(folder: Path, large: None) -> None:
+def test_check_health_flipped_vector_bit_is_problem(folder: Path, large: None) -> None:
     """Every passage is read all the same, and every vector is finite: nothing but the checksum tells."""
     path = flip_a_vector(folder)
     report = checked(folder)
@@ -95,7 +95,7 @@ def test_flipped_bit_in_a_vector_of_a_large_library_is_a_problem(folder: Path, l
     assert report.rows.no_vector.count == 0
 
 
-def test_damaged_earlier_version_is_a_notice_and_goes(folder: Path) -> None:
+def test_check_health_damaged_earlier_version_is_notice_and_is_removed(folder: Path) -> None:
     """Nothing reads it but Lance's own clearing of old versions, which would fail for good."""
     oldest = max((folder / "passages.lance" / "_versions").glob("*.manifest"))
     oldest.write_bytes(b"damaged")
@@ -108,7 +108,7 @@ def test_damaged_earlier_version_is_a_notice_and_goes(folder: Path) -> None:
     assert checked(folder).problems == ()
 
 
-def test_flipped_bit_in_the_word_index_is_a_problem(folder: Path) -> None:
+def test_check_health_flipped_word_index_bit_is_problem(folder: Path) -> None:
     path = next((folder / "words").glob("*.pos"))
     flip(path, 0)
     (problem,) = checked(folder).problems
@@ -118,7 +118,7 @@ def test_flipped_bit_in_the_word_index_is_a_problem(folder: Path) -> None:
     assert checked(folder).problems == ()
 
 
-def test_damage_is_not_compacted_away(folder: Path, large: None) -> None:
+def test_compact_and_optimize_damaged_library_are_refused(folder: Path, large: None) -> None:
     path = flip_a_vector(folder)
     with Library.open(folder, write=True) as library:
         with pytest.raises(LibraryDamaged, match=path.name):
@@ -127,7 +127,7 @@ def test_damage_is_not_compacted_away(folder: Path, large: None) -> None:
             library.optimize()
 
 
-def test_repair_keeps_the_checksums(folder: Path, large: None) -> None:
+def test_repair_damaged_library_keeps_checksums(folder: Path, large: None) -> None:
     before = recorded(folder)
     assert before is not None
     path = flip_a_vector(folder)
@@ -138,7 +138,7 @@ def test_repair_keeps_the_checksums(folder: Path, large: None) -> None:
     assert after[name] == before[name]
 
 
-def test_library_of_an_earlier_version_records_with_optimize(folder: Path) -> None:
+def test_checksums_earlier_library_is_recorded_by_optimize(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database:
         database.execute("DROP TABLE data_files")
     report = checked(folder)
@@ -154,7 +154,7 @@ def test_library_of_an_earlier_version_records_with_optimize(folder: Path) -> No
     assert not [notice for notice in checked(folder).notices if "checksums" in notice]
 
 
-def test_null_hash_in_the_journal_is_one_line(folder: Path) -> None:
+def test_journal_with_null_hash_is_reported_as_damaged(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database, database:
         database.execute("PRAGMA writable_schema = ON")
         database.execute(

@@ -67,7 +67,7 @@ def run_child(*arguments: object) -> subprocess.Popen[str]:
 # -- what is kept -----------------------------------------------------------------------------------------------------
 
 
-def test_a_reply_comes_back_whole(cache: ReplyCache) -> None:
+def test_reply_cache_reply_round_trips_all_fields(cache: ReplyCache) -> None:
     asyncio.run(cache.put(make_key(1), FULL))
     assert cache.get(make_key(1)) == FULL
     assert cache.get(make_key(2)) is None
@@ -75,13 +75,13 @@ def test_a_reply_comes_back_whole(cache: ReplyCache) -> None:
     assert ReplyCache(cache.path).get(make_key(1)) == FULL
 
 
-def test_the_first_reply_stays(cache: ReplyCache) -> None:
+def test_reply_cache_second_put_keeps_first_reply(cache: ReplyCache) -> None:
     put(cache, 1)
     asyncio.run(cache.put(make_key(1), FULL))
     assert cache.get(make_key(1)) == make_reply(1)
 
 
-def test_what_a_model_told_is_kept_and_the_last_counts(cache: ReplyCache) -> None:
+def test_reply_cache_last_model_fact_is_returned(cache: ReplyCache) -> None:
     for told in (Capabilities(4096, True, True), Capabilities(None, False, False, True)):
         cache.put_fact(make_key(1), told)
     cache.put_fact(make_key(2), 17)
@@ -91,7 +91,7 @@ def test_what_a_model_told_is_kept_and_the_last_counts(cache: ReplyCache) -> Non
     assert cache.get_fact(make_key(3), int) is None
 
 
-def test_it_is_made_at_the_first_use(tmp_path: Path) -> None:
+def test_reply_cache_file_is_created_at_first_read(tmp_path: Path) -> None:
     path = tmp_path / "made" / "by the way" / "replies.sqlite"
     cache = ReplyCache(path)
     assert cache.stats() == CacheStats(0, 0)
@@ -102,7 +102,7 @@ def test_it_is_made_at_the_first_use(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_counted_and_cleared(cache: ReplyCache) -> None:
+def test_reply_cache_clear_removes_replies_and_shrinks_file(cache: ReplyCache) -> None:
     put(cache, *range(200))
     cache.put_fact(make_key(1), 17)
     full = cache.stats()
@@ -118,7 +118,7 @@ def test_counted_and_cleared(cache: ReplyCache) -> None:
     assert cache.get(make_key(1)) == make_reply(1)
 
 
-def test_a_reply_is_kept_though_nobody_waits_for_it_any_more(cache: ReplyCache) -> None:
+def test_reply_cache_cancelled_put_stores_reply(cache: ReplyCache) -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(cache.put(make_key(1), make_reply(1)))
         await asyncio.sleep(0)
@@ -142,7 +142,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("umask")
-def test_nobody_else_can_ever_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reply_cache_files_are_private_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first byte on: looked at after each step of its making, whatever the umask."""
     seen: list[int] = []
     real = sqlite3.connect
@@ -166,7 +166,7 @@ def test_nobody_else_can_ever_read_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(seen) == {0o600}
 
 
-def test_one_that_others_could_read_is_closed_to_them(cache: ReplyCache) -> None:
+def test_reply_cache_opening_readable_file_restricts_mode(cache: ReplyCache) -> None:
     put(cache, 1)
     cache.close()
     cache.path.chmod(0o644)
@@ -179,14 +179,14 @@ def test_one_that_others_could_read_is_closed_to_them(cache: ReplyCache) -> None
 # -- replaying --------------------------------------------------------------------------------------------------------
 
 
-def test_for_replaying_nothing_is_made_or_written(cache: ReplyCache, tmp_path: Path) -> None:
+def test_reply_cache_replay_creates_and_writes_nothing(cache: ReplyCache, tmp_path: Path) -> None:
     missing = ReplyCache(tmp_path / "elsewhere" / "replies.sqlite", replay=True)
     assert missing.get(make_key(1)) is None
     assert not missing.path.parent.exists()
     put(cache, 1)
     replaying = ReplyCache(cache.path, replay=True)
     assert replaying.get(make_key(1)) == make_reply(1)
-    with pytest.raises(StorageError, match="--cache on"):
+    with pytest.raises(StorageError, match=r"set cache\.mode to on"):
         put(replaying, 2)
     # What another process writes meanwhile is seen.
     put(cache, 3)
@@ -194,7 +194,7 @@ def test_for_replaying_nothing_is_made_or_written(cache: ReplyCache, tmp_path: P
     replaying.close()
 
 
-def test_replaying_where_nothing_can_be_written(cache: ReplyCache) -> None:
+def test_reply_cache_replay_in_unwritable_folder_reads_replies(cache: ReplyCache) -> None:
     """Where SQLite cannot make the files it keeps beside its own, as on a read-only disk. Root may write anywhere, so a
     folder in the place of one of them stands for that."""
     put(cache, 1)
@@ -255,7 +255,9 @@ def no_replies_in_it(path: Path) -> None:
         no_replies_in_it,
     ],
 )
-def test_a_foreign_or_damaged_file_is_named_with_the_cure(make: object, replay: bool, tmp_path: Path) -> None:
+def test_reply_cache_foreign_or_damaged_file_raises_input_error_and_is_unchanged(
+    make: object, replay: bool, tmp_path: Path
+) -> None:
     path = tmp_path / "replies.sqlite"
     make(path)  # type: ignore[operator]
     before = path.read_bytes()
@@ -266,7 +268,7 @@ def test_a_foreign_or_damaged_file_is_named_with_the_cure(make: object, replay: 
 
 
 @pytest.mark.parametrize("empty", [b"", None])
-def test_an_empty_file_that_a_kill_left_is_filled(empty: bytes | None, tmp_path: Path) -> None:
+def test_reply_cache_empty_file_after_kill_is_initialized(empty: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "replies.sqlite"
     if empty is None:
         db = sqlite3.connect(path)
@@ -280,33 +282,35 @@ def test_an_empty_file_that_a_kill_left_is_filled(empty: bytes | None, tmp_path:
     cache.close()
 
 
-def test_a_place_that_cannot_be_written_is_named_before_a_call_is_paid(tmp_path: Path) -> None:
+def test_reply_cache_unwritable_path_raises_storage_error_before_any_call(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file where a folder should be")
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "replies.sqlite", tmp_path / "folder", Path("/proc/replies.sqlite")):
-        with pytest.raises(StorageError, match="--cache off") as caught:
+        with pytest.raises(StorageError, match=r"cache\.mode to off") as caught:
             ReplyCache(path).get(make_key(1))
         assert str(path) in caught.value.message
 
 
-def test_a_read_only_folder_is_named_where_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reply_cache_read_only_folder_raises_storage_error_on_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0 and real(path, mode))
-    with pytest.raises(StorageError, match=f"{tmp_path} is not a writable folder.*--cache off"):
+    with pytest.raises(StorageError, match=f"{tmp_path} is not a writable folder.*cache.mode to off"):
         ReplyCache(tmp_path / "replies.sqlite")
 
 
 # -- full disk --------------------------------------------------------------------------------------------------------
 
 
-def test_on_a_full_disk_replies_are_returned_and_say_that_they_were_not_kept(tmp_path: Path) -> None:
+def test_reply_cache_full_disk_returns_replies_with_note(tmp_path: Path) -> None:
     """Files that may not grow beyond a limit stand for a full disk."""
     path = tmp_path / "replies.sqlite"
     said, wrong = run_child("fill", path, 40_000).communicate(timeout=60)
     assert wrong == ""
     notes = said.splitlines()
     assert len(notes) == 10
-    assert all(note.startswith("this reply was not cached: ") and "--cache off" in note for note in notes)
+    assert all(note.startswith("this reply was not cached: ") and "cache.mode to off" in note for note in notes)
     cache = ReplyCache(path)
     assert cache.stats().replies == 1
     cache.close()
@@ -315,7 +319,7 @@ def test_on_a_full_disk_replies_are_returned_and_say_that_they_were_not_kept(tmp
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-def test_four_processes_share_the_same_keys(tmp_path: Path) -> None:
+def test_reply_cache_four_processes_share_replies(tmp_path: Path) -> None:
     path, count = tmp_path / "replies.sqlite", 100
     child = run_child("share", path, 4, count)
     said, wrong = child.communicate(timeout=60)
@@ -385,7 +389,7 @@ def counting() -> Iterator[tuple[str, Counter[str]]]:
     server.server_close()
 
 
-def test_killed_in_the_middle_no_call_is_paid_for_twice(tmp_path: Path) -> None:
+def test_reply_cache_killed_process_repeats_no_completed_call(tmp_path: Path) -> None:
     """Whatever came back is never asked for again; asked twice is at most what was on its way at a kill."""
     chance, acknowledged = random.Random(9), tmp_path / "acknowledged"
     on_their_way, paid = 0, dict[str, int]()

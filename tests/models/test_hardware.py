@@ -48,44 +48,44 @@ def v1(group: str, limit: int, used: float, files: float = 0.0) -> dict[str, obj
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
-def test_without_limits_it_is_what_the_machine_has_available(tmp_path: Path) -> None:
+def test_available_memory_without_limits_is_meminfo_available(tmp_path: Path) -> None:
     assert measure_available_memory(machine(tmp_path, {"proc/meminfo": meminfo(3.5)})) == 3.5 * GIB
     unlimited = v2("/app", "max", 1.0) | v1("/app", 9223372036854771712, 1.0)
     machine(tmp_path, unlimited | {"proc/self/cgroup": V1.format("/app", "/app") + "\n" + V2.format("/app")})
     assert measure_available_memory(tmp_path) == 3.5 * GIB
 
 
-def test_where_nothing_tells_it_is_all_there_is(tmp_path: Path) -> None:
+def test_available_memory_without_meminfo_is_physical_memory(tmp_path: Path) -> None:
     assert measure_available_memory(tmp_path) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2.0, 6.0), (6.0, 2.0)])
-def test_the_tightest_of_nested_limits_holds_in_version_2(tmp_path: Path, outer: float, inner: float) -> None:
+def test_available_memory_cgroup_v2_uses_tightest_nested_limit(tmp_path: Path, outer: float, inner: float) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/slice/app.scope")}
     machine(tmp_path, told | v2("/slice", outer, 0.5) | v2("/slice/app.scope", inner, 0.5, files=0.25))
     assert measure_available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2, 6), (6, 2)])
-def test_the_tightest_of_nested_limits_holds_in_version_1(tmp_path: Path, outer: int, inner: int) -> None:
+def test_available_memory_cgroup_v1_uses_tightest_nested_limit(tmp_path: Path, outer: int, inner: int) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/outer/inner", "/")}
     machine(tmp_path, told | v1("/outer", outer * GIB, 0.5) | v1("/outer/inner", inner * GIB, 0.5, files=0.25))
     assert measure_available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
 
 
 @pytest.mark.parametrize("path", ["/", "/docker/0123abc", "/../.."])
-def test_a_container_sees_its_own_group_as_the_topmost(tmp_path: Path, path: str) -> None:
+def test_available_memory_container_uses_root_cgroup(tmp_path: Path, path: str) -> None:
     machine(tmp_path, {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format(path)} | v2("", 4.0, 1.0))
     assert measure_available_memory(tmp_path) == 3 * GIB
 
 
-def test_the_limit_of_another_group_is_none_of_ours(tmp_path: Path) -> None:
+def test_available_memory_ignores_limit_of_other_cgroup(tmp_path: Path) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/ours")}
     machine(tmp_path, told | v2("/ours", "max", 0.1) | v2("/theirs", 1.0, 0.1))
     assert measure_available_memory(tmp_path) == 20 * GIB
 
 
-def test_in_a_machine_of_both_versions_either_limits(tmp_path: Path) -> None:
+def test_available_memory_hybrid_cgroups_uses_either_limit(tmp_path: Path) -> None:
     told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/a", "/") + "\n" + V2.format("/b")}
     machine(tmp_path, told | v1("/a", 8 * GIB, 1.0) | v2("/unified/b", 3.0, 1.0))
     assert measure_available_memory(tmp_path) == 2 * GIB
@@ -106,13 +106,13 @@ def cores(monkeypatch: pytest.MonkeyPatch, root: Path, allowed: set[int], files:
 @pytest.mark.parametrize(
     ("allowed", "wanted"), [(set(range(8)), 4), ({0, 1}, 2), ({0, 4}, 1), ({0, 1, 5}, 2), ({0, 1, 2, 3}, 4)]
 )
-def test_two_threads_of_a_core_are_one(
+def test_usable_cores_sibling_threads_count_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, allowed: set[int], wanted: int
 ) -> None:
     assert cores(monkeypatch, tmp_path, allowed, {}) == wanted
 
 
-def test_where_no_threads_are_told_each_is_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_usable_cores_without_topology_counts_each_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     assert count_usable_cores(tmp_path) == 3
 
@@ -121,7 +121,7 @@ def test_where_no_threads_are_told_each_is_a_core(monkeypatch: pytest.MonkeyPatc
     ("quota", "wanted"),
     [("max 100000", 4), ("250000 100000", 3), ("200000 100000", 2), ("50000 100000", 1), ("900000 100000", 4)],
 )
-def test_a_quota_limits_them_in_version_2(
+def test_usable_cores_cgroup_v2_quota_limits_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, wanted: int
 ) -> None:
     files: dict[str, object] = {"proc/self/cgroup": V2.format("/pod/app"), "sys/fs/cgroup/pod/app/cpu.max": quota}
@@ -131,7 +131,7 @@ def test_a_quota_limits_them_in_version_2(
 
 
 @pytest.mark.parametrize(("quota", "wanted"), [(-1, 4), (250_000, 3), (20_000, 1)])
-def test_a_quota_limits_them_in_version_1(
+def test_usable_cores_cgroup_v1_quota_limits_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: int, wanted: int
 ) -> None:
     folder = "sys/fs/cgroup/cpu/docker/app"
@@ -150,7 +150,7 @@ def test_a_quota_limits_them_in_version_1(
         ("", "", 4),
     ],
 )
-def test_cores_that_others_keep_busy_are_not_idle(
+def test_idle_cores_excludes_busy_cores(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str, after: str, idle: int
 ) -> None:
     machine(tmp_path, {"proc/stat": before})
@@ -160,12 +160,12 @@ def test_cores_that_others_keep_busy_are_not_idle(
     assert count_idle_cores(tmp_path) == idle
 
 
-def test_where_no_process_is_tied_to_cores_all_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_usable_cores_without_affinity_is_at_least_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert count_usable_cores(tmp_path) == 1
 
 
-def test_this_machine_has_something() -> None:
+def test_hardware_of_this_machine_is_plausible() -> None:
     assert 0 < measure_available_memory() < math.inf
     assert 1 <= count_idle_cores() <= count_usable_cores() <= (os.cpu_count() or 1)

@@ -143,7 +143,7 @@ SPELLINGS = (
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_question_that_names_another_patient_is_refused(name: str, roster: Roster) -> None:
+def test_check_patient_other_name_in_any_spelling_is_refused(name: str, roster: Roster) -> None:
     for text in ("What did {} take?", "{}: which drug?", "Is ({}), seen in May, well?"):
         assert is_refused(roster, text.format(name))
 
@@ -188,7 +188,7 @@ def test_question_that_names_another_patient_is_refused(name: str, roster: Roste
         "Was Li/Na measured?",
     ],
 )
-def test_question_that_names_nobody_else_is_accepted(text: str, roster: Roster) -> None:
+def test_check_patient_words_like_names_are_accepted(text: str, roster: Roster) -> None:
     assert not is_refused(roster, text)
 
 
@@ -208,11 +208,13 @@ def test_question_that_names_nobody_else_is_accepted(text: str, roster: Roster) 
         ("Inci Isik?", "turkish", False),
     ],
 )
-def test_own_name_in_any_spelling_is_accepted(text: str, patient: str, refuses: bool, roster: Roster) -> None:
+def test_check_patient_own_name_in_any_spelling_is_accepted(
+    text: str, patient: str, refuses: bool, roster: Roster
+) -> None:
     assert is_refused(roster, text, patient) is refuses
 
 
-def test_options_are_read_as_well(roster: Roster) -> None:
+def test_check_patient_other_name_in_option_is_refused(roster: Roster) -> None:
     with pytest.raises(InputError, match="names another patient"):
         check_patient([roster], Question("Who?", {"A": "Joerg Mueller"}, "choice", patient="own-77"))
 
@@ -231,12 +233,12 @@ def test_options_are_read_as_well(roster: Roster) -> None:
         ("", "", True),
     ],
 )
-def test_names_of_one_person_are_alike(one: str, other: str, alike: bool) -> None:
+def test_are_alike_compares_names_of_one_person(one: str, other: str, alike: bool) -> None:
     assert are_alike(one, other) is alike
     assert are_alike(other, one) is alike
 
 
-def test_folding_is_stable_and_long_texts_are_read_at_once() -> None:
+def test_fold_is_idempotent_and_find_mentions_is_linear() -> None:
     for name in NAMES.values():
         assert fold(fold(name)) == fold(name)
     assert name_keys("Anna") == frozenset()

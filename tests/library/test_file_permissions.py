@@ -41,7 +41,7 @@ def existing(path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_library_in_an_open_folder_is_its_owners_alone(tmp_path: Path) -> None:
+def test_library_in_open_folder_becomes_private(tmp_path: Path) -> None:
     folder = existing(tmp_path / "ward")
     with open_or_create(folder, ENCODER, "hashing", overlap=0) as made:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -57,7 +57,7 @@ def test_library_in_an_open_folder_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_library_of_notes_that_was_open_is_closed_when_it_is_written(tmp_path: Path) -> None:
+def test_open_library_of_notes_becomes_private_when_written(tmp_path: Path) -> None:
     folder = tmp_path / "ward"
     with open_or_create(folder, ENCODER, "hashing", overlap=0) as made:
         add_documents(made, [NOTE], ENCODER)
@@ -69,7 +69,7 @@ def test_library_of_notes_that_was_open_is_closed_when_it_is_written(tmp_path: P
         assert modes(folder) == {}
 
 
-def test_library_of_papers_that_its_owner_opened_stays_open_until_notes_come(tmp_path: Path) -> None:
+def test_open_library_of_papers_becomes_private_when_notes_are_added(tmp_path: Path) -> None:
     folder = tmp_path / "papers"
     with open_or_create(folder, ENCODER, "hashing", overlap=0) as made:
         add_documents(made, [PAPER], ENCODER)
@@ -82,7 +82,7 @@ def test_library_of_papers_that_its_owner_opened_stays_open_until_notes_come(tmp
     assert modes(folder) == {}
 
 
-def test_links_and_what_they_point_to_keep_their_modes(tmp_path: Path) -> None:
+def test_restrict_to_owner_keeps_modes_of_link_targets(tmp_path: Path) -> None:
     folder, outside = existing(tmp_path / "ward"), tmp_path / "outside"
     outside.write_text("x")
     outside.chmod(0o644)

@@ -19,7 +19,7 @@ DOCUMENT = Document("d", TEXT.strip(), metadata={"journal": "BMJ"})
 
 
 @pytest.mark.parametrize(("splitter", "longest"), [("tokens", 40 * 8), ("medrag", 1000), ("whole", len(TEXT))])
-def test_each_splitter(splitter: str, longest: int) -> None:
+def test_split_document_passages_cover_text_within_limit(splitter: str, longest: int) -> None:
     passages = split_document(DOCUMENT, splitter, ENCODER.token_spans, 40, 8)
     assert all(passage.text == DOCUMENT.text[passage.start : passage.end] for passage in passages)
     assert passages[0].start == 0
@@ -29,7 +29,7 @@ def test_each_splitter(splitter: str, longest: int) -> None:
     assert all(passage.metadata == {"journal": "BMJ"} for passage in passages)
 
 
-def test_a_passage_knows_its_own_page_and_section() -> None:
+def test_split_document_passage_has_own_page_and_section() -> None:
     metadata = {"pages": [0, 700, 1400], "sections": [[0, 900, "Methods"], [900, 3000, "Results / Harms"]]}
     document = Document("d", TEXT.strip(), metadata=metadata)
     for passage in split_document(document, "tokens", ENCODER.token_spans, 40, 0):
@@ -39,13 +39,13 @@ def test_a_passage_knows_its_own_page_and_section() -> None:
 
 
 @pytest.mark.parametrize(("splitter", "cut_off"), [("tokens", 0), ("medrag", 3), ("whole", 1)])
-def test_what_the_encoder_does_not_read_is_counted(tmp_path: Path, splitter: str, cut_off: int) -> None:
+def test_add_documents_counts_passages_longer_than_encoder_window(tmp_path: Path, splitter: str, cut_off: int) -> None:
     with open_or_create(tmp_path / "l", ENCODER, "hashing", 0, splitter) as library:  # type: ignore[arg-type]
         assert add_documents(library, [DOCUMENT, Document("short", "Aspirin.")], ENCODER).cut_off == cut_off
 
 
 @pytest.mark.parametrize("splitter", ["medrag", "whole"])
-def test_a_note_longer_than_the_encoder_reads_is_refused(tmp_path: Path, splitter: str) -> None:
+def test_add_documents_note_longer_than_encoder_window_is_refused(tmp_path: Path, splitter: str) -> None:
     note = dataclasses.replace(DOCUMENT, patient="anna")
     with open_or_create(tmp_path / "l", ENCODER, "hashing", 0, splitter) as library:  # type: ignore[arg-type]
         with pytest.raises(InputError, match="leave --splitter out"):

@@ -43,7 +43,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("error", FULL, ids=str)
-def test_a_full_disk(error: Exception) -> None:
+def test_translate_errors_full_disk_raises_storage_error(error: Exception) -> None:
     with (
         pytest.raises(StorageError, match="/lib: no room left to write; free disk space"),
         translate_errors(Path("/lib")),
@@ -52,7 +52,7 @@ def test_a_full_disk(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", REFUSED, ids=str)
-def test_a_disk_that_refuses(error: Exception) -> None:
+def test_translate_errors_refusing_disk_raises_storage_error(error: Exception) -> None:
     with (
         pytest.raises(StorageError, match=r"/lib: the disk refused .* check free space"),
         translate_errors(Path("/lib")),
@@ -61,7 +61,7 @@ def test_a_disk_that_refuses(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", READ_ONLY, ids=str)
-def test_read_only_media(error: Exception) -> None:
+def test_translate_errors_read_only_media_raises_storage_error(error: Exception) -> None:
     with pytest.raises(StorageError, match=r"/lib is read-only.* copy the library"), translate_errors(Path("/lib")):
         raise error
 
@@ -70,7 +70,7 @@ class PanicException(BaseException):
     """As pyo3 names a panic; its own class cannot be imported."""
 
 
-def test_panic_of_an_engine_is_a_damaged_library() -> None:
+def test_translate_errors_engine_panic_raises_library_damaged() -> None:
     with pytest.raises(LibraryDamaged, match="range end index"), translate_errors(Path("/lib")):
         raise PanicException("range end index 9 out of range for slice of length 3")
     with pytest.raises(KeyboardInterrupt), translate_errors(Path("/lib")):
@@ -78,14 +78,14 @@ def test_panic_of_an_engine_is_a_damaged_library() -> None:
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=str)
-def test_a_part_that_cannot_be_read(error: Exception) -> None:
+def test_translate_errors_unreadable_part_raises_library_damaged(error: Exception) -> None:
     with pytest.raises(LibraryDamaged, match="epicrisis library repair") as caught, translate_errors(Path("/lib")):
         raise error
     assert ".rs:" not in caught.value.message
     assert caught.value.__cause__ is error
 
 
-def test_our_own_errors_pass() -> None:
+def test_translate_errors_own_errors_are_unchanged() -> None:
     with pytest.raises(InputError, match="mine"), translate_errors(Path("/lib")):
         raise InputError("mine")
     with pytest.raises(KeyError), translate_errors(Path("/lib")):

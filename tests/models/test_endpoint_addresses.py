@@ -47,14 +47,16 @@ AZURE = "https://mine.openai.azure.com"
         ),
     ],
 )
-def test_an_address_is_taken_apart(address: str, kind: str, base_url: str, model: str | None) -> None:
+def test_parse_endpoint_valid_address_returns_kind_url_and_model(
+    address: str, kind: str, base_url: str, model: str | None
+) -> None:
     made = parse_endpoint(address)
     assert (made.kind, made.base_url, made.model) == (kind, base_url, model)
     assert made.local == ("127.0.0.1" in base_url or "::1" in base_url)
     assert base_url.startswith(made.host)
 
 
-def test_what_an_address_holds_beside_its_place() -> None:
+def test_parse_endpoint_address_with_login_and_query_keeps_secrets_out_of_repr() -> None:
     made = parse_endpoint("https://me:p%40ss%2Fword@models.example:8443/v1?api-version=2&code=s3cret&model=m#n")
     assert (made.host, made.model) == ("https://models.example:8443", "n")
     assert (made.login, made.query) == (("me", PASSWORD), {"api-version": "2", "code": "s3cret"})
@@ -77,7 +79,7 @@ def test_what_an_address_holds_beside_its_place() -> None:
         ("bedrock://", "bedrock://us-east-1#MODEL"),
     ],
 )
-def test_an_address_that_is_none_says_how_to_write_one(address: str, cure: str) -> None:
+def test_parse_endpoint_invalid_address_explains_format_without_secrets(address: str, cure: str) -> None:
     with pytest.raises(ModelMissing, match=cure) as caught:
         parse_endpoint(address)
     assert "s3cret" not in caught.value.message
@@ -87,7 +89,7 @@ def test_an_address_that_is_none_says_how_to_write_one(address: str, cure: str) 
 # -- keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_comes_from_its_file_else_from_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_key_file_takes_precedence_over_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "key"
     file.write_text("sk-of-file\r\n")
     monkeypatch.setenv("MY_KEY", " sk-of-variable\n")
@@ -111,7 +113,9 @@ def test_a_key_comes_from_its_file_else_from_its_variable(tmp_path: Path, monkey
         (b"\xff\xfes\x003\x00c\x00", "does not hold a key"),
     ],
 )
-def test_a_file_that_holds_no_key_says_so(tmp_path: Path, content: bytes | None, cure: str) -> None:
+def test_read_key_invalid_file_raises_settings_error_without_content(
+    tmp_path: Path, content: bytes | None, cure: str
+) -> None:
     file = tmp_path / "key"
     if content is not None:
         file.write_bytes(content)
@@ -120,14 +124,14 @@ def test_a_file_that_holds_no_key_says_so(tmp_path: Path, content: bytes | None,
     assert "s3cret" not in caught.value.message
 
 
-def test_a_variable_that_holds_no_key_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_key_invalid_variable_raises_settings_error_without_content(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-s3cret and more")
     with pytest.raises(SettingsError, match="variable MY_KEY does not hold a key") as caught:
         read_key(None, "MY_KEY")
     assert "s3cret" not in caught.value.message
 
 
-def test_an_endpoint_is_a_value() -> None:
+def test_parse_endpoint_returns_comparable_endpoint() -> None:
     assert parse_endpoint("http://127.0.0.1:1/v1#m") == Endpoint(
         "openai", "http://127.0.0.1:1/v1", "http://127.0.0.1:1", local=True, model="m"
     )

@@ -36,7 +36,7 @@ async def until(server: HostileServer, holds: Callable[[ServerLog], bool]) -> No
             await asyncio.sleep(0.005)
 
 
-def test_a_stream_that_is_given_up_stops_at_the_server() -> None:
+def test_cancelled_stream_stops_at_server() -> None:
     async def run(server: HostileServer) -> int:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=20)
         deltas: list[str | None] = []
@@ -56,7 +56,7 @@ def test_a_stream_that_is_given_up_stops_at_the_server() -> None:
         assert server.ledger.healthy == 0
 
 
-def test_a_thousand_calls_that_are_given_up_leave_no_connection() -> None:
+def test_thousand_cancelled_calls_leave_no_connections() -> None:
     async def run(server: HostileServer) -> None:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=60, concurrency=250)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(2)))
@@ -82,7 +82,7 @@ def test_a_thousand_calls_that_are_given_up_leave_no_connection() -> None:
 
 
 @pytest.mark.parametrize("shown", [None, 0, 3])
-def test_closing_ends_what_is_asked_and_what_waits_for_its_turn(shown: int | None) -> None:
+def test_aclose_ends_running_and_queued_calls(shown: int | None) -> None:
     """`shown`: pieces of the stream that were shown by then; None where the reply comes whole."""
     deltas: list[str | None] = []
 
@@ -110,7 +110,7 @@ def test_closing_ends_what_is_asked_and_what_waits_for_its_turn(shown: int | Non
     assert (spent.calls, spent.failed_calls, spent.uncounted_calls) == (2, 2, 2)
 
 
-def test_what_a_closed_call_may_have_cost_is_unknown() -> None:
+def test_aclose_running_call_has_unknown_cost() -> None:
     async def run(server: HostileServer) -> Usage:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=None, price=lambda _: None)
         task = asyncio.create_task(model.complete(REQUEST))
@@ -130,7 +130,7 @@ def test_what_a_closed_call_may_have_cost_is_unknown() -> None:
     assert spent.seconds > 0
 
 
-def test_closing_ends_questions_about_the_endpoint_and_whoever_waits_for_their_answers() -> None:
+def test_aclose_ends_running_and_waiting_probes() -> None:
     async def run(endpoint: Endpoint) -> list[object]:
         model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=None)
         asking = [model.count_tokens(REQUEST.messages), model.capabilities(), model.count_tokens(REQUEST.messages)]
@@ -149,7 +149,7 @@ def test_closing_ends_questions_about_the_endpoint_and_whoever_waits_for_their_a
     assert {error.usage for error in ended if isinstance(error, ChatError)} == {Usage()}
 
 
-def test_a_reply_that_came_is_not_lost_when_the_model_is_closed_while_its_tokens_are_counted() -> None:
+def test_aclose_during_token_count_returns_received_reply() -> None:
     async def run(endpoint: Endpoint) -> Usage:
         model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=None)
         task = asyncio.create_task(model.complete(REQUEST))
@@ -171,7 +171,9 @@ def test_a_reply_that_came_is_not_lost_when_the_model_is_closed_while_its_tokens
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("fault", [Fault.ENDLESS_TEXT, Fault.ENDLESS_COMMENTS, Fault.SLOW])
-def test_whatever_has_no_end_is_ended(monkeypatch: pytest.MonkeyPatch, fault: Fault, streams: bool) -> None:
+def test_complete_endless_reply_raises_and_disconnects(
+    monkeypatch: pytest.MonkeyPatch, fault: Fault, streams: bool
+) -> None:
     monkeypatch.setattr(reply, "_SLACK", 100)
     request = ChatRequest(REQUEST.messages, max_tokens=10)
 
@@ -188,7 +190,7 @@ def test_whatever_has_no_end_is_ended(monkeypatch: pytest.MonkeyPatch, fault: Fa
         asyncio.run(run(server))
 
 
-def test_thinking_beyond_its_room_stops_at_the_server() -> None:
+def test_complete_reasoning_over_limit_stops_at_server() -> None:
     async def run(server: HostileServer) -> None:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=20)
         with pytest.raises(ReplyTruncated, match="raise max_reasoning_tokens"):
@@ -202,7 +204,9 @@ def test_thinking_beyond_its_room_stops_at_the_server() -> None:
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("status", [200, 400])
-def test_a_body_larger_than_any_reply_is_not_read(monkeypatch: pytest.MonkeyPatch, status: int, streams: bool) -> None:
+def test_complete_oversized_body_raises_reply_invalid(
+    monkeypatch: pytest.MonkeyPatch, status: int, streams: bool
+) -> None:
     monkeypatch.setattr(connection, "MAX_REPLY_BYTES" if status == 200 else "MAX_ERROR_BYTES", 10_000)
     kind = "text/event-stream" if streams and status == 200 else "application/json"
     with serving() as endpoint:
@@ -211,7 +215,7 @@ def test_a_body_larger_than_any_reply_is_not_read(monkeypatch: pytest.MonkeyPatc
             asyncio.run(once(endpoint, streams=streams))
 
 
-def test_a_packed_reply_is_not_unpacked() -> None:
+def test_complete_compressed_reply_raises_reply_invalid() -> None:
     with serving() as endpoint:
         packed = Scripted(completion("Yes."), headers={"Content-Encoding": "gzip"})
         endpoint.script["/v1/chat/completions"] = [packed]

@@ -55,7 +55,7 @@ def complete(
 # -- healthy --------------------------------------------------------------------------------------------------------
 
 
-def test_no_call_rides_on_a_connection_that_the_server_may_be_closing(endpoint: Endpoint) -> None:
+def test_complete_each_call_opens_new_connection(endpoint: Endpoint) -> None:
     async def twice(model: OpenAICompatibleModel) -> None:
         await model.complete(REQUEST)
         await model.complete(REQUEST)
@@ -65,7 +65,7 @@ def test_no_call_rides_on_a_connection_that_the_server_may_be_closing(endpoint: 
     assert len(endpoint.connections) == 2
 
 
-def test_a_reply_with_its_usage(endpoint: Endpoint) -> None:
+def test_complete_returns_reply_with_usage(endpoint: Endpoint) -> None:
     reply = complete(endpoint, Scripted(completion("Yes.", usage=USAGE)))
     assert (reply.text, reply.finish_reason, reply.model) == ("Yes.", "stop", "served")
     spent = reply.usage
@@ -83,7 +83,7 @@ def test_a_reply_with_its_usage(endpoint: Endpoint) -> None:
     }
 
 
-def test_a_stream_gives_its_pieces_and_the_whole(endpoint: Endpoint) -> None:
+def test_complete_stream_delivers_deltas_and_whole_reply(endpoint: Endpoint) -> None:
     deltas: list[str | None] = []
     script = Scripted(sse("Ye", "s.", usage=USAGE), kind="text/event-stream")
     reply = complete(endpoint, script, deltas=deltas)
@@ -92,25 +92,25 @@ def test_a_stream_gives_its_pieces_and_the_whole(endpoint: Endpoint) -> None:
     assert endpoint.bodies("/v1/chat/completions")[0]["stream_options"] == {"include_usage": True}
 
 
-def test_samples_draw_with_seeds_of_their_own() -> None:
+def test_derive_seed_samples_get_distinct_seeds() -> None:
     seeds = [derive_seed(ChatRequest((), 1, seed=7, sample=sample)) for sample in range(50)]
     assert seeds[0] == 7
     assert len(set(seeds)) == 50
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_a_reply_cut_by_length_is_the_callers_to_judge(endpoint: Endpoint) -> None:
+def test_complete_reply_cut_by_length_is_returned(endpoint: Endpoint) -> None:
     assert complete(endpoint, Scripted(completion("Yes, bec", "length"))).finish_reason == "length"
     assert complete(endpoint, Scripted(completion("", "length"))).text == ""
 
 
-def test_extra_parameters_are_sent(endpoint: Endpoint) -> None:
+def test_complete_extra_parameters_are_sent(endpoint: Endpoint) -> None:
     request = ChatRequest(REQUEST.messages, 10, extra={"min_p": 0.1})
     complete(endpoint, Scripted(completion("Yes.")), request=request)
     assert endpoint.bodies("/v1/chat/completions")[0]["min_p"] == 0.1
 
 
-def test_the_first_listed_model_is_taken_where_none_is_named(endpoint: Endpoint) -> None:
+def test_complete_without_model_name_uses_first_listed_model(endpoint: Endpoint) -> None:
     endpoint.script["/v1/models"] = [Scripted({"data": [{"id": "first"}, {"id": "second"}]})]
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes."))]
     use(OpenAICompatibleModel(f"{endpoint.url}/v1/"), lambda it: it.complete(REQUEST))
@@ -120,14 +120,14 @@ def test_the_first_listed_model_is_taken_where_none_is_named(endpoint: Endpoint)
 @pytest.mark.parametrize(
     "listed", [{"data": []}, {"data": None}, {"data": [{"id": 5}]}, [1, 2], "<html>Welcome</html>"]
 )
-def test_a_list_without_a_model_says_how_to_name_one(endpoint: Endpoint, listed: object) -> None:
+def test_complete_without_listed_model_explains_how_to_name_one(endpoint: Endpoint, listed: object) -> None:
     kind = "text/html" if isinstance(listed, str) else "application/json"
     endpoint.script["/v1/models"] = [Scripted(listed, kind=kind)]
     with pytest.raises(EndpointRejected, match=r"lists no model.*#NAME"):
         use(OpenAICompatibleModel(endpoint.url), lambda it: it.complete(REQUEST))
 
 
-def test_one_model_serves_several_event_loops(endpoint: Endpoint) -> None:
+def test_complete_works_in_several_event_loops(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes."))]
     model = OpenAICompatibleModel(endpoint.url, "asked")
     texts = [asyncio.run(model.complete(REQUEST)).text for _ in range(2)]
@@ -135,7 +135,7 @@ def test_one_model_serves_several_event_loops(endpoint: Endpoint) -> None:
     assert texts == ["Yes.", "Yes."]
 
 
-def test_only_the_named_key_is_sent(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_sends_only_configured_key(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-someone-else")
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "sk-admin-of-someone-else")
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
@@ -146,7 +146,7 @@ def test_only_the_named_key_is_sent(endpoint: Endpoint, monkeypatch: pytest.Monk
     assert "someone-else" not in str(headers)
 
 
-def test_a_proxy_never_sees_what_goes_to_this_machine(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_local_endpoint_bypasses_proxy(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert complete(endpoint, Scripted(completion("Yes."))).text == "Yes."
@@ -155,14 +155,14 @@ def test_a_proxy_never_sees_what_goes_to_this_machine(endpoint: Endpoint, monkey
 # -- schemas --------------------------------------------------------------------------------------------------------
 
 
-def test_a_schema_is_sent_strict(endpoint: Endpoint) -> None:
+def test_complete_schema_is_sent_as_strict_response_format(endpoint: Endpoint) -> None:
     request = ChatRequest(REQUEST.messages, 10, schema=SCHEMA)
     complete(endpoint, Scripted(completion('{"a": 1}')), request=request)
     sent = endpoint.bodies("/v1/chat/completions")[0]["response_format"]
     assert sent == {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": SCHEMA}}
 
 
-def test_an_endpoint_that_takes_no_schema_is_asked_without_from_then_on(endpoint: Endpoint) -> None:
+def test_complete_rejected_schema_is_omitted_in_later_calls(endpoint: Endpoint) -> None:
     refusal = Scripted({"error": {"message": "'response_format.type' must be 'text'"}}, 400)
     endpoint.script["/v1/chat/completions"] = [refusal, Scripted(completion("no JSON", usage=USAGE))]
     request = ChatRequest(REQUEST.messages, 10, schema=SCHEMA)
@@ -227,7 +227,7 @@ FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
     [(*failure, False) for failure in FAILURES]
     + [(*failure, True) for failure in FAILURES if failure[0].status != 200],
 )
-def test_a_failure_has_its_kind_its_cure_and_its_usage(
+def test_complete_failure_raises_typed_one_line_error_with_usage(
     endpoint: Endpoint, script: Scripted, kind: type[EpicrisisError], says: str, streams: bool
 ) -> None:
     with pytest.raises(kind, match=says) as caught:
@@ -255,7 +255,7 @@ BROKEN_STREAMS: list[tuple[Scripted, type[EpicrisisError], str]] = [
 
 
 @pytest.mark.parametrize(("script", "kind", "says"), BROKEN_STREAMS)
-def test_a_broken_stream_is_a_failure(
+def test_complete_broken_stream_raises_error(
     endpoint: Endpoint, script: Scripted, kind: type[EpicrisisError], says: str
 ) -> None:
     with pytest.raises(kind, match=says):
@@ -263,14 +263,14 @@ def test_a_broken_stream_is_a_failure(
 
 
 @pytest.mark.parametrize("start", range(150, 230, 7))
-def test_what_is_cut_off_a_quotation_is_looked_at_too(endpoint: Endpoint, start: int) -> None:
+def test_complete_error_quotation_cut_inside_prompt_is_not_quoted(endpoint: Endpoint, start: int) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": f"{'so ' * 99}"[:start] + SECRET}}, 400)]
     with pytest.raises(EndpointRejected, match="rejects the request") as caught:
         use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(REQUEST))
     assert SECRET[:3] not in caught.value.message
 
 
-def test_what_a_server_repeats_escaped_is_not_quoted(endpoint: Endpoint) -> None:
+def test_complete_error_with_escaped_prompt_is_not_quoted(endpoint: Endpoint) -> None:
     request = ChatRequest((Message("user", "张三丰患有一种非常罕见的遗传性血液疾病并且正在接受治疗"),), 5)
     echo = f"invalid input: {json.dumps(request.messages[0].content)}"
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": echo}}, 400)]
@@ -280,7 +280,7 @@ def test_what_a_server_repeats_escaped_is_not_quoted(endpoint: Endpoint) -> None
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429, 500])
 @pytest.mark.parametrize("echo", [SECRET, f"bad input: '{SECRET[10:40]}'", "the key sk-mine is bad"])
-def test_no_message_repeats_the_prompt_or_the_key(endpoint: Endpoint, status: int, echo: str) -> None:
+def test_complete_error_message_excludes_prompt_and_key(endpoint: Endpoint, status: int, echo: str) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": echo}}, status)]
     model = OpenAICompatibleModel(endpoint.url, "m", lambda: "sk-mine")
     with pytest.raises(EpicrisisError, match="127") as caught:
@@ -290,7 +290,7 @@ def test_no_message_repeats_the_prompt_or_the_key(endpoint: Endpoint, status: in
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_an_endpoint_that_hangs_times_out(endpoint: Endpoint, streams: bool) -> None:
+def test_complete_hanging_endpoint_raises_timeout(endpoint: Endpoint, streams: bool) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(sse("Ye", finish=None), kind="text/event-stream", hangs=True)]
     deltas: list[str | None] = []
     model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=0.3)
@@ -300,7 +300,7 @@ def test_an_endpoint_that_hangs_times_out(endpoint: Endpoint, streams: bool) -> 
     assert caught.value.retryable
 
 
-def test_nobody_there() -> None:
+def test_complete_without_server_raises_unreachable() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -308,7 +308,7 @@ def test_nobody_there() -> None:
             use(OpenAICompatibleModel(url, "m"), lambda it: it.complete(REQUEST))
 
 
-def test_the_network_guard_is_not_taken_for_a_dead_server() -> None:
+def test_complete_local_only_raises_network_refused() -> None:
     set_local_only(True)
     try:
         for url in ("http://192.0.2.1/v1", "http://models.example/v1"):
@@ -321,7 +321,7 @@ def test_the_network_guard_is_not_taken_for_a_dead_server() -> None:
 # -- counting -------------------------------------------------------------------------------------------------------
 
 
-def test_llama_cpp_counts_and_tells_its_window(endpoint: Endpoint) -> None:
+def test_capabilities_llama_cpp_counts_tokens_and_reports_window(endpoint: Endpoint) -> None:
     endpoint.script |= {
         "/props": [Scripted({"default_generation_settings": {"n_ctx": 4096}})],
         "/apply-template": [Scripted({"prompt": "<user>hello"})],
@@ -338,7 +338,7 @@ def test_llama_cpp_counts_and_tells_its_window(endpoint: Endpoint) -> None:
     assert use(OpenAICompatibleModel(endpoint.url, "m", context_tokens=1000), ask)[1] == 1000
 
 
-def test_vllm_counts_and_tells_its_window(endpoint: Endpoint) -> None:
+def test_capabilities_vllm_counts_tokens_and_reports_window(endpoint: Endpoint) -> None:
     endpoint.script |= {
         "/v1/models": [Scripted({"data": [{"id": "other", "max_model_len": 1}, {"id": "m", "max_model_len": 2048}]})],
         "/tokenize": [Scripted({"count": 17, "max_model_len": 2048, "tokens": [0] * 17})],
@@ -352,7 +352,7 @@ def test_vllm_counts_and_tells_its_window(endpoint: Endpoint) -> None:
     assert endpoint.bodies("/tokenize")[-1]["messages"][0]["content"] == SECRET
 
 
-def test_an_endpoint_that_counts_nothing_is_estimated_from_above(endpoint: Endpoint) -> None:
+def test_capabilities_without_tokenizer_count_is_upper_estimate(endpoint: Endpoint) -> None:
     async def ask(model: OpenAICompatibleModel) -> tuple[int, int | None, bool]:
         told = await model.capabilities()
         return await model.count_tokens(REQUEST.messages), told.context_tokens, told.exact_token_counts
@@ -362,7 +362,7 @@ def test_an_endpoint_that_counts_nothing_is_estimated_from_above(endpoint: Endpo
     assert use(OpenAICompatibleModel(endpoint.url, "m", context_tokens=512), ask) == (expected, 512, False)
 
 
-def test_what_an_endpoint_is_gets_asked_once(endpoint: Endpoint) -> None:
+def test_capabilities_are_probed_once(endpoint: Endpoint) -> None:
     async def ask(model: OpenAICompatibleModel) -> None:
         await model.capabilities()
         asked = len(endpoint.asked)
@@ -373,7 +373,7 @@ def test_what_an_endpoint_is_gets_asked_once(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_reply_without_usage_is_counted(endpoint: Endpoint, streams: bool) -> None:
+def test_complete_reply_without_usage_is_counted(endpoint: Endpoint, streams: bool) -> None:
     script = Scripted(sse("Yes", "."), kind="text/event-stream") if streams else Scripted(completion("Yes."))
     spent = complete(endpoint, script, deltas=[] if streams else None).usage
     assert spent.prompt_tokens == -(-len(SECRET.encode()) // 3) + 8

@@ -61,7 +61,7 @@ def counted(report: IngestReport) -> tuple[int, int, int, int]:
 # -- documents whose id is made of the file's name --------------------------------------------------------------------
 
 
-def test_a_file_of_the_same_name_elsewhere_gets_an_id_of_its_own(tmp_path: Path, library: Library) -> None:
+def test_add_file_with_same_name_elsewhere_gets_own_id(tmp_path: Path, library: Library) -> None:
     first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
     assert counted(add(library, first)) == (1, 0, 0, 0)
     report = add(library, second)
@@ -82,7 +82,7 @@ def test_a_file_of_the_same_name_elsewhere_gets_an_id_of_its_own(tmp_path: Path,
     assert discrepancies(library, {}) == []
 
 
-def test_two_files_of_one_name_in_one_command(tmp_path: Path, library: Library) -> None:
+def test_add_two_files_with_same_name_keeps_both(tmp_path: Path, library: Library) -> None:
     first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
     assert counted(add(library, first, second)) == (2, 0, 0, 0)
     before = texts(library)
@@ -91,7 +91,7 @@ def test_two_files_of_one_name_in_one_command(tmp_path: Path, library: Library) 
     assert texts(library) == before
 
 
-def test_a_copy_under_another_path_is_the_document_that_is_there(tmp_path: Path, library: Library) -> None:
+def test_add_copy_under_other_path_is_existing_document(tmp_path: Path, library: Library) -> None:
     first, copy = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/other.md", "Aspirin.")
     add(library, first)
     report = add(library, copy)
@@ -104,7 +104,7 @@ def test_a_copy_under_another_path_is_the_document_that_is_there(tmp_path: Path,
     assert texts(library) == {"file:report.md": "Aspirin.", "file:other.md": "Aspirin, another dose."}
 
 
-def test_an_edited_file_at_its_path_replaces_its_document(tmp_path: Path, library: Library) -> None:
+def test_add_edited_file_replaces_document(tmp_path: Path, library: Library) -> None:
     path = put(tmp_path / "data/A/report.md", "Aspirin.")
     add(library, path)
     put(path, "Aspirin, edited.")
@@ -116,7 +116,7 @@ def test_an_edited_file_at_its_path_replaces_its_document(tmp_path: Path, librar
     assert counted(add(library, link)) == (0, 0, 1, 0)
 
 
-def test_a_moved_folder_is_known_again_and_its_edits_are_successors(tmp_path: Path, library: Library) -> None:
+def test_add_moved_folder_keeps_ids_and_replaces_edits(tmp_path: Path, library: Library) -> None:
     for number in range(5):
         put(tmp_path / f"old/{number}.txt", f"Aspirin {number}.")
     add(library, tmp_path / "old")
@@ -129,7 +129,7 @@ def test_a_moved_folder_is_known_again_and_its_edits_are_successors(tmp_path: Pa
     assert texts(library) == {**before, "file:3.txt": "Aspirin, edited."}
 
 
-def test_a_file_that_was_moved_and_edited_replaces_where_that_is_said(tmp_path: Path, library: Library) -> None:
+def test_add_moved_and_edited_file_with_replace_replaces_document(tmp_path: Path, library: Library) -> None:
     path = put(tmp_path / "old/report.md", "Aspirin.")
     add(library, path)
     path.unlink()
@@ -139,9 +139,7 @@ def test_a_file_that_was_moved_and_edited_replaces_where_that_is_said(tmp_path: 
 
 
 @pytest.mark.parametrize("order", ["AB", "BA"])
-def test_a_moved_file_and_a_new_one_in_its_place_are_two_documents(
-    tmp_path: Path, library: Library, order: str
-) -> None:
+def test_add_moved_file_and_new_file_in_its_place_keeps_both(tmp_path: Path, library: Library, order: str) -> None:
     path = put(tmp_path / "A/report.md", "Aspirin.")
     add(library, path)
     (tmp_path / "B").mkdir()
@@ -154,14 +152,14 @@ def test_a_moved_file_and_a_new_one_in_its_place_are_two_documents(
     assert counted(again) == (0, 0, 2, 0)
 
 
-def test_a_deleted_document_frees_its_name(tmp_path: Path, library: Library) -> None:
+def test_add_after_delete_reuses_id(tmp_path: Path, library: Library) -> None:
     add(library, put(tmp_path / "A/report.md", "Aspirin."))
     library.delete(["file:report.md"])
     add(library, put(tmp_path / "B/report.md", "Warfarin."))
     assert texts(library) == {"file:report.md": "Warfarin."}
 
 
-def test_the_articles_of_one_file_share_its_name(tmp_path: Path, library: Library) -> None:
+def test_add_articles_of_one_file_share_id_prefix(tmp_path: Path, library: Library) -> None:
     article = "<article><body><p>{}</p></body></article>"
     pair = "<set>" + article.format("One {0}.") + article.format("Two {0}.") + "</set>"
     add(library, put(tmp_path / "A/pair.nxml", pair.format("a")))
@@ -184,7 +182,7 @@ def test_the_articles_of_one_file_share_its_name(tmp_path: Path, library: Librar
         max_size=8,
     )
 )
-def test_after_any_edits_the_library_holds_what_the_files_hold(
+def test_add_after_any_edits_holds_all_file_texts(
     tmp_path_factory: pytest.TempPathFactory, steps: Sequence[tuple[str, str | None]]
 ) -> None:
     """Write or remove a file, add them all: nothing that a file holds is missing, and adding again changes nothing."""
@@ -208,7 +206,7 @@ def test_after_any_edits_the_library_holds_what_the_files_hold(
 # -- documents with ids of their own ----------------------------------------------------------------------------------
 
 
-def test_a_document_of_another_file_is_refused_unless_it_is_to_replace(tmp_path: Path, library: Library) -> None:
+def test_add_same_id_from_other_file_is_skipped_without_replace(tmp_path: Path, library: Library) -> None:
     add(library, lines(tmp_path / "may.jsonl", a="Aspirin.", b="Warfarin."))
     june = lines(tmp_path / "june.jsonl", a="Aspirin, new.", b="Warfarin.", c="Digoxin.")
     report = add(library, june)
@@ -227,7 +225,7 @@ def test_a_document_of_another_file_is_refused_unless_it_is_to_replace(tmp_path:
     assert counted(add(library, june)) == (0, 1, 0, 0), "it is that file's from now on"
 
 
-def test_an_edited_file_replaces_its_documents(tmp_path: Path, library: Library) -> None:
+def test_add_edited_jsonl_file_replaces_documents(tmp_path: Path, library: Library) -> None:
     path = lines(tmp_path / "a.jsonl", a="Aspirin.")
     add(library, path)
     lines(path, a="Aspirin, edited.")
@@ -238,7 +236,7 @@ def test_an_edited_file_replaces_its_documents(tmp_path: Path, library: Library)
     assert counted(add(library, tmp_path / "b.jsonl")) == (0, 1, 0, 0), "a renamed file is known by its documents"
 
 
-def test_a_line_cannot_take_the_id_of_a_file_nor_a_file_that_of_a_line(tmp_path: Path, library: Library) -> None:
+def test_add_line_and_file_cannot_take_same_id(tmp_path: Path, library: Library) -> None:
     add(library, put(tmp_path / "report.md", "Aspirin."))
     report = add(library, lines(tmp_path / "a.jsonl", **{"file:report.md": "Warfarin.", "file:b.md": "Digoxin."}))
     assert counted(report) == (1, 0, 0, 1)
@@ -253,7 +251,7 @@ def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_what_was_written_and_not_acknowledged_has_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_interrupted_after_write_remembers_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
     with create(tmp_path / "library") as library, monkeypatch.context() as patch:
         patch.setattr(LibraryParts, "finish_batch", _interrupted)
@@ -266,7 +264,7 @@ def test_what_was_written_and_not_acknowledged_has_its_file(tmp_path: Path, monk
         assert len(texts(library)) == 2
 
 
-def test_repair_keeps_the_files_of_documents(tmp_path: Path) -> None:
+def test_repair_keeps_files_of_documents(tmp_path: Path) -> None:
     first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
     with create(tmp_path / "library") as library:
         add(library, first, lines(tmp_path / "a.jsonl", a="Digoxin."))
@@ -277,7 +275,7 @@ def test_repair_keeps_the_files_of_documents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interrupted_before", ["WordIndex", "Checkpoint"])
-def test_repair_after_an_interrupted_repair_keeps_what_only_the_journal_knows(
+def test_repair_after_interrupted_repair_keeps_journal_records(
     interrupted_before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also after a second one: without the files of documents, `second` would replace `first`."""
@@ -301,7 +299,7 @@ def test_repair_after_an_interrupted_repair_keeps_what_only_the_journal_knows(
         assert len(texts(library)) == 3
 
 
-def test_a_library_of_an_earlier_version_takes_files_by_their_names_and_says_so(tmp_path: Path) -> None:
+def test_add_to_earlier_library_matches_files_by_name(tmp_path: Path) -> None:
     first = put(tmp_path / "A/report.md", "Aspirin.")
     with create(tmp_path / "library") as library:
         add_documents(library, read_sources([first, lines(tmp_path / "a.jsonl", a="Digoxin.")]), encoder())
@@ -317,13 +315,13 @@ def test_a_library_of_an_earlier_version_takes_files_by_their_names_and_says_so(
         assert counted(add(library, put(tmp_path / "B/report.md", "Warfarin."))) == (1, 0, 0, 0)
 
 
-def test_documents_without_a_file_are_replaced_as_before(library: Library) -> None:
+def test_add_document_without_file_replaces_same_id(library: Library) -> None:
     items: list[ReaderItem] = [Document("a", "Aspirin.")]
     add_documents(library, items, encoder())
     assert counted(add_documents(library, [Document("a", "Aspirin, new.")], encoder())) == (0, 1, 0, 0)
 
 
-def test_a_copied_library_knows_its_files(tmp_path: Path) -> None:
+def test_add_to_copied_library_recognizes_files(tmp_path: Path) -> None:
     path = put(tmp_path / "A/report.md", "Aspirin.")
     with create(tmp_path / "library") as library:
         add(library, path)

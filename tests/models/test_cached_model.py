@@ -76,7 +76,7 @@ CHANGED: dict[str, Any] = {
 }
 
 
-def test_every_field_of_a_request_changes_the_key() -> None:
+def test_reply_key_each_request_field_changes_key() -> None:
     assert set(CHANGED) == {each.name for each in fields(ChatRequest)}, "say here how the new field changes the key"
     keys = {compute_reply_key("one", replace(make_request(), **{name: value})) for name, value in CHANGED.items()}
     keys |= {compute_reply_key("one", make_request()), compute_reply_key("two", make_request())}
@@ -84,7 +84,7 @@ def test_every_field_of_a_request_changes_the_key() -> None:
     assert {len(key) for key in keys} == {32}
 
 
-def test_roles_and_the_cut_between_messages_change_it() -> None:
+def test_reply_key_roles_and_message_boundaries_change_key() -> None:
     def key(*messages: Message) -> bytes:
         return compute_reply_key("one", replace(make_request(), messages=messages))
 
@@ -127,14 +127,14 @@ def turned(value: Any) -> Any:
 
 
 @given(requests, requests)
-def test_equal_requests_and_no_others_have_one_key(one: ChatRequest, other: ChatRequest) -> None:
+def test_reply_key_is_equal_exactly_for_equal_requests(one: ChatRequest, other: ChatRequest) -> None:
     same = replace(one, temperature=turned(one.temperature), extra=turned(one.extra))
     assert compute_reply_key("f", same) == compute_reply_key("f", one)
     if one != other:
         assert compute_reply_key("f", one) != compute_reply_key("f", other)
 
 
-def test_the_order_of_a_schema_counts() -> None:
+def test_reply_key_schema_property_order_changes_key() -> None:
     """Models write the fields of a reply in the order of its schema, thoughts before the answer or after it."""
     forth: dict[str, Any] = {"properties": {"thoughts": {}, "answer": {}}}
     back: dict[str, Any] = {"properties": {"answer": {}, "thoughts": {}}}
@@ -144,7 +144,7 @@ def test_the_order_of_a_schema_counts() -> None:
     )
 
 
-def test_a_key_stays_the_same_from_version_to_version() -> None:
+def test_reply_key_is_stable_across_versions() -> None:
     """Else a new version would silently pay for everything anew: then KEY_VERSION says so."""
     request = make_request(
         "Ärger", schema={"b": 1, "a": 2}, options=(), extra={"x": [1.0, True, None]}, temperature=0.5
@@ -155,7 +155,7 @@ def test_a_key_stays_the_same_from_version_to_version() -> None:
     )
 
 
-def test_a_file_of_the_first_version_is_replayed(tmp_path: Path) -> None:
+def test_cached_model_file_of_first_version_is_replayed(tmp_path: Path) -> None:
     """The file is written out here, so that no change of the code can change it too."""
     key = "552e2b681ecbba48543b9a02bb9c9bf8b8746a1bf2a6bb1fc384b801db4ef10e"
     usage = '{"calls":1,"prompt_tokens":9,"completion_tokens":2,"cost":0.25}'
@@ -182,7 +182,7 @@ def test_a_file_of_the_first_version_is_replayed(tmp_path: Path) -> None:
 # -- replaying --------------------------------------------------------------------------------------------------------
 
 
-def test_the_second_time_it_comes_out_of_the_cache(cache: ReplyCache) -> None:
+def test_cached_model_second_call_returns_cached_reply(cache: ReplyCache) -> None:
     inner = Named()
 
     async def twice() -> list[ChatReply]:
@@ -194,7 +194,7 @@ def test_the_second_time_it_comes_out_of_the_cache(cache: ReplyCache) -> None:
     assert len(inner.requests) == 1
 
 
-def test_another_draw_or_another_model_is_another_call(cache: ReplyCache) -> None:
+def test_cached_model_other_sample_or_model_calls_again(cache: ReplyCache) -> None:
     async def calls() -> list[str]:
         one, other = CachedModel(Named("one"), cache), CachedModel(Named("other", "other"), cache)
         return [(await model.complete(make_request(sample=draw))).text for model in (one, other) for draw in (0, 1)]
@@ -203,7 +203,7 @@ def test_another_draw_or_another_model_is_another_call(cache: ReplyCache) -> Non
     assert cache.stats().replies == 4
 
 
-def test_a_replayed_reply_streams_as_one_piece(cache: ReplyCache) -> None:
+def test_cached_model_replayed_reply_streams_in_one_delta(cache: ReplyCache) -> None:
     pieces: list[str | None] = []
 
     async def twice() -> None:
@@ -215,7 +215,7 @@ def test_a_replayed_reply_streams_as_one_piece(cache: ReplyCache) -> None:
     assert pieces == ["yes", " and", " no", "yes and no"]
 
 
-def test_failures_are_never_kept(cache: ReplyCache) -> None:
+def test_cached_model_failed_call_is_not_cached(cache: ReplyCache) -> None:
     def script(_: ChatRequest) -> str:
         if len(inner.requests) == 1:
             raise ReplyInvalid("HTML")
@@ -235,7 +235,7 @@ def test_failures_are_never_kept(cache: ReplyCache) -> None:
 # -- the same at the same time ----------------------------------------------------------------------------------------
 
 
-def test_the_same_at_the_same_time_is_sent_once(cache: ReplyCache) -> None:
+def test_cached_model_concurrent_equal_requests_are_sent_once(cache: ReplyCache) -> None:
     inner = Named()
 
     async def together() -> list[ChatReply]:
@@ -264,7 +264,7 @@ class Gated(Named):
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
-def test_whoever_waits_goes_on_where_the_first_did_not_get_through(how: str, cache: ReplyCache) -> None:
+def test_cached_model_waiting_call_is_sent_if_first_call_fails(how: str, cache: ReplyCache) -> None:
     inner = Gated()
 
     async def together() -> list[ChatReply | BaseException]:
@@ -294,7 +294,7 @@ def test_whoever_waits_goes_on_where_the_first_did_not_get_through(how: str, cac
 # -- offline ----------------------------------------------------------------------------------------------------------
 
 
-def test_replaying_contacts_nothing(cache: ReplyCache) -> None:
+def test_cached_model_replay_does_not_contact_endpoint(cache: ReplyCache) -> None:
     async def online() -> tuple[ChatReply, int, Capabilities]:
         model = CachedModel(Named(), cache)
         reply = await model.complete(make_request())
@@ -312,16 +312,14 @@ def test_replaying_contacts_nothing(cache: ReplyCache) -> None:
     replaying.close()
 
 
-def test_what_is_not_there_when_replaying_is_an_error_with_a_cure(tmp_path: Path) -> None:
+def test_cached_model_replay_without_cached_reply_raises_not_cached(tmp_path: Path) -> None:
     model = CachedModel(Unreachable(), ReplyCache(tmp_path / "replies.sqlite", replay=True))
     for ask in (model.complete(make_request()), model.count_tokens(make_request().messages), model.capabilities()):
-        with pytest.raises(
-            NotCached, match=r"replies\.sqlite has no .* by scripted: run the same command once with --cache on"
-        ):
+        with pytest.raises(NotCached, match=r"replies\.sqlite has no .* by scripted: run it once with cache.mode = on"):
             asyncio.run(ask)
 
 
-def test_tokens_are_counted_once(cache: ReplyCache) -> None:
+def test_cached_model_token_count_is_cached(cache: ReplyCache) -> None:
     inner = Named()
 
     async def twice() -> tuple[int, int]:
@@ -334,5 +332,5 @@ def test_tokens_are_counted_once(cache: ReplyCache) -> None:
     assert inner.counted == 1
 
 
-def test_it_is_a_chat_model(cache: ReplyCache) -> None:
+def test_cached_model_satisfies_chat_model_contract(cache: ReplyCache) -> None:
     asyncio.run(check_chat_model(CachedModel(Named(), cache)))

@@ -59,14 +59,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("what", SAME)
-def test_one_person_however_told_is_accepted(what: str) -> None:
+def test_find_contradiction_same_person_returns_empty(what: str) -> None:
     assert find_contradiction(ADA, SAME[what]) == ""
     assert find_contradiction(SAME[what], ADA) == ""
     assert find_contradiction(merge_identities(ADA, SAME[what]), ADA) == ""
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_another_person_under_one_id_is_refused_without_a_name(what: str, tmp_path: Path) -> None:
+def test_record_identities_other_person_under_same_id_is_refused_without_name(what: str, tmp_path: Path) -> None:
     other, kind = OTHERS[what]
     assert find_contradiction(ADA, other) == kind
     assert find_contradiction(other, ADA) == kind
@@ -77,7 +77,7 @@ def test_another_person_under_one_id_is_refused_without_a_name(what: str, tmp_pa
     assert list(read_identities(tmp_path)) == ["p1"], "nothing was written"
 
 
-def test_what_is_known_grows_and_is_its_owners_alone(tmp_path: Path) -> None:
+def test_record_identities_merges_identities_in_private_file(tmp_path: Path) -> None:
     assert (read_identities(tmp_path), read_version(tmp_path), is_literature_declared(tmp_path)) == ({}, 0, False)
     record_identities(tmp_path, [PatientIdentity("p1", "fhir")], {})
     first = read_version(tmp_path)
@@ -94,7 +94,7 @@ def test_what_is_known_grows_and_is_its_owners_alone(tmp_path: Path) -> None:
     assert is_literature_declared(tmp_path)
 
 
-def test_patient_without_a_note_is_forgotten(tmp_path: Path) -> None:
+def test_forget_patients_without_notes_removes_identity(tmp_path: Path) -> None:
     with library(tmp_path / "l", [note("p1"), note("p2")]) as opened:
         path = opened.path
     with Library.open(path, write=True) as writing:
@@ -107,7 +107,7 @@ def test_patient_without_a_note_is_forgotten(tmp_path: Path) -> None:
     assert b"Byron" not in content
 
 
-def test_table_that_a_kill_left_empty_is_none_and_a_garbled_one_is_said(tmp_path: Path) -> None:
+def test_read_identities_empty_file_is_accepted_and_damaged_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / NAME).touch()
     assert read_identities(tmp_path) == {}
     record_identities(tmp_path, [ADA], {})
@@ -122,7 +122,7 @@ def note(patient: str | None, number: int = 0, name: str = "", text: str = "Feve
     return Document(f"n:{patient}:{number}", text, patient=patient, metadata=metadata)
 
 
-def test_names_of_an_older_librarys_notes_are_held_against_what_comes(tmp_path: Path) -> None:
+def test_add_documents_compares_identity_with_names_of_existing_notes(tmp_path: Path) -> None:
     with library(tmp_path / "old", [note("p1", name="Grace Hopper"), note("p2", name="Ada Byron")]) as opened:
         path = opened.path
     with Library.open(path, write=True) as writing:
@@ -136,7 +136,7 @@ def test_names_of_an_older_librarys_notes_are_held_against_what_comes(tmp_path: 
 # -- notes and documents of nobody ------------------------------------------------------------------------------------
 
 
-def test_document_of_nobody_in_a_library_of_notes_is_skipped(tmp_path: Path) -> None:
+def test_add_documents_literature_in_library_of_notes_is_skipped(tmp_path: Path) -> None:
     with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
         report = add_documents(made, [note("p1"), note(None), note("p2")], ENCODER, literature=False)
         assert (report.added, report.skipped) == (2, 1)
@@ -148,7 +148,7 @@ def test_document_of_nobody_in_a_library_of_notes_is_skipped(tmp_path: Path) -> 
         assert not Roster(made).is_mixed()
 
 
-def test_note_in_a_library_of_literature_is_refused(tmp_path: Path) -> None:
+def test_add_documents_note_in_library_of_literature_is_refused(tmp_path: Path) -> None:
     with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
         with pytest.raises(InputError, match="pass --literature if they are"):
             add_documents(made, [note(None), note("p1")], ENCODER, literature=False)
@@ -162,7 +162,7 @@ def test_note_in_a_library_of_literature_is_refused(tmp_path: Path) -> None:
         assert add_documents(made, [note(None, 1)], ENCODER, literature=False).skipped == 1
 
 
-def test_mixed_library_of_before_says_so(tmp_path: Path) -> None:
+def test_check_health_undeclared_mixed_library_has_notice(tmp_path: Path) -> None:
     from epicrisis.library.health import check_health
 
     with library(tmp_path / "old", [note("p1"), note(None)]) as opened:
@@ -194,18 +194,18 @@ NOTES = [note("p1"), note("p2"), note("p2", 1)]
         (NOTES, replace(ADA, born="1999"), "another birth date for patient 'p1'"),
     ],
 )
-def test_fused_libraries_hold_the_same_documents_and_patients(
+def test_check_same_documents_different_notes_are_refused(
     documents: list[Document], person: PatientIdentity, reason: str, tmp_path: Path
 ) -> None:
     with made(tmp_path / "one", NOTES, ADA) as one, made(tmp_path / "two", documents, person, size=48) as two:
         if not reason:
             check_same_documents(one, two)
             return
-        with pytest.raises(LibraryError, match=f"{reason}.*leave it out of --fuse"):
+        with pytest.raises(LibraryError, match=f"{reason}.*leave it out of the setting fuse"):
             check_same_documents(one, two)
 
 
-def test_fused_papers_are_compared_by_their_ids(tmp_path: Path) -> None:
+def test_check_same_documents_literature_is_compared_by_id(tmp_path: Path) -> None:
     papers = [Document(f"p:{number}", "Aspirin.") for number in range(3)]
     told_more = [replace(paper, metadata={"journal": "x"}) for paper in papers]
     with made(tmp_path / "one", papers) as one, made(tmp_path / "two", told_more) as two:
@@ -249,12 +249,12 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
         ("id:nobody", "id:nobody"),
     ],
 )
-def test_record_number_is_as_good_as_an_id(given: str, patient: str, numbered: Roster) -> None:
+def test_resolve_patient_record_number_returns_patient_id(given: str, patient: str, numbered: Roster) -> None:
     assert resolve_patient([numbered], given) == patient
 
 
 @pytest.mark.parametrize("given", ["MRN-7", "p2", "number:MRN-7"])
-def test_record_number_that_may_be_of_two_is_refused(given: str, numbered: Roster) -> None:
+def test_resolve_patient_ambiguous_number_is_refused(given: str, numbered: Roster) -> None:
     with pytest.raises(InputError, match="is not of one patient alone"):
         resolve_patient([numbered], given)
 
@@ -281,7 +281,9 @@ def test_record_number_that_may_be_of_two_is_refused(given: str, numbered: Roste
         ("MRN:MRN-7?", False),
     ],
 )
-def test_question_that_names_another_by_number_is_refused(text: str, is_another: bool, numbered: Roster) -> None:
+def test_check_patient_question_with_other_record_number_is_refused(
+    text: str, is_another: bool, numbered: Roster
+) -> None:
     question = Question(text, patient="p3")
     if not is_another:
         check_patient([numbered], question)

@@ -20,11 +20,11 @@ from epicrisis.settings import ModelSettings
         ("https://user:password@models.example/v1#m", "m at https://models.example"),
     ],
 )
-def test_an_address_is_an_endpoint(address: str, name: str, tmp_path: Path) -> None:
+def test_load_chat_address_returns_endpoint_model(address: str, name: str, tmp_path: Path) -> None:
     assert load_chat(ModelSettings(name=address), tmp_path).name == name
 
 
-def test_a_file_is_the_embedded_model_and_loads_nothing_yet(tmp_path: Path) -> None:
+def test_load_chat_file_returns_embedded_model_without_loading(tmp_path: Path) -> None:
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
     assert load_chat(ModelSettings(name=str(tmp_path / "mine.gguf")), tmp_path).name == "mine"
     assert load_chat(ModelSettings(name=str(tmp_path)), tmp_path).name == "mine"
@@ -41,12 +41,12 @@ def test_a_file_is_the_embedded_model_and_loads_nothing_yet(tmp_path: Path) -> N
         ("model.gguf", "no file or folder"),
     ],
 )
-def test_what_is_not_there_says_how_to_get_it(name: str, says: str, tmp_path: Path) -> None:
+def test_load_chat_missing_model_suggests_remedy(name: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match=says):
         load_chat(ModelSettings(name=name), tmp_path)
 
 
-def test_the_demo_model_is_known() -> None:
+def test_is_demo_recognizes_demo_model() -> None:
     assert is_demo("smollm2-135m")
     assert not is_demo("qwen2.5-coder-0.5b")
     assert not is_demo("http://127.0.0.1:8000")
@@ -62,7 +62,7 @@ def test_the_demo_model_is_known() -> None:
         (b"GGUF\x03\0\0\0" + b"\0" * 8 + b"\x01" + b"\0" * 7 + b"\xff" * 8, "damaged"),
     ],
 )
-def test_a_file_that_is_no_model_is_refused_in_one_line(content: bytes, says: str, tmp_path: Path) -> None:
+def test_read_gguf_header_invalid_file_is_refused_in_one_line(content: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelFileInvalid, match=says) as caught:
@@ -73,6 +73,6 @@ def test_a_file_that_is_no_model_is_refused_in_one_line(content: bytes, says: st
 
 
 @pytest.mark.models
-def test_the_head_of_a_real_model(model_home: Path) -> None:
+def test_read_gguf_header_real_model_returns_architecture(model_home: Path) -> None:
     head = read_gguf_header(model_home / "models" / "smollm2-135m" / "model.gguf")
     assert (head.architecture, head.context_tokens) == ("llama", 8192)

@@ -32,25 +32,29 @@ def make(tmp_path: Path) -> Callable[[], Library]:
     return create
 
 
-def test_store_in_memory() -> None:
+def test_memory_store_satisfies_store_contract() -> None:
     check_store(MemoryStore)
 
 
-def test_library(make: Callable[[], Library]) -> None:
+def test_library_satisfies_store_contract(make: Callable[[], Library]) -> None:
     check_store(make)
 
 
-def test_library_above_the_limit_of_memory(make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_above_exact_limit_satisfies_store_contract(
+    make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vector_search, "EXACT_LIMIT", 0)
     check_store(make)
 
 
-def test_library_that_compacts_after_every_write(make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_compacting_after_every_write_satisfies_store_contract(
+    make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(libraries, "_COMPACT_AFTER", 1)
     check_store(make)
 
 
-def test_the_check_can_fail() -> None:
+def test_check_store_rejects_store_that_does_not_delete() -> None:
     class Forgetful(MemoryStore):
         def delete(self, document_ids: object) -> None:
             pass

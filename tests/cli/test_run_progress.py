@@ -16,7 +16,8 @@ import pytest
 import typer
 
 from epicrisis.answers import Failure, Notice
-from epicrisis.cli import running
+from epicrisis.cli import run_progress
+from epicrisis.cli.exit_codes import ERROR
 from epicrisis.configuration import load_settings
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
@@ -32,29 +33,33 @@ def test_what_holds_for_the_whole_run_is_said_once() -> None:
     told: set[str] = set()
     sent, cut = Notice("model", "map: no schema was sent"), Notice("re-partitioned", "halved")
     first = replace(answer(CASE.question, True), trace=(sent, sent, cut))
-    assert running._remarks(CASE, first, told) == ["note: map: no schema was sent"]
-    assert running._remarks(CASE, first, told) == []
+    assert run_progress._remarks(CASE, first, told) == ["note: map: no schema was sent"]
+    assert run_progress._remarks(CASE, first, told) == []
     failed = replace(answer(CASE.question, "failed"), failure=Failure("EndpointBusy", "it is busy"), trace=(sent,))
-    assert running._remarks(CASE, failed, told) == ["0: it is busy"]
-    assert running._remarks(CASE, failed, set()) == ["note: map: no schema was sent", "0: it is busy"]
+    assert run_progress._remarks(CASE, failed, told) == ["0: it is busy"]
+    assert run_progress._remarks(CASE, failed, set()) == ["note: map: no schema was sent", "0: it is busy"]
 
 
 def test_a_demonstration_model_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    running.note_demo(load_settings({"models": {"writer": {"name": "smollm2-135m"}}}), ("writer", "map"))
-    assert capsys.readouterr().err == (
-        "note: smollm2-135m is a small model for demonstration, not for use: name a better one with --model\n"
+    run_progress.warn_about_demo_models(
+        load_settings({"models": {"writer": {"name": "smollm2-135m"}}}), ("writer", "map")
     )
-    running.note_demo(load_settings({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}}), ("writer", "map"))
+    assert capsys.readouterr().err == (
+        "note: smollm2-135m is a small model for demonstration, not for use: choose a better one with --model\n"
+    )
+    run_progress.warn_about_demo_models(
+        load_settings({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}}), ("writer", "map")
+    )
     assert capsys.readouterr().err == ""
 
 
 def test_questions_longer_than_the_encoder_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
     cases = [Case(question, {"arm": arm}) for question in QUESTIONS[:3] for arm in ("rag", "ends")]
-    running._tell_long(cases, {cases[0].key, cases[1].key, cases[4].key, "of another run"}, Settings())
+    run_progress._say_long_questions(cases, {cases[0].key, cases[1].key, cases[4].key, "of another run"}, Settings())
     shown = capsys.readouterr()
-    assert shown.err == "note: 2 of 3 questions are longer than the encoder reads (done about it: segments)\n"
+    assert shown.err == "note: 2 of 3 questions are longer than the encoder can read (long_questions = segments)\n"
     assert shown.out == ""
-    running._tell_long(cases, set(), Settings())
+    run_progress._say_long_questions(cases, set(), Settings())
     assert capsys.readouterr().err == ""
 
 
@@ -113,10 +118,10 @@ def test_where_nobody_can_be_asked_the_flag_is_named(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     with pytest.raises(typer.Exit) as ended:
-        running.confirm(ASKED)
-    assert ended.value.exit_code == running.NOT_ANSWERED
+        run_progress.confirm(ASKED)
+    assert ended.value.exit_code == ERROR
     assert capsys.readouterr().err == (
-        "epicrisis: 3 questions with rag are expected to cost $7.00: give --yes to go on\n"
+        "epicrisis: 3 questions with rag are expected to cost $7.00: add --yes to run it\n"
     )
 
 
@@ -139,6 +144,6 @@ def test_the_question_is_about_the_cases_as_they_are_treated(tmp_path: Path, mon
         return cast("RunPlan", None), cases
 
     with pytest.raises(typer.Exit):
-        asyncio.run(running.run_cases(settings, None, folder, planned, yes=False, quiet=True))
+        asyncio.run(run_progress.run_cases(settings, None, folder, planned, yes=False, quiet=True))
     assert seen == [(case.question, case.treatment) for case in cases]
     assert not folder.exists()

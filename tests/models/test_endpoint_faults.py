@@ -75,7 +75,7 @@ WAITS = {
 }
 
 
-def test_no_fault_is_left_out() -> None:
+def test_fault_tables_cover_every_fault() -> None:
     assert {fault for faults in KINDS.values() for fault in faults} | HARMLESS | OTHERWISE == set(Fault)
 
 
@@ -83,7 +83,9 @@ def test_no_fault_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("kind", "fault"), [(kind, fault) for kind, faults in KINDS.items() for fault in sorted(faults, key=str)]
 )
-def test_a_fault_is_its_error(kind: type[ChatError], fault: Fault, streams: bool) -> None:
+def test_complete_fault_raises_expected_error_and_retry_after(
+    kind: type[ChatError], fault: Fault, streams: bool
+) -> None:
     with pytest.raises(kind) as caught:
         ask(fault, streams=streams)
     assert type(caught.value) is kind
@@ -97,7 +99,7 @@ def test_a_fault_is_its_error(kind: type[ChatError], fault: Fault, streams: bool
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_body_that_is_cut_and_text_for_ever(streams: bool) -> None:
+def test_complete_truncated_or_endless_body_raises_error(streams: bool) -> None:
     cut, endless = (ReplyInvalid, ReplyInvalid) if streams else (EndpointUnreachable, EndpointTimeout)
     with pytest.raises(cut):
         ask(Fault.CUT, streams=streams)
@@ -106,12 +108,12 @@ def test_a_body_that_is_cut_and_text_for_ever(streams: bool) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_another_schema_and_other_figures_are_no_failures(streams: bool) -> None:
+def test_complete_harmless_fault_returns_text(streams: bool) -> None:
     for fault in HARMLESS:
         assert ask(fault, streams=streams).text
 
 
-def test_an_account_that_is_empty_is_not_asked_again() -> None:
+def test_complete_exhausted_quota_raises_endpoint_rejected() -> None:
     spent = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
     with serving() as endpoint:
         endpoint.script["/v1/chat/completions"] = [Scripted(spent, 429)]
@@ -126,7 +128,7 @@ WINDOW = Scripted({"data": [{"id": "m", "max_model_len": 2048}]})
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_what_may_pass_is_raised_and_asked_again(status: int) -> None:
+def test_probe_transient_failure_is_raised_and_probed_again(status: int) -> None:
     async def ask_twice(model: OpenAICompatibleModel) -> tuple[int, int | None, bool]:
         with pytest.raises(EndpointBusy) as caught:
             await model.count_tokens(REQUEST.messages)
@@ -140,7 +142,7 @@ def test_what_may_pass_is_raised_and_asked_again(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422, 501])
-def test_what_is_refused_is_not_there(status: int) -> None:
+def test_probe_rejected_paths_count_as_unsupported(status: int) -> None:
     async def counted(model: OpenAICompatibleModel) -> bool:
         return (await model.capabilities()).exact_token_counts
 
@@ -150,7 +152,7 @@ def test_what_is_refused_is_not_there(status: int) -> None:
         assert [path for path, _, _ in endpoint.asked] == ["/props", "/v1/models", "/apply-template", "/tokenize"]
 
 
-def test_what_never_passes_is_not_there_in_the_end() -> None:
+def test_probe_persistent_failure_counts_as_unsupported() -> None:
     async def until_told(model: OpenAICompatibleModel) -> tuple[int, bool]:
         failures = 0
         while True:
@@ -165,7 +167,7 @@ def test_what_never_passes_is_not_there_in_the_end() -> None:
         assert use(endpoint.url, until_told) == (PATIENCE - 1, True)
 
 
-def test_of_many_who_want_to_know_at_once_one_asks() -> None:
+def test_probe_concurrent_callers_share_one_probe() -> None:
     async def together(model: OpenAICompatibleModel) -> list[int]:
         return await asyncio.gather(*(model.count_tokens(REQUEST.messages) for _ in range(20)))
 
@@ -176,7 +178,7 @@ def test_of_many_who_want_to_know_at_once_one_asks() -> None:
     assert (asked.count("/apply-template"), asked.count("/tokenize")) == (1, 21)
 
 
-def test_a_name_is_asked_for_once_and_a_failure_is_no_answer() -> None:
+def test_model_name_lookup_is_shared_and_retried_after_failure() -> None:
     async def run(url: str) -> list[str]:
         model = OpenAICompatibleModel(url, timeout_seconds=5)
         with pytest.raises(EndpointBusy):

@@ -22,7 +22,7 @@ def keys_of(rows: list[tuple[int, int, int, int]], lengths: list[float] | None =
 
 
 @given(st.lists(ROW, max_size=12))
-def test_against_the_plain_way(rows: list[tuple[int, int, int, int]]) -> None:
+def test_row_keys_match_dictionary_implementation(rows: list[tuple[int, int, int, int]]) -> None:
     keys = keys_of(rows)
     assert keys.rows == len(rows)
     assert keys.repeated_ids().tolist() == [
@@ -46,7 +46,7 @@ def test_against_the_plain_way(rows: list[tuple[int, int, int, int]]) -> None:
     assert passages.sum() == len(rows)
 
 
-def test_lengths_far_from_the_others() -> None:
+def test_row_keys_outlying_lengths_are_odd() -> None:
     usual = [1.0 + 0.001 * (n % 7) for n in range(MIN_VECTORS)]
     rows = [(n, n, 0, n) for n in range(MIN_VECTORS + 4)]
     keys = keys_of(rows, [*usual, 1.2, 0.9, 0.0, float("nan")])
@@ -55,6 +55,6 @@ def test_lengths_far_from_the_others() -> None:
     assert few.odd_lengths().tolist() == []
 
 
-def test_lengths_that_vary_by_nature() -> None:
+def test_row_keys_widely_varying_lengths_are_not_odd() -> None:
     lengths = np.random.default_rng(1).normal(10, 2, 300).clip(3, 17)
     assert keys_of([(n, n, 0, n) for n in range(300)], lengths.tolist()).odd_lengths().tolist() == []

@@ -45,7 +45,7 @@ def ask(url: str | Address, request: ChatRequest = REQUEST, times: int = 1, **se
 # -- parameters -----------------------------------------------------------------------------------------------------
 
 
-def test_what_an_endpoint_refuses_is_left_out_and_told_of() -> None:
+def test_rejected_parameters_are_omitted_and_noted() -> None:
     refuses = {"max_tokens", "temperature", "top_p", "seed", "response_format"}
     request = replace(REQUEST, temperature=0.5, top_p=0.5, schema=SCHEMA)
     with HostileServer(says, refuses=refuses, keep_bodies=True) as server:
@@ -63,7 +63,7 @@ def test_what_an_endpoint_refuses_is_left_out_and_told_of() -> None:
     )
 
 
-def test_it_is_remembered_and_many_first_calls_at_once_all_come_back() -> None:
+def test_rejected_parameters_are_remembered_across_concurrent_calls() -> None:
     with HostileServer(says, refuses={"max_tokens", "seed"}, delay=0.02) as server:
 
         async def run() -> tuple[list[ChatReply], list[ChatReply]]:
@@ -79,7 +79,7 @@ def test_it_is_remembered_and_many_first_calls_at_once_all_come_back() -> None:
     assert all(len(reply.notes) == 1 for reply in (*together, *after))
 
 
-def test_a_stream_that_is_refused_comes_whole() -> None:
+def test_rejected_streaming_falls_back_to_whole_reply() -> None:
     deltas: list[str | None] = []
     with HostileServer(says, refuses={"stream"}) as server:
 
@@ -93,7 +93,7 @@ def test_a_stream_that_is_refused_comes_whole() -> None:
     assert (deltas, reply.text, reply.notes) == (['{"a": 1}'], '{"a": 1}', ())
 
 
-def test_a_server_that_streams_nothing_is_read_all_the_same(endpoint: Endpoint) -> None:
+def test_streaming_request_with_json_reply_returns_text(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
     deltas: list[str | None] = []
 
@@ -141,12 +141,14 @@ REFUSALS: list[tuple[int, object, str | None]] = [
 
 
 @pytest.mark.parametrize(("status", "body", "parameter"), REFUSALS)
-def test_a_refusal_names_its_parameter(status: int, body: object, parameter: str | None) -> None:
+def test_find_rejected_parameter_returns_parameter_of_error_body(
+    status: int, body: object, parameter: str | None
+) -> None:
     sent = build_body(replace(REQUEST, schema=SCHEMA), "m", {}, frozenset(), stream=True)
     assert find_rejected_parameter(parse_error_body(body, status), sent) == parameter
 
 
-def test_what_a_user_adds_is_never_left_out(endpoint: Endpoint) -> None:
+def test_rejected_extra_parameter_raises_endpoint_rejected(endpoint: Endpoint) -> None:
     refusal = {"error": {"message": "Unsupported value: 'seed'", "param": "seed", "code": "unsupported_value"}}
     endpoint.script["/v1/chat/completions"] = [Scripted(refusal, 400)]
     with pytest.raises(EndpointRejected, match="Unsupported value"):
@@ -165,7 +167,7 @@ def test_what_a_user_adds_is_never_left_out(endpoint: Endpoint) -> None:
     ],
 )
 @pytest.mark.parametrize("options", [(), ("A", "B")])
-def test_nobody_is_asked_for_ever(
+def test_rejected_extra_parameter_is_not_retried(
     endpoint: Endpoint, extra: dict[str, Any], refusal: str, options: tuple[str, ...]
 ) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": refusal}}, 400)]
@@ -174,7 +176,7 @@ def test_nobody_is_asked_for_ever(
     assert (len(endpoint.asked), caught.value.usage.calls) == (1, 1)
 
 
-def test_what_is_declared_goes_before_what_is_tried(endpoint: Endpoint) -> None:
+def test_declared_json_schema_support_overrides_detection(endpoint: Endpoint) -> None:
     refusal = {"error": {"message": "no json_schema here"}}
     request = replace(REQUEST, schema=SCHEMA)
     endpoint.script["/v1/chat/completions"] = [Scripted(refusal, 400)]
@@ -201,14 +203,14 @@ def test_what_is_declared_goes_before_what_is_tried(endpoint: Endpoint) -> None:
         ("1" * 5000, False),
     ],
 )
-def test_a_reply_says_whether_it_is_what_was_asked_for(endpoint: Endpoint, text: str, conforms: bool) -> None:
+def test_reply_conforms_reports_schema_validity(endpoint: Endpoint, text: str, conforms: bool) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(text, usage=USAGE | {"completion_tokens": 40}))]
     (reply,) = ask(endpoint.url, replace(REQUEST, schema=SCHEMA, max_tokens=1000))
     assert (reply.text, reply.conforms) == (text, conforms)
     assert ask(endpoint.url, replace(REQUEST, max_tokens=1000))[0].conforms is None
 
 
-def test_nothing_is_fetched_for_a_schema(endpoint: Endpoint) -> None:
+def test_schema_with_remote_reference_is_refused_without_request(endpoint: Endpoint) -> None:
     with pytest.raises(ValueError, match="nor a reference within the schema"):
         ask(endpoint.url, replace(REQUEST, schema={"$ref": f"{endpoint.url}/schema"}))
     assert endpoint.asked == []
@@ -228,7 +230,7 @@ def fingerprint(address: str, **settings: Any) -> str:
     return asyncio.run(run())
 
 
-def test_a_fingerprint_is_all_that_changes_replies_and_no_secret(endpoint: Endpoint) -> None:
+def test_fingerprint_covers_reply_settings_and_excludes_secrets(endpoint: Endpoint) -> None:
     plain = fingerprint("http://models.example/v1#m")
     assert json.loads(plain) == {"kind": "openai", "endpoint": "http://models.example/v1", "model": "m"}
     secret = fingerprint(
@@ -253,7 +255,7 @@ def test_a_fingerprint_is_all_that_changes_replies_and_no_secret(endpoint: Endpo
 # -- other ways in --------------------------------------------------------------------------------------------------
 
 
-def test_azures_deployments_have_their_version_and_their_header(endpoint: Endpoint) -> None:
+def test_azure_deployment_sends_api_version_and_api_key_header(endpoint: Endpoint) -> None:
     path = "/openai/deployments/mine/chat/completions?api-version=2024-10-21"
     endpoint.script[path] = [Scripted(completion("Yes.", usage=USAGE))]
     url = f"{endpoint.url}/openai/deployments/mine?api-version=2024-10-21"
@@ -270,7 +272,7 @@ def test_azures_deployments_have_their_version_and_their_header(endpoint: Endpoi
     assert "authorization" not in {name.lower() for name in headers}
 
 
-def test_azures_newer_path_has_its_header_too(endpoint: Endpoint) -> None:
+def test_azure_v1_path_sends_api_key_header(endpoint: Endpoint) -> None:
     endpoint.script["/openai/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
     address = replace(parse_endpoint("https://mine.openai.azure.com/openai/v1#d"), base_url=f"{endpoint.url}/openai/v1")
     ask(address, api_key=lambda: "k3y")
@@ -278,7 +280,7 @@ def test_azures_newer_path_has_its_header_too(endpoint: Endpoint) -> None:
     assert (body["model"], headers["api-key"]) == ("m", "k3y")
 
 
-def test_a_login_in_the_address_is_sent_as_one(endpoint: Endpoint) -> None:
+def test_login_in_address_is_sent_as_basic_authorization(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
     host = urlsplit(endpoint.url).netloc
     ask(f"http://me:p%40ss@{host}/v1#m", api_key=lambda: "k3y")
@@ -286,9 +288,7 @@ def test_a_login_in_the_address_is_sent_as_one(endpoint: Endpoint) -> None:
     assert (path, headers["authorization"]) == ("/v1/chat/completions", "Basic bWU6cEBzcw==")
 
 
-def test_nothing_of_the_environment_and_of_this_machine_is_sent(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_request_headers_exclude_environment_and_machine(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "AZURE_OPENAI_AD_TOKEN"):
         monkeypatch.setenv(name, "s3cret")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: s3cret\nAuthorization: Bearer s3cret")
@@ -302,7 +302,7 @@ def test_nothing_of_the_environment_and_of_this_machine_is_sent(
 
 
 @pytest.mark.parametrize("status", [301, 307, 308])
-def test_no_call_is_sent_on_to_another_address(endpoint: Endpoint, status: int) -> None:
+def test_redirect_is_not_followed_and_raises_endpoint_rejected(endpoint: Endpoint, status: int) -> None:
     place = {"Location": f"{endpoint.url}/elsewhere?key=s3cret"}
     endpoint.script["/v1/chat/completions"] = [Scripted("", status, headers=place)]
     with pytest.raises(EndpointRejected, match=r"redirects to http://127\.0\.0\.1 .*use that address") as caught:
@@ -356,7 +356,7 @@ def signature(endpoint: Endpoint, raw: bytes) -> str:
 
 
 @pytest.mark.usefixtures("aws")
-def test_bedrock_is_signed_for_with_the_credentials_of_aws(endpoint: Endpoint) -> None:
+def test_bedrock_request_is_signed_with_aws_credentials(endpoint: Endpoint) -> None:
     if find_spec("botocore") is None:
         pytest.skip("needs the extra bedrock")
     (reply,) = ask(bedrock(endpoint))
@@ -367,7 +367,7 @@ def test_bedrock_is_signed_for_with_the_credentials_of_aws(endpoint: Endpoint) -
 
 
 @pytest.mark.usefixtures("aws")
-def test_bedrocks_own_keys_need_nothing_more(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bedrock_api_key_works_without_botocore(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epicrisis.models.chat.endpoints.connection.find_spec", lambda _: None)
     ask(bedrock(endpoint), api_key=lambda: "bedrock-api-key-1")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-api-key-2")
@@ -377,14 +377,16 @@ def test_bedrocks_own_keys_need_nothing_more(endpoint: Endpoint, monkeypatch: py
 
 
 @pytest.mark.usefixtures("aws")
-def test_without_a_key_and_the_extra_the_cure_is_named(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bedrock_without_key_and_botocore_raises_model_missing(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("epicrisis.models.chat.endpoints.connection.find_spec", lambda _: None)
     with pytest.raises(ModelMissing, match=r"pip install 'epicrisis\[bedrock\]'"):
         ask(bedrock(endpoint))
 
 
 @pytest.mark.usefixtures("aws")
-def test_without_credentials_nothing_is_sent(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bedrock_without_credentials_sends_nothing(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec("botocore") is None:
         pytest.skip("needs the extra bedrock")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")

@@ -22,7 +22,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return Library.open(folder)
 
 
-def test_the_passages_of_a_document_in_their_order(library: Library) -> None:
+def test_read_document_passages_returns_passages_in_order(library: Library) -> None:
     found = read_document_passages(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
     assert list(found) == ["doc:1", "doc:7"]
     for name, passages in found.items():
@@ -31,12 +31,12 @@ def test_the_passages_of_a_document_in_their_order(library: Library) -> None:
     assert read_document_passages(library, [], Scope()) == {}
 
 
-def test_a_patients_document_is_seen_by_that_patient_alone(library: Library) -> None:
+def test_read_document_passages_note_is_visible_only_to_its_patient(library: Library) -> None:
     assert read_document_passages(library, ["doc:0"], Scope()) == {}
     assert list(read_document_passages(library, ["doc:0"], ANNA)) == ["doc:0"]
 
 
-def test_random_passages_depend_on_the_seed_and_the_contents_alone(library: Library, tmp_path: Path) -> None:
+def test_sample_passages_depend_only_on_seed_and_contents(library: Library, tmp_path: Path) -> None:
     drawn = sample_passages(library, 10, 0, Scope())
     assert len({passage.id for passage in drawn}) == 10
     assert drawn == sample_passages(library, 10, 0, Scope())
@@ -49,7 +49,7 @@ def test_random_passages_depend_on_the_seed_and_the_contents_alone(library: Libr
         assert [passage.id for passage in sample_passages(other, 10, 0, Scope())] == [passage.id for passage in drawn]
 
 
-def test_all_that_may_be_seen_where_there_are_fewer(library: Library) -> None:
+def test_sample_passages_small_scope_returns_all_admitted(library: Library) -> None:
     everything = sample_passages(library, 10_000, 0, ANNA)
     assert len(everything) == library.count()[1]
     literature = sample_passages(library, 10_000, 0, Scope())
@@ -57,7 +57,7 @@ def test_all_that_may_be_seen_where_there_are_fewer(library: Library) -> None:
     assert sample_passages(library, len(literature), 0, Scope()) == literature
 
 
-def test_a_narrow_scope_is_drawn_from_within(library: Library) -> None:
+def test_sample_passages_narrow_scope_returns_only_admitted(library: Library) -> None:
     everything = sample_passages(library, 10_000, 0, ANNA)
     for scope in (
         Scope(patient="anna", hidden=frozenset(each.document_id for each in everything[5:])),
@@ -71,7 +71,7 @@ def test_a_narrow_scope_is_drawn_from_within(library: Library) -> None:
         assert sample_passages(library, 3, 0, scope) == admitted[:3]
 
 
-def test_each_passage_is_drawn_about_as_often(library: Library) -> None:
+def test_sample_passages_are_drawn_uniformly(library: Library) -> None:
     total = library.count()[1]
     times: dict[str, int] = {}
     for seed in range(20):
