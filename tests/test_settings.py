@@ -10,7 +10,8 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, ModelSettings, Price, Settings, setting_rows
+from epicrisis.setting_list import setting_rows
+from epicrisis.settings import ROLES, ModelSettings, Price, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +118,7 @@ def test_a_threshold_reaches_as_far_as_its_signal(signal: str, threshold: float,
 
 def test_agreement_with_a_reranker_needs_one() -> None:
     by_reranker = {"preflight": {"signal": "reranker-overlap"}}
-    assert "name one with rerank.name (--rerank)" in refusal(by_reranker)
+    assert "choose one with rerank.name" in refusal(by_reranker)
     assert load_settings({**by_reranker, "rerank": {"name": "medcpt"}}).preflight.signal == "reranker-overlap"
     assert not load_settings({"preflight": {"signal": "reranker-overlap", "enabled": False}}).preflight.enabled
 
@@ -186,10 +187,9 @@ def test_an_unknown_nested_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal() == "unknown setting preflight.treshold: did you mean preflight.threshold?"
 
 
-def test_a_key_like_no_other_lists_what_there_is() -> None:
-    said = refusal({"zzzzzzzz": 1})
+def test_unknown_setting_without_similar_key_names_the_command_that_lists_all() -> None:
+    assert refusal({"zzzzzzzz": 1}) == "unknown setting zzzzzzzz: `epicrisis settings` lists all"
     keys = [row.key for row in setting_rows()]
-    assert said == f"unknown setting zzzzzzzz: known are {', '.join(keys)}"
     assert {"home", "k", "models.map.name", "preflight.n"} <= set(keys)
     assert not {"models", "preflight", "models.writer"} & set(keys)
 
@@ -211,7 +211,6 @@ def test_a_key_like_no_other_lists_what_there_is() -> None:
         ({"preflight": {"n": 0}}, "preflight.n", "0"),
         ({"models": {"writer": {"temperature": 3}}}, "models.writer.temperature", "3"),
         ({"models": {"map": {"context_tokens": 255}}}, "models.map.context_tokens", "255"),
-        ({"models": {"map": "gpt"}}, "models.map", "'gpt'"),
         ({"models": {"writer": {"concurrency": 0}}}, "models.writer.concurrency", "0"),
     ],
 )
@@ -219,6 +218,19 @@ def test_a_bad_value_is_refused_in_one_line(flags: dict[str, Any], key: str, val
     said = refusal(flags)
     assert said.startswith(f"setting {key}: ")
     assert said.endswith(f"(got {value})")
+
+
+def test_table_with_a_plain_value_names_one_of_its_keys() -> None:
+    assert refusal({"models": {"map": "gpt"}}) == (
+        "setting models.map is a table: set one of its keys, such as models.map.name"
+    )
+
+
+def test_list_setting_with_one_text_becomes_a_list() -> None:
+    settings = load_settings({"scope": {"types": "Review", "hide": ("a", "b")}, "beside": "other"})
+    assert settings.scope.types == ("Review",)
+    assert settings.scope.hide == ("a", "b")
+    assert settings.beside == (Path("other"),)
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -327,7 +339,7 @@ def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log (--log FILE)"),
+        ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log"),
         ({"log": "a", "record": "a"}, "settings log, record and cache.path are the same file: give each its own"),
         ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path are the same file"),
         ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (got 0)"),

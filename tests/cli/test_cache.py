@@ -100,7 +100,7 @@ def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions
         library, url, "--file", questions, "-o", tmp_path / "three.jsonl", "--setting", "cache.mode=replay"
     )
     assert code == 0, err
-    assert f"0 calls and {paid:,} kept replies" in out
+    assert f"0 calls and {paid:,} cached replies" in out
     assert choices(tmp_path / "one.jsonl") == choices(tmp_path / "two.jsonl") == choices(tmp_path / "three.jsonl")
     file = library / "replies.sqlite"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -108,7 +108,7 @@ def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions
     assert run("cache", "clear", library)[1].startswith(f"deleted {paid:,} replies")
     code, out, err = ask(library, url, "Does statin help?", "--options", "yes,no", "--setting", "cache.mode=replay")
     assert code == 2
-    assert "once with --cache on" in err
+    assert "once with cache.mode = on" in err
 
 
 def test_off_means_off(library: Path) -> None:

@@ -144,4 +144,4 @@ def test_models_list_tells_kind_and_size(run: Run) -> None:
     assert {"minilm", "smollm2-135m"} <= {row["name"] for row in rows}
     assert all(row["licence"] for row in rows)
     assert all((row["bytes"] is not None and row["bytes"] > 1_000_000) == row["pinned"] for row in rows)
-    assert "unpinned: fetched from the hub as it is there" in run("models", "list").stdout
+    assert "unpinned: downloaded from the hub in its current version" in run("models", "list").stdout

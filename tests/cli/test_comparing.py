@@ -54,7 +54,7 @@ def test_compare_for_machines(runs: tuple[Path, Path], run: Run) -> None:
 def test_one_run_is_compared_with_nothing(runs: tuple[Path, Path], run: Run) -> None:
     result = run("compare", runs[0])
     assert result.exit_code == 2
-    assert "name two or more" in result.stderr
+    assert "a comparison needs two or more runs" in result.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -40,7 +40,7 @@ def test_nothing_is_contacted_as_it_comes(run: Run) -> None:
     assert [row["refused"] for row in found["pulls"]] == [False, False, False]
     assert found["pulls"][0]["host"] == "pip's default index"
     assert "ORT_DISABLE_TELEMETRY" in found["telemetry_off"]
-    assert "would be contacted: nothing beyond this machine" in run("doctor").stdout
+    assert "hosts that would be contacted: none but this machine" in run("doctor").stdout
 
 
 def test_every_host_with_its_reason_its_key_and_its_way(
@@ -76,7 +76,7 @@ def test_every_host_with_its_reason_its_key_and_its_way(
     assert (two["encrypted"], two["proxy"], two["key"]) == (False, None, "key (0644)")
     aws = rows["bedrock-runtime.eu-west-1.amazonaws.com"]
     assert (aws["why"], aws["encrypted"], aws["proxy"]) == ("the reduce model", True, None)
-    assert "AWS's own credentials" in rows["169.254.169.254"]["why"]
+    assert "AWS credentials (from this machine, or from AWS's token service)" in rows["169.254.169.254"]["why"]
     assert len(rows) == 4
     text = run("doctor")
     assert (text.exit_code, text.stderr) == (0, "")
@@ -119,10 +119,10 @@ def test_what_is_written_and_who_can_read_it(run: Run, tmp_path: Path) -> None:
     assert rows["log"] == {"what": "log", "path": "x.log", "mode": None, "holds": "prompts and replies too"}
     assert (rows["record"]["mode"], rows["record"]["holds"]) == ("0640", "every prompt and reply, with their texts")
     assert rows["replies"]["path"] == "models/replies.sqlite"
-    assert "x.log (not there yet, will be 0600): prompts and replies too" in run("doctor").stdout
+    assert "x.log (does not exist yet, will be 0600): prompts and replies too" in run("doctor").stdout
     settings(tmp_path, '[cache]\nmode = "off"\n')
     assert told(run)["written"] == []
-    assert "written down: nothing but the answers that are asked for" in run("doctor").stdout
+    assert "files written: only the requested answers" in run("doctor").stdout
 
 
 def test_local_only_shows_what_it_refuses_and_says_so(run: Run, tmp_path: Path) -> None:

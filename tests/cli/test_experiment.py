@@ -149,7 +149,7 @@ def test_the_tables_and_what_they_come_to_are_shown_to_people(
         )
     assert result.exit_code == 0, result.stderr
     assert "among random" in result.stdout or "random" in result.stdout
-    assert "kept in runs/attention-bias-" in result.stdout
+    assert "saved in runs/attention-bias-" in result.stdout
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
@@ -185,7 +185,7 @@ def test_evaluate_scores_a_set_and_a_guard_hides_the_source(
     assert (asked_within["types"], asked_within["journals"]) == (["Review"], ["Gut"])
     assert narrowed["states"] == {"abstained": N}, "no document of the library is a review"
     assert_one_line(changed)
-    assert "arguments (guard) differ" in changed.stderr
+    assert "holds another run, which differs in arguments (guard)" in changed.stderr
 
 
 def test_bad_input_is_one_line(run: Run, library: Path, asked: Path, seen: Iterator[Path]) -> None:
@@ -214,14 +214,17 @@ def test_what_an_experiment_has_no_use_for_is_refused(
 ) -> None:
     common = ("--library", library, "--set", asked)
     ranked = run("experiment", "preflight", *common, "-n", 5, "--protocol", "corrected")
-    assert_one_line(ranked, "asks no model: leave --protocol, -n out")
+    assert_one_line(ranked, "asks no model: of the options on what is compared, use only --set and --reranker")
     own = run("experiment", "preflight", "--library", library, "--set", "cloze")
-    assert_one_line(own, "cloze is for probe and experiments", "name a set or a file")
-    assert_one_line(run("experiment", "cost", *common, "--reranker", "medcpt"), "name that with --arm")
+    assert_one_line(own, "cloze makes questions from sentences of the library", "choose another set, or a file")
+    assert_one_line(
+        run("experiment", "cost", *common, "--reranker", "medcpt"),
+        "--reranker is for the arm `reranked`: add --arm reranked",
+    )
     assert_one_line(run("experiment", "open-ended", *common, "--repeats", 2), "leave --repeats out")
     assert_one_line(run("evaluate", asked), "the strategy brief-context reads a library: name one with --library")
     elsewhere = run("experiment", "preflight", *common, "-o", library)
-    assert_one_line(elsewhere, "is not empty", "name an empty folder, or one that does not exist")
+    assert_one_line(elsewhere, "contains other files", "choose an empty or new folder")
     assert not list(library.glob("rankings*"))
     assert not (tmp_path / "runs").exists()
 
@@ -232,7 +235,7 @@ def test_an_empty_library_answers_nothing(run: Run, asked: Path, tmp_path: Path,
     assert run("library", "add", tmp_path / "empty", document).exit_code == 0
     assert run("library", "delete", tmp_path / "empty", "d0").exit_code == 0
     refused = run("evaluate", asked, "--library", tmp_path / "empty", "--model", "http://127.0.0.1:9/v1#m")
-    assert_one_line(refused, "empty holds no document: add some with `epicrisis library add")
+    assert_one_line(refused, "empty contains no document: add some with `epicrisis library add")
 
 
 def test_rankings_are_gone_on_with_in_their_folder(
@@ -251,7 +254,7 @@ def test_what_is_not_agreed_to_leaves_nothing_behind(
     with served(reader(u_curve())) as server:
         common = ("evaluate", asked, "--library", library, "--strategy", "rag", "--model", f"{server.url}#reader")
         refused = run(*common, "-o", tmp_path / "run", "-k", 8)
-        assert_one_line(refused, "are expected to cost $", "): give --yes to go on")
+        assert_one_line(refused, "are expected to cost $", "): add --yes to run it")
         assert not (tmp_path / "run").exists()
         assert server.ledger.calls == 0
         other = run(*common, "-o", tmp_path / "run", "-k", 4, "--yes")

@@ -46,7 +46,7 @@ def ehr(path: Path, patient: str | None = None) -> Path:
 
 
 def test_help_shows_an_example(run: Run) -> None:
-    for command in (("measure",), ("grade", "calibrate")):
+    for command in (("grade", "run"), ("grade", "calibrate")):
         result = run(*command, "--help")
         assert result.exit_code == 0
         assert "--json" in result.stdout
@@ -56,7 +56,7 @@ def test_help_shows_an_example(run: Run) -> None:
 def test_a_run_is_measured_and_judged_once(tmp_path: Path, run: Run) -> None:
     folder = ehr(tmp_path / "ehr")
     with served(ScriptedModel(by_length)) as server:
-        arguments = ("measure", folder, "--no-meteor", "--judge", f"{server.url}#one")
+        arguments = ("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one")
         for _ in range(2):
             result = run(*arguments)
             assert result.exit_code == 0, result.output
@@ -79,7 +79,7 @@ def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, r
         return json.dumps({"reason": "no", "correctness": 1, "completeness": 1, "faithfulness": 1})
 
     with served(ScriptedModel(by_length)) as one, served(ScriptedModel(strict)) as two:
-        arguments = ("measure", folder, "--no-meteor", "--json")
+        arguments = ("grade", "run", folder, "--no-meteor", "--json")
         both = run(*arguments, "--judge", one.url, "--judge", two.url)
         assert both.exit_code == 0, both.output
         names = [server.url.partition("://")[2].removesuffix("/v1") for server in (one, two)]
@@ -128,11 +128,11 @@ def test_a_dear_judging_is_asked_about_first(tmp_path: Path, run: Run) -> None:
         "[models.judge]\nprice = {input = 900.0, output = 9000.0}\n[plan]\nask_above_usd = 0.5\n", encoding="utf-8"
     )
     with served(ScriptedModel(by_length)) as server:
-        arguments = ("measure", folder, "--no-meteor", "--judge", f"{server.url}#one", "--config", config)
+        arguments = ("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one", "--config", config)
         asked = run(*arguments)
         assert asked.exit_code == 2
         assert "3 cases on" in asked.stderr
-        assert "give --yes to go on" in asked.stderr
+        assert "add --yes to run it" in asked.stderr
         assert server.ledger.calls == 0
         assert run(*arguments, "--yes").exit_code == 0
         assert server.ledger.calls == 3
@@ -147,7 +147,7 @@ def test_notes_are_in_what_a_judging_would_cost_also_where_they_alone_are_left(t
     with open_or_create(library, HashingEncoder(), "hashing") as held:
         add_documents(held, [Document(id=whole.document_id, text=whole.text, patient="anna")], HashingEncoder())
     with served(ScriptedModel(by_length)) as server:
-        alone = ("measure", folder, "--no-meteor", "--judge", f"{server.url}#one", "--config", config)
+        alone = ("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one", "--config", config)
         assert "3 cases on" not in run(*alone).stderr
         assert server.ledger.calls == 3
         asked = run(*alone, "--against-notes", library)
@@ -160,18 +160,18 @@ def test_notes_are_in_what_a_judging_would_cost_also_where_they_alone_are_left(t
 def test_a_users_slips_are_told_in_one_line(tmp_path: Path, run: Run) -> None:
     nothing = folder_of(tmp_path / "nothing", [record(question(gold=None), "40 mg")])
     for arguments, message in (
-        (("measure", tmp_path / "none"), "name the folder of a run, or a file of answers"),
-        (("measure", nothing), "has no answer to measure: name a run of open questions that have a reference"),
-        (("measure", ehr(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
-        (("measure", tmp_path / "ehr", "--no-meteor", "--nli", "no-such-model"), "no-such-model"),
+        (("run", tmp_path / "none"), "name the folder of a run, or a file of answers"),
+        (("run", nothing), "has no answer to measure: choose a run of open questions with a reference"),
+        (("run", ehr(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
+        (("run", tmp_path / "ehr", "--no-meteor", "--nli", "no-such-model"), "no-such-model"),
         (
-            ("measure", tmp_path / "ehr", "--local-only", "--judge", "https://a.example.org/v1#one"),
+            ("run", tmp_path / "ehr", "--local-only", "--judge", "https://a.example.org/v1#one"),
             "is not this machine",
         ),
-        (("grade", "calibrate", "--model", "http://127.0.0.1:9/v1#one"), "with --data"),
-        (("grade", "calibrate", "--data", tmp_path, "--model", "http://127.0.0.1:9/v1#one"), "judge"),
+        (("calibrate", "--model", "http://127.0.0.1:9/v1#one"), "with --data"),
+        (("calibrate", "--data", tmp_path, "--model", "http://127.0.0.1:9/v1#one"), "judge"),
     ):
-        result = run(*arguments)
+        result = run("grade", *arguments)
         assert result.exit_code == 2, result.output
         assert message in result.stderr
         assert len(result.stderr.splitlines()) == 1

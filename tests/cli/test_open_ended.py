@@ -58,7 +58,6 @@ def proposes(body: dict[str, Any]) -> str:
         ("grade", "pairs"),
         ("grade", "preference"),
         ("grade", "correctness"),
-        ("grade", "correctness", "--show"),
         ("questions", "generate"),
     ],
 )
@@ -105,7 +104,7 @@ def test_failed_calls_are_told_and_asked_again(medq: Path, tmp_path: Path, run: 
         arguments = ("grade", "preference", folder, "--model", f"{server.url}#judge", "-o", judged, "--config", config)
         first = run(*arguments, "--setting", f"questions_at_once={1}")
         assert first.exit_code == 2
-        assert "1 calls failed; the same command asks them again" in first.stderr
+        assert "1 calls failed; the same command repeats them" in first.stderr
         assert run(*arguments).exit_code == 0
         assert server.ledger.calls == 13
 
@@ -115,15 +114,18 @@ def test_a_users_slips_are_told_in_one_line(medq: Path, tmp_path: Path, run: Run
     run("grade", "pairs", medq, "-o", folder)
     for arguments, message in (
         (("pairs", medq, "-o", folder), "holds pairs.csv already"),
-        (("pairs", tmp_path / "none", "-o", tmp_path / "new"), "name the folder or the file of a run"),
-        (("verdicts", folder), "there is no verdict: name the files of reviewers"),
-        (("verdicts", tmp_path, tmp_path / "x.csv"), "name a folder that `epicrisis open-ended pairs` wrote"),
-        (("mark", tmp_path), "name the folder or the file of a run"),
-        (("mark", folder_of(tmp_path / "choices", [with_options("1")])), "has no answer to mark: name a run of open"),
-        (("marks", medq), "nobody has marked"),
-        (("marks", medq, folder / "pairs.jsonl"), "line 1, is no verdict of a model"),
+        (("pairs", tmp_path / "none", "-o", tmp_path / "new"), "name the folder of a run, or a file of answers"),
+        (("verdicts", folder), "there are no verdicts: name the files of reviewers"),
+        (("verdicts", tmp_path, tmp_path / "x.csv"), "name a folder that `epicrisis grade pairs` wrote"),
+        (("correctness", tmp_path), "name the folder of a run, or a file of answers"),
+        (
+            ("correctness", folder_of(tmp_path / "choices", [with_options("1")])),
+            "has no answer to grade: choose a run of open",
+        ),
+        (("correctness", "--show", medq), "has no grades yet: let a model grade its answers with"),
+        (("correctness", "--show", medq, folder / "pairs.jsonl"), "line 1, does not belong to a file of grades"),
     ):
-        result = run("open-ended", *arguments)
+        result = run("grade", *arguments)
         assert result.exit_code == 2
         assert message in result.stderr
         assert len(result.stderr.splitlines()) == 1
@@ -152,7 +154,7 @@ def test_answers_are_marked_once_and_told_by_judge(medq: Path, run: Run) -> None
         for _ in range(2):
             result = run("grade", "correctness", medq, "--model", f"{server.url}#one")
             assert result.exit_code == 0, result.output
-            assert "12 of 12 answers marked" in result.stdout
+            assert "12 of 12 answers graded" in result.stdout
         assert server.ledger.calls == 12, "nothing is asked twice"
         file = next((medq / "marking").glob("*one.jsonl"))
         assert len(file.read_text().splitlines()) == 12
@@ -177,7 +179,7 @@ def test_failed_marks_are_told_and_asked_again(medq: Path, tmp_path: Path, run: 
         arguments = ("grade", "correctness", medq, "--model", f"{server.url}#judge", "--config", config)
         first = run(*arguments, "--setting", f"questions_at_once={1}")
         assert first.exit_code == 2
-        assert "1 calls failed; the same command asks them again" in first.stderr
+        assert "1 calls failed; the same command repeats them" in first.stderr
         assert run(*arguments).exit_code == 0
         assert server.ledger.calls == 13
 
@@ -191,7 +193,7 @@ def test_questions_are_proposed_and_go_on_where_they_were(papers: Path, tmp_path
         assert "2 passages; in" in first.stdout
         assert "2 questions proposed, 0 accepted, 0 rejected" in first.stdout
         assert "2 calls" in first.stdout
-        more = json.loads(run(*arguments, "--n", 50, "--json").stdout)
+        more = json.loads(run(*arguments, "-n", 50, "--json").stdout)
         assert (more["drawn"], more["lines"], more["failed"]) == (3, {"proposed": 3}, 0)
         assert more["usage"]["calls"] == 1
         assert server.ledger.calls == 3

@@ -103,7 +103,7 @@ def test_who_is_asked_of_is_looked_up_where_nothing_is_read(ward: Path, tmp_path
 
 NOT_HEEDED = {
     "literature": (("--setting", "beside=nosuch", "--strategy", "full-context"), "setting beside: full-context reads"),
-    "order": (("--setting", "order=rank", "--strategy", "full-context"), "setting order: full-context ranks nothing"),
+    "order": (("--setting", "order=rank", "--strategy", "full-context"), "setting order: full-context has no ranking"),
     "budget of passages": (
         ("--setting", "note_tokens=900", "--strategy", "rag"),
         "setting note_tokens: it limits whole notes",
@@ -132,7 +132,10 @@ def test_a_record_without_a_note_in_the_scope_is_asked_of_nobody(ward: Path, run
         asks = ("--strategy", "full-context", "--patient", ANNA, "--model", server.url)
         result = run("ask", ward, "What drug was given?", "--as-of", "2149-01-01", *asks)
         assert (result.exit_code, server.received) == (2, ())
-        assert "no note of this patient's record lies within the scope: check --as-of, --since" in result.stderr
+        assert (
+            "no note of this patient's record lies within the scope: check the settings of scope (as_of, since"
+            in result.stderr
+        )
         assert run("ask", ward, "What drug was given?", "--as-of", "2150-06", *asks).exit_code == 0
 
 
@@ -159,13 +162,13 @@ def test_another_machine_is_allowed_shown_and_forbidden_again(ward: Path, run: R
     refused = run("ask", ward, "What drug was given?", *remote)
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
     assert "models.invalid is not this machine" in refused.stderr
-    assert "other machines are refused (--allow-remote" in run("library", "info", ward).stdout
+    assert "sending them to other machines is refused (--allow-remote allows it)" in run("library", "info", ward).stdout
     both = run("ask", ward, "What drug was given?", *remote, "--allow-remote", "--local-only")
     assert (both.exit_code, "contradict each other" in both.stderr) == (2, True)
     once = ("--allow-remote", "--setting", "models.writer.tries=1", "--setting", "cache.mode=replay")
     assert "may reach models.invalid" in run("ask", ward, "What drug was given?", *remote, *once).stdout
     assert json.loads(run("library", "info", ward, "--json").stdout)["remote"]["hosts"] == ["models.invalid"]
-    assert "(models.invalid); `library forbid-remote`" in run("library", "info", ward).stdout
-    assert "other machines are refused" in run("library", "forbid-remote", ward).stdout
+    assert "(models.invalid); `epicrisis library forbid-remote` withdraws it" in run("library", "info", ward).stdout
+    assert "sending them to other machines is refused" in run("library", "forbid-remote", ward).stdout
     assert json.loads(run("library", "info", ward, "--json").stdout)["remote"]["allowed"] is False
     assert "models.invalid is not this machine" in run("ask", ward, "What drug was given?", *remote).stderr

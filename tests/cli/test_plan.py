@@ -46,7 +46,7 @@ def test_all_strategies_side_by_side_in_80_columns(
     assert max(map(len, lines)) <= 80
     assert lines[0] == "3 questions on smollm2-135m"
     assert [line.split()[0] for line in lines if "least " in line and line[0] != " "][:4] == STRATEGIES
-    for word in ("expected", "most", "none", "(--time)", "Not planned for: retries"):
+    for word in ("expected", "most", "none", "(--time)", "Not included: retries"):
         assert word in said.stdout
     whole = " ".join(said.stdout.split())
     assert "Prompt tokens are exact for" in whole
@@ -60,10 +60,12 @@ def test_a_sample_and_lines_that_are_no_questions_are_said(
     with questions.open("a", encoding="utf-8") as file:
         file.write("no JSON\n")
     said = run("plan", tmp_path, "--file", questions, "--strategy", "closed-book", "--sample", 2)
-    assert_one_line(said, "1 lines")
-    assert "line 4" in said.stderr
+    assert said.exit_code == 0, said.stderr
+    first, last = (line for line in said.stderr.splitlines() if line.startswith("warning: "))
+    assert first.startswith(f"warning: {questions}, line 4: ")
+    assert last == f"warning: 1 lines of {questions} were skipped; they are listed above"
     assert "3 questions on" in said.stdout
-    assert "A random sample of 2 questions stands for all 3" in said.stdout
+    assert "Planned from a random sample of 2 of 3 questions" in said.stdout
     assert "exact" not in said.stdout
 
 
@@ -86,14 +88,14 @@ def test_json_of_one_question(small_library: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ([], "give a question"),
-        (["Why?", "--file", "QUESTIONS"], "not both"),
+        ([], "give either a question, or --file"),
+        (["Why?", "--file", "QUESTIONS"], "give either a question, or --file"),
         (["--file", "QUESTIONS", "--options", "yes,no"], "--options"),
         (["--file", "none.jsonl"], "none.jsonl"),
-        (["--file", "EMPTY"], "no question"),
+        (["--file", "EMPTY"], "contains no readable question"),
         (["--file", "QUESTIONS", "--strategy", "closed-book", "--sample", "1"], "--sample"),
         (["Why?"], "library"),
-        (["Why?", "--strategy", "oracle"], "known are brief-context"),
+        (["Why?", "--strategy", "oracle"], "choose from brief-context, rag"),
         (["Why?", "--strategy", "closed-book", "--model", "no-such-model"], "no-such-model"),
         (["Why?", "--strategy", "closed-book", "--model", "http://127.0.0.1:1/v1#m"], "127.0.0.1:1"),
         ([" "], "empty"),

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli import preflight
+from epicrisis.cli.app import app
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, QuestionRankings, RankingStore, open_rankers
@@ -26,8 +25,6 @@ N = 60
 
 
 def run(*arguments: object) -> Result:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    preflight.register(app, "Evaluate")
     return CliRunner().invoke(app, ["preflight", "calibrate", *map(str, arguments)])
 
 
@@ -204,7 +201,7 @@ def test_it_ranks_what_is_not_recorded_and_says_what_is_missing(library: Path, t
     assert len(rows) == 6
     assert rows[0]["recipe"]["depth"] == DEPTH
     assert len(rows[0]["dense"]) == K
-    other = run("--library", library, "--file", file, "-o", rankings, "--by", "bm25")
+    other = run("--library", library, "--file", file, "-o", rankings, "--setting", "by=bm25")
     assert_one_line(other, "made with other settings (by)")
 
 

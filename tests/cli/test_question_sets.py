@@ -20,7 +20,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Endpoint
     with serving() as endpoint:
         endpoint.script["/benchmark.json"] = [Scripted(BODY)]
         sets = hosted(endpoint.url, tmp_path)
-        monkeypatch.setattr(catalogue, "catalogue", lambda: sets)
+        monkeypatch.setattr(catalogue, "load_catalogue", lambda: sets)
         yield endpoint
 
 
@@ -58,7 +58,7 @@ def test_an_unknown_name_before_anything_is_fetched(run: Run, server: Endpoint, 
 def test_local_only_fetches_nothing(run: Run, server: Endpoint, tmp_path: Path) -> None:
     result = run("questions", "pull", NAME, "--setting", f"home={tmp_path / 'home'}", "--local-only")
     assert result.exit_code == 2
-    assert "--local-only is on; pull it once without that option" in result.stderr
+    assert "--local-only is on: pull it once without that option" in result.stderr
     assert server.asked == []
 
 

@@ -97,7 +97,7 @@ def test_ask_of_a_file_keeps_to_each_questions_patient(run: Run, ward: Path, tmp
     questions.write_text('{"id": "q7", "text": "Chest pain?", "patient": "p2"}\n', encoding="utf-8")
     result = run("ask", ward, "--file", questions, "-o", tmp_path / "out.jsonl", "--patient", "p1", "--by", "bm25")
     assert result.exit_code == 2
-    assert "question q7 is of another patient" in result.stderr
+    assert "question q7 is about another patient than --patient" in result.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from epicrisis.cli import report
+from epicrisis.cli import results
 from epicrisis.errors import StorageError
 from tests.cli.conftest import Run
 from tests.support.run_folders import answers, folder, recipe
@@ -62,7 +62,7 @@ def test_a_page_is_made_anew_and_nothing_else_is_overwritten(runs: tuple[Path, .
     kept = records.read_bytes()
     result = run("report", runs[0], "-o", records)
     assert result.exit_code == 2
-    assert result.stderr == f"epicrisis: {records} is there and is no page of this program: name another file\n"
+    assert result.stderr == f"epicrisis: {records} exists and is not a report of this program: choose another file\n"
     assert records.read_bytes() == kept
 
 
@@ -78,10 +78,10 @@ def test_the_findings_as_json(runs: tuple[Path, ...], run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["{run}"], "name the page with -o report.html, or give --json"),
+        (["{run}"], "name the page with -o report.html, or add --json"),
         (["{none}", "-o", "{page}"], "name"),
-        (["{run}", "-o", "{none}/report.html"], "is no folder"),
-        (["{run}", "-o", "{run}"], "is no page of this program"),
+        (["{run}", "-o", "{none}/report.html"], "is not a folder"),
+        (["{run}", "-o", "{run}"], "is not a report of this program"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -102,7 +102,7 @@ def test_page_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
         for text in ("old", "new"):
             page.touch()
             page.chmod(0o644)
-            report._write(page, text)
+            results._write(page, text)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
     finally:
         os.umask(before)
@@ -117,7 +117,7 @@ def test_a_disk_that_cannot_be_written_leaves_the_old_page(tmp_path: Path, monke
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StorageError, match="No space left"):
-        report._write(page, "new")
+        results._write(page, "new")
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
 

@@ -61,7 +61,7 @@ def test_search_leaves_a_retracted_article_out_and_says_so(retracted: Path, run:
     assert [hit["passage"]["document_id"] for hit in ranking["hits"]] == ["pubmed:2"]
     (left,) = [note for note in ranking["notes"] if "retracted" in note]
     assert "pubmed:1" in left
-    assert left.endswith("(--with retracted reads them, marked)")
+    assert left.endswith("(scope.include=retracted reads them, with a mark)")
     assert "pubmed:1" in ranking["parameters"]["withheld"]
     assert left in run(*command).stdout
     assert "left out" in run(*command, "--as-of", "2023").stdout, "whenever it was retracted"
@@ -148,5 +148,5 @@ def test_adding_a_list_says_what_was_read_and_marked(library: Path, run: Run, tm
     )
     assert told.exit_code == 0, told.stderr
     assert "2 entries on retractions, concerns and corrections read, 1 of them without a PMID or DOI" in told.stdout
-    assert "1 documents that were there already are marked anew" in told.stdout
+    assert "1 documents of the library received a new mark" in told.stdout
     assert "1 of 2 documents are retracted" in run("library", "check", library).stdout

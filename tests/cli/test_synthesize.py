@@ -39,7 +39,7 @@ def test_stays_seed_and_questions_are_heard_and_a_shortage_is_said(run: Run, tmp
     ("options", "told"),
     [
         (("--tokens", "100"), "at least 4000"),
-        (("--tokens", "4000,many"), "whole numbers with commas"),
+        (("--tokens", "4000,many"), "write numbers separated by commas"),
         (("--tokens", "6000", "--stays", "9"), "fewer --stays"),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_place_that_cannot_be_written_is_one_line_with_its_cure(run: Run, tmp_
         result = run("synthesize-record", "-o", place, "--patients", 1, "--tokens", 4000)
         assert result.exit_code == 2
         assert "cannot be written (" in result.output
-        assert "name another folder (-o)" in result.output
+        assert "choose another folder (-o)" in result.output
 
 
 def test_a_folder_in_use_is_left_alone(run: Run, tmp_path: Path) -> None:

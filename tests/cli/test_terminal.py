@@ -159,7 +159,7 @@ def test_errors_that_repeat_arguments_are_printable(run: Run, tmp_path: Path) ->
         ("report", tmp_path / f"none{NAME}", "--json"),
         ("compare", tmp_path / f"none{NAME}", tmp_path / "none"),
         ("evaluate", library, f"none{NAME}"),
-        ("measure", tmp_path / f"none{NAME}"),
+        ("grade", "run", tmp_path / f"none{NAME}"),
         ("questions", "pull", f"none{EVIL}"),
         ("models", "pull", f"none{EVIL}"),
     ):
@@ -221,7 +221,7 @@ def test_answers_of_a_file_are_shown_and_kept_safely(
         answered=False,
     )
     endpoint.script[CHAT] = [good]
-    check(run("ask", library, "--file", questions, "-o", output, *asked, "--json"), answered=False)
+    check(run("ask", library, "--file", questions, "-o", output, *asked, "--json"), answered=True)
     for path in (output, log):
         assert unsafe_in(path.read_text(encoding="utf-8")) == []
     page = tmp_path / "page.html"

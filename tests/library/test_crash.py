@@ -32,7 +32,7 @@ def unbroken(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
 
 
 @pytest.mark.parametrize("moment", PHASES)
-def test_killed_at_a_moment(killer: Killer, moment: str, folder: Path, unbroken: Contents) -> None:
+def test_add_killed_at_named_step_loses_nothing(killer: Killer, moment: str, folder: Path, unbroken: Contents) -> None:
     for passes in (0, 1, 2):
         killer.kill("add", folder, moment, passes)
         with Library.open(folder) as reader:
@@ -46,7 +46,7 @@ def test_killed_at_a_moment(killer: Killer, moment: str, folder: Path, unbroken:
         assert discrepancies(library, acknowledged(folder)) == []
 
 
-def test_killed_again_and_again_without_a_pause(killer: Killer, folder: Path, unbroken: Contents) -> None:
+def test_add_killed_repeatedly_is_settled_by_next_writer(killer: Killer, folder: Path, unbroken: Contents) -> None:
     """The next process settles what the last one left, and is killed in turn; nobody looks in between."""
     for moment in ("table-written", "words-added", "words-committed"):
         killer.kill("add", folder, moment, 0)
@@ -56,7 +56,7 @@ def test_killed_again_and_again_without_a_pause(killer: Killer, folder: Path, un
         assert contents(library) == unbroken
 
 
-def test_killed_at_random(killer: Killer, folder: Path) -> None:
+def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> None:
     kills = 0
     promised: dict[str, str] = {}
     for seed in range(1, 13):
@@ -74,7 +74,7 @@ def test_killed_at_random(killer: Killer, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_killed_while_compacting(killer: Killer, seed: int, folder: Path, unbroken: Contents) -> None:
+def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, unbroken: Contents) -> None:
     killer.run("add", folder, "compacting", seed)
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
@@ -82,7 +82,7 @@ def test_killed_while_compacting(killer: Killer, seed: int, folder: Path, unbrok
 
 
 @pytest.mark.parametrize("moment", ["table-written", "words-committed", "words-added"])
-def test_the_check_sees_what_recovery_mends(
+def test_discrepancies_without_recovery_are_reported(
     killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killer.kill("add", folder, moment, 1)
@@ -96,7 +96,7 @@ def test_the_check_sees_what_recovery_mends(
         assert discrepancies(library, acknowledged(folder)) == []
 
 
-def test_the_check_sees_a_lost_document(folder: Path) -> None:
+def test_discrepancies_lost_document_is_reported(folder: Path) -> None:
     with Library.open(folder, write=True) as library:
         promised = dict(library.content_hashes(["doc:1", "doc:2"]))
         library.delete(["doc:1"])
@@ -104,7 +104,7 @@ def test_the_check_sees_a_lost_document(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("moment", "passes"), [("manifest-written", 0), ("parts-built", 0), ("manifest-written", 1)])
-def test_killed_while_it_is_made(killer: Killer, moment: str, passes: int, tmp_path: Path) -> None:
+def test_create_killed_library_is_created_again(killer: Killer, moment: str, passes: int, tmp_path: Path) -> None:
     folder = tmp_path / "library"
     killer.kill("create", folder, moment, passes)
     if passes == 0:
@@ -118,7 +118,7 @@ def test_killed_while_it_is_made(killer: Killer, moment: str, passes: int, tmp_p
 
 
 @pytest.mark.parametrize("moment", ["cleared", "words-committed", "rebuilt"])
-def test_killed_while_it_is_repaired(killer: Killer, moment: str, folder: Path) -> None:
+def test_repair_killed_is_completed_by_next_repair(killer: Killer, moment: str, folder: Path) -> None:
     with Library.open(folder) as library:
         before = contents(library)
     # The first clearing is of what an earlier repair left.
@@ -131,7 +131,7 @@ def test_killed_while_it_is_repaired(killer: Killer, moment: str, folder: Path) 
         assert discrepancies(library, before.hashes) == []
 
 
-def test_a_journal_without_its_last_writes_is_refused(killer: Killer, folder: Path) -> None:
+def test_open_journal_without_write_ahead_log_is_refused(killer: Killer, folder: Path) -> None:
     """SQLite's log beside the journal was not copied: adding now would put passages there twice."""
     killer.kill("add", folder, "journal-done", 2)
     (folder / "journal.sqlite-wal").unlink()
@@ -160,7 +160,9 @@ def _held(folder: Path) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
-def test_killed_among_revisions_and_deletions(killer: Killer, moment: str, folder: Path, undisturbed: Library) -> None:
+def test_revise_killed_at_named_step_loses_nothing(
+    killer: Killer, moment: str, folder: Path, undisturbed: Library
+) -> None:
     promised = _held(folder)
     for passes in (0, 2, 4):
         killer.kill("revise", folder, moment, passes)
@@ -210,7 +212,7 @@ def check_nothing_happened(folder: Path, before: Contents) -> None:
 
 
 @pytest.mark.parametrize("moment", [*WITH_OLD_REPORT, *WITHOUT_REPORT, *WITH_NEW_REPORT])
-def test_killed_between_the_phases_of_optimize(killer: Killer, moment: str, optimized: Path) -> None:
+def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: str, optimized: Path) -> None:
     with Library.open(optimized) as library:
         before, old = contents(library), library.info().index
     killer.kill("optimize", optimized, moment, 0)
@@ -229,7 +231,7 @@ def test_killed_between_the_phases_of_optimize(killer: Killer, moment: str, opti
 
 
 @pytest.mark.parametrize("moment", WITHIN_OPTIMIZE)
-def test_killed_within_a_phase_of_optimize(killer: Killer, moment: str, folder: Path, large: None) -> None:
+def test_optimize_killed_within_phase_loses_nothing(killer: Killer, moment: str, folder: Path, large: None) -> None:
     """A library without an index, killed and killed again."""
     with Library.open(folder) as library:
         before = contents(library)
@@ -245,7 +247,9 @@ def test_killed_within_a_phase_of_optimize(killer: Killer, moment: str, folder: 
         assert contents(library) == before
 
 
-def test_the_check_sees_a_broken_optimize(killer: Killer, optimized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discrepancies_unfinished_optimize_is_reported(
+    killer: Killer, optimized: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killer.kill("optimize", optimized, "index-built", 0)
     with monkeypatch.context() as patch:
         patch.setattr(Library, "_settle", lambda self: None)
@@ -255,7 +259,7 @@ def test_the_check_sees_a_broken_optimize(killer: Killer, optimized: Path, monke
 
 
 @pytest.mark.parametrize("moment", ["table-written", "words-added"])
-def test_the_check_sees_broken_revisions(
+def test_broken_promises_of_revisions_are_reported(
     killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promised = _held(folder)
@@ -281,7 +285,9 @@ def test_the_check_sees_broken_revisions(
         assert any(each.startswith("v1-2 is remembered as added") for each in wrong)
 
 
-def test_killed_at_twenty_random_moments(killer: Killer, folder: Path, undisturbed: Library, large: None) -> None:
+def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
+    killer: Killer, folder: Path, undisturbed: Library, large: None
+) -> None:
     """Revisions, deletions and optimizing in turn; every version in the end as in the library that nobody killed."""
     kills: Counter[str] = Counter()
     promised = _held(folder)

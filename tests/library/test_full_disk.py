@@ -87,7 +87,7 @@ def in_a_small_space(folder: Path, limit: int, step: str = "") -> tuple[dict[str
 
 
 @pytest.mark.parametrize("limit", [60_000, 120_000])
-def test_no_room_among_revisions_and_deletions(limit: int, base: Path, folder: Path, tmp_path: Path) -> None:
+def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, folder: Path, tmp_path: Path) -> None:
     with Library.open(folder) as library:
         promised: dict[str, str | None] = dict(contents(library).hashes)
     acknowledged, said = in_a_small_space(folder, limit)
@@ -104,7 +104,7 @@ def test_no_room_among_revisions_and_deletions(limit: int, base: Path, folder: P
 
 
 @pytest.mark.parametrize("step", ["joining", "building", "finding"])
-def test_no_room_for_an_index(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimize_full_disk_keeps_library_unchanged(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Library.open(folder) as library:
         before = contents(library)
     _, said = in_a_small_space(folder, 60, step)
@@ -144,7 +144,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.3, 0.8, 0.999])
-def test_a_truncated_file(share: float, whole: Path, tmp_path: Path) -> None:
+def test_add_documents_truncated_file_is_completed_by_whole_file(share: float, whole: Path, tmp_path: Path) -> None:
     data = whole.read_bytes()
     part = tmp_path / "cut" / NAME
     part.parent.mkdir()

@@ -88,7 +88,7 @@ def rewritten(row: dict[str, Any], text: str) -> None:
 # -- a library that is well -------------------------------------------------------------------------------------------
 
 
-def test_a_healthy_library(folder: Path) -> None:
+def test_check_health_sound_library_has_no_findings(folder: Path) -> None:
     progress: list[tuple[int, int]] = []
     with Library.open(folder) as library:
         report = check_health(library, lambda read, of: progress.append((read, of)))
@@ -109,7 +109,7 @@ def test_a_healthy_library(folder: Path) -> None:
     assert f"{len(undated)} of {DOCUMENTS} documents have no date" in report.notices[0]
 
 
-def test_an_empty_library(tmp_path: Path) -> None:
+def test_check_health_empty_library_has_no_findings(tmp_path: Path) -> None:
     with create(tmp_path / "library") as library:
         report = check_health(library)
     assert (report.contents.documents, report.contents.passages) == (0, 0)
@@ -117,7 +117,7 @@ def test_an_empty_library(tmp_path: Path) -> None:
     assert "0 documents, 0 passages" in "\n".join(format_report(report))
 
 
-def test_the_report_goes_into_json_and_onto_a_screen_without_texts(folder: Path) -> None:
+def test_health_report_contains_no_texts_or_patients(folder: Path) -> None:
     def change(rows: Rows) -> None:
         rows[0]["vector"] = [0.0] * 16
         for row in rows:
@@ -138,7 +138,7 @@ def test_the_report_goes_into_json_and_onto_a_screen_without_texts(folder: Path)
     assert checked_again.rows == report.rows
 
 
-def test_ids_cannot_move_the_cursor(folder: Path) -> None:
+def test_format_report_removes_control_characters_from_ids(folder: Path) -> None:
     def change(rows: Rows) -> None:
         rows[0]["id"] = "\x1b[2Jdoc"
 
@@ -219,7 +219,7 @@ def _markup_in_title(rows: Rows) -> None:
         (_markup_in_title, "markup", "doc:1#0"),
     ],
 )
-def test_a_fault_is_seen_where_it_is_and_nowhere_else(
+def test_check_health_single_fault_gives_single_finding(
     change: Callable[[Rows], Rows | None], name: str, first: str, folder: Path
 ) -> None:
     report = plant(folder, change)
@@ -229,7 +229,7 @@ def test_a_fault_is_seen_where_it_is_and_nowhere_else(
     assert bool(report.problems) == (said is report.problems)
 
 
-def test_passages_of_two_versions(folder: Path) -> None:
+def test_check_health_passages_of_two_versions_are_broken(folder: Path) -> None:
     def change(rows: Rows) -> None:
         of(rows, "doc:2")[-1]["content_hash"] = b"x" * 16
 
@@ -238,7 +238,7 @@ def test_passages_of_two_versions(folder: Path) -> None:
     assert {name for name in findings(report) if not name.endswith("in_journal")} == {"broken"}
 
 
-def test_more_than_are_named(folder: Path) -> None:
+def test_check_health_many_faults_names_first_five(folder: Path) -> None:
     def change(rows: Rows) -> None:
         for row in rows:
             row["end"] += 1
@@ -262,7 +262,7 @@ def _copied(rows: Rows, text: str) -> Rows:
     return [*rows, *copies]
 
 
-def test_word_for_word(folder: Path) -> None:
+def test_check_health_identical_passages_are_repeated(folder: Path) -> None:
     report = plant(folder, lambda rows: _copied(rows, LONG))
     pair = report.texts.repeated.first[0]
     assert sorted(pair) == ["copy:1#0", "doc:1#0"]
@@ -271,13 +271,13 @@ def test_word_for_word(folder: Path) -> None:
     assert sum("copy:1#0" in notice for notice in report.notices) == 2
 
 
-def test_nearly(folder: Path) -> None:
+def test_check_health_similar_passages_are_near(folder: Path) -> None:
     report = plant(folder, lambda rows: _copied(rows, LONG.replace("observation79", "nothing")))
     assert set(findings(report)) == {"near"}
     assert sorted(report.texts.near.first[0]) == ["copy:1#0", "doc:1#0"]
 
 
-def test_other_titles_make_no_word_for_word_copy(folder: Path) -> None:
+def test_check_health_identical_texts_with_other_titles_are_near(folder: Path) -> None:
     def change(rows: Rows) -> Rows:
         rows = _copied(rows, LONG)
         rows[-1].update(title="Another study")
@@ -288,7 +288,7 @@ def test_other_titles_make_no_word_for_word_copy(folder: Path) -> None:
     assert set(findings(plant(folder, change))) == {"near"}
 
 
-def test_passages_of_one_document_may_repeat(folder: Path) -> None:
+def test_check_health_repeats_within_document_are_ignored(folder: Path) -> None:
     def change(rows: Rows) -> None:
         for row in of(rows, "doc:2"):
             rewritten(row, LONG)
@@ -298,7 +298,7 @@ def test_passages_of_one_document_may_repeat(folder: Path) -> None:
     assert findings(plant(folder, change)) == {}
 
 
-def test_a_sample_is_called_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_health_large_library_reports_sample(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passages = checked(folder).contents.passages
     monkeypatch.setattr(health, "NEAR_LIMIT", passages // 2)
     report = plant(folder, lambda rows: _copied(rows, LONG))
@@ -311,7 +311,7 @@ def test_a_sample_is_called_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert any("a sample" in notice for notice in report.notices)
 
 
-def test_texts_that_nearly_agree_are_chosen_together() -> None:
+def test_near_duplicate_sample_selects_similar_texts_together() -> None:
     dice = np.random.default_rng(3)
     texts = [[f"clinical{word}" for word in dice.integers(0, 900, 80)] for _ in range(600)]
     changed = [[*words[:40], "different", *words[41:]] for words in texts]
@@ -337,7 +337,7 @@ def stranger(id: str, digest: str = "00" * 16) -> StoredPassage:
     return StoredPassage(Passage(id, document, int(ordinal), 0, 7, "aspirin"), digest)
 
 
-def test_entries_without_a_passage(folder: Path) -> None:
+def test_check_health_word_entry_without_passage_is_found_and_repaired(folder: Path) -> None:
     report = words_of(folder, [], [stranger("nobody#0")])
     assert findings(report) == {"only_in_words": Finding(1, ("nobody#0",))}
     assert any("library repair" in problem and "nobody#0" in problem for problem in report.problems)
@@ -345,7 +345,7 @@ def test_entries_without_a_passage(folder: Path) -> None:
     assert findings(checked(folder)) == {}
 
 
-def test_entries_come_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epicrisis.library.word_index._PIECE", 10)
     with Library.open(folder) as library:
         everything = contents(library).words
@@ -358,7 +358,7 @@ def test_entries_come_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPat
     assert set(some) < set(everything)
 
 
-def test_passages_without_an_entry(folder: Path) -> None:
+def test_check_health_passage_without_word_entry_is_found(folder: Path) -> None:
     report = words_of(folder, ["doc:4"], [])
     with Library.open(folder) as library:
         gone = [stored.passage.id for stored in library._table.passages_of(["doc:4"])]
@@ -366,7 +366,7 @@ def test_passages_without_an_entry(folder: Path) -> None:
     assert sorted(report.agreement.not_in_words.first) == sorted(gone)
 
 
-def test_one_lost_and_one_too_many(folder: Path) -> None:
+def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) -> None:
     """The counts agree."""
     with Library.open(folder) as library:
         kept = [stored for stored in library._table.passages_of(["doc:2"]) if stored.passage.ordinal]
@@ -377,7 +377,7 @@ def test_one_lost_and_one_too_many(folder: Path) -> None:
     }
 
 
-def test_an_entry_of_another_version_and_one_twice(folder: Path) -> None:
+def test_check_health_outdated_and_repeated_entries_are_found(folder: Path) -> None:
     with Library.open(folder) as library:
         stored = {each.passage.id: each for each in library._table.passages_of(["doc:2"])}
     old = dataclasses.replace(stored["doc:2#0"], content_hash="00" * 16)
@@ -409,7 +409,7 @@ def test_an_entry_of_another_version_and_one_twice(folder: Path) -> None:
         ),
     ],
 )
-def test_documents_that_the_journal_knows_otherwise(statement: str, found: dict[str, Finding], folder: Path) -> None:
+def test_check_health_journal_disagreement_is_found(statement: str, found: dict[str, Finding], folder: Path) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database, database:
         database.execute(statement)
     report = checked(folder)
@@ -417,7 +417,7 @@ def test_documents_that_the_journal_knows_otherwise(statement: str, found: dict[
     assert any("library repair" in problem for problem in report.problems)
 
 
-def test_passages_lost_from_the_table(folder: Path) -> None:
+def test_check_health_documents_lost_from_table_are_found(folder: Path) -> None:
     """Whole documents: no ordinal is missing, only the other parts know."""
     with Library.open(folder) as library:
         lost = [stored.passage.id for stored in library._table.passages_of(["doc:2"])]
@@ -427,7 +427,7 @@ def test_passages_lost_from_the_table(folder: Path) -> None:
     assert sorted(report.agreement.only_in_words.first) == sorted(lost)
 
 
-def test_while_a_batch_is_open_nothing_is_said_of_the_parts(folder: Path) -> None:
+def test_check_health_open_batch_skips_comparison(folder: Path) -> None:
     with closing(Journal(folder)) as journal:
         journal.begin(["doc:1"])
     words_of(folder, ["doc:4"], [])
@@ -437,7 +437,7 @@ def test_while_a_batch_is_open_nothing_is_said_of_the_parts(folder: Path) -> Non
     assert "a writer is at work, or was stopped" in report.notices[0]
 
 
-def test_a_writer_meanwhile(folder: Path) -> None:
+def test_check_health_concurrent_write_skips_comparison(folder: Path) -> None:
     """The report is of the passages as they were; of the other parts it says nothing."""
     with Library.open(folder) as reader, Library.open(folder, write=True) as writer:
         before = reader.count()
@@ -452,7 +452,7 @@ def test_a_writer_meanwhile(folder: Path) -> None:
     assert report.problems == ()
 
 
-def test_what_is_swept_away_meanwhile(folder: Path) -> None:
+def test_check_health_files_removed_by_writer_raises_library_busy(folder: Path) -> None:
     def spoil(read: int, passages: int) -> None:
         for path in (folder / "passages.lance" / "data").iterdir():
             path.unlink()
@@ -471,7 +471,7 @@ def test_what_is_swept_away_meanwhile(folder: Path) -> None:
             check_health(reader, write_and_spoil)
 
 
-def test_files_that_are_gone(folder: Path) -> None:
+def test_check_health_missing_files_raises_library_damaged(folder: Path) -> None:
     with Library.open(folder) as reader:
         for path in (folder / "passages.lance" / "data").iterdir():
             path.unlink()
@@ -482,7 +482,7 @@ def test_files_that_are_gone(folder: Path) -> None:
 # -- what there is ----------------------------------------------------------------------------------------------------
 
 
-def test_sources_years_and_retractions(folder: Path) -> None:
+def test_check_health_reports_sources_years_and_retractions(folder: Path) -> None:
     dates = ["1989-12", "1990", "1999-01-02", None]
     new = [
         Document(
@@ -510,7 +510,7 @@ def test_sources_years_and_retractions(folder: Path) -> None:
     assert "corpus.jsonl, 1,234 bytes, sha256 abab" in told
 
 
-def test_many_sources_take_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_health_many_sources_are_grouped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_SOURCES", 3)
 
     def change(rows: Rows) -> None:

@@ -43,7 +43,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         yield opened
 
 
-def test_a_patient_is_told_by_counts_and_dates(ward: Library) -> None:
+def test_roster_patients_have_counts_and_dates(ward: Library) -> None:
     found = Roster(ward).patients()
     assert list(found) == sorted(NAMES)
     assert found["10083814"] == PatientRecord(
@@ -59,12 +59,12 @@ def test_a_patient_is_told_by_counts_and_dates(ward: Library) -> None:
     assert found["P-1001"].name is None
 
 
-def test_what_nobody_said_is_not_told(tmp_path: Path) -> None:
+def test_roster_patient_without_details_has_empty_record(tmp_path: Path) -> None:
     with library(tmp_path / "library", [note("x", 0)]) as opened:
         assert Roster(opened).patients() == {"x": PatientRecord("x", 1, None, None, 0, {})}
 
 
-def test_a_patient_who_comes_later_is_known_at_once(tmp_path: Path) -> None:
+def test_roster_patient_added_later_is_listed(tmp_path: Path) -> None:
     with library(tmp_path / "library", [note(None, 0)]) as opened:
         roster = Roster(opened)
         assert roster.patients() == {}
@@ -86,7 +86,7 @@ def refused(opened: Library | Sequence[Library], text: str, patient: str | None)
     return ""
 
 
-def test_a_library_of_notes_alone_is_asked_of_somebody(ward: Library, mixed: Library) -> None:
+def test_check_patient_library_of_notes_requires_patient(ward: Library, mixed: Library) -> None:
     said = refused(ward, "What was given?", None)
     assert "holds only patients' notes: select one with --patient" in said
     assert f"`epicrisis library patients {ward.path}` lists them" in said
@@ -95,11 +95,11 @@ def test_a_library_of_notes_alone_is_asked_of_somebody(ward: Library, mixed: Lib
 
 
 @pytest.mark.parametrize("patient", ["1008381", "100838144", "", " 7", "none", "p-100"])
-def test_a_patient_who_is_not_there(patient: str, mixed: Library) -> None:
+def test_check_patient_unknown_patient_is_refused(patient: str, mixed: Library) -> None:
     assert f"has no notes of patient {patient!r}: `epicrisis library patients" in refused(mixed, "What?", patient)
 
 
-def test_notes_of_a_library_beside_are_nobodys_here(mixed: Library, tmp_path: Path) -> None:
+def test_check_patient_of_second_library_is_refused(mixed: Library, tmp_path: Path) -> None:
     with library(tmp_path / "beside", [note("elsewhere", 0), note(None, 1)]) as beside:
         assert "has no notes of patient 'elsewhere'" in refused([mixed, beside], "What?", "elsewhere")
         assert refused([beside, mixed], "What?", "elsewhere") == ""
@@ -122,7 +122,7 @@ def test_notes_of_a_library_beside_are_nobodys_here(mixed: Library, tmp_path: Pa
         "Was ÖZ, ÇAN seen?",
     ],
 )
-def test_another_patient_who_is_named(text: str, mixed: Library) -> None:
+def test_check_patient_other_patient_in_question_is_refused(text: str, mixed: Library) -> None:
     said = refused(mixed, text, "10083814")
     assert "it names another patient of this library: pass --patient for the one it is" in said
     assert not any(name in said for name in ("10083815", "Maria", "P-1001", "Çan"))
@@ -146,7 +146,7 @@ def test_another_patient_who_is_named(text: str, mixed: Library) -> None:
         "patient 7.5 mg daily",
     ],
 )
-def test_what_names_no_other_patient(text: str, mixed: Library) -> None:
+def test_check_patient_similar_ids_and_names_are_accepted(text: str, mixed: Library) -> None:
     assert refused(mixed, text, "10083814") == ""
 
 
@@ -176,7 +176,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         "The inpatient 2150?",
     ],
 )
-def test_a_short_number_is_a_year_or_a_dose(text: str, numbered: Library) -> None:
+def test_check_patient_short_number_without_context_is_accepted(text: str, numbered: Library) -> None:
     assert refused(numbered, text, "2140") == ""
 
 
@@ -193,18 +193,18 @@ def test_a_short_number_is_a_year_or_a_dose(text: str, numbered: Library) -> Non
         "In 2150, was subject no. 2150 well?",
     ],
 )
-def test_a_short_number_behind_patient_is_one(text: str, numbered: Library) -> None:
+def test_check_patient_short_number_after_patient_is_refused(text: str, numbered: Library) -> None:
     assert "names another patient" in refused(numbered, text, "2140")
 
 
-def test_ids_that_begin_alike_are_told_apart(mixed: Library) -> None:
+def test_check_patient_ids_with_common_prefix_are_distinguished(mixed: Library) -> None:
     assert refused(mixed, "What did P-1001 take?", "P-1001") == ""
     assert "another" in refused(mixed, "What did P-1001 take?", "P-100")
     assert "another" in refused(mixed, "What did P-100 take?", "P-1001")
     assert "another" in refused(mixed, "What did 10083815 take?", "7"), "a short id is not cut out of a longer one"
 
 
-def test_an_option_may_name_a_patient_as_well_and_the_question_is_told_by_its_id(mixed: Library) -> None:
+def test_check_patient_other_patient_in_option_names_question_id(mixed: Library) -> None:
     asked = Question("Who?", {"A": "10083815"}, "choice", id="q3", patient="10083814")
     with pytest.raises(InputError, match=r"question 'q3': it names another patient"):
         check_patient([Roster(mixed)], asked)
@@ -253,7 +253,7 @@ def spelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         "patient 4321.0?",
     ],
 )
-def test_another_patient_by_an_id_as_it_is_written(text: str, spelled: Library) -> None:
+def test_check_patient_other_id_in_any_form_is_refused(text: str, spelled: Library) -> None:
     assert "names another patient" in refused(spelled, text, "10083814")
 
 
@@ -275,7 +275,7 @@ def test_another_patient_by_an_id_as_it_is_written(text: str, spelled: Library) 
         "Maria Muster, Anna?",
     ],
 )
-def test_another_patient_by_a_name_as_it_is_written(text: str, spelled: Library) -> None:
+def test_check_patient_other_name_in_any_form_is_refused(text: str, spelled: Library) -> None:
     assert "names another patient" in refused(spelled, text, "10083814")
 
 
@@ -301,11 +301,11 @@ def test_another_patient_by_a_name_as_it_is_written(text: str, spelled: Library)
         ("Platelets 150000, 4321/2?", "10083814"),
     ],
 )
-def test_a_dose_a_compound_and_the_own_name_name_nobody_else(text: str, patient: str, spelled: Library) -> None:
+def test_check_patient_doses_compounds_and_own_name_are_accepted(text: str, patient: str, spelled: Library) -> None:
     assert refused(spelled, text, patient) == ""
 
 
-def test_ids_and_names_that_only_their_writing_tells_apart(spelled: Library) -> None:
+def test_check_patient_ids_and_names_are_distinguished_by_spelling(spelled: Library) -> None:
     assert "another" in refused(spelled, "p-9000?", "P-9000")
     assert "another" in refused(spelled, "P-9000?", "p-9000")
     assert "another" in refused(spelled, "Hassan Ali?", "10083814")

@@ -97,7 +97,7 @@ def _histories(draw: st.DrawFn) -> list[list[ReaderItem]]:
 
 @settings(deadline=None, max_examples=30)
 @given(history=_histories())
-def test_every_order_ends_alike(shared: Library, history: list[list[ReaderItem]]) -> None:
+def test_add_revisions_in_any_order_keeps_latest(shared: Library, history: list[list[ReaderItem]]) -> None:
     for items in history:
         add_documents(shared, items, encoder())
     everything = [item for items in history for item in items]
@@ -116,7 +116,7 @@ def test_every_order_ends_alike(shared: Library, history: list[list[ReaderItem]]
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_what_is_told(library: Library, apart: bool) -> None:
+def test_add_revisions_report_counts_each_kind(library: Library, apart: bool) -> None:
     steps: list[tuple[ReaderItem, dict[str, int]]] = [
         (version("a", "2"), {"added": 1}),
         (version("a", "1"), {"outdated": 1}),
@@ -141,7 +141,7 @@ def test_what_is_told(library: Library, apart: bool) -> None:
     assert library.revisions(["a", "never-there", "b"]) == {"a": "5", "never-there": "1"}
 
 
-def test_a_deletion_and_a_version_of_one_revision(library: Library) -> None:
+def test_add_deletion_and_version_of_same_revision_deletes(library: Library) -> None:
     """Whichever comes first, the deletion counts."""
     add_documents(
         library, [version("a", "2"), DeletedDocument("a", "2"), DeletedDocument("b", "2"), version("b", "2")], encoder()
@@ -149,14 +149,14 @@ def test_a_deletion_and_a_version_of_one_revision(library: Library) -> None:
     assert library.content_hashes(["a", "b"]) == {}
 
 
-def test_with_and_without_a_revision_in_one_batch(library: Library) -> None:
+def test_add_version_with_revision_wins_over_version_without(library: Library) -> None:
     items = [version("a", "1"), version("a", None), version("b", None), version("b", "1")]
     add_documents(library, items, encoder())
     assert (texts(library, "a"), texts(library, "b")) == (["aspirin of 1"], ["aspirin of 1"])
     assert library.count() == (2, 2)
 
 
-def test_a_version_that_comes_after_others_takes_all_their_passages_away(library: Library) -> None:
+def test_add_newer_version_removes_all_old_passages(library: Library) -> None:
     add_documents(library, [version("a", "1", LONG), version("b", "1", LONG)], encoder())
     assert library.count()[1] >= 6
     add_documents(library, [version("a", "2")], encoder())
@@ -165,7 +165,7 @@ def test_a_version_that_comes_after_others_takes_all_their_passages_away(library
     assert discrepancies(library, {}) == []
 
 
-def test_repair_keeps_what_only_the_journal_knows(tmp_path: Path) -> None:
+def test_repair_keeps_revisions_and_sources(tmp_path: Path) -> None:
     mark = FileFingerprint("pubmed26n0001.xml.gz", "0" * 64, 12)
     items: list[ReaderItem] = [
         version("a", "1"),
@@ -198,7 +198,7 @@ def vectors(library: Library, document_id: str) -> dict[str, bytes]:
     return {text: np.asarray(vector, dtype=np.float16).tobytes() for (_, text), vector in held.items()}
 
 
-def test_other_metadata_cost_no_encoding(library: Library) -> None:
+def test_add_changed_metadata_encodes_nothing(library: Library) -> None:
     counting = Counting()
     add_documents(library, [version("a", "1", LONG, mesh=["Stroke"])], counting)
     assert len(counting.asked) >= 3
@@ -220,7 +220,7 @@ def _passages_and_vectors(library: Library) -> tuple[list[str], list[Vectors]]:
     return [row["text"] for row in rows], [np.asarray(row["vector"], dtype=np.float32) for row in rows]
 
 
-def test_only_new_passages_are_encoded(library: Library) -> None:
+def test_add_changed_text_encodes_only_new_passages(library: Library) -> None:
     counting = Counting()
     add_documents(library, [version("a", "1", LONG)], counting)
     known = {text for _, text in counting.asked}
@@ -235,7 +235,7 @@ def test_only_new_passages_are_encoded(library: Library) -> None:
     assert len(counting.asked) >= len(known), "a title is part of what is encoded"
 
 
-def test_white_space_is_not_encoded_anew(library: Library) -> None:
+def test_add_changed_whitespace_encodes_nothing(library: Library) -> None:
     counting = Counting()
     add_documents(library, [version("a", "1", "aspirin for stroke")], counting)
     add_documents(library, [version("a", "2", "aspirin  for\nstroke")], counting)
@@ -243,7 +243,7 @@ def test_white_space_is_not_encoded_anew(library: Library) -> None:
     assert texts(library, "a") == ["aspirin  for\nstroke"]
 
 
-def test_a_document_that_brings_its_vector(library: Library) -> None:
+def test_add_encoded_document_keeps_vector(library: Library) -> None:
     counting = Counting()
     vector = np.random.default_rng(3).normal(size=DIMENSIONS).astype(np.float16).astype(np.float32)
     others = [version(f"other:{number}", "1") for number in range(5)]
@@ -272,7 +272,7 @@ def test_a_document_that_brings_its_vector(library: Library) -> None:
         (np.full(DIMENSIONS, 1e6), "float16"),
     ],
 )
-def test_a_vector_that_does_not_fit_is_left_out(library: Library, vector: Vectors, says: str) -> None:
+def test_add_encoded_document_with_invalid_vector_is_skipped(library: Library, vector: Vectors, says: str) -> None:
     items: list[ReaderItem] = [EncodedDocument(version("a", "1"), vector.astype(np.float32)), version("b", "1")]
     report = add_documents(library, items, encoder())
     assert told(report) == {"added": 1, "skipped": 1}
@@ -296,7 +296,7 @@ def names(library: Library) -> list[str]:
     return [each.name for each in library.sources()]
 
 
-def test_a_file_is_remembered_after_its_documents(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_file_is_recorded_after_its_documents(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (3, 20, 0, 40, 1)
     before: list[int] = []
     original = Library.add_source
@@ -315,7 +315,7 @@ def test_a_file_is_remembered_after_its_documents(library: Library, monkeypatch:
     assert library.info().sources == tuple(library.sources())
 
 
-def test_an_error_while_reading_leaves_the_file_unmarked(library: Library) -> None:
+def test_add_reading_error_leaves_file_unrecorded(library: Library) -> None:
     def broken() -> Iterator[ReaderItem]:
         yield from itertools.islice(_files([3, 40]), 4)
         raise StorageError("the disk")
@@ -327,7 +327,7 @@ def test_an_error_while_reading_leaves_the_file_unmarked(library: Library) -> No
     assert (names(library), library.count()[0]) == (["part-0", "part-1"], 43)
 
 
-def test_an_error_while_writing_leaves_the_file_unmarked(library: Library) -> None:
+def test_add_encoding_error_leaves_file_unrecorded(library: Library) -> None:
     class Broken(Counting):
         def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
             if len(self.asked) > 60:

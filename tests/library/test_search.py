@@ -66,7 +66,9 @@ SCOPES = st.builds(
     k=st.integers(0, 150),
     scope=SCOPES,
 )
-def test_vectors_as_brute_force(both: tuple[Library, MemoryStore], vector: list[float], k: int, scope: Scope) -> None:
+def test_search_vectors_matches_brute_force(
+    both: tuple[Library, MemoryStore], vector: list[float], k: int, scope: Scope
+) -> None:
     library, memory = both
     query = np.asarray(vector, dtype=np.float32)
     assert library.search_vectors(query, k, scope) == memory.search_vectors(query, k, scope)
@@ -78,7 +80,7 @@ def test_vectors_as_brute_force(both: tuple[Library, MemoryStore], vector: list[
     scope=SCOPES,
     within=st.none() | st.lists(st.integers(0, 70).map(lambda i: f"d{i:02d}#0"), max_size=20),
 )
-def test_words_find_the_same_passages(
+def test_search_words_matches_memory_store(
     both: tuple[Library, MemoryStore], words: list[str], scope: Scope, within: list[str] | None
 ) -> None:
     library, memory = both
@@ -91,7 +93,7 @@ def test_words_find_the_same_passages(
         assert library.search_words(query, k, scope, within) == ours[:k]
 
 
-def test_bm25_by_hand(tmp_path: Path) -> None:
+def test_search_words_scores_match_bm25_formula(tmp_path: Path) -> None:
     """Okapi BM25 with k1 1.2 and b 0.75 (Robertson and Zaragoza 2009), as tantivy and Lucene compute its IDF."""
     with Library.create(
         tmp_path / "l", encoder_fingerprint="c", encoder_name="c", dimensions=DIMENSIONS, max_tokens=9, overlap=0
@@ -117,7 +119,7 @@ def test_bm25_by_hand(tmp_path: Path) -> None:
     name=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20),
     metadata=st.dictionaries(st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(max_size=5)),
 )
-def test_passages_come_back_as_they_were(
+def test_fetch_returns_passages_unchanged(
     both: tuple[Library, MemoryStore], text: str, name: str, metadata: dict[str, object]
 ) -> None:
     library, _ = both
@@ -132,7 +134,7 @@ def test_passages_come_back_as_they_were(
 
 
 @pytest.mark.data
-def test_real_questions_find_their_abstracts_by_words(data_folder: Path, tmp_path: Path) -> None:
+def test_search_words_pubmedqa_questions_find_their_abstracts(data_folder: Path, tmp_path: Path) -> None:
     """The 1,000 abstracts of PubMedQA by their context alone; an own index of the same analyzer finds 0.964."""
     entries = json.loads((data_folder / "pubmedqa" / "ori_pqal.json").read_text("utf-8"))
     documents = [Document(id=pmid, text=" ".join(entry["CONTEXTS"])) for pmid, entry in entries.items()]

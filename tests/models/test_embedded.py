@@ -53,12 +53,14 @@ def use(
     return asyncio.run(run())
 
 
-def test_it_keeps_the_contract_and_prints_nothing(model_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_embedded_model_satisfies_contract_and_prints_nothing(
+    model_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     use(model_home, check_chat_model)
     assert capfd.readouterr() == ("", "")
 
 
-def test_it_counts_the_very_tokens_of_a_prompt_and_streams_what_it_says(model_home: Path) -> None:
+def test_embedded_model_counts_prompt_tokens_and_streams_reply(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         pieces: list[str | None] = []
         reply = await model.complete(ChatRequest(MESSAGES, 12), pieces.append)
@@ -72,14 +74,14 @@ def test_it_counts_the_very_tokens_of_a_prompt_and_streams_what_it_says(model_ho
     use(model_home, work)
 
 
-def test_the_window_is_never_wider_than_the_one_trained(model_home: Path) -> None:
+def test_embedded_model_context_is_limited_to_trained_window(model_home: Path) -> None:
     async def window(model: EmbeddedModel) -> int | None:
         return (await model.capabilities()).context_tokens
 
     assert use(model_home, window, 100_000) == 8192
 
 
-def test_a_prompt_over_the_window_is_refused_with_the_counts(model_home: Path) -> None:
+def test_embedded_model_oversized_prompt_raises_context_overflow(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> ChatReply:
         return await model.complete(ChatRequest((Message("user", "word " * 2000),), 5))
 
@@ -106,7 +108,7 @@ SCHEMAS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
 }
 
 
-def test_it_is_held_to_json_schemas(model_home: Path) -> None:
+def test_embedded_model_reply_conforms_to_json_schema(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> dict[str, Any]:
         replies = {}
         for name, (schema, _) in SCHEMAS.items():
@@ -119,7 +121,7 @@ def test_it_is_held_to_json_schemas(model_home: Path) -> None:
         assert SCHEMAS[name][1](value["x"]), f"{name}: {value}"
 
 
-def test_only_the_holder_of_the_key_may_talk_to_it(model_home: Path) -> None:
+def test_embedded_server_without_key_returns_401(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         await model.capabilities()
         address = model._address
@@ -130,7 +132,7 @@ def test_only_the_holder_of_the_key_may_talk_to_it(model_home: Path) -> None:
     use(model_home, work)
 
 
-def test_closed_it_frees_its_port_and_starts_anew_when_asked(model_home: Path) -> None:
+def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         await model.capabilities()
         address = model._address
@@ -143,7 +145,7 @@ def test_closed_it_frees_its_port_and_starts_anew_when_asked(model_home: Path) -
     use(model_home, work)
 
 
-def test_calls_side_by_side_all_come_back(model_home: Path) -> None:
+def test_embedded_model_concurrent_calls_all_return(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> list[ChatReply]:
         requests = [ChatRequest((Message("user", f"Count from {number}"),), 5) for number in range(4)]
         return await asyncio.gather(*(model.complete(request) for request in requests))
@@ -151,7 +153,9 @@ def test_calls_side_by_side_all_come_back(model_home: Path) -> None:
     assert all(reply.text for reply in use(model_home, work))
 
 
-def test_a_damaged_file_is_one_clear_line(model_home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_embedded_model_damaged_file_raises_one_line(
+    model_home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     whole = weights(model_home)
     cut = tmp_path / "cut.gguf"
     with whole.open("rb") as stream:
@@ -175,7 +179,7 @@ async def ask(model: EmbeddedModel, *documents: str) -> list[Usage]:
     return [(await model.complete(about(document))).usage for document in documents]
 
 
-def test_a_repeated_question_computes_almost_nothing_even_after_others(model_home: Path) -> None:
+def test_prefix_cache_repeated_prompt_computes_one_token(model_home: Path) -> None:
     first, *others, again, at_once = use(
         model_home, lambda model: ask(model, "aspirin", "digoxin", "zinc", *["aspirin"] * 2)
     )
@@ -185,7 +189,7 @@ def test_a_repeated_question_computes_almost_nothing_even_after_others(model_hom
     assert [usage.prompt_tokens - usage.cached_tokens for usage in (again, at_once)] == [1, 1]
 
 
-def test_without_the_prefix_cache_every_prompt_is_computed_anew(model_home: Path) -> None:
+def test_prefix_cache_disabled_computes_every_prompt(model_home: Path) -> None:
     usages = use(model_home, lambda model: ask(model, "aspirin", "aspirin", "zinc"), prefix_cache=False)
     assert [usage.cached_tokens for usage in usages] == [0, 0, 0]
 
@@ -226,7 +230,7 @@ LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), 1)
     [(LONG_REPLY, None, 1500), (LONG_REPLY, lambda _: None, 1500), (LONG_PROMPT, None, 4000 // BATCH_TOKENS)],
     ids=["reply", "streamed reply", "prompt"],
 )
-def test_a_cancelled_call_ends_at_the_server(
+def test_embedded_model_cancelled_call_ends_at_server(
     model_home: Path, request_: ChatRequest, on_delta: DeltaCallback | None, steps: int
 ) -> None:
     async def work(model: EmbeddedModel) -> tuple[int, ChatReply]:
@@ -247,7 +251,7 @@ def test_a_cancelled_call_ends_at_the_server(
 # -- start and stop -------------------------------------------------------------------------------------------------
 
 
-def test_closed_while_it_starts_it_is_closed_and_starts_anew(model_home: Path) -> None:
+def test_embedded_model_aclose_during_start_stops_server_and_allows_restart(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         call = asyncio.create_task(model.complete(ChatRequest(MESSAGES, 3)))
         while not model._starting.locked():
@@ -298,14 +302,14 @@ REMINDER = re.compile(r"^Unclosed client session\nclient_session: .*\n", re.MULT
 
 
 @pytest.mark.parametrize("what", ["idle", "left in a call"])
-def test_a_process_that_never_closes_it_ends_by_itself(model_home: Path, what: str) -> None:
+def test_embedded_model_unclosed_process_exits_cleanly(model_home: Path, what: str) -> None:
     command = [sys.executable, "-c", CHILD, str(weights(model_home)), what]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, REMINDER.sub("", ended.stderr)) == (0, "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal to one process there")
-def test_ctrl_c_ends_the_process_in_a_call(model_home: Path) -> None:
+def test_embedded_model_interrupt_during_call_ends_process(model_home: Path) -> None:
     command = [sys.executable, "-c", CHILD, str(weights(model_home)), "busy"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -329,7 +333,7 @@ def test_ctrl_c_ends_the_process_in_a_call(model_home: Path) -> None:
         (8, 8, 3, 3, 3),
     ],
 )
-def test_idle_cores_read_and_one_is_left_free_while_it_writes(
+def test_embedded_params_use_idle_cores_and_leave_one_free_for_generation(
     monkeypatch: pytest.MonkeyPatch, cores: int, idle: int, threads: int | None, writing: int, reading: int
 ) -> None:
     monkeypatch.setattr(embedded, "count_usable_cores", lambda: cores)

@@ -17,7 +17,7 @@ from epicrisis.models.chat.loading import load_chat
 from epicrisis.models.hardware import measure_available_memory
 from epicrisis.settings import ModelSettings
 from tests.models.test_gguf import SMALL, gguf, u32
-from tests.models.test_machine import V2, machine, meminfo, v2
+from tests.models.test_hardware import V2, machine, meminfo, v2
 
 # -- memory ---------------------------------------------------------------------------------------------------------
 
@@ -38,14 +38,16 @@ def refusal(monkeypatch: pytest.MonkeyPatch, root: Path, model: EmbeddedModel) -
     return caught.value.message
 
 
-def test_weights_that_do_not_fit_are_refused_with_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_file_weights_over_memory_are_refused_with_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = made(tmp_path / "large.gguf", 5 * 2**30, 8192)
     assert refusal(monkeypatch, machine(tmp_path / "root", {"proc/meminfo": meminfo(4)}), EmbeddedModel(path, "m")) == (
         f"{path} needs 5.2 GiB of memory (weights 5.0, window 0.2) and 4.0 GiB are available: use a smaller model"
     )
 
 
-def test_a_window_that_does_not_fit_is_refused_with_one_that_does(
+def test_embedded_file_window_over_memory_suggests_fitting_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = made(tmp_path / "wide.gguf", 2**20, 131_072)
@@ -58,7 +60,7 @@ def test_a_window_that_does_not_fit_is_refused_with_one_that_does(
     assert estimate_memory(path, int(fits[1])).total <= 2 * 2**30 < estimate_memory(path, 131_072).total
 
 
-def test_all_parts_of_a_split_model_count(tmp_path: Path) -> None:
+def test_estimate_memory_split_model_counts_all_parts(tmp_path: Path) -> None:
     first = made(tmp_path / "split-00001-of-00002.gguf", 2**20, 8192)
     made(tmp_path / "split-00002-of-00002.gguf", 3 * 2**20, 8192)
     assert estimate_memory(first, 8192).weights == 4 * 2**20
@@ -72,7 +74,7 @@ def fingerprint(path: Path) -> str:
     return asyncio.run(EmbeddedModel(path, "m").fingerprint())
 
 
-def test_a_fingerprint_is_that_of_the_bytes(tmp_path: Path) -> None:
+def test_embedded_fingerprint_depends_on_file_content(tmp_path: Path) -> None:
     one, same, other = tmp_path / "one.gguf", tmp_path / "same.gguf", tmp_path / "other.gguf"
     one.write_bytes(gguf(SMALL))
     same.write_bytes(gguf(SMALL))
@@ -81,7 +83,7 @@ def test_a_fingerprint_is_that_of_the_bytes(tmp_path: Path) -> None:
     assert json.loads(fingerprint(one)).keys() == {"weights", "xllamacpp"}
 
 
-def test_a_fingerprint_covers_all_parts(tmp_path: Path) -> None:
+def test_embedded_fingerprint_split_model_covers_all_parts(tmp_path: Path) -> None:
     first, second = (tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2))
     first.write_bytes(b"first")
     second.write_bytes(b"second")
@@ -92,7 +94,9 @@ def test_a_fingerprint_covers_all_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.models
-def test_a_pulled_model_is_not_read_for_its_fingerprint(model_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_fingerprint_downloaded_model_uses_recorded_checksum(
+    model_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = fingerprint(model_home / "models" / "smollm2-135m" / "model.gguf")
 
     def never(path: Path) -> str:

@@ -43,7 +43,7 @@ def clocked(model: ChatModel) -> ChatModel:
     return model
 
 
-def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
+def test_add_layers_adds_only_configured_layers(tmp_path: Path) -> None:
     bare = ScriptedModel(lambda _: "yes")
     assert names(add_layers(bare, ModelSettings())) == ["RetryingModel", "ConcurrencyLimitedModel", "ScriptedModel"]
     assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == names(
@@ -69,7 +69,7 @@ def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) -> None:
+def test_replayed_call_uses_no_budget_time_or_slot(tmp_path: Path) -> None:
     clock, cache = [0.0], ReplyCache(tmp_path / "replies.sqlite")
     budget = Budget(BudgetSettings(tokens=20, minutes=1), clock=lambda: clock[0])
     gate = asyncio.Event()
@@ -113,7 +113,7 @@ def failing(*errors: ChatError) -> SlowModel:
     return SlowModel(failure=lambda _: next(left, None))
 
 
-def test_every_try_is_paid_for_and_counted() -> None:
+def test_retried_call_charges_and_counts_every_attempt() -> None:
     unknown = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
     inner = failing(EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(1, 1, prompt_tokens=3)))
     budget = Budget(BudgetSettings(tokens=10_000))
@@ -129,7 +129,7 @@ def test_every_try_is_paid_for_and_counted() -> None:
     assert ended >= 60, "the third try is the third call of its minute"
 
 
-def test_what_the_budget_forbids_is_not_tried_again() -> None:
+def test_retry_is_refused_when_budget_is_exceeded() -> None:
     inner = failing(EndpointBusy("500", usage=Usage(1, 1, uncounted_calls=1)), EndpointBusy("500"))
 
     async def stopped() -> float:
@@ -144,7 +144,7 @@ def test_what_the_budget_forbids_is_not_tried_again() -> None:
     assert len(inner.load.calls) == 1
 
 
-def test_a_pause_holds_no_turn() -> None:
+def test_retry_pause_releases_concurrency_slot() -> None:
     told = EndpointBusy("429")
     told.retry_after = 30
     inner = failing(told)
@@ -163,7 +163,7 @@ def test_a_pause_holds_no_turn() -> None:
     assert inner.load.calls[2].start >= 31
 
 
-def test_the_time_that_is_over_ends_pauses_too() -> None:
+def test_time_limit_ends_retry_pause() -> None:
     told = EndpointBusy("429")
     told.retry_after = 100
 
@@ -176,7 +176,7 @@ def test_the_time_that_is_over_ends_pauses_too() -> None:
     assert run_in_virtual_time(ended()) == 30
 
 
-def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
+def test_call_cancelled_in_queue_spends_nothing() -> None:
     inner = SlowModel(seconds=lambda _: 10)
     budget = Budget(BudgetSettings(tokens=10_000))
 
@@ -194,7 +194,7 @@ def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
     assert budget.spent.tokens == 4
 
 
-def test_calls_that_waited_for_a_turn_do_not_start_all_at_once() -> None:
+def test_rate_limit_counts_starts_at_endpoint() -> None:
     """The window counts starts at the endpoint, not when a call began to queue."""
     inner = SlowModel(seconds=lambda request: 100.0 if request.sample < 3 else 1.0)
 
@@ -209,7 +209,7 @@ def test_calls_that_waited_for_a_turn_do_not_start_all_at_once() -> None:
     assert inner.load.maximum == 3
 
 
-def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() -> None:
+def test_layers_under_load_with_failures_lose_and_miscount_nothing() -> None:
     chance = random.Random(5)
 
     def fails(_: ChatRequest) -> ChatError | None:
@@ -235,7 +235,7 @@ def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() ->
     assert inner.load.maximum == 16
 
 
-def test_all_of_them_are_a_chat_model(tmp_path: Path) -> None:
+def test_all_layers_satisfy_chat_model_contract(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path / "replies.sqlite")
     budget = Budget(BudgetSettings(tokens=100_000, usd=1, minutes=5))
     inner = ScriptedModel(lambda _: "yes")

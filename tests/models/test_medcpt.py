@@ -96,31 +96,31 @@ def encoder(request: pytest.FixtureRequest, folder: Path, card: Card) -> Encoder
     return load_encoder(str(place), place)
 
 
-def test_queries_are_those_of_the_card(encoder: Encoder, card: Card) -> None:
+def test_medcpt_query_vectors_match_model_card(encoder: Encoder, card: Card) -> None:
     expected = card.queries(QUERIES)
     assert np.allclose(encoder.encode_queries(QUERIES), expected, atol=1e-5)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
 
 
-def test_articles_are_those_of_the_card(encoder: Encoder, card: Card) -> None:
+def test_medcpt_article_vectors_match_model_card(encoder: Encoder, card: Card) -> None:
     expected = card.articles(ARTICLES)
     found = encoder.encode_passages([(title, text) for title, text in ARTICLES])
     assert np.allclose(found, expected, atol=1e-5)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
 
 
-def test_the_two_networks_differ_and_nothing_is_normalised(encoder: Encoder) -> None:
+def test_medcpt_networks_differ_and_vectors_are_not_normalised(encoder: Encoder) -> None:
     query, passage = encoder.encode_queries(["aspirin"])[0], encoder.encode_passages([("", "aspirin")])[0]
     assert np.abs(query - passage).max() > 0.1
     assert abs(float(np.linalg.norm(query)) - 1) > 0.1
 
 
-def test_the_contract_and_the_windows(encoder: Encoder) -> None:
+def test_medcpt_satisfies_contract_and_windows(encoder: Encoder) -> None:
     check_encoder(encoder)
     assert (encoder.dimensions, encoder.max_tokens, encoder.max_query_tokens) == (32, 509, 62)
 
 
-def test_a_query_is_read_to_its_62nd_token(encoder: Encoder) -> None:
+def test_medcpt_query_is_read_to_62nd_token(encoder: Encoder) -> None:
     words = ["aspirin"] * 61
     full, over = (encoder.encode_queries([" ".join([*words, *more])]) for more in (["stroke"], ["stroke", "risk"]))
     assert np.array_equal(full, over)
@@ -135,7 +135,7 @@ def test_a_query_is_read_to_its_62nd_token(encoder: Encoder) -> None:
         max_size=4,
     )
 )
-def test_pairs_of_any_length_are_cut_as_transformers_cuts_them(folder: Path, card: Card, pairs: list[Any]) -> None:
+def test_medcpt_pair_truncation_matches_transformers(folder: Path, card: Card, pairs: list[Any]) -> None:
     texts = [[f"{word} " * title, f"risk {word} " * (text // 2)] for title, text, word in pairs]
     expected = card.tokens(texts, 512)
     tokenizer = load_tokenizer(folder / "article" / "tokenizer.json", 512)
@@ -144,13 +144,13 @@ def test_pairs_of_any_length_are_cut_as_transformers_cuts_them(folder: Path, car
         assert np.array_equal(array, expected[name].numpy()), name
 
 
-def test_queries_are_cut_as_transformers_cuts_them(folder: Path, card: Card) -> None:
+def test_medcpt_query_truncation_matches_transformers(folder: Path, card: Card) -> None:
     found = pad_batch(load_tokenizer(folder / "query" / "tokenizer.json", 64).encode_batch(QUERIES))
     assert np.array_equal(found[0], card.tokens(QUERIES, 64)["input_ids"].numpy())
     assert found[0].shape == (5, 64)
 
 
-def test_the_fingerprint_tells_either_network_and_every_setting(folder: Path, card: Card, tmp_path: Path) -> None:
+def test_medcpt_fingerprint_covers_networks_and_settings(folder: Path, card: Card, tmp_path: Path) -> None:
     seen = {load_encoder(str(folder), folder).fingerprint}
     changes: list[dict[str, Any]] = [{"max_query_tokens": 32}, {"title": "\n"}, {"query_prefix": "Q: "}, {}]
     for number, change in enumerate(changes):

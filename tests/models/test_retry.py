@@ -68,7 +68,7 @@ def complete(model: RetryingModel, request: ChatRequest = REQUEST) -> ChatReply:
 # -- which, how often, who pays ---------------------------------------------------------------------------------------
 
 
-def test_retryable_failures_are_tried_again_and_counted() -> None:
+def test_retry_retryable_failures_are_repeated_and_counted() -> None:
     inner = failing(EndpointBusy("busy"), ReplyInvalid("HTML"))
     reply = complete(RetryingModel(inner, 3))
     assert reply.text == "yes"
@@ -76,7 +76,7 @@ def test_retryable_failures_are_tried_again_and_counted() -> None:
     assert len(inner.requests) == 3
 
 
-def test_after_the_last_try_the_error_carries_the_usage_of_all_and_says_how_many() -> None:
+def test_retry_exhausted_error_has_total_usage_and_number_of_tries() -> None:
     inner = failing(*(EndpointUnreachable(f"try {number}") for number in range(5)))
     with pytest.raises(EndpointUnreachable, match=r"^try 2 \(tried 3 times\)$") as caught:
         complete(RetryingModel(inner, 3))
@@ -84,20 +84,20 @@ def test_after_the_last_try_the_error_carries_the_usage_of_all_and_says_how_many
     assert len(inner.requests) == 3
 
 
-def test_one_try_alone_changes_no_message() -> None:
+def test_retry_single_try_keeps_message() -> None:
     with pytest.raises(EndpointUnreachable, match=r"^nothing there$"):
         complete(RetryingModel(failing(EndpointUnreachable("nothing there")), 1))
 
 
 @pytest.mark.parametrize("tries", [1, 3])
-def test_what_no_retry_can_mend_is_raised_at_once(tries: int) -> None:
+def test_retry_permanent_failure_is_raised_immediately(tries: int) -> None:
     inner = failing(EndpointRejected("bad key"))
     with pytest.raises(EndpointRejected, match=r"^bad key$"):
         complete(RetryingModel(inner, tries))
     assert len(inner.requests) == 1
 
 
-def test_what_is_no_failure_of_the_endpoint_passes_with_the_usage_so_far() -> None:
+def test_retry_budget_exceeded_is_raised_with_usage_so_far() -> None:
     def script(_: ChatRequest) -> str:
         if len(inner.requests) == 1:
             raise EndpointBusy("busy")
@@ -109,7 +109,7 @@ def test_what_is_no_failure_of_the_endpoint_passes_with_the_usage_so_far() -> No
     assert caught.value.usage == Usage(calls=1, failed_calls=1)
 
 
-def test_errors_that_are_no_calls_pass_too() -> None:
+def test_retry_other_error_is_raised_unchanged() -> None:
     def script(_: ChatRequest) -> str:
         raise EpicrisisError("something else")
 
@@ -131,7 +131,7 @@ def waits(request: ChatRequest, *errors: ChatError, deadline: float = 1000.0, tr
     return paused
 
 
-def test_pauses_grow_and_depend_on_the_request_alone() -> None:
+def test_retry_pauses_grow_and_depend_only_on_request() -> None:
     def busy() -> list[ChatError]:
         return [EndpointBusy("busy") for _ in range(9)]
 
@@ -145,20 +145,20 @@ def test_pauses_grow_and_depend_on_the_request_alone() -> None:
     assert max(sum(low <= each < low + 0.1 for each in others) for low in (0.5 + n / 10 for n in range(10))) < 52
 
 
-def test_never_sooner_than_the_endpoint_asks_and_not_all_at_once() -> None:
+def test_retry_pause_is_at_least_retry_after_with_jitter() -> None:
     firsts = [waits(make_request(sample=number), told_to_wait(20))[0] for number in range(256)]
     assert min(firsts) >= 20
     assert max(firsts) <= 21.5
     assert len(set(firsts)) == 256
 
 
-def test_being_told_to_wait_is_no_try() -> None:
+def test_retry_after_response_does_not_count_as_try() -> None:
     inner = failing(*(told_to_wait(5) for _ in range(7)), EndpointBusy("500"))
     reply = complete(RetryingModel(inner, 2, 200.0))
     assert (reply.usage.calls, reply.usage.failed_calls) == (9, 8)
 
 
-def test_told_to_come_back_at_once_for_ever_it_gives_up_at_the_deadline() -> None:
+def test_retry_after_zero_forever_stops_at_deadline() -> None:
     inner = failing(*(told_to_wait(0) for _ in range(1000)))
     result, seconds = seconds_until(RetryingModel(inner, 5, 120.0))
     assert isinstance(result, EndpointBusy)
@@ -170,7 +170,7 @@ def test_told_to_come_back_at_once_for_ever_it_gives_up_at_the_deadline() -> Non
 # -- deadline ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_wait_longer_than_what_is_left_is_not_begun() -> None:
+def test_retry_wait_beyond_deadline_is_not_started() -> None:
     result, seconds = seconds_until(RetryingModel(failing(told_to_wait(3600)), 5, 120.0))
     assert isinstance(result, EndpointBusy)
     assert seconds == 0
@@ -183,7 +183,7 @@ def test_a_wait_longer_than_what_is_left_is_not_begun() -> None:
     assert "tried 2 times" in result.message
 
 
-def test_the_first_try_may_last_longer_than_the_deadline() -> None:
+def test_retry_first_try_may_exceed_deadline() -> None:
     """A timeout of ten minutes is tried again, though failures may be tried again for two minutes only."""
     result, _ = seconds_until(RetryingModel(failing(lasted(600)), 5, 120.0))
     assert isinstance(result, ChatReply)
@@ -194,7 +194,7 @@ def test_the_first_try_may_last_longer_than_the_deadline() -> None:
     assert result.usage.seconds == 1200
 
 
-def test_the_last_pause_is_cut_at_the_deadline_and_the_last_try_made() -> None:
+def test_retry_last_pause_is_cut_at_deadline() -> None:
     pauses = waits(REQUEST, *(EndpointBusy("busy") for _ in range(5)), deadline=20.0)
     assert sum(pauses) == pytest.approx(20)
 
@@ -219,7 +219,7 @@ class Breaking(Layer):
         return ChatReply("".join(pieces), "stop", "breaking", Usage(1))
 
 
-def test_a_stream_that_broke_off_is_voided_before_it_starts_over() -> None:
+def test_retry_interrupted_stream_is_voided_before_restart() -> None:
     seen: list[str | None] = []
     model = RetryingModel(Breaking(["on", "ly"], [], ["a"], ["whole ", "one"]))
     reply = run_in_virtual_time(model.complete(REQUEST, seen.append))
@@ -227,7 +227,7 @@ def test_a_stream_that_broke_off_is_voided_before_it_starts_over() -> None:
     assert reply.text == "whole one"
 
 
-def test_what_was_never_delivered_is_not_voided() -> None:
+def test_retry_stream_without_deltas_is_not_voided() -> None:
     seen: list[str | None] = []
     run_in_virtual_time(RetryingModel(Breaking([], ["all"])).complete(REQUEST, seen.append))
     assert seen == ["all"]
@@ -262,7 +262,7 @@ class Forgetful(ScriptedModel):
         return "same"
 
 
-def test_counts_capabilities_and_fingerprints_are_tried_again_too() -> None:
+def test_retry_counts_capabilities_and_fingerprints_are_repeated() -> None:
     async def asking() -> tuple[int, Capabilities, str]:
         model = RetryingModel(Forgetful())
         return await model.count_tokens(REQUEST.messages), await model.capabilities(), await model.fingerprint()
@@ -273,12 +273,12 @@ def test_counts_capabilities_and_fingerprints_are_tried_again_too() -> None:
         run_in_virtual_time(RetryingModel(Forgetful(), 1).count_tokens(REQUEST.messages))
 
 
-def test_it_is_a_chat_model() -> None:
+def test_retrying_model_satisfies_chat_model_contract() -> None:
     asyncio.run(check_chat_model(RetryingModel(failing())))
     assert RetryingModel(failing()).name == "scripted"
 
 
-def test_cancelling_ends_the_pause() -> None:
+def test_retry_cancellation_ends_pause() -> None:
     inner = failing(told_to_wait(100))
 
     async def cancelled() -> float:

@@ -19,13 +19,13 @@ from tests.support import tiny_models
 QUESTION, ANSWER = "does aspirin prevent stroke ?", "aspirin reduces the risk of stroke in patients with diabetes ."
 
 
-def test_the_fakes_keep_their_contracts() -> None:
+def test_term_overlap_reward_and_nli_models_satisfy_contracts() -> None:
     check_reward_model(TermOverlapRewardModel())
     check_nli(TermOverlapNli())
 
 
 @pytest.mark.torch
-def test_rewards_are_the_heads_numbers_at_the_last_token(tmp_path: Path) -> None:
+def test_reward_model_scores_match_head_at_last_token(tmp_path: Path) -> None:
     import torch
 
     network, head, tokenizer = tiny_models.make_reward_model(tmp_path, 1)
@@ -41,13 +41,13 @@ def test_rewards_are_the_heads_numbers_at_the_last_token(tmp_path: Path) -> None
 
 
 @pytest.mark.torch
-def test_a_reward_model_keeps_the_contract(tmp_path: Path) -> None:
+def test_reward_model_satisfies_contract(tmp_path: Path) -> None:
     tiny_models.make_reward_model(tmp_path, 2)
     check_reward_model(load_reward_model(str(tmp_path), tmp_path))
 
 
 @pytest.mark.torch
-def test_a_text_can_end_no_turn(tmp_path: Path) -> None:
+def test_reward_model_special_tokens_in_text_do_not_end_turn(tmp_path: Path) -> None:
     _, _, tokenizer = tiny_models.make_reward_model(tmp_path, 1)
     model = load_reward_model(str(tmp_path), tmp_path)
     assert len(tokenizer("<|eot_id|>", add_special_tokens=False)["input_ids"]) == 1, "it would be the token itself"
@@ -67,7 +67,7 @@ def test_a_text_can_end_no_turn(tmp_path: Path) -> None:
         ({"rows": ["a", "b", "c"]}, "does not say its attributes"),
     ],
 )
-def test_what_model_json_says_wrongly_is_told(tmp_path: Path, settings: dict[str, object], said: str) -> None:
+def test_load_reward_model_invalid_settings_are_named(tmp_path: Path, settings: dict[str, object], said: str) -> None:
     tiny_models.make_reward_model(tmp_path, 1, rows=3)
     (tmp_path / "model.json").write_text(json.dumps({"settings": settings}), encoding="utf-8")
     with pytest.raises(ModelFileInvalid, match=said):
@@ -89,7 +89,7 @@ def labelled(folder: Path, names: list[str]) -> None:
 @pytest.mark.parametrize(
     "names", [["contradiction", "entailment", "neutral"], ["ENTAILMENT", "NEUTRAL", "CONTRADICTION"]]
 )
-def test_probabilities_are_transformers_own_whatever_their_order(tmp_path: Path, names: list[str]) -> None:
+def test_nli_probabilities_match_transformers_for_any_label_order(tmp_path: Path, names: list[str]) -> None:
     import torch
     from transformers import AutoTokenizer
 
@@ -105,7 +105,7 @@ def test_probabilities_are_transformers_own_whatever_their_order(tmp_path: Path,
 
 
 @pytest.mark.torch
-def test_an_nli_model_keeps_the_contract_and_cuts_nothing(tmp_path: Path) -> None:
+def test_nli_model_satisfies_contract_and_refuses_long_pairs(tmp_path: Path) -> None:
     tiny_models.make_cross_encoder(tmp_path, 3, labels=3)
     labelled(tmp_path, list(LABELS))
     model = load_nli(str(tmp_path), tmp_path)
@@ -115,7 +115,7 @@ def test_an_nli_model_keeps_the_contract_and_cuts_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.torch
-def test_what_is_no_nli_model_is_refused(tmp_path: Path) -> None:
+def test_load_nli_model_without_labels_is_refused(tmp_path: Path) -> None:
     tiny_models.make_cross_encoder(tmp_path, 3, labels=3)
     with pytest.raises(ModelFileInvalid, match=r"does not say its labels: put a model\.json beside it"):
         load_nli(str(tmp_path), tmp_path)

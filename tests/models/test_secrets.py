@@ -106,7 +106,7 @@ def assert_clean(error: EpicrisisError, logged: list[str]) -> None:
     ("place", "fault"),
     [(PLACES[number % 4], fault) for number, fault in enumerate(Fault) if fault.name != "ENDLESS_TEXT"],
 )
-def test_no_fault_brings_a_key_to_light(
+def test_any_fault_does_not_reveal_key(
     place: str, fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
     streams = list(Fault).index(fault) % 8 > 3
@@ -142,7 +142,7 @@ ECHOES = [
 
 
 @pytest.mark.parametrize("script", ECHOES, ids=range(len(ECHOES)))
-def test_no_server_that_repeats_what_it_was_sent_is_quoted(
+def test_echoing_server_is_not_quoted(
     script: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
     with serving() as endpoint:
@@ -156,7 +156,7 @@ def test_no_server_that_repeats_what_it_was_sent_is_quoted(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_nobody_there_and_nobody_allowed(
+def test_unreachable_and_refused_endpoints_do_not_reveal_key(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
     with serving() as endpoint:
@@ -174,7 +174,9 @@ def test_nobody_there_and_nobody_allowed(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_nothing_that_is_written_down_holds_a_key(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_recording_and_log_do_not_contain_key(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cache, the recording, the log with its texts: the prompt is in all of them."""
     kept = tmp_path / "kept"
 
@@ -204,7 +206,7 @@ def test_nothing_that_is_written_down_holds_a_key(place: str, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_questions_about_the_endpoint_are_as_silent(
+def test_failed_probe_does_not_reveal_key(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
     async def count(model: ChatModel) -> None:
@@ -223,7 +225,7 @@ def test_questions_about_the_endpoint_are_as_silent(
         assert_clean(caught.value, logged)
 
 
-def test_the_key_goes_where_it_is_meant_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_sent_in_configured_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as endpoint:
         for place, sent in zip(PLACES, ["Bearer", "Bearer", "Basic", "?key="], strict=True):
             monkeypatch.delenv("EPICRISIS_API_KEY", raising=False)

@@ -37,11 +37,11 @@ USAGE = {"prompt_tokens": 9, "completion_tokens": 30}
         ("no beginning</think> hi", "no beginning</think> hi", ""),
     ],
 )
-def test_marks_at_the_beginning_hold_thinking(text: str, answer: str, thinking: str) -> None:
+def test_split_thinking_leading_tags_are_separated(text: str, answer: str, thinking: str) -> None:
     assert split_thinking(text) == (answer, thinking)
 
 
-def test_of_a_model_that_thinks_a_lone_end_ends_thinking() -> None:
+def test_split_thinking_expected_end_tag_without_start_ends_thinking() -> None:
     assert split_thinking("so it is</think>\n\nhi", expected=True) == ("hi", "so it is")
     assert split_thinking("<think>a</think>b</think>c", expected=True) == ("b</think>c", "a")
     assert split_thinking("hi", expected=True) == ("hi", "")
@@ -51,7 +51,7 @@ def test_of_a_model_that_thinks_a_lone_end_ends_thinking() -> None:
     st.lists(st.sampled_from(["<think>", "</think>", "<reasoning>", "</reasoning>", "<", "k>", " ", "word", "é"])),
     st.booleans(),
 )
-def test_however_it_is_cut_the_parts_are_the_same(pieces: list[str], expected: bool) -> None:
+def test_thinking_splitter_any_chunks_match_whole_text(pieces: list[str], expected: bool) -> None:
     text = "".join(pieces)
     whole = split_thinking(text, expected=expected)
     splitter, answer, thinking = ThinkingSplitter(expected=expected), "", ""
@@ -106,18 +106,18 @@ def streamed(*deltas: Mapping[str, object], finish: str | None = "stop", usage: 
         },
     ],
 )
-def test_thinking_is_no_part_of_the_text(endpoint: Endpoint, message: dict[str, object]) -> None:
+def test_complete_thinking_is_separated_from_text(endpoint: Endpoint, message: dict[str, object]) -> None:
     reply = ask(endpoint, whole(message))
     assert (reply.text, reply.reasoning) == ("Yes.", "It may be.")
     assert reply.usage.reasoning_tokens == 4
     assert endpoint.bodies("/v1/chat/completions")[0]["max_tokens"] == 250
 
 
-def test_thinking_in_another_form_is_left_alone(endpoint: Endpoint) -> None:
+def test_complete_reasoning_of_unknown_form_is_ignored(endpoint: Endpoint) -> None:
     assert ask(endpoint, whole({"content": "Yes.", "reasoning": {"effort": "low"}})).reasoning == ""
 
 
-def test_streamed_thinking_is_never_shown(endpoint: Endpoint) -> None:
+def test_complete_stream_does_not_deliver_thinking(endpoint: Endpoint) -> None:
     script = streamed(
         {"role": "assistant", "content": ""},
         {"reasoning_content": "It "},
@@ -132,7 +132,7 @@ def test_streamed_thinking_is_never_shown(endpoint: Endpoint) -> None:
     assert (deltas, reply.text, reply.reasoning) == (["Ye", "s."], "Yes.", "It may be. So it is. ")
 
 
-def test_what_was_shown_and_turns_out_to_be_thinking_is_void(endpoint: Endpoint) -> None:
+def test_complete_stream_delivered_thinking_is_voided(endpoint: Endpoint) -> None:
     deltas: list[str | None] = []
     reply = ask(
         endpoint, streamed({"content": "It may be."}, {"content": "</think>"}, {"content": "Yes."}), deltas=deltas
@@ -140,7 +140,7 @@ def test_what_was_shown_and_turns_out_to_be_thinking_is_void(endpoint: Endpoint)
     assert (deltas, reply.text, reply.reasoning) == (["It may be.", None, "Yes."], "Yes.", "It may be.")
 
 
-def test_tokens_of_thinking_are_the_endpoints_where_it_tells_them(endpoint: Endpoint) -> None:
+def test_reasoning_tokens_reported_by_endpoint_are_used(endpoint: Endpoint) -> None:
     usage = USAGE | {"completion_tokens_details": {"reasoning_tokens": 21}}
     assert ask(endpoint, whole({"content": "Yes."}, usage=usage)).usage.reasoning_tokens == 21
     beside = USAGE | {"total_tokens": 139}
@@ -148,14 +148,14 @@ def test_tokens_of_thinking_are_the_endpoints_where_it_tells_them(endpoint: Endp
     assert (spent.completion_tokens, spent.reasoning_tokens) == (130, 100)
 
 
-def test_tokens_of_thinking_are_counted_by_the_models_own_tokenizer(endpoint: Endpoint) -> None:
+def test_reasoning_tokens_are_counted_by_endpoint_tokenizer(endpoint: Endpoint) -> None:
     endpoint.script["/tokenize"] = [Scripted({"count": 7})]
     spent = ask(endpoint, whole({"content": "Yes.", "reasoning": "It may be."})).usage
     assert (spent.completion_tokens, spent.reasoning_tokens, spent.uncounted_calls) == (30, 7, 0)
     assert endpoint.bodies("/tokenize")[-1] == {"model": "m", "prompt": "It may be.", "add_special_tokens": False}
 
 
-def test_a_model_that_thinks_without_room_for_it_is_told_of(endpoint: Endpoint) -> None:
+def test_complete_thinking_without_reasoning_limit_is_noted(endpoint: Endpoint) -> None:
     request = ChatRequest(REQUEST.messages, 50)
     reply = ask(endpoint, whole({"content": "Yes.", "reasoning": "It may be."}), request)
     assert reply.notes == ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
@@ -171,7 +171,7 @@ def test_a_model_that_thinks_without_room_for_it_is_told_of(endpoint: Endpoint) 
         ({"content": ""}, USAGE | {"completion_tokens_details": {"reasoning_tokens": 21}}, 21),
     ],
 )
-def test_thinking_that_leaves_no_room_for_an_answer(
+def test_complete_thinking_without_answer_raises_reply_truncated(
     endpoint: Endpoint, message: dict[str, object], usage: object, tokens: int, streams: bool
 ) -> None:
     script = streamed(message, finish="length", usage=usage) if streams else whole(message, "length", usage)
@@ -182,12 +182,12 @@ def test_thinking_that_leaves_no_room_for_an_answer(
     assert (spent.prompt_tokens, spent.completion_tokens, spent.reasoning_tokens) == (9, 30, tokens)
 
 
-def test_nothing_but_thinking_is_no_answer(endpoint: Endpoint) -> None:
+def test_complete_only_thinking_raises_reply_invalid(endpoint: Endpoint) -> None:
     with pytest.raises(ReplyInvalid, match="only thinks"):
         ask(endpoint, whole({"content": "", "reasoning": "It may be."}))
 
 
-def test_thinking_beyond_its_room_is_stopped(endpoint: Endpoint) -> None:
+def test_complete_stream_thinking_over_limit_is_stopped(endpoint: Endpoint) -> None:
     thoughts = [{"reasoning": f" thought{number}"} for number in range(260)]
     script = streamed(*thoughts, {"content": "Yes."})
     with pytest.raises(ReplyTruncated, match="thought for 201 tokens") as caught:
@@ -197,6 +197,6 @@ def test_thinking_beyond_its_room_is_stopped(endpoint: Endpoint) -> None:
     assert caught.value.retryable is False
 
 
-def test_thinking_that_comes_letter_by_letter_is_not_taken_for_more(endpoint: Endpoint) -> None:
+def test_complete_stream_thinking_by_letter_is_not_overcounted(endpoint: Endpoint) -> None:
     script = streamed(*({"reasoning": letter} for letter in "It may be so. " * 20), {"content": "Yes."})
     assert ask(endpoint, script, deltas=[]).text == "Yes."

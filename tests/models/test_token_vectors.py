@@ -21,13 +21,13 @@ def settle(folder: Path, **settings: object) -> None:
     (folder / "model.json").write_text(json.dumps({"settings": settings}), encoding="utf-8")
 
 
-def test_the_fake_keeps_its_contract() -> None:
+def test_hashing_token_encoder_satisfies_contract() -> None:
     check_token_encoder(HashingTokenEncoder())
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("layer", [1, 2, None])
-def test_a_layer_is_transformers_own(tmp_path: Path, layer: int | None) -> None:
+def test_token_encoder_layer_matches_transformers(tmp_path: Path, layer: int | None) -> None:
     import torch
     from transformers import AutoTokenizer
 
@@ -47,7 +47,7 @@ def test_a_layer_is_transformers_own(tmp_path: Path, layer: int | None) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_a_bare_vocabulary_is_read_as_transformers_reads_it(tmp_path: Path, lowercase: bool) -> None:
+def test_token_encoder_bare_vocabulary_matches_transformers(tmp_path: Path, lowercase: bool) -> None:
     """Bio_ClinicalBERT comes with `vocab.txt` alone, and a pickle of weights."""
     import torch
     from transformers import BertTokenizerFast
@@ -70,7 +70,7 @@ def test_a_bare_vocabulary_is_read_as_transformers_reads_it(tmp_path: Path, lowe
 
 
 @pytest.mark.torch
-def test_what_cannot_be_a_token_encoder_is_told(tmp_path: Path) -> None:
+def test_load_token_encoder_invalid_model_is_named(tmp_path: Path) -> None:
     model = tiny_models.make_bert(tmp_path, 1)
     settle(tmp_path, layer=3, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match=r"lacks \d+ of its weights \(encoder.layer.2"):
@@ -92,7 +92,7 @@ def test_what_cannot_be_a_token_encoder_is_told(tmp_path: Path) -> None:
         load_token_encoder(str(tmp_path), tmp_path)
 
 
-def test_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
+def test_load_token_encoder_other_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match="of kind nli, but one of kind token-encoder is needed"):
         load_token_encoder("pubmedbert-mnli-mednli", tmp_path)
     with pytest.raises(ModelMissing, match="epicrisis models pull bio-clinicalbert"):
@@ -100,7 +100,7 @@ def test_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.models
-def test_the_embedded_encoder_lends_its_last_layer(model_home: Path) -> None:
+def test_load_token_encoder_minilm_returns_last_layer(model_home: Path) -> None:
     encoder = load_token_encoder("minilm", model_home)
     check_token_encoder(encoder)
     assert encoder.name == "minilm"

@@ -35,7 +35,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.torch
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
 @pytest.mark.parametrize("normalise", [True, False])
-def test_a_folder_of_sentence_transformers_gives_that_librarys_vectors(
+def test_torch_encoder_folder_matches_sentence_transformers(
     bert: Path, tmp_path: Path, pooling: str, normalise: bool
 ) -> None:
     import sentence_transformers as library
@@ -59,7 +59,7 @@ def test_a_folder_of_sentence_transformers_gives_that_librarys_vectors(
 
 
 @pytest.mark.torch
-def test_a_step_that_is_not_known_is_refused(bert: Path, tmp_path: Path) -> None:
+def test_torch_encoder_unknown_module_is_refused(bert: Path, tmp_path: Path) -> None:
     tiny_models.make_bert(tmp_path, 1)
     steps = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Dense")]
     (tmp_path / "modules.json").write_text(json.dumps(steps))
@@ -68,7 +68,7 @@ def test_a_step_that_is_not_known_is_refused(bert: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.torch
-def test_a_decoder_closes_every_text_and_gives_its_last_token(tmp_path: Path) -> None:
+def test_torch_encoder_decoder_uses_last_token_of_closed_text(tmp_path: Path) -> None:
     import torch
 
     model, tokenizer = tiny_models.make_decoder(tmp_path, 1)
@@ -93,7 +93,7 @@ def test_a_decoder_closes_every_text_and_gives_its_last_token(tmp_path: Path) ->
 
 
 @pytest.mark.torch
-def test_pairs_joined_by_a_separator_token(bert: Path) -> None:
+def test_torch_encoder_separator_title_joins_title_and_text(bert: Path) -> None:
     """SPECTER: title[SEP]abstract as one text, as its authors and MedRAG give it."""
     say(bert, pooling="cls", normalise=False, max_tokens=512, title="[SEP]")
     joined = load_encoder(str(bert), bert)
@@ -106,7 +106,7 @@ def test_pairs_joined_by_a_separator_token(bert: Path) -> None:
 
 
 @pytest.mark.torch
-def test_random_weights_are_never_taken_for_a_model(tmp_path: Path) -> None:
+def test_torch_encoder_missing_weights_are_refused(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     tiny_models.make_bert(tmp_path, 1)
@@ -123,7 +123,7 @@ def test_random_weights_are_never_taken_for_a_model(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_file_that_is_no_model_is_named(tmp_path: Path, name: str) -> None:
+def test_torch_encoder_invalid_file_is_named(tmp_path: Path, name: str) -> None:
     tiny_models.make_bert(tmp_path, 1)
     say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
     (tmp_path / name).write_bytes(b"{not a model")
@@ -133,7 +133,7 @@ def test_a_file_that_is_no_model_is_named(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.torch
-def test_weights_in_parts_and_of_the_older_form_are_read(bert: Path, tmp_path: Path) -> None:
+def test_torch_encoder_sharded_and_pickled_weights_are_read(bert: Path, tmp_path: Path) -> None:
     import torch
 
     say(bert, pooling="cls", normalise=False, max_tokens=512)
@@ -159,7 +159,7 @@ def test_weights_in_parts_and_of_the_older_form_are_read(bert: Path, tmp_path: P
 
 
 @pytest.mark.models
-def test_where_torch_is_not_the_cure_is_named(model_home: Path, tmp_path: Path) -> None:
+def test_torch_encoder_without_torch_names_extra(model_home: Path, tmp_path: Path) -> None:
     """In a process that cannot import torch, whether it is installed here or not."""
     for name in ("model.safetensors", "config.json"):
         (tmp_path / name).write_bytes(b"{}")

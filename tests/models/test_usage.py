@@ -68,7 +68,7 @@ UNTRUE = [
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("fault", [None, *UNTRUE])
-def test_what_is_not_told_or_not_true_is_counted_by_the_models_tokenizer(fault: Fault | None, streams: bool) -> None:
+def test_usage_missing_or_false_is_counted_by_endpoint_tokenizer(fault: Fault | None, streams: bool) -> None:
     with HostileServer(says, script=[fault]) as server:
         usage = spent(server.url, local=False, price=PRICE, streams=streams)
         ledger = server.ledger
@@ -97,7 +97,7 @@ def test_what_is_not_told_or_not_true_is_counted_by_the_models_tokenizer(fault: 
         USAGE | {"completion_tokens_details": {"reasoning_tokens": 5}},
     ],
 )
-def test_without_a_tokenizer_it_is_estimated_from_above_and_has_no_price(endpoint: Endpoint, usage: Any) -> None:
+def test_usage_without_tokenizer_is_estimated_with_unknown_cost(endpoint: Endpoint, usage: Any) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=usage))]
     estimated = spent(endpoint.url, local=False, price=PRICE)
     assert estimated.prompt_tokens == -(-len(REQUEST.messages[0].content) // 3) + 8
@@ -106,7 +106,7 @@ def test_without_a_tokenizer_it_is_estimated_from_above_and_has_no_price(endpoin
     assert spent(endpoint.url).cost == 0.0
 
 
-def test_cached_tokens_have_their_price(endpoint: Endpoint) -> None:
+def test_usage_cached_tokens_have_own_price(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=USAGE))]
     assert spent(endpoint.url, local=False, price=PRICE).cost == pytest.approx(30 + 2 + 40)
     assert spent(endpoint.url, price=PRICE).cost == pytest.approx(72)
@@ -115,7 +115,7 @@ def test_cached_tokens_have_their_price(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(("words", "notes"), [(100, 0), (1000, 1)])
-def test_a_prompt_that_was_read_in_part_is_told_of(endpoint: Endpoint, words: int, notes: int) -> None:
+def test_usage_truncated_prompt_is_noted(endpoint: Endpoint, words: int, notes: int) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=USAGE))]
     request = replace(REQUEST, messages=(Message("user", "worms " * words),))
 
@@ -130,7 +130,7 @@ def test_a_prompt_that_was_read_in_part_is_told_of(endpoint: Endpoint, words: in
     assert all("read 50 tokens, too few" in note for note in told_of)
 
 
-def test_a_tokenizer_that_dies_costs_no_reply(endpoint: Endpoint) -> None:
+def test_usage_tokenizer_failure_keeps_reply(endpoint: Endpoint) -> None:
     endpoint.script["/tokenize"] = [Scripted({"count": 1}), Scripted("", 500)]
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT))]
     usage = spent(endpoint.url)
@@ -148,7 +148,7 @@ def test_a_tokenizer_that_dies_costs_no_reply(endpoint: Endpoint) -> None:
         *[(fault, False) for fault in (Fault.MALFORMED_JSON, Fault.TRUNCATED_JSON, Fault.HTML, Fault.ERROR_WITHIN)],
     ],
 )
-def test_a_failure_that_may_have_been_charged_has_no_known_cost(fault: Fault, known: bool, streams: bool) -> None:
+def test_usage_failure_that_may_be_charged_has_unknown_cost(fault: Fault, known: bool, streams: bool) -> None:
     with HostileServer(says, script=[fault], slow=9.0) as server:
         timeout = 0.3 if fault is Fault.SLOW else 5.0
         with pytest.raises(EpicrisisError) as caught:
@@ -161,13 +161,13 @@ def test_a_failure_that_may_have_been_charged_has_no_known_cost(fault: Fault, kn
     assert usage.seconds > 0
 
 
-def test_on_this_machine_even_what_nobody_told_is_free() -> None:
+def test_usage_local_failure_is_free() -> None:
     with HostileServer(says, script=[Fault.RESET_AT_ONCE]) as server, pytest.raises(EpicrisisError) as caught:
         spent(server.url)
     assert (caught.value.usage.cost, caught.value.usage.uncounted_calls) == (0.0, 1)
 
 
-def test_who_is_not_there_charges_nothing() -> None:
+def test_usage_unreachable_endpoint_is_free() -> None:
     with HostileServer(says) as server:
         url = server.url
     with pytest.raises(EpicrisisError, match="nothing answers") as caught:
@@ -175,7 +175,7 @@ def test_who_is_not_there_charges_nothing() -> None:
     assert (caught.value.usage.cost, caught.value.usage.uncounted_calls, caught.value.usage.failed_calls) == (0.0, 0, 1)
 
 
-def test_a_stream_that_never_tells_its_usage_is_estimated(endpoint: Endpoint) -> None:
+def test_usage_stream_without_usage_is_estimated(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(sse("Ye", "s."), kind="text/event-stream")]
     usage = spent(endpoint.url, local=False, streams=True)
     assert (usage.completion_tokens, usage.uncounted_calls, usage.cost) == (2, 1, None)
@@ -190,7 +190,7 @@ NAMES = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_de
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), json_values | st.integers(-5, 500)), st.booleans())
-def test_whatever_is_told_it_is_possible_or_refused(raw: dict[str, Any], said: bool) -> None:
+def test_read_reported_usage_any_json_is_plausible_or_none(raw: dict[str, Any], said: bool) -> None:
     usage = read_reported_usage(json.loads(json.dumps(raw)), REQUEST, said)
     if usage is not None:
         assert 0 <= usage.cached <= usage.prompt < 20_000

@@ -97,7 +97,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("whole")
     for name in ("positions", "evaluate"):
         go_on(made / name, name)
-    assert run("measure", made / "evaluate", "--no-meteor", "--json").exit_code == 0
+    assert run("grade", "run", made / "evaluate", "--no-meteor", "--json").exit_code == 0
     file = RankingStore(rankings_path(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
     for i in range(N):
         read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
@@ -114,7 +114,7 @@ def run(*arguments: object) -> Result:
 def commands(folder: Path, whole: Path) -> Iterator[tuple[object, ...]]:
     yield "report", folder, "-o", folder.parent / "page.html", "--no-plots"
     yield "compare", whole / "positions", folder
-    yield "measure", folder, "--no-meteor", "--json"
+    yield "grade", "run", folder, "--no-meteor", "--json"
 
 
 def check_ends_well(folder: Path, whole: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_damaged_run_is_refused_in_one_line(damage: str, whole: Path, tmp_path
     (folder / ".run.lock").unlink(missing_ok=True)
     for command in commands(folder, whole):
         result = run(*command)
-        # `measure` reads no manifest and finds nothing to measure here.
+        # `grade run` reads no manifest and finds nothing to measure here.
         assert isinstance(result.exception, SystemExit), command[0]
         assert result.exit_code == 2, command[0]
         assert (result.stderr.startswith("epicrisis: "), result.stderr.count("\n")) == (True, 1)
@@ -231,7 +231,7 @@ def test_damaged_rankings_and_measures_are_refused_in_one_line(
     folder = shutil.copytree(whole / name, tmp_path / "run")
     (folder / path).write_bytes((folder / path).read_bytes() + text.encode("latin-1"))
     check_ends_well(folder, whole)
-    reading = ("report", folder, "--json") if name == "preflight" else ("measure", folder, "--no-meteor", "--json")
+    reading = ("report", folder, "--json") if name == "preflight" else ("grade", "run", folder, "--no-meteor", "--json")
     assert run(*reading).exit_code == 2
 
 

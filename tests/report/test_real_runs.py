@@ -102,7 +102,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Place:
         place.records,
         "--patients",
         1,
-        "--tokens-spread",
+        "--tokens",
         "4000",
         "--questions-each",
         7,
@@ -202,15 +202,15 @@ def shown(name: str, *more: object, open: bool = False, fails: bool = False) -> 
 
 def judged(place: Place, folder: Path) -> None:
     asked("experiment", "open-ended", "-n", 4, open=True)(place, folder)
-    done("open-ended", "pairs", folder, "-o", folder / "judging")
+    done("grade", "pairs", folder, "-o", folder / "judging")
     with served(judge("1")) as server:
-        done("open-ended", "judge", folder / "judging", "--model", f"{server.url}#judge")
+        done("grade", "preference", folder / "judging", "--model", f"{server.url}#judge")
 
 
 def marked(place: Place, folder: Path) -> None:
     shown("openmedprompt", "-n", 3, "--votes", 2, "-k", 1, open=True)(place, folder)
     with served(judge("correct")) as server:
-        done("open-ended", "mark", folder, "--model", f"{server.url}#judge")
+        done("grade", "correctness", folder, "--model", f"{server.url}#judge")
 
 
 def of_records(name: str, *more: object, place: Place, folder: Path) -> None:

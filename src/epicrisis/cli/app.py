@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from epicrisis import __version__
 from epicrisis.cli import (
     ask,
     doctor,
@@ -25,7 +24,7 @@ from epicrisis.cli import (
     search,
 )
 from epicrisis.cli.exit_codes import INTERRUPTED, OK
-from epicrisis.cli.terminal import say, say_text
+from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS = "Ask", "Libraries", "Evaluate", "Models and settings"
 
@@ -53,12 +52,12 @@ class OneLineErrors(TyperGroup):
         )
 
     def _show(self, error: Any) -> None:
-        context = getattr(error, "ctx", None)
-        if context is not None and type(error).__name__ == "NoArgsIsHelpError":
-            say_text(context.get_help())
+        if type(error).__name__ == "NoArgsIsHelpError":
+            # Raising it showed the help already.
             return
-        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        say(f"epicrisis: {error.format_message()}{hint}", err=True)
+        context = getattr(error, "ctx", None)
+        command = self.name if context is None else context.command_path
+        say(f"epicrisis: {error.format_message()} (see `{command} --help`)", err=True)
 
 
 app = typer.Typer(
@@ -73,8 +72,10 @@ app = typer.Typer(
 
 
 def _show_version(value: bool) -> None:
+    from importlib import metadata
+
     if value:
-        say(f"epicrisis {__version__}")
+        say(f"epicrisis {metadata.version('epicrisis')}")
         raise typer.Exit
 
 

@@ -110,7 +110,11 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
         url, signed_by_aws = _endpoint(name)
         rows.append(_row(url, ", ".join(parts), key))
         if signed_by_aws and key.endswith("(not set)"):
-            rows.append(_row("http://169.254.169.254", "AWS credentials (from here or from its token service)", "AWS"))
+            rows.append(
+                _row(
+                    "http://169.254.169.254", "AWS credentials (from this machine, or from AWS's token service)", "AWS"
+                )
+            )
     for row in rows:
         row["refused"] = settings.local_only
     return rows
@@ -139,7 +143,7 @@ def _key(part: ModelSettings | RerankSettings) -> str:
     """Return where the key comes from, never the key."""
     file: Path | None = getattr(part, "api_key_file", None)
     if file is not None:
-        return f"{file} ({_mode(file) or 'not there'})"
+        return f"{file} ({_mode(file) or 'does not exist'})"
     return f"{part.api_key_env} ({'set' if os.environ.get(part.api_key_env) else 'not set'})"
 
 

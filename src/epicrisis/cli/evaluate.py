@@ -116,8 +116,8 @@ def rescore(
     Abstentions, unreadable and empty replies are counted apart. MIRAGE's scorers, which assign a letter to replies
     without one, reproduce its published figures to the digit.
     """
-    from epicrisis.evaluation.rescoring.readings import SCORINGS
     from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
+    from epicrisis.evaluation.rescoring.scores import SCORINGS
 
     scorings = (scoring,) if scoring else SCORINGS
     scores = rescore_runs(runs, flags.settings().home, scorings=scorings, dataset=dataset, data=data)

@@ -15,7 +15,7 @@ from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail, new_group
 from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath
-from epicrisis.cli.run_progress import say_skipped, tokens_spent, usage_line, warn_about_demo_models
+from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_console, open_progress, say, say_above, say_lines, show_json
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def add(
         show_json(report)
     else:
         say(_report_line(path, report))
-    say_skipped(report.first_skipped, report.skipped)
+    say_report_skipped(report)
 
 
 def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]:

@@ -98,14 +98,14 @@ def delete(
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
-    from epicrisis.library.ingest_checks import whose
+    from epicrisis.library.ingest_patients import read_document_patients
     from epicrisis.library.library import Library
     from epicrisis.library.patients import forget_patients
 
     with Library.open(library, write=True) as store:
         # Opening the library completed a deletion that was killed after its commit.
         existing = {*store.content_hashes(documents), *store.settled_deletions}
-        owners = set(filter(None, whose(store, list(existing)).values()))
+        owners = set(filter(None, read_document_patients(store, list(existing)).values()))
         store.delete(documents)
         forget_patients(store, owners)
     deleted = [document for document in documents if document in existing]
@@ -128,7 +128,7 @@ def check(library: LibraryPath, json: Json = False) -> None:
     Reads everything once: about a minute for a million passages.
     """
     from epicrisis.cli.terminal import open_progress
-    from epicrisis.library.health import check_health as check_health
+    from epicrisis.library.health import check_health
     from epicrisis.library.health_report import format_report
     from epicrisis.library.library import Library
 

@@ -132,13 +132,13 @@ def settings(
     EPICRISIS_VOTES__N=20.
     """
     from epicrisis.errors import InputError
-    from epicrisis.settings import setting_rows
+    from epicrisis.setting_list import setting_rows
 
     rows = [row for row in setting_rows() if row.key.startswith(prefix)]
     if not rows:
         raise InputError(f"no setting begins with {prefix!r}: `epicrisis settings` lists all")
     if json:
-        show_json(rows)
+        show_json([row._asdict() for row in rows])
         return
     for row in rows:
         unit = f" ({row.unit})" if row.unit else ""

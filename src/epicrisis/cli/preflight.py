@@ -118,7 +118,7 @@ def run_study(
 ) -> None:
     """Run `epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.experiments.preflight_findings import file_of
+    from epicrisis.evaluation.experiments.preflight import rankings_path
     from epicrisis.evaluation.experiments.run_findings import read_findings
     from epicrisis.privacy import set_local_only
 
@@ -130,7 +130,7 @@ def run_study(
     questions = _load_questions(settings, sets or SETS, data)
     guards: tuple[Guard, ...] = ("none", "source-hidden")
     for guard in guards:
-        _rank(settings, library, questions, file_of(folder, guard), guard, json)
+        _rank(settings, library, questions, rankings_path(folder, guard), guard, json)
     (findings,) = read_findings([folder])
     if json:
         show_data({"folder": str(folder), "findings": findings})

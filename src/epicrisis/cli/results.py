@@ -86,15 +86,15 @@ def report(
         raise InputError("name the page with -o report.html, or add --json")
     if output is not None:
         _check_output(output)
-    compare_run_files = read_findings(runs)
+    findings = read_findings(runs)
     if output is not None:
         from epicrisis.report.page import render_page
 
-        _write(output, render_page(compare_run_files, title, plots=plots))
+        _write(output, render_page(findings, title, plots=plots))
     if json:
-        show_data(compare_run_files)
+        show_data(findings)
     elif output is not None:
-        say(f"{len(compare_run_files)} experiment{'s' if len(compare_run_files) != 1 else ''} written to {output}")
+        say(f"{len(findings)} experiment{'s' if len(findings) != 1 else ''} written to {output}")
 
 
 def _check_output(path: Path) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.energy import SessionEnergy
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
+    from epicrisis.library.ingest_report import IngestReport
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -156,6 +157,16 @@ def say_skipped(items: Iterable[Skipped], count: int) -> None:
         say(f"warning: {place}: {item.reason}", err=True)
     if count:
         say(f"warning: {count} items were skipped; the first are listed above. All others are saved", err=True)
+
+
+def say_report_skipped(report: IngestReport) -> None:
+    """Warn about the skipped items of an addition. End the command with an error if nothing else was read."""
+    read = report.added + report.replaced + report.unchanged + report.outdated + report.deleted + report.statements
+    if read or not report.skipped:
+        say_skipped(report.first_skipped, report.skipped)
+        return
+    say_skipped(report.first_skipped, 0)
+    fail(f"nothing was added: {report.skipped} items were skipped, and nothing else was read", ERROR)
 
 
 def confirm(question: str | None) -> None:

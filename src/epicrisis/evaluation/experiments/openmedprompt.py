@@ -2,7 +2,7 @@
 Figures 5 and 6.)
 
 One draft without and with solved questions; ensemble refining and self-reflection over a growing number of drafts and
-rounds, and over a growing number of examples. Answers are marked afterwards (`epicrisis open-ended mark`), and these
+rounds, and over a growing number of examples. Answers are marked afterwards (`epicrisis grade correctness`), and these
 tables read the marks. The drafts of a smaller number are among those of a larger one, so they come from the cache.
 """
 

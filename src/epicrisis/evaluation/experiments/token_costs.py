@@ -302,7 +302,7 @@ _PREDICTION_NOTES = (
 )
 _LACKING = (
     f"no prediction, for there is no case that {RAG} and {BRIEF_CONTEXT} (in parts) both answered by plain calls, or "
-    f"none of {CLOSED_BOOK}: ask those arms too, with --cache off."
+    f"none of {CLOSED_BOOK}: ask those arms too, with --setting cache.mode=off."
 )
 
 

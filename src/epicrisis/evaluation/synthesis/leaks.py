@@ -1,8 +1,8 @@
 """Solved examples that are questions of a test set: a strategy that shows them would reveal the answer.
 
-The rule is `retrieval.examples.is_same_question`, which also filters the examples in prompts. Candidates are found by rare
-shingles: two texts of the required similarity share at least one of the rarest shingles of each (prefix filtering). So
-only a few pairs of an example and a question are compared.
+The rule is `retrieval.examples.is_same_question`, which also filters the examples in prompts. Candidates are found by
+rare shingles: two texts of the required similarity share at least one of the rarest shingles of each (prefix
+filtering). So only a few pairs of an example and a question are compared.
 """
 
 from __future__ import annotations
