@@ -185,7 +185,7 @@ def test_evaluate_scores_a_set_and_a_guard_hides_the_source(
     assert (asked_within["types"], asked_within["journals"]) == (["Review"], ["Gut"])
     assert narrowed["states"] == {"abstained": N}, "no document of the library is a review"
     assert_one_line(changed)
-    assert "arguments (guard) differ" in changed.stderr
+    assert "holds another run, which differs in arguments (guard)" in changed.stderr
 
 
 def test_bad_input_is_one_line(run: Run, library: Path, asked: Path, seen: Iterator[Path]) -> None:
@@ -217,11 +217,14 @@ def test_what_an_experiment_has_no_use_for_is_refused(
     assert_one_line(ranked, "asks no model: of the options on what is compared, use only --set and --reranker")
     own = run("experiment", "preflight", "--library", library, "--set", "cloze")
     assert_one_line(own, "cloze makes questions from sentences of the library", "choose another set, or a file")
-    assert_one_line(run("experiment", "cost", *common, "--reranker", "medcpt"), "name that with --arm")
+    assert_one_line(
+        run("experiment", "cost", *common, "--reranker", "medcpt"),
+        "--reranker is for the arm `reranked`: add --arm reranked",
+    )
     assert_one_line(run("experiment", "open-ended", *common, "--repeats", 2), "leave --repeats out")
     assert_one_line(run("evaluate", asked), "the strategy brief-context reads a library: name one with --library")
     elsewhere = run("experiment", "preflight", *common, "-o", library)
-    assert_one_line(elsewhere, "is not empty", "name an empty folder, or one that does not exist")
+    assert_one_line(elsewhere, "contains other files", "choose an empty or new folder")
     assert not list(library.glob("rankings*"))
     assert not (tmp_path / "runs").exists()
 
