@@ -197,7 +197,7 @@ def test_valid_npy_file_is_read(tmp_path: Path) -> None:
 def test_nested_literal_is_kept_as_text(text: str) -> None:
     with pytest.raises((ValueError, SyntaxError, TypeError, RecursionError, MemoryError)):
         ast.literal_eval(text)
-    assert ehr_ds_qa._listed(text) == text
+    assert ehr_ds_qa._parse_list(text) == text
 
 
 # -- read-only media -------------------------------------------------------------------------------------------------
