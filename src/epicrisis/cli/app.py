@@ -56,8 +56,8 @@ class OneLineErrors(TyperGroup):
             # Raising it showed the help already.
             return
         context = getattr(error, "ctx", None)
-        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        say(f"epicrisis: {error.format_message()}{hint}", err=True)
+        command = self.name if context is None else context.command_path
+        say(f"epicrisis: {error.format_message()} (see `{command} --help`)", err=True)
 
 
 app = typer.Typer(

@@ -192,7 +192,7 @@ def synthesize_record(
         str,
         typer.Option(
             "--tokens",
-            help="Approximate length of a record, from 4000 tokens; several lengths, with commas, are used in turn.",
+            help="Approximate length of a record, from 4,000 tokens; several lengths, with commas, are used in turn.",
         ),
     ] = "128000",
     stays: Annotated[
