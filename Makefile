@@ -38,7 +38,7 @@ demo: models  ## environment, package, models; a small library; questions answer
 	@# A model this small may fail a question: that is shown, and the demo goes on.
 	-$(BIN)/epicrisis ask $(DEMO) "Does low-dose aspirin lower the risk of preterm pre-eclampsia?" \
 		--options yes,no -k 8 --model $(MODEL)
-	-$(BIN)/epicrisis ask $(DEMO) "Which infection causes most duodenal ulcers?" -k 8 --no-preflight --model $(MODEL)
+	-$(BIN)/epicrisis ask $(DEMO) "Which infection causes most duodenal ulcers?" -k 8 --setting preflight.enabled=false --model $(MODEL)
 	-$(BIN)/epicrisis ask $(DEMO) --file demo/questions.jsonl -o build/demo-answers-$(MODEL).jsonl -k 4 --model $(MODEL)
 
 check: $(INSTALLED)  ## formatting, lint, types

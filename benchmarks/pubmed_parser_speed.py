@@ -57,7 +57,7 @@ def words(value: object) -> list[str]:
     return str(value).replace(";", " ").replace("|", " ").replace(":", " ").split()
 
 
-def theirs_in_ours(record: Mapping[str, Any], document: pubmed.Citation) -> Iterator[str]:
+def theirs_in_ours(record: Mapping[str, Any], document: pubmed.PubMedItem) -> Iterator[str]:
     """Every word of pubmed_parser's record that is nowhere in our document, as `field: word`.
 
     Exponents are compared without our `^`: pubmed_parser writes ten to the minus third as `10-3`.

@@ -72,6 +72,6 @@ def test_a_question_keeps_its_patient() -> None:
 
 
 def test_a_budget_of_notes_without_whole_notes_is_refused() -> None:
-    with pytest.raises(SettingsError, match="use --unit note"):
+    with pytest.raises(SettingsError, match="use the setting unit = note"):
         check_settings(Settings(strategy="rag", note_tokens=900))
     assert check_settings(Settings(strategy="rag", unit="note", note_tokens=900)).note_tokens == 900

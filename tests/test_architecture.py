@@ -30,6 +30,7 @@ FLOORS = {
             ["privacy"],
             ["setting_types", "prompts"],
             ["settings"],
+            ["setting_list"],
             ["configuration"],
             ["logs"],
             ["corpus", "models", "testing"],

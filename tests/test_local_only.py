@@ -198,8 +198,8 @@ def test_the_whole_program_asks_nobody_but_this_machine(tmp_path: Path, model_ho
     assert (code, added["added"]) == (0, 3)
     code, ranking = epicrisis("search", "library", "aspirin and pre-eclampsia")
     assert (code, ranking["hits"][0]["passage"]["document_id"]) == (0, "a")
-    few = ("-k", "2", "--partition", "2", "--no-preflight", "--options", "yes,no", "--log", "log")
-    code, answer = epicrisis("ask", "library", QUESTION, *few)
+    settings = ("--setting", "partition=2", "--setting", "preflight.enabled=false", "--setting", "log=log")
+    code, answer = epicrisis("ask", "library", QUESTION, "-k", "2", "--options", "yes,no", *settings)
     assert code in (0, 2)
     assert answer["state"] in ("answered", "abstained", "unparsed")
     assert answer["usage"]["completion_tokens"] > 0

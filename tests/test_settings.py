@@ -10,7 +10,8 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, ModelSettings, Price, Settings, setting_rows
+from epicrisis.setting_list import setting_rows
+from epicrisis.settings import ROLES, ModelSettings, Price, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +118,7 @@ def test_a_threshold_reaches_as_far_as_its_signal(signal: str, threshold: float,
 
 def test_agreement_with_a_reranker_needs_one() -> None:
     by_reranker = {"preflight": {"signal": "reranker-overlap"}}
-    assert "name one with rerank.name (--rerank)" in refusal(by_reranker)
+    assert "choose one with rerank.name" in refusal(by_reranker)
     assert load_settings({**by_reranker, "rerank": {"name": "medcpt"}}).preflight.signal == "reranker-overlap"
     assert not load_settings({"preflight": {"signal": "reranker-overlap", "enabled": False}}).preflight.enabled
 
@@ -338,7 +339,7 @@ def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log (--log FILE)"),
+        ({"log_text": True}, "setting log_text: there is no log for the texts: name its file with log"),
         ({"log": "a", "record": "a"}, "settings log, record and cache.path are the same file: give each its own"),
         ({"log": "a", "cache": {"path": "a"}}, "settings log, record and cache.path are the same file"),
         ({"budget": {"tokens": 0}}, "setting budget.tokens: input should be greater than or equal to 1 (got 0)"),

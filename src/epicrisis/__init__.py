@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from epicrisis.settings import Settings
     from epicrisis.types import Document, Passage, Question, Ranking, Scope
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Answer",

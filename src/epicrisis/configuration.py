@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from epicrisis.errors import SettingsError
 from epicrisis.privacy import strip_secrets
-from epicrisis.settings import API_KEY_VARIABLE, Settings, setting_rows
+from epicrisis.setting_list import is_list_setting, setting_rows
+from epicrisis.settings import API_KEY_VARIABLE, Settings
 
 # Variables with another use: the folder of test data, the settings file, and strict tests.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
@@ -56,17 +57,23 @@ def read_presets() -> dict[str, dict[str, Any]]:
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
-    """Return `KEY=VALUE` texts with dotted keys (`votes.n=20`) as nested settings. Lists and tables are JSON.
+    """Return `KEY=VALUE` texts with dotted keys (`votes.n=20`) as nested settings. Tables are JSON.
 
-    Raises SettingsError for any other form and for `allow_remote`.
+    A list is JSON, or its key is given once for each item. Raises SettingsError for any other form and for
+    `allow_remote`.
     """
     values: dict[str, Any] = {}
+    lists: dict[str, list[Any]] = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
             raise SettingsError("a setting has the form KEY=VALUE, such as votes.n=20")
-        nested: Any = _parse_value(value)
-        for name in reversed(key.strip().split(".")):
+        key, nested = key.strip(), _parse_value(value)
+        if is_list_setting(key):
+            items = lists.setdefault(key, [])
+            items.extend(nested if isinstance(nested, list) else [nested])
+            nested = items
+        for name in reversed(key.split(".")):
             nested = {name: nested}
         values = merge_tables(values, nested)
     _refuse_allow_remote(values)

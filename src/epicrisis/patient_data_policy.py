@@ -54,7 +54,7 @@ def reply_cache_path(settings: Settings, library: Path | None) -> Path:
     if library is not None and path != inside and holds_patients(library):
         raise SettingsError(
             "the library holds patients' notes, so replies are cached inside it or not at all: leave out cache.path, "
-            "or give --cache off"
+            "or set cache.mode to off"
         )
     return path
 

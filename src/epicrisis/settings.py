@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
+from typing import Any, Literal, Self, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.fields import FieldInfo
 
 from epicrisis.privacy import remote_host, strip_secrets
 from epicrisis.setting_types import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
@@ -34,17 +33,6 @@ ROLES = ("writer", "map", "reduce")
 API_KEY_VARIABLE = "EPICRISIS_API_KEY"
 """Prefix of the environment variables with API keys (`EPICRISIS_API_KEY_MAP`)."""
 MAX_RERANKED = 1000
-
-
-class SettingRow(NamedTuple):
-    """One line of the list of settings."""
-
-    key: str
-    """Dotted, such as `votes.n`."""
-    default: str
-    """As a settings file says it; empty if the setting has no default value."""
-    unit: str
-    meaning: str
 
 
 def _is_none(value: object) -> bool:
@@ -214,7 +202,7 @@ class ExampleSettings(_Table):
     leak_similarity: float = _key(
         0.8,
         "An example with text this similar to the question is excluded as the question itself.",
-        "cosine",
+        "Jaccard similarity",
         gt=0,
         le=1,
     )
@@ -292,7 +280,7 @@ class ScopeSettings(_Table):
         ("retracted",), "Hide retracted articles, whenever retracted, and retraction notices."
     )
     include: tuple[Literal["retracted"], ...] = _key(
-        (), "Read these documents all the same, with a mark (--with). Wins over without."
+        (), "Read these documents all the same, with a mark. Wins over without."
     )
     hide: tuple[str, ...] = _key((), "Hide the documents with these ids.")
     hide_gold: bool = _key(False, "Hide the gold documents of each question from it (leak guard, errata B15).")
@@ -398,7 +386,7 @@ class Settings(_Table):
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
         if self.log_text and self.log is None:
-            raise ValueError("setting log_text: there is no log for the texts: name its file with log (--log FILE)")
+            raise ValueError("setting log_text: there is no log for the texts: name its file with log")
         files = list(filter(None, (self.log, self.record, self.cache.path)))
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path are the same file: give each its own")
@@ -406,12 +394,12 @@ class Settings(_Table):
         if self.strategy == "full-context" and self.beside:
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
-                "brief-context, or leave out beside (--beside)"
+                "brief-context, or leave out beside"
             )
         if self.strategy == "full-context" and self.order == "rank":
             raise ValueError(
                 "setting order: full-context has no ranking, its notes are in order of time: use --strategy rag or "
-                "brief-context, or leave out order (--order rank)"
+                "brief-context, or leave out order"
             )
         examples = self.examples
         if examples.rerank is not None and examples.k * examples.rerank_times > MAX_RERANKED:
@@ -436,9 +424,7 @@ class Settings(_Table):
                 f"questions in partitions (got {check.threshold:g})"
             )
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
-            raise ValueError(
-                "setting preflight.signal: reranker-overlap needs a reranker: name one with rerank.name (--rerank)"
-            )
+            raise ValueError("setting preflight.signal: reranker-overlap needs a reranker: choose one with rerank.name")
 
     def remote_hosts(self) -> Iterator[tuple[str, str]]:
         """Yield the dotted key and the host, without secrets, of every setting that names another machine."""
@@ -462,40 +448,6 @@ class Settings(_Table):
         if model is None or "name" in model.model_fields_set:
             return model or writer
         return writer.model_copy(update={key: getattr(model, key) for key in model.model_fields_set})
-
-
-def setting_rows() -> list[SettingRow]:
-    """Return key, default, unit and meaning of every setting, in the order of the tables."""
-    return list(_list_rows(Settings, "", Settings()))
-
-
-def _list_rows(table: type[BaseModel], prefix: str, defaults: BaseModel | None) -> Iterator[SettingRow]:
-    for name, field in table.model_fields.items():
-        default = getattr(defaults, name, None)
-        inner = _inner_table(field)
-        if inner is not None:
-            yield from _list_rows(inner, f"{prefix}{name}.", default)
-            continue
-        extra = field.json_schema_extra
-        unit = str(extra.get("unit", "")) if isinstance(extra, dict) else ""
-        yield SettingRow(f"{prefix}{name}", _format_default(default), unit, field.description or "")
-
-
-def _inner_table(field: FieldInfo) -> type[BaseModel] | None:
-    for kind in (field.annotation, *get_args(field.annotation)):
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind
-    return None
-
-
-def _format_default(value: object) -> str:
-    if value is None or value == {}:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
-    return str(value)
 
 
 def _list_places(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, str | PurePath]]:

@@ -370,7 +370,7 @@ def test_a_deadline_that_has_passed_fails_every_part() -> None:
     assert (answer.state, model.requests) == ("failed", [])
     assert [partial.state for partial in answer.partials] == ["failed", "failed"]
     assert answer.failure is not None
-    assert "--deadline" in answer.failure.message
+    assert "deadline_seconds" in answer.failure.message
 
 
 # -- what it costs -------------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ class _Hangs(ScriptedModel):
 def test_a_call_in_flight_when_the_deadline_passes_is_given_up() -> None:
     model = _Hangs(lambda _: GOOD)
     asked = world(model, (), deadline=time.monotonic() + 0.02)
-    with pytest.raises(EndpointTimeout, match="--deadline"):
+    with pytest.raises(EndpointTimeout, match="deadline_seconds"):
         ask_in(asked)
     assert len(model.requests) == 1
     (called,) = asked.of(ModelCalled)
@@ -231,7 +231,7 @@ def test_a_call_in_flight_when_the_deadline_passes_is_given_up() -> None:
 def test_no_call_is_sent_once_the_deadline_has_passed() -> None:
     model = in_turn(GOOD)
     asked = world(model, (), deadline=time.monotonic())
-    with pytest.raises(EndpointTimeout, match="--deadline"):
+    with pytest.raises(EndpointTimeout, match="deadline_seconds"):
         ask_in(asked)
     assert model.requests == []
     assert [called.usage for called in asked.of(ModelCalled)] == [Usage()]

@@ -34,7 +34,7 @@ from tests.support.pubmed_xml import HEAD, article, article_set, write_realistic
 NAME = "pubmed26n1234.xml"
 
 
-def read(folder: Path, content: str | bytes, name: str = NAME, details: bool = False) -> list[pubmed.Citation]:
+def read(folder: Path, content: str | bytes, name: str = NAME, details: bool = False) -> list[pubmed.PubMedItem]:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return list(pubmed.read_citations(path, details))

@@ -22,8 +22,8 @@ from tests.support.library_documents import COUNT, LARGE, SMALL, Contents, add, 
 
 
 @pytest.fixture(scope="module")
-def unbroken(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
-    """What the library holds after version 1 of the whole corpus was added without a kill."""
+def expected_contents(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    """Return the contents after version 1 of the whole corpus was added without a kill."""
     folder = tmp_path_factory.mktemp("unbroken") / "library"
     shutil.copytree(base, folder)
     with Library.open(folder, write=True) as library:
@@ -32,7 +32,9 @@ def unbroken(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
 
 
 @pytest.mark.parametrize("moment", PHASES)
-def test_killed_at_a_moment(killer: Killer, moment: str, folder: Path, unbroken: Contents) -> None:
+def test_add_killed_at_named_step_loses_nothing(
+    killer: Killer, moment: str, folder: Path, expected_contents: Contents
+) -> None:
     for passes in (0, 1, 2):
         killer.kill("add", folder, moment, passes)
         with Library.open(folder) as reader:
@@ -42,21 +44,23 @@ def test_killed_at_a_moment(killer: Killer, moment: str, folder: Path, unbroken:
     assert acknowledged(folder), "no batch was acknowledged before the kills: the test shows nothing"
     with Library.open(folder, write=True) as library:
         add(library, 1, COUNT)
-        assert contents(library) == unbroken
+        assert contents(library) == expected_contents
         assert discrepancies(library, acknowledged(folder)) == []
 
 
-def test_killed_again_and_again_without_a_pause(killer: Killer, folder: Path, unbroken: Contents) -> None:
+def test_add_killed_repeatedly_is_settled_by_next_writer(
+    killer: Killer, folder: Path, expected_contents: Contents
+) -> None:
     """The next process settles what the last one left, and is killed in turn; nobody looks in between."""
     for moment in ("table-written", "words-added", "words-committed"):
         killer.kill("add", folder, moment, 0)
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
         add(library, 1, COUNT)
-        assert contents(library) == unbroken
+        assert contents(library) == expected_contents
 
 
-def test_killed_at_random(killer: Killer, folder: Path) -> None:
+def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> None:
     kills = 0
     promised: dict[str, str] = {}
     for seed in range(1, 13):
@@ -74,15 +78,15 @@ def test_killed_at_random(killer: Killer, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_killed_while_compacting(killer: Killer, seed: int, folder: Path, unbroken: Contents) -> None:
+def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, expected_contents: Contents) -> None:
     killer.run("add", folder, "compacting", seed)
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
-        assert contents(library) == unbroken
+        assert contents(library) == expected_contents
 
 
 @pytest.mark.parametrize("moment", ["table-written", "words-committed", "words-added"])
-def test_the_check_sees_what_recovery_mends(
+def test_discrepancies_without_recovery_are_reported(
     killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killer.kill("add", folder, moment, 1)
@@ -96,7 +100,7 @@ def test_the_check_sees_what_recovery_mends(
         assert discrepancies(library, acknowledged(folder)) == []
 
 
-def test_the_check_sees_a_lost_document(folder: Path) -> None:
+def test_discrepancies_lost_document_is_reported(folder: Path) -> None:
     with Library.open(folder, write=True) as library:
         promised = dict(library.content_hashes(["doc:1", "doc:2"]))
         library.delete(["doc:1"])
@@ -104,7 +108,7 @@ def test_the_check_sees_a_lost_document(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("moment", "passes"), [("manifest-written", 0), ("parts-built", 0), ("manifest-written", 1)])
-def test_killed_while_it_is_made(killer: Killer, moment: str, passes: int, tmp_path: Path) -> None:
+def test_create_killed_library_is_created_again(killer: Killer, moment: str, passes: int, tmp_path: Path) -> None:
     folder = tmp_path / "library"
     killer.kill("create", folder, moment, passes)
     if passes == 0:
@@ -118,7 +122,7 @@ def test_killed_while_it_is_made(killer: Killer, moment: str, passes: int, tmp_p
 
 
 @pytest.mark.parametrize("moment", ["cleared", "words-committed", "rebuilt"])
-def test_killed_while_it_is_repaired(killer: Killer, moment: str, folder: Path) -> None:
+def test_repair_killed_is_completed_by_next_repair(killer: Killer, moment: str, folder: Path) -> None:
     with Library.open(folder) as library:
         before = contents(library)
     # The first clearing is of what an earlier repair left.
@@ -131,7 +135,7 @@ def test_killed_while_it_is_repaired(killer: Killer, moment: str, folder: Path) 
         assert discrepancies(library, before.hashes) == []
 
 
-def test_a_journal_without_its_last_writes_is_refused(killer: Killer, folder: Path) -> None:
+def test_open_journal_without_write_ahead_log_is_refused(killer: Killer, folder: Path) -> None:
     """SQLite's log beside the journal was not copied: adding now would put passages there twice."""
     killer.kill("add", folder, "journal-done", 2)
     (folder / "journal.sqlite-wal").unlink()
@@ -149,19 +153,21 @@ def test_a_journal_without_its_last_writes_is_refused(killer: Killer, folder: Pa
 
 @pytest.fixture
 def undisturbed(base: Path, tmp_path: Path) -> Iterator[Library]:
-    """A copy of `base` that nobody kills."""
+    """Return a copy of `base` that is never killed."""
     with Library.open(shutil.copytree(base, tmp_path / "undisturbed"), write=True) as library:
         yield library
 
 
-def _held(folder: Path) -> dict[str, str | None]:
+def _read_hashes(folder: Path) -> dict[str, str | None]:
     with Library.open(folder) as library:
         return dict(contents(library).hashes)
 
 
 @pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
-def test_killed_among_revisions_and_deletions(killer: Killer, moment: str, folder: Path, undisturbed: Library) -> None:
-    promised = _held(folder)
+def test_revise_killed_at_named_step_loses_nothing(
+    killer: Killer, moment: str, folder: Path, undisturbed: Library
+) -> None:
+    promised = _read_hashes(folder)
     for passes in (0, 2, 4):
         killer.kill("revise", folder, moment, passes)
         promised |= acknowledged(folder)
@@ -180,7 +186,7 @@ def test_killed_among_revisions_and_deletions(killer: Killer, moment: str, folde
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus is a large library in this process, as it is in those that optimize."""
+    """Treat the corpus as a large library, as the killed processes do."""
     for module, name, value in SMALL:
         monkeypatch.setattr(module, name, value)
 
@@ -195,22 +201,22 @@ def optimized(base: Path, tmp_path: Path, large: None) -> Path:
     return folder
 
 
-def same_but_for_the_time(one: IndexReport | None, other: IndexReport | None) -> bool:
+def is_same_index(one: IndexReport | None, other: IndexReport | None) -> bool:
     assert one is not None
     assert other is not None
     return dataclasses.replace(one, measured="") == dataclasses.replace(other, measured="")
 
 
-def check_nothing_happened(folder: Path, before: Contents) -> None:
+def check_unchanged(folder: Path, before: Contents) -> None:
     with Library.open(folder) as reader:
-        assert contents(reader).found == before.found
+        assert contents(reader).results == before.results
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, {}) == []
         assert contents(library) == before
 
 
 @pytest.mark.parametrize("moment", [*WITH_OLD_REPORT, *WITHOUT_REPORT, *WITH_NEW_REPORT])
-def test_killed_between_the_phases_of_optimize(killer: Killer, moment: str, optimized: Path) -> None:
+def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: str, optimized: Path) -> None:
     with Library.open(optimized) as library:
         before, old = contents(library), library.info().index
     killer.kill("optimize", optimized, moment, 0)
@@ -218,25 +224,25 @@ def test_killed_between_the_phases_of_optimize(killer: Killer, moment: str, opti
     if moment in WITHOUT_REPORT:
         assert now is None, "nothing is said of an index that was not measured"
     else:
-        assert same_but_for_the_time(now, old)
-    check_nothing_happened(optimized, before)
+        assert is_same_index(now, old)
+    check_unchanged(optimized, before)
     killer.kill("optimize", optimized, moment, 0)
-    check_nothing_happened(optimized, before)
+    check_unchanged(optimized, before)
     with Library.open(optimized, write=True) as library:
-        assert same_but_for_the_time(library.optimize(recall=1.0), old)
+        assert is_same_index(library.optimize(recall=1.0), old)
         assert contents(library) == before
         assert library.info().unindexed == 0
 
 
 @pytest.mark.parametrize("moment", WITHIN_OPTIMIZE)
-def test_killed_within_a_phase_of_optimize(killer: Killer, moment: str, folder: Path, large: None) -> None:
+def test_optimize_killed_within_phase_loses_nothing(killer: Killer, moment: str, folder: Path, large: None) -> None:
     """A library without an index, killed and killed again."""
     with Library.open(folder) as library:
         before = contents(library)
     kills = 0
     for seed in range(1, 4):
         kills += killer.run("optimize", folder, moment, seed)
-        check_nothing_happened(folder, before)
+        check_unchanged(folder, before)
     assert kills or moment == "compacting"
     with Library.open(folder, write=True) as library:
         report = library.optimize(recall=1.0)
@@ -245,7 +251,9 @@ def test_killed_within_a_phase_of_optimize(killer: Killer, moment: str, folder: 
         assert contents(library) == before
 
 
-def test_the_check_sees_a_broken_optimize(killer: Killer, optimized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discrepancies_unfinished_optimize_is_reported(
+    killer: Killer, optimized: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killer.kill("optimize", optimized, "index-built", 0)
     with monkeypatch.context() as patch:
         patch.setattr(Library, "_settle", lambda self: None)
@@ -255,10 +263,10 @@ def test_the_check_sees_a_broken_optimize(killer: Killer, optimized: Path, monke
 
 
 @pytest.mark.parametrize("moment", ["table-written", "words-added"])
-def test_the_check_sees_broken_revisions(
+def test_broken_promises_of_revisions_are_reported(
     killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promised = _held(folder)
+    promised = _read_hashes(folder)
     killer.kill("revise", folder, moment, 3)
     promised |= acknowledged(folder)
     with monkeypatch.context() as patch:
@@ -271,20 +279,22 @@ def test_the_check_sees_broken_revisions(
     with Library.open(folder, write=True) as library:
         assert broken_promises(library, promised, 1, COUNT) == []
         # Nor does a lost document, a forgotten deletion or a file marked too early go unseen.
-        there = next(each for each, digest in (promised | contents(library).hashes).items() if digest)
-        library.delete([there])
+        present = next(entry for entry, digest in (promised | contents(library).hashes).items() if digest)
+        library.delete([present])
         library.add_source(IngestedFile("0" * 64, "v1-2", 1, ""))
         library._journal._db.execute("DELETE FROM deleted")
         wrong = broken_promises(library, promised | {"doc:47": None}, 1, COUNT)
-        assert any("neither as it was acknowledged" in each for each in wrong)
-        assert any("was deleted, which is not remembered" in each for each in wrong)
-        assert any(each.startswith("v1-2 is remembered as added") for each in wrong)
+        assert any("neither as it was acknowledged" in entry for entry in wrong)
+        assert any("was deleted, which is not remembered" in entry for entry in wrong)
+        assert any(entry.startswith("v1-2 is remembered as added") for entry in wrong)
 
 
-def test_killed_at_twenty_random_moments(killer: Killer, folder: Path, undisturbed: Library, large: None) -> None:
+def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
+    killer: Killer, folder: Path, undisturbed: Library, large: None
+) -> None:
     """Revisions, deletions and optimizing in turn; every version in the end as in the library that nobody killed."""
     kills: Counter[str] = Counter()
-    promised = _held(folder)
+    promised = _read_hashes(folder)
     for version in range(1, 13):
         for number, action in enumerate(("revise", "optimize", "revise", "optimize", "revise")):
             moment = {"revise": "writing", "optimize": "optimizing"}[action]
@@ -296,10 +306,10 @@ def test_killed_at_twenty_random_moments(killer: Killer, folder: Path, undisturb
                 # Whatever was found must stay, written down or not.
                 promised |= contents(library).hashes
         with Library.open(folder, write=True) as library:
-            for each in (library, undisturbed):
-                revise(each, version, COUNT)
-            reports = [each.optimize(recall=1.0) for each in (library, undisturbed)]
-            assert same_but_for_the_time(*reports)
+            for writer in (library, undisturbed):
+                revise(writer, version, COUNT)
+            reports = [writer.optimize(recall=1.0) for writer in (library, undisturbed)]
+            assert is_same_index(*reports)
             assert contents(library) == contents(undisturbed)
             promised |= dict.fromkeys(promised) | contents(library).hashes
         if kills.total() >= 20 and min(kills.values()) >= 6:

@@ -39,7 +39,7 @@ from tests.support.library_documents import COUNT, LARGE, add, contents, create,
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    """An empty one for the documents of `build_stored_document`."""
+    """Return an empty library for the documents of `build_stored_document`."""
     with Library.create(
         tmp_path / "own",
         encoder_fingerprint="check",
@@ -47,14 +47,14 @@ def library(tmp_path: Path) -> Iterator[Library]:
         dimensions=DIMENSIONS,
         max_tokens=64,
         overlap=8,
-    ) as made:
-        yield made
+    ) as new_library:
+        yield new_library
 
 
 # -- who may open it --------------------------------------------------------------------------------------------------
 
 
-def test_a_second_writer_is_refused_at_once_and_readers_are_not(folder: Path) -> None:
+def test_open_second_writer_is_refused_and_reader_accepted(folder: Path) -> None:
     with Library.open(folder, write=True):
         with pytest.raises(LibraryBusy, match="another process is writing"):
             Library.open(folder, write=True)
@@ -66,7 +66,7 @@ def test_a_second_writer_is_refused_at_once_and_readers_are_not(folder: Path) ->
         assert library.count()[0] == COUNT // 2
 
 
-def test_a_refused_writer_leaves_no_lock(folder: Path) -> None:
+def test_open_refused_writer_releases_lock(folder: Path) -> None:
     shutil.move(folder / "words", folder / "elsewhere")
     with pytest.raises(LibraryDamaged):
         Library.open(folder, write=True)
@@ -74,7 +74,7 @@ def test_a_refused_writer_leaves_no_lock(folder: Path) -> None:
     Library.open(folder, write=True).close()
 
 
-def test_a_reader_cannot_write(folder: Path) -> None:
+def test_reader_write_raises_library_error(folder: Path) -> None:
     with Library.open(folder) as reader:
         with pytest.raises(LibraryError, match="write=True"):
             reader.delete(["doc:1"])
@@ -85,7 +85,7 @@ def test_a_reader_cannot_write(folder: Path) -> None:
         assert reader.count()[0] == COUNT // 2
 
 
-def test_a_closed_library_takes_nothing(folder: Path) -> None:
+def test_closed_library_write_raises_library_error(folder: Path) -> None:
     library = Library.open(folder, write=True)
     library.close()
     library.close()
@@ -93,7 +93,7 @@ def test_a_closed_library_takes_nothing(folder: Path) -> None:
         library.delete(["doc:1"])
 
 
-def test_readers_work_while_a_writer_writes(killer: Killer, folder: Path) -> None:
+def test_reader_searches_during_concurrent_write(killer: Killer, folder: Path) -> None:
     question = np.asarray(encoder().encode_queries(["aspirin and stroke"])[0])
     with ThreadPoolExecutor(1) as pool, Library.open(folder) as reader:
         writing = pool.submit(killer.run, "add", folder, "never", 0, version=7, count=LARGE)
@@ -111,16 +111,16 @@ def test_readers_work_while_a_writer_writes(killer: Killer, folder: Path) -> Non
             assert contents(reader) == contents(fresh)
 
 
-def test_a_reader_never_sees_a_document_by_its_old_words(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_during_replace_does_not_match_old_words(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the commit of the table and that of the words, the words still speak of the version before."""
     library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin", patient="anna")])
     original = WordIndex.replace
-    seen: list[tuple[str, ...]] = []
+    results: list[tuple[str, ...]] = []
 
     def replace(self: WordIndex, ids: list[str], passages: list[StoredPassage]) -> int:
         with Library.open(library.path) as reader:
             for query, scope in (("aspirin", Scope(patient="anna")), ("warfarin", Scope())):
-                seen.append(tuple(hit.passage.id for hit in reader.search_words(query, 9, scope)))
+                results.append(tuple(hit.passage.id for hit in reader.search_words(query, 9, scope)))
         return original(self, ids, passages)
 
     monkeypatch.setattr(WordIndex, "replace", replace)
@@ -130,12 +130,12 @@ def test_a_reader_never_sees_a_document_by_its_old_words(library: Library, monke
             build_stored_document("b", "aspirin", patient="bert", version="2"),
         ]
     )
-    assert seen == [(), ()]
+    assert results == [(), ()]
     assert [hit.passage.id for hit in library.search_words("aspirin", 9, Scope(patient="bert"))] == ["b#0"]
     assert library.search_words("aspirin", 9, Scope(patient="anna")) == ()
 
 
-def test_another_encoder_is_refused_by_name(folder: Path) -> None:
+def test_open_other_encoder_raises_encoder_mismatch(folder: Path) -> None:
     with Library.open(folder, encoder_fingerprint=encoder().fingerprint) as library:
         assert library.manifest.encoder_name == "hashing"
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_another_encoder_is_refused_by_name(folder: Path) -> None:
         Library.open(folder, encoder_fingerprint="other-1")
 
 
-def test_where_there_is_no_library(tmp_path: Path) -> None:
+def test_open_missing_library_raises_library_missing(tmp_path: Path) -> None:
     with pytest.raises(LibraryMissing, match="epicrisis library add"):
         Library.open(tmp_path / "nowhere")
     with pytest.raises(LibraryMissing):
@@ -160,14 +160,14 @@ def test_where_there_is_no_library(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "full").iterdir()) == ["letter.txt"]
 
 
-def test_a_library_is_not_made_over_another(folder: Path) -> None:
+def test_create_over_existing_library_is_refused(folder: Path) -> None:
     with pytest.raises(LibraryError, match="holds a library already"):
         create(folder)
     with Library.open(folder) as library:
         assert library.count()[0] == COUNT // 2
 
 
-def test_only_the_owner_may_look_in(tmp_path: Path) -> None:
+def test_create_folder_is_private(tmp_path: Path) -> None:
     create(tmp_path / "new").close()
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
 
@@ -217,14 +217,14 @@ def _overwrite(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("write", [False, True])
-def test_half_copied(damage: str, write: bool, folder: Path) -> None:
+def test_open_half_copied_library_is_refused(damage: str, write: bool, folder: Path) -> None:
     DAMAGES[damage](folder)
     with pytest.raises(LibraryDamaged, match=r"copy the whole folder again|restore the folder"):
         Library.open(folder, write=write)
 
 
-@pytest.mark.parametrize("damage", [each for each in DAMAGES if "words" in each or "journal" in each])
-def test_repair_makes_words_and_documents_anew(damage: str, base: Path, folder: Path) -> None:
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if "words" in name or "journal" in name])
+def test_repair_rebuilds_words_and_journal(damage: str, base: Path, folder: Path) -> None:
     DAMAGES[damage](folder)
     info = Library.repair(folder)
     assert (info.documents, info.problems) == (COUNT // 2, ())
@@ -235,14 +235,14 @@ def test_repair_makes_words_and_documents_anew(damage: str, base: Path, folder: 
 
 
 @pytest.mark.parametrize("damage", ["no passages", "no file of passages"])
-def test_repair_says_what_it_cannot_make(damage: str, folder: Path) -> None:
+def test_repair_missing_passages_raises_library_damaged(damage: str, folder: Path) -> None:
     DAMAGES[damage](folder)
     with pytest.raises(LibraryDamaged, match="half-copied"):
         Library.repair(folder)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ("[]", "is not a valid manifest"),
@@ -251,20 +251,20 @@ def test_repair_says_what_it_cannot_make(damage: str, folder: Path) -> None:
         ('{"format": 3, "more": 1}', "install a newer epicrisis"),
     ],
 )
-def test_a_manifest_that_cannot_be_understood(text: str, says: str, folder: Path) -> None:
+def test_open_invalid_manifest_raises_library_damaged(text: str, message: str, folder: Path) -> None:
     (folder / "manifest.json").write_text(text)
-    with pytest.raises(LibraryDamaged, match=says):
+    with pytest.raises(LibraryDamaged, match=message):
         Library.open(folder)
 
 
-def test_a_manifest_with_a_value_of_the_wrong_kind(folder: Path) -> None:
+def test_open_manifest_with_wrong_type_raises_library_damaged(folder: Path) -> None:
     values = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**values, "dimensions": "16"}))
     with pytest.raises(LibraryDamaged):
         Library.open(folder)
 
 
-def test_info_tells_what_is_there_and_what_is_wrong(folder: Path) -> None:
+def test_info_reports_contents_and_problems(folder: Path) -> None:
     with Library.open(folder, write=True) as library:
         info = library.info()
         assert (info.documents, info.passages) == library.count()
@@ -282,7 +282,7 @@ def test_info_tells_what_is_there_and_what_is_wrong(folder: Path) -> None:
 # -- failures that leave it whole -------------------------------------------------------------------------------------
 
 
-def test_a_write_that_fails_is_settled_by_the_next(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_failed_batch_is_settled_by_next_write(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin")])
 
     def refuse(self: WordIndex) -> int:
@@ -301,7 +301,7 @@ def test_a_write_that_fails_is_settled_by_the_next(library: Library, monkeypatch
 
 
 def _fill(folder: Path) -> tuple[dict[str, str], int]:
-    """Adds version after version until the disk is full; what was acknowledged, and the version it failed at."""
+    """Add versions until the disk is full. Return the acknowledged hashes and the version that failed."""
     promised: dict[str, str] = {}
     original = Library.add
 
@@ -322,7 +322,7 @@ def _fill(folder: Path) -> tuple[dict[str, str], int]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path | None]]:
-    """Mounts a file system of so many kilobytes, or grows it; `None` where that is not allowed here."""
+    """Return a function that mounts or resizes a file system. It returns None without permission to mount."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = False
@@ -344,7 +344,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path | None]]:
 
 
 @pytest.mark.parametrize("kilobytes", [900, 1100, 1700, 2300])
-def test_a_full_disk(kilobytes: int, base: Path, small_disk: Callable[[int], Path | None]) -> None:
+def test_add_full_disk_keeps_acknowledged_documents(
+    kilobytes: int, base: Path, small_disk: Callable[[int], Path | None]
+) -> None:
     place = small_disk(kilobytes)
     if place is None:
         pytest.skip("no small disk may be mounted here; the limit on the size of a file is tested everywhere")
@@ -364,7 +366,7 @@ def check_whole_again(folder: Path, promised: dict[str, str], version: int) -> N
 
 
 @pytest.mark.parametrize("limit", [5_000, 45_000])
-def test_a_file_that_may_not_grow(limit: int, folder: Path) -> None:
+def test_add_file_size_limit_keeps_acknowledged_documents(limit: int, folder: Path) -> None:
     """The limit is set in a process of its own; the smaller it is, the earlier a part is refused."""
     script = (
         "import json, resource, sys\n"
@@ -386,13 +388,13 @@ def test_a_file_that_may_not_grow(limit: int, folder: Path) -> None:
     check_whole_again(folder, promised, version)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_create_below_file_raises_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EpicrisisError):
         create(tmp_path / "file" / "below")
 
 
-def test_a_journal_that_is_locked_by_others_is_waited_for(folder: Path) -> None:
+def test_open_reader_works_with_locked_journal(folder: Path) -> None:
     """SQLite lets one transaction write at a time; a reader is not held up by one under way."""
     other = sqlite3.connect(folder / "journal.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -404,9 +406,9 @@ def test_a_journal_that_is_locked_by_others_is_waited_for(folder: Path) -> None:
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_documents_that_are_none(library: Library) -> None:
+def test_add_invalid_document_raises_value_error(library: Library) -> None:
     good = build_stored_document("a", "aspirin")
-    for bad, says in (
+    for bad, message in (
         ([good, good], "contains a document twice"),
         ([build_stored_document("a")], "at least one"),
         ([build_stored_document("a", "b", vectors=[[1.0, 2.0]])], "vectors of that shape"),
@@ -418,31 +420,31 @@ def test_documents_that_are_none(library: Library) -> None:
         ([build_stored_document("a", "\ud800")], "surrogate"),
         ([good, build_stored_document("b", " ")], "no text"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             library.add(bad)
     assert library.count() == (0, 0)
     assert library.info().open_batches == 0
 
 
-def test_vectors_that_are_none(library: Library) -> None:
+def test_search_vectors_invalid_vector_raises_input_error(library: Library) -> None:
     for vector in (np.zeros(3, np.float32), np.full(DIMENSIONS, np.nan, np.float32), np.zeros((1, 4), np.float32)):
         with pytest.raises(InputError, match="4 finite numbers"):
             library.search_vectors(vector, 3, Scope())
 
 
-def test_deleting_by_hand_takes_kept_replies_along(tmp_path: Path) -> None:
+def test_delete_without_revisions_removes_cached_replies(tmp_path: Path) -> None:
     """They may quote what goes. An update of the source, which comes with revisions, leaves them."""
-    with create(tmp_path / "library") as made:
-        add(made, 1, 8)
-        assert holds_patients(made.path)
+    with create(tmp_path / "library") as library:
+        add(library, 1, 8)
+        assert holds_patients(library.path)
         for name in ("replies.sqlite", "replies.sqlite-wal"):
-            (made.path / name).write_text("a reply about document 3")
-        made.delete(["doc:3"], {"doc:3": "0002"})
-        assert len(list(made.path.glob("replies.sqlite*"))) == 2
-        made.delete(["doc:4"])
-        assert not list(made.path.glob("replies.sqlite*"))
+            (library.path / name).write_text("a reply about document 3")
+        library.delete(["doc:3"], {"doc:3": "0002"})
+        assert len(list(library.path.glob("replies.sqlite*"))) == 2
+        library.delete(["doc:4"])
+        assert not list(library.path.glob("replies.sqlite*"))
 
 
-def test_a_library_of_literature_holds_no_patients(tmp_path: Path) -> None:
-    with create(tmp_path / "library") as made:
-        assert not holds_patients(made.path)
+def test_holds_patients_empty_library_returns_false(tmp_path: Path) -> None:
+    with create(tmp_path / "library") as library:
+        assert not holds_patients(library.path)

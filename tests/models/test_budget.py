@@ -65,7 +65,7 @@ calls = st.lists(
 
 
 @given(planned=calls, limit=st.integers(1, 3000), in_dollars=st.booleans())
-def test_whatever_the_calls_cost_it_is_not_overspent_and_stops_only_where_it_must(
+def test_budget_any_calls_is_not_overspent_and_refuses_only_calls_that_cannot_fit(
     planned: list[Planned], limit: int, in_dollars: bool
 ) -> None:
     def usage(request: ChatRequest) -> Usage:
@@ -99,7 +99,7 @@ def test_whatever_the_calls_cost_it_is_not_overspent_and_stops_only_where_it_mus
     assert budget.has_room(Amount(limit - budget.spent.tokens))
 
 
-def test_where_it_fits_only_if_others_cost_less_it_waits_for_them() -> None:
+def test_budget_call_that_may_fit_later_waits_for_running_calls() -> None:
     inner = Estimating(seconds=lambda _: 10, usage=lambda _: Usage(1, prompt_tokens=5))
     budget = Budget(BudgetSettings(tokens=PROMPT + 100))
 
@@ -113,9 +113,9 @@ def test_where_it_fits_only_if_others_cost_less_it_waits_for_them() -> None:
     assert budget.spent.tokens == 10
 
 
-def test_the_message_has_the_figures_and_the_cure() -> None:
+def test_budget_exceeded_message_contains_figures_and_option() -> None:
     inner = Estimating(usage=lambda _: Usage(1, prompt_tokens=PROMPT, cost=PROMPT / 1e6))
-    for limits, said in (
+    for limits, message in (
         (BudgetSettings(tokens=1000), f"{PROMPT:,} of 1,000 tokens are spent, and the next call may need 10,0"),
         (BudgetSettings(usd=0.001), f"${PROMPT / 1e6:.4f} of $0.001 is spent, and the next call may cost $0.0101"),
     ):
@@ -123,7 +123,7 @@ def test_the_message_has_the_figures_and_the_cure() -> None:
         run_in_virtual_time(model.complete(make_request()))
         with pytest.raises(BudgetExceeded) as caught:
             run_in_virtual_time(model.complete(make_request(max_tokens=10_000)))
-        assert caught.value.message.startswith(said)
+        assert caught.value.message.startswith(message)
         assert "the answers so far are kept, and the same command continues" in caught.value.message
         assert f"--budget-{'tokens' if limits.tokens else 'usd'}" in caught.value.message
         assert caught.value.usage == Usage()
@@ -144,7 +144,7 @@ def test_the_message_has_the_figures_and_the_cure() -> None:
     ],
 )
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_nobody_told_was_spent_as_reserved(usage: Usage, spent: Amount, fails: bool) -> None:
+def test_budget_call_without_reported_usage_spends_reservation(usage: Usage, spent: Amount, fails: bool) -> None:
     error = EndpointRejected("no", usage=usage) if fails else None
     budget = Budget(BudgetSettings(tokens=100_000, usd=10))
     result = run_in_virtual_time(
@@ -154,7 +154,7 @@ def test_what_nobody_told_was_spent_as_reserved(usage: Usage, spent: Amount, fai
     assert budget.spent == spent
 
 
-def test_a_cancelled_call_was_spent_as_reserved() -> None:
+def test_budget_cancelled_call_spends_reservation() -> None:
     inner = Estimating(seconds=lambda _: 100)
     budget = Budget(BudgetSettings(tokens=10_000))
 
@@ -168,21 +168,21 @@ def test_a_cancelled_call_was_spent_as_reserved() -> None:
     assert budget.spent.tokens == PROMPT + 10
 
 
-def test_thinking_is_reserved_too() -> None:
+def test_budget_reservation_includes_reasoning_tokens() -> None:
     budget = Budget(BudgetSettings(tokens=PROMPT + 100))
     with pytest.raises(BudgetExceeded):
         run_in_virtual_time(budgeted(Estimating(), budget).complete(make_request(max_reasoning_tokens=91)))
     run_in_virtual_time(budgeted(Estimating(), budget).complete(make_request(max_reasoning_tokens=90)))
 
 
-def test_of_the_next_token_alone_there_is_one() -> None:
+def test_budget_next_token_request_reserves_one_completion_token() -> None:
     options = make_request(max_tokens=500, options=("A", "B"))
     run_in_virtual_time(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT + 1))).complete(options))
     with pytest.raises(BudgetExceeded):
         run_in_virtual_time(budgeted(Estimating(), Budget(BudgetSettings(tokens=PROMPT))).complete(options))
 
 
-def test_a_model_that_counts_is_asked_only_where_the_bound_does_not_fit() -> None:
+def test_budget_exact_token_count_is_requested_only_if_byte_bound_does_not_fit() -> None:
     """The scripted model's token is a word, so that its count is far below the bound by bytes."""
     inner = SlowModel()
     run_in_virtual_time(budgeted(inner, Budget(BudgetSettings(tokens=PROMPT + 10))).complete(make_request()))
@@ -198,7 +198,7 @@ def test_a_model_that_counts_is_asked_only_where_the_bound_does_not_fit() -> Non
 # -- prices -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_in_dollars_needs_a_price() -> None:
+def test_budget_in_dollars_without_price_raises_settings_error() -> None:
     inner = Estimating()
     with pytest.raises(SettingsError, match=r"price of scripted.*price = \{"):
         run_in_virtual_time(
@@ -211,7 +211,7 @@ def test_a_budget_in_dollars_needs_a_price() -> None:
     assert len(inner.load.calls) == 1
 
 
-def test_small_sums_add_up_exactly() -> None:
+def test_budget_small_amounts_add_up_exactly() -> None:
     budget = Budget(BudgetSettings(usd=0.3))
 
     async def thrice() -> None:
@@ -228,7 +228,7 @@ def test_small_sums_add_up_exactly() -> None:
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-def test_no_call_starts_after_the_time_and_what_runs_is_ended() -> None:
+def test_time_limit_cancels_running_call_and_starts_no_more() -> None:
     inner = SlowModel(seconds=lambda _: 50)
 
     async def in_time() -> tuple[list[ChatReply | EpicrisisError], float]:
@@ -254,12 +254,12 @@ def test_no_call_starts_after_the_time_and_what_runs_is_ended() -> None:
     assert "--budget-minutes" in after.message
 
 
-def test_without_a_limit_of_time_nothing_is_ended() -> None:
+def test_time_limit_unset_does_not_cancel_calls() -> None:
     model = TimedModel(SlowModel(seconds=lambda _: 1e6), Budget(BudgetSettings(), clock=get_time))
     assert isinstance(run_in_virtual_time(outcome(model, make_request())), ChatReply)
 
 
-def test_a_timeout_within_is_not_taken_for_the_end_of_the_run() -> None:
+def test_time_limit_inner_timeout_error_is_raised_unchanged() -> None:
     def script(_: ChatRequest) -> str:
         raise TimeoutError("somebody else's")
 
@@ -272,7 +272,7 @@ def test_a_timeout_within_is_not_taken_for_the_end_of_the_run() -> None:
         run_in_virtual_time(timing_out())
 
 
-def test_they_are_chat_models() -> None:
+def test_budgeted_and_timed_models_satisfy_chat_model_contract() -> None:
     budget = Budget(BudgetSettings(tokens=10_000, usd=1, minutes=5))
     asyncio.run(check_chat_model(BudgetedModel(ScriptedModel(lambda _: "yes"), budget, dollar_each_million)))
     asyncio.run(check_chat_model(TimedModel(ScriptedModel(lambda _: "yes"), budget)))

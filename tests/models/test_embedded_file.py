@@ -17,50 +17,54 @@ from epicrisis.models.chat.loading import load_chat
 from epicrisis.models.hardware import measure_available_memory
 from epicrisis.settings import ModelSettings
 from tests.models.test_gguf import SMALL, gguf, u32
-from tests.models.test_machine import V2, machine, meminfo, v2
+from tests.models.test_hardware import V2, machine, meminfo, v2
 
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
-def made(path: Path, weights_bytes: int, window: int) -> Path:
-    """A file with the head of a model of 22.5 KiB for each token of the window."""
+def make_file(path: Path, weights_bytes: int, window: int) -> Path:
+    """Write a file with the header of a model of 22.5 KiB for each token of the window."""
     path.write_bytes(gguf(SMALL | {"llama.context_length": u32(window)}))
     with path.open("r+b") as stream:
         stream.truncate(weights_bytes)
     return path
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, root: Path, model: EmbeddedModel) -> str:
-    """What is said where the machine is the one whose files lie under `root`."""
+def read_refusal(monkeypatch: pytest.MonkeyPatch, root: Path, model: EmbeddedModel) -> str:
+    """Return the error message on a machine whose system files are under `root`."""
     monkeypatch.setattr(embedded, "measure_available_memory", partial(measure_available_memory, root))
     with pytest.raises(ModelFileInvalid) as caught:
         asyncio.run(model.capabilities())
     return caught.value.message
 
 
-def test_weights_that_do_not_fit_are_refused_with_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = made(tmp_path / "large.gguf", 5 * 2**30, 8192)
-    assert refusal(monkeypatch, machine(tmp_path / "root", {"proc/meminfo": meminfo(4)}), EmbeddedModel(path, "m")) == (
-        f"{path} needs 5.2 GiB of memory (weights 5.0, window 0.2) and 4.0 GiB are available: use a smaller model"
-    )
-
-
-def test_a_window_that_does_not_fit_is_refused_with_one_that_does(
+def test_embedded_file_weights_over_memory_are_refused_with_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = made(tmp_path / "wide.gguf", 2**20, 131_072)
+    path = make_file(tmp_path / "large.gguf", 5 * 2**30, 8192)
+    assert read_refusal(
+        monkeypatch, machine(tmp_path / "root", {"proc/meminfo": meminfo(4)}), EmbeddedModel(path, "m")
+    ) == (f"{path} needs 5.2 GiB of memory (weights 5.0, window 0.2) and 4.0 GiB are available: use a smaller model")
+
+
+def test_embedded_file_window_over_memory_suggests_fitting_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_file(tmp_path / "wide.gguf", 2**20, 131_072)
     limited = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/app")} | v2("/app", 3.0, 1.0)
-    said = refusal(monkeypatch, machine(tmp_path / "root", limited), EmbeddedModel(path, "m", context_tokens=1_000_000))
-    assert "needs 3.0 GiB of memory (weights 0.0, window 2.8) and 2.0 GiB are available" in said
-    fits = re.search(r"set context_tokens to (\d+) or less, or use a smaller model$", said)
+    message = read_refusal(
+        monkeypatch, machine(tmp_path / "root", limited), EmbeddedModel(path, "m", context_tokens=1_000_000)
+    )
+    assert "needs 3.0 GiB of memory (weights 0.0, window 2.8) and 2.0 GiB are available" in message
+    fits = re.search(r"set context_tokens to (\d+) or less, or use a smaller model$", message)
     assert fits is not None
     assert 50_000 < int(fits[1]) < 131_072
     assert estimate_memory(path, int(fits[1])).total <= 2 * 2**30 < estimate_memory(path, 131_072).total
 
 
-def test_all_parts_of_a_split_model_count(tmp_path: Path) -> None:
-    first = made(tmp_path / "split-00001-of-00002.gguf", 2**20, 8192)
-    made(tmp_path / "split-00002-of-00002.gguf", 3 * 2**20, 8192)
+def test_estimate_memory_split_model_counts_all_parts(tmp_path: Path) -> None:
+    first = make_file(tmp_path / "split-00001-of-00002.gguf", 2**20, 8192)
+    make_file(tmp_path / "split-00002-of-00002.gguf", 3 * 2**20, 8192)
     assert estimate_memory(first, 8192).weights == 4 * 2**20
     assert estimate_memory(first, 8192).window == 180 * 2**20
 
@@ -72,7 +76,7 @@ def fingerprint(path: Path) -> str:
     return asyncio.run(EmbeddedModel(path, "m").fingerprint())
 
 
-def test_a_fingerprint_is_that_of_the_bytes(tmp_path: Path) -> None:
+def test_embedded_fingerprint_depends_on_file_content(tmp_path: Path) -> None:
     one, same, other = tmp_path / "one.gguf", tmp_path / "same.gguf", tmp_path / "other.gguf"
     one.write_bytes(gguf(SMALL))
     same.write_bytes(gguf(SMALL))
@@ -81,7 +85,7 @@ def test_a_fingerprint_is_that_of_the_bytes(tmp_path: Path) -> None:
     assert json.loads(fingerprint(one)).keys() == {"weights", "xllamacpp"}
 
 
-def test_a_fingerprint_covers_all_parts(tmp_path: Path) -> None:
+def test_embedded_fingerprint_split_model_covers_all_parts(tmp_path: Path) -> None:
     first, second = (tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2))
     first.write_bytes(b"first")
     second.write_bytes(b"second")
@@ -92,7 +96,9 @@ def test_a_fingerprint_covers_all_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.models
-def test_a_pulled_model_is_not_read_for_its_fingerprint(model_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_fingerprint_downloaded_model_uses_recorded_checksum(
+    model_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = fingerprint(model_home / "models" / "smollm2-135m" / "model.gguf")
 
     def never(path: Path) -> str:

@@ -19,7 +19,7 @@ from epicrisis.testing.encoders import check_encoder
 
 @pytest.fixture
 def folder(model_home: Path, tmp_path: Path) -> Path:
-    """MiniLM as a folder of the user's own, with the settings in sentence-transformers' files."""
+    """Return a folder with MiniLM and the settings files of sentence-transformers."""
     for name in ("model.onnx", "tokenizer.json"):
         shutil.copy(model_home / "models" / "minilm" / name, tmp_path / name)
     (tmp_path / "1_Pooling").mkdir()
@@ -30,7 +30,7 @@ def folder(model_home: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.models
-def test_minilm_keeps_the_contract(model_home: Path) -> None:
+def test_minilm_satisfies_encoder_contract(model_home: Path) -> None:
     encoder = load_encoder("minilm", model_home)
     check_encoder(encoder)
     assert (encoder.dimensions, encoder.max_tokens, encoder.max_query_tokens) == (384, 254, 254)
@@ -38,7 +38,7 @@ def test_minilm_keeps_the_contract(model_home: Path) -> None:
 
 
 @pytest.mark.models
-def test_minilm_knows_what_is_near(model_home: Path) -> None:
+def test_minilm_related_passage_scores_higher(model_home: Path) -> None:
     encoder = load_encoder("minilm", model_home, threads=1)
     query = encoder.encode_queries(["Does aspirin prevent heart attacks?"])[0]
     texts = ["Acetylsalicylic acid lowers the risk of myocardial infarction.", "Zebras graze in the savannah."]
@@ -47,7 +47,7 @@ def test_minilm_knows_what_is_near(model_home: Path) -> None:
 
 
 @pytest.mark.models
-def test_what_lies_beyond_the_window_does_not_count_but_is_counted(model_home: Path) -> None:
+def test_encoder_text_beyond_window_is_ignored_but_has_token_spans(model_home: Path) -> None:
     encoder = load_encoder("minilm", model_home)
     long = "stroke " * 300
     assert len(encoder.token_spans(long)) == 300
@@ -55,23 +55,23 @@ def test_what_lies_beyond_the_window_does_not_count_but_is_counted(model_home: P
 
 
 @given(st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 9))
-def test_batches_hold_every_text_once_and_never_too_many_tokens(lengths: list[int], size: int) -> None:
+def test_split_batches_covers_each_text_once_within_token_limit(lengths: list[int], size: int) -> None:
     encodings = [SimpleNamespace(ids=[0] * length) for length in lengths]
-    found = list(split_batches(encodings, size))  # type: ignore[arg-type]
-    assert sorted(number for batch in found for number in batch) == list(range(len(lengths)))
-    for batch in found:
+    batches = list(split_batches(encodings, size))  # type: ignore[arg-type]
+    assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
+    for batch in batches:
         assert 1 <= len(batch) <= size
         assert len(batch) == 1 or len(batch) * max(lengths[number] for number in batch) <= size * USUAL_TOKENS
 
 
 @pytest.mark.models
-def test_a_folder_gives_the_same_vectors_as_the_name(model_home: Path, folder: Path) -> None:
+def test_load_encoder_folder_gives_same_vectors_as_name(model_home: Path, folder: Path) -> None:
     by_name, by_path = load_encoder("minilm", model_home), load_encoder(str(folder), model_home)
     assert np.array_equal(by_name.encode_queries(["Aspirin"]), by_path.encode_queries(["Aspirin"]))
 
 
 @pytest.mark.models
-def test_the_fingerprint_follows_whatever_decides_the_vectors(model_home: Path, folder: Path) -> None:
+def test_encoder_fingerprint_changes_with_pooling(model_home: Path, folder: Path) -> None:
     before = load_encoder(str(folder), model_home).fingerprint
     (folder / "model.json").write_text(
         json.dumps({"settings": {"pooling": "cls", "normalise": True, "max_tokens": 256}})
@@ -84,7 +84,9 @@ def test_the_fingerprint_follows_whatever_decides_the_vectors(model_home: Path, 
 @pytest.mark.models
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 @pytest.mark.parametrize("content", [b"", b"not a model at all", b"\x08\x07\x12"])
-def test_a_file_that_is_no_model_is_named(model_home: Path, folder: Path, name: str, content: bytes) -> None:
+def test_load_encoder_invalid_file_is_named_on_one_line(
+    model_home: Path, folder: Path, name: str, content: bytes
+) -> None:
     (folder / name).write_bytes(content)
     with pytest.raises(ModelFileInvalid, match=name) as caught:
         load_encoder(str(folder), model_home)
@@ -92,7 +94,7 @@ def test_a_file_that_is_no_model_is_named(model_home: Path, folder: Path, name: 
 
 
 @pytest.mark.models
-def test_a_folder_must_say_how_it_pools(model_home: Path, folder: Path) -> None:
+def test_load_encoder_folder_without_valid_settings_is_refused(model_home: Path, folder: Path) -> None:
     (folder / "sentence_bert_config.json").unlink()
     with pytest.raises(ModelFileInvalid, match=r"max_tokens.*model\.json"):
         load_encoder(str(folder), model_home)
@@ -107,7 +109,7 @@ def test_a_folder_must_say_how_it_pools(model_home: Path, folder: Path) -> None:
 
 
 @pytest.mark.models
-def test_two_networks_read_questions_and_pairs(model_home: Path, folder: Path) -> None:
+def test_encoder_query_and_article_networks_match_onnxruntime(model_home: Path, folder: Path) -> None:
     """MedCPT's layout, with MiniLM in both places, against tokenizers and onnxruntime used directly."""
     import onnxruntime
     from tokenizers import Tokenizer
@@ -142,9 +144,7 @@ def test_two_networks_read_questions_and_pairs(model_home: Path, folder: Path) -
 
 
 @pytest.mark.models
-def test_prompts_and_the_place_of_the_weights_are_those_of_sentence_transformers(
-    model_home: Path, folder: Path
-) -> None:
+def test_load_encoder_reads_prompts_and_onnx_folder_of_sentence_transformers(model_home: Path, folder: Path) -> None:
     plain = load_encoder(str(folder), model_home)
     (folder / "onnx").mkdir()
     (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
@@ -161,7 +161,7 @@ def test_prompts_and_the_place_of_the_weights_are_those_of_sentence_transformers
 
 @pytest.mark.models
 @pytest.mark.parametrize(
-    ("name", "said", "complaint"),
+    ("name", "content", "complaint"),
     [
         ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "step Dense"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling is wrong"),
@@ -178,15 +178,15 @@ def test_prompts_and_the_place_of_the_weights_are_those_of_sentence_transformers
         ("model.json", {"settings": {"pooling": "cls", "normalise": True, "max_tokens": 256, "titel": "x"}}, "titel"),
     ],
 )
-def test_what_is_not_known_here_is_refused(
-    model_home: Path, folder: Path, name: str, said: object, complaint: str
+def test_load_encoder_unsupported_setting_is_refused(
+    model_home: Path, folder: Path, name: str, content: object, complaint: str
 ) -> None:
-    (folder / name).write_text(json.dumps(said))
+    (folder / name).write_text(json.dumps(content))
     with pytest.raises(ModelFileInvalid, match=complaint):
         load_encoder(str(folder), model_home)
 
 
-def test_an_encoder_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> None:
+def test_load_encoder_missing_model_names_pull_command(tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match="epicrisis models pull minilm"):
         load_encoder("minilm", tmp_path)
     with pytest.raises(ModelMissing, match=r"lacks model\.onnx"):
@@ -195,11 +195,11 @@ def test_an_encoder_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> None
 
 @pytest.mark.models
 @pytest.mark.data
-def test_questions_find_their_abstracts(model_home: Path, data_folder: Path) -> None:
+def test_minilm_pubmedqa_questions_find_their_abstracts(model_home: Path, data_folder: Path) -> None:
     """The first 150 of PubMedQA's questions over their 150 abstracts: 0.97 of all 1,000 find theirs first."""
     records = list(json.loads((data_folder / "pubmedqa" / "ori_pqal.json").read_text("utf-8")).values())[:150]
     encoder = load_encoder("minilm", model_home)
     passages = encoder.encode_passages([("", "\n".join(record["CONTEXTS"])) for record in records])
     queries = encoder.encode_queries([record["QUESTION"] for record in records])
-    found = (queries @ passages.T).argmax(axis=1) == np.arange(len(records))
-    assert found.mean() >= 0.96
+    correct = (queries @ passages.T).argmax(axis=1) == np.arange(len(records))
+    assert correct.mean() >= 0.96

@@ -12,17 +12,17 @@ from epicrisis.testing.rerankers import TermOverlapReranker, check_reranker
 
 
 @pytest.mark.parametrize("dimensions", [16, 64, 256])
-def test_hashing_encoder_keeps_the_contract(dimensions: int) -> None:
+def test_hashing_encoder_satisfies_contract(dimensions: int) -> None:
     check_encoder(HashingEncoder(dimensions))
 
 
-def test_hashing_encoder_is_the_same_in_every_process() -> None:
+def test_hashing_encoder_is_deterministic_across_processes() -> None:
     vector = HashingEncoder(8).encode_queries(["Aspirin"])[0]
     assert vector.tolist() == HashingEncoder(8).encode_queries(["aspirin"])[0].tolist()
     assert np.flatnonzero(vector).tolist() == [5]
 
 
-def test_hashing_encoder_is_blind_beyond_its_window() -> None:
+def test_hashing_encoder_ignores_text_beyond_window() -> None:
     encoder = HashingEncoder(64, max_tokens=3)
     assert np.array_equal(encoder.encode_queries(["one two three four"]), encoder.encode_queries(["one two three"]))
     assert len(encoder.token_spans("one two three four")) == 4
@@ -57,7 +57,7 @@ class _IgnoresTheTitle(HashingEncoder):
         (_IgnoresTheTitle(), "title"),
     ],
 )
-def test_check_encoder_names_the_broken_clause(broken: HashingEncoder, clause: str) -> None:
+def test_check_encoder_broken_encoder_names_clause(broken: HashingEncoder, clause: str) -> None:
     with pytest.raises(AssertionError, match=clause):
         check_encoder(broken)
 
@@ -67,11 +67,11 @@ class _Backwards(TermOverlapReranker):
         return -super().score(query, passages)
 
 
-def test_term_overlap_keeps_the_contract() -> None:
+def test_term_overlap_reranker_satisfies_contract() -> None:
     check_reranker(TermOverlapReranker())
     assert TermOverlapReranker().score("a b", ["a", "b a", "c"]).tolist() == [0.5, 1.0, 0.0]
 
 
-def test_check_reranker_rejects_a_reversed_one() -> None:
+def test_check_reranker_reversed_scores_are_rejected() -> None:
     with pytest.raises(AssertionError, match="highest"):
         check_reranker(_Backwards())

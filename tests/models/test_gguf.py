@@ -38,9 +38,9 @@ def strings(*values: str) -> Entry:
 
 
 def gguf(entries: Mapping[str, Entry]) -> bytes:
-    """The head of a file without tensors."""
-    written = (text(key) + struct.pack("<I", kind) + value for key, (kind, value) in entries.items())
-    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(written)
+    """Return the header of a file without tensors."""
+    encoded = (text(key) + struct.pack("<I", kind) + value for key, (kind, value) in entries.items())
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(encoded)
 
 
 SMALL = {
@@ -58,23 +58,23 @@ SMALL = {
 VOCABULARY = {"tokenizer.ggml.tokens": strings("a", "b"), "tokenizer.ggml.token_type": array(1, 3)}
 
 
-def head(folder: Path, **changed: Entry | None) -> GgufHeader:
-    """Of a file like SMALL; `None` leaves a key out."""
+def read_changed_header(folder: Path, **changed: Entry | None) -> GgufHeader:
+    """Read the header of a file like SMALL with changes. None leaves a key out."""
     changes = {f"llama.{key.replace('__', '.')}": value for key, value in changed.items()}
-    said = {key: value for key, value in (SMALL | changes | VOCABULARY).items() if value is not None}
-    (folder / "model.gguf").write_bytes(gguf(said))
+    entries = {key: value for key, value in (SMALL | changes | VOCABULARY).items() if value is not None}
+    (folder / "model.gguf").write_bytes(gguf(entries))
     return read_gguf_header(folder / "model.gguf")
 
 
 @pytest.mark.models
-def test_a_real_model_is_said_to_need_what_llama_cpp_says_it_takes(model_home: Path) -> None:
+def test_gguf_header_real_model_matches_llama_cpp_buffer_size(model_home: Path) -> None:
     # "CPU KV buffer size = 180.00 MiB" for 8192 tokens.
     real = read_gguf_header(model_home / "models" / "smollm2-135m" / "model.gguf")
     assert real == GgufHeader("llama", 8192, 180 * 2**20 // 8192)
 
 
-def test_a_head_like_it_is_read_alike_wherever_the_vocabulary_stands(tmp_path: Path) -> None:
-    assert head(tmp_path) == GgufHeader("llama", 8192, 23040)
+def test_gguf_header_is_independent_of_vocabulary_position(tmp_path: Path) -> None:
+    assert read_changed_header(tmp_path) == GgufHeader("llama", 8192, 23040)
     (tmp_path / "model.gguf").write_bytes(gguf(VOCABULARY | SMALL))
     assert read_gguf_header(tmp_path / "model.gguf") == GgufHeader("llama", 8192, 23040)
 
@@ -93,13 +93,15 @@ def test_a_head_like_it_is_read_alike_wherever_the_vocabulary_stands(tmp_path: P
         ({"block_count": None}, 0),
     ],
 )
-def test_what_a_token_of_the_window_takes(tmp_path: Path, changed: dict[str, Entry | None], kv_bytes: int) -> None:
-    assert head(tmp_path, **changed) == GgufHeader("llama", 8192, kv_bytes)
+def test_gguf_header_kv_bytes_follow_attention_settings(
+    tmp_path: Path, changed: dict[str, Entry | None], kv_bytes: int
+) -> None:
+    assert read_changed_header(tmp_path, **changed) == GgufHeader("llama", 8192, kv_bytes)
 
 
-def test_a_window_that_is_not_said_is_unknown(tmp_path: Path) -> None:
-    assert head(tmp_path, context_length=None).context_tokens is None
-    assert head(tmp_path, context_length=u32(0)).context_tokens is None
+def test_gguf_header_without_context_length_is_none(tmp_path: Path) -> None:
+    assert read_changed_header(tmp_path, context_length=None).context_tokens is None
+    assert read_changed_header(tmp_path, context_length=u32(0)).context_tokens is None
 
 
 @pytest.mark.parametrize(
@@ -120,15 +122,19 @@ def test_a_window_that_is_not_said_is_unknown(tmp_path: Path) -> None:
         {"rope__freq_base": (TEXT, struct.pack("<Q", 1) + b"\xff")},
     ],
 )
-def test_what_cannot_be_is_a_damaged_file(tmp_path: Path, changed: dict[str, Entry | None]) -> None:
+def test_gguf_header_impossible_value_raises_model_file_invalid(
+    tmp_path: Path, changed: dict[str, Entry | None]
+) -> None:
     with pytest.raises(ModelFileInvalid, match=r"model\.gguf") as caught:
-        head(tmp_path, **changed)
+        read_changed_header(tmp_path, **changed)
     assert "\n" not in caught.value.message
 
 
 @settings(deadline=None)
 @given(cut=st.integers(0, len(gguf(SMALL)) - 1))
-def test_a_file_that_breaks_off_is_said_to(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_gguf_header_truncated_file_raises_model_file_invalid(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
     path = tmp_path_factory.getbasetemp() / "cut.gguf"
     path.write_bytes(gguf(SMALL)[:cut])
     with pytest.raises(ModelFileInvalid, match=r"cut\.gguf"):
@@ -137,7 +143,9 @@ def test_a_file_that_breaks_off_is_said_to(tmp_path_factory: pytest.TempPathFact
 
 @settings(deadline=None)
 @given(flips=st.lists(st.integers(0, 8 * len(gguf(SMALL | VOCABULARY)) - 1), min_size=1, max_size=4, unique=True))
-def test_flipped_bits_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, flips: list[int]) -> None:
+def test_gguf_header_flipped_bits_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, flips: list[int]
+) -> None:
     path = tmp_path_factory.getbasetemp() / "flipped.gguf"
     content = bytearray(gguf(SMALL | VOCABULARY))
     for flip in flips:
@@ -151,7 +159,7 @@ def test_flipped_bits_are_read_or_refused(tmp_path_factory: pytest.TempPathFacto
     assert read.context_tokens is None or read.context_tokens > 0
 
 
-def test_the_parts_of_a_model_are_found_from_any_of_them(tmp_path: Path) -> None:
+def test_list_gguf_parts_any_part_finds_all_parts(tmp_path: Path) -> None:
     parts = tuple(tmp_path / f"model-q4-{number:05}-of-00003.gguf" for number in (1, 2, 3))
     for part in parts:
         part.touch()

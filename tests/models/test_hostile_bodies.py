@@ -57,7 +57,7 @@ def _ask(endpoint: Endpoint) -> tuple[ChatReply | ChatError, float]:
     ],
     ids=["lists", "objects", "choices", "text", "parts", "digits"],
 )
-def test_hostile_body_is_an_error_and_never_blocks_the_loop(endpoint: Endpoint, body: str) -> None:
+def test_hostile_body_raises_error_without_blocking_event_loop(endpoint: Endpoint, body: str) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(body)]
     _ask(endpoint)
     outcome, longest = _ask(endpoint)
@@ -66,13 +66,13 @@ def test_hostile_body_is_an_error_and_never_blocks_the_loop(endpoint: Endpoint, 
     assert longest < MOST_CPU_SECONDS
 
 
-def test_error_of_megabytes_is_refused_without_reading_it(endpoint: Endpoint) -> None:
+def test_oversized_error_body_raises_chat_error(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": "retry in " * 1_000_000}}, status=500)]
     outcome, _ = _ask(endpoint)
     assert isinstance(outcome, ChatError)
 
 
-def test_half_a_surrogate_pair_anywhere_in_a_body_is_replaced_and_noted(endpoint: Endpoint) -> None:
+def test_lone_surrogates_in_body_are_replaced_and_noted(endpoint: Endpoint) -> None:
     body = _body("It is \ud800.", model="m\udfff", x="\ud800")
     body["choices"][0]["message"]["reasoning_content"] = "So \udc00"
     body["choices"][0]["finish_reason"] = "st\ud800p"
@@ -84,21 +84,21 @@ def test_half_a_surrogate_pair_anywhere_in_a_body_is_replaced_and_noted(endpoint
     assert SURROGATES_REPLACED in reply.notes
 
 
-def test_halves_of_one_pair_in_two_events_become_its_character(endpoint: Endpoint) -> None:
+def test_surrogate_pair_split_across_events_is_joined(endpoint: Endpoint) -> None:
     deltas = ["It is \ud83d", "\ude00.", " \ud83d", "no", "\ud83d"]
     events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": text}}]} for text in deltas]
     events.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
     endpoint.script["/v1/chat/completions"] = [Scripted(body, kind="text/event-stream")]
-    shown: list[str | None] = []
+    pieces: list[str | None] = []
 
     async def call() -> ChatReply:
         model = OpenAICompatibleModel(f"{endpoint.url}#m")
         try:
-            return await model.complete(REQUEST, shown.append)
+            return await model.complete(REQUEST, pieces.append)
         finally:
             await model.aclose()
 
     reply = asyncio.run(call())
     assert reply.text == "It is \U0001f600. \ufffdno\ufffd"
-    assert "".join(piece or "" for piece in shown) == reply.text
+    assert "".join(piece or "" for piece in pieces) == reply.text

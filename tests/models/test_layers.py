@@ -27,14 +27,14 @@ EVERYTHING = ModelSettings(
 )
 
 
-def names(model: ChatModel) -> list[str]:
-    """The layers from the outside in."""
-    found = [type(model).__name__]
-    return found + (names(model._inner) if hasattr(model, "_inner") else [])
+def list_layer_names(model: ChatModel) -> list[str]:
+    """Return the names of the layers from the outside in."""
+    layer_names = [type(model).__name__]
+    return layer_names + (list_layer_names(model._inner) if hasattr(model, "_inner") else [])
 
 
-def clocked(model: ChatModel) -> ChatModel:
-    """With the rate limit on the loop's own time."""
+def use_loop_clock(model: ChatModel) -> ChatModel:
+    """Set the clock of the rate limit to the time of the event loop."""
     layer = model
     while hasattr(layer, "_inner"):
         if isinstance(layer, RateLimitedModel):
@@ -43,13 +43,19 @@ def clocked(model: ChatModel) -> ChatModel:
     return model
 
 
-def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
+def test_add_layers_adds_only_configured_layers(tmp_path: Path) -> None:
     bare = ScriptedModel(lambda _: "yes")
-    assert names(add_layers(bare, ModelSettings())) == ["RetryingModel", "ConcurrencyLimitedModel", "ScriptedModel"]
-    assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == names(
+    assert list_layer_names(add_layers(bare, ModelSettings())) == [
+        "RetryingModel",
+        "ConcurrencyLimitedModel",
+        "ScriptedModel",
+    ]
+    assert list_layer_names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == list_layer_names(
         add_layers(bare, ModelSettings())
     )
-    assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings(minutes=1))))[0] == "TimedModel"
+    assert (
+        list_layer_names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings(minutes=1))))[0] == "TimedModel"
+    )
     full = add_layers(
         bare,
         EVERYTHING,
@@ -57,7 +63,7 @@ def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
         budget=Budget(BudgetSettings(tokens=1, minutes=1)),
         record=tmp_path / "calls.jsonl",
     )
-    assert names(full) == [
+    assert list_layer_names(full) == [
         "RecordingModel",
         "CachedModel",
         "TimedModel",
@@ -69,7 +75,7 @@ def test_only_the_layers_that_are_needed(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) -> None:
+def test_replayed_call_uses_no_budget_time_or_slot(tmp_path: Path) -> None:
     clock, cache = [0.0], ReplyCache(tmp_path / "replies.sqlite")
     budget = Budget(BudgetSettings(tokens=20, minutes=1), clock=lambda: clock[0])
     gate = asyncio.Event()
@@ -107,19 +113,21 @@ def test_what_is_replayed_costs_no_budget_no_time_and_no_turn(tmp_path: Path) ->
     cache.close()
 
 
-def failing(*errors: ChatError) -> SlowModel:
-    """The first calls fail with these."""
+def make_failing_model(*errors: ChatError) -> SlowModel:
+    """Return a model whose first calls raise these errors."""
     left = iter(errors)
     return SlowModel(failure=lambda _: next(left, None))
 
 
-def test_every_try_is_paid_for_and_counted() -> None:
+def test_retried_call_charges_and_counts_every_attempt() -> None:
     unknown = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
-    inner = failing(EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(1, 1, prompt_tokens=3)))
+    inner = make_failing_model(
+        EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(1, 1, prompt_tokens=3))
+    )
     budget = Budget(BudgetSettings(tokens=10_000))
 
     async def thrice() -> tuple[ChatReply, float]:
-        model = clocked(add_layers(inner, ModelSettings(requests_per_minute=2), budget=budget))
+        model = use_loop_clock(add_layers(inner, ModelSettings(requests_per_minute=2), budget=budget))
         return await model.complete(make_request()), get_time()
 
     reply, ended = run_in_virtual_time(thrice())
@@ -129,8 +137,8 @@ def test_every_try_is_paid_for_and_counted() -> None:
     assert ended >= 60, "the third try is the third call of its minute"
 
 
-def test_what_the_budget_forbids_is_not_tried_again() -> None:
-    inner = failing(EndpointBusy("500", usage=Usage(1, 1, uncounted_calls=1)), EndpointBusy("500"))
+def test_retry_is_refused_when_budget_is_exceeded() -> None:
+    inner = make_failing_model(EndpointBusy("500", usage=Usage(1, 1, uncounted_calls=1)), EndpointBusy("500"))
 
     async def stopped() -> float:
         with pytest.raises(BudgetExceeded) as caught:
@@ -144,10 +152,10 @@ def test_what_the_budget_forbids_is_not_tried_again() -> None:
     assert len(inner.load.calls) == 1
 
 
-def test_a_pause_holds_no_turn() -> None:
-    told = EndpointBusy("429")
-    told.retry_after = 30
-    inner = failing(told)
+def test_retry_pause_releases_concurrency_slot() -> None:
+    busy = EndpointBusy("429")
+    busy.retry_after = 30
+    inner = make_failing_model(busy)
 
     async def two() -> float:
         model = add_layers(inner, ModelSettings(concurrency=1))
@@ -163,25 +171,25 @@ def test_a_pause_holds_no_turn() -> None:
     assert inner.load.calls[2].start >= 31
 
 
-def test_the_time_that_is_over_ends_pauses_too() -> None:
-    told = EndpointBusy("429")
-    told.retry_after = 100
+def test_time_limit_ends_retry_pause() -> None:
+    busy = EndpointBusy("429")
+    busy.retry_after = 100
 
     async def ended() -> float:
         budget = Budget(BudgetSettings(minutes=0.5), clock=get_time)
         with pytest.raises(BudgetExceeded):
-            await add_layers(failing(told), ModelSettings(), budget=budget).complete(make_request())
+            await add_layers(make_failing_model(busy), ModelSettings(), budget=budget).complete(make_request())
         return get_time()
 
     assert run_in_virtual_time(ended()) == 30
 
 
-def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
+def test_call_cancelled_in_queue_spends_nothing() -> None:
     inner = SlowModel(seconds=lambda _: 10)
     budget = Budget(BudgetSettings(tokens=10_000))
 
     async def cancelling() -> None:
-        model = clocked(add_layers(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
+        model = use_loop_clock(add_layers(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
         # One is sent, one has a turn and waits for its minute, one waits for a turn.
         tasks = [asyncio.create_task(model.complete(make_request(sample=number))) for number in range(3)]
         await asyncio.sleep(1)
@@ -194,22 +202,25 @@ def test_a_call_cancelled_in_a_queue_has_spent_nothing() -> None:
     assert budget.spent.tokens == 4
 
 
-def test_calls_that_waited_for_a_turn_do_not_start_all_at_once() -> None:
+def test_rate_limit_counts_starts_at_endpoint() -> None:
     """The window counts starts at the endpoint, not when a call began to queue."""
     inner = SlowModel(seconds=lambda request: 100.0 if request.sample < 3 else 1.0)
 
     async def many() -> None:
-        model = clocked(add_layers(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
+        model = use_loop_clock(add_layers(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
         await asyncio.gather(*(model.complete(make_request(sample=number)) for number in range(20)))
 
     run_in_virtual_time(many())
     starts = [call.start for call in inner.load.calls]
     assert len(starts) == 20
-    assert max(sum(first <= other < first + 60 for other in starts) for first in starts) == 4
+    calls_per_minute = []
+    for first in starts:
+        calls_per_minute.append(sum(first <= other < first + 60 for other in starts))
+    assert max(calls_per_minute) == 4
     assert inner.load.maximum == 3
 
 
-def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() -> None:
+def test_layers_under_load_with_failures_lose_and_miscount_nothing() -> None:
     chance = random.Random(5)
 
     def fails(_: ChatRequest) -> ChatError | None:
@@ -235,7 +246,7 @@ def test_under_load_with_a_third_failing_nothing_is_lost_and_all_is_counted() ->
     assert inner.load.maximum == 16
 
 
-def test_all_of_them_are_a_chat_model(tmp_path: Path) -> None:
+def test_all_layers_satisfy_chat_model_contract(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path / "replies.sqlite")
     budget = Budget(BudgetSettings(tokens=100_000, usd=1, minutes=5))
     inner = ScriptedModel(lambda _: "yes")

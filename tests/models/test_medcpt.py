@@ -70,10 +70,10 @@ class Card:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The two networks as transformers saves them, and a model.json above."""
-    made: Path = tmp_path_factory.mktemp("medcpt")
-    (made / "model.json").write_text(json.dumps({"settings": MEDCPT}))
-    return made
+    """Return a folder with both networks as transformers saves them and a model.json."""
+    medcpt_folder: Path = tmp_path_factory.mktemp("medcpt")
+    (medcpt_folder / "model.json").write_text(json.dumps({"settings": MEDCPT}))
+    return medcpt_folder
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +83,11 @@ def card(folder: Path) -> Card:
 
 @pytest.fixture(scope="module")
 def onnx_folder(folder: Path, card: Card, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made: Path = tmp_path_factory.mktemp("onnx") / "medcpt"
-    shutil.copytree(folder, made)
-    tiny_models.to_onnx(card._queries, made / "query")
-    tiny_models.to_onnx(card._articles, made / "article")
-    return made
+    medcpt_folder: Path = tmp_path_factory.mktemp("onnx") / "medcpt"
+    shutil.copytree(folder, medcpt_folder)
+    tiny_models.to_onnx(card._queries, medcpt_folder / "query")
+    tiny_models.to_onnx(card._articles, medcpt_folder / "article")
+    return medcpt_folder
 
 
 @pytest.fixture(scope="module", params=["torch", "onnx"])
@@ -96,31 +96,31 @@ def encoder(request: pytest.FixtureRequest, folder: Path, card: Card) -> Encoder
     return load_encoder(str(place), place)
 
 
-def test_queries_are_those_of_the_card(encoder: Encoder, card: Card) -> None:
+def test_medcpt_query_vectors_match_model_card(encoder: Encoder, card: Card) -> None:
     expected = card.queries(QUERIES)
     assert np.allclose(encoder.encode_queries(QUERIES), expected, atol=1e-5)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
 
 
-def test_articles_are_those_of_the_card(encoder: Encoder, card: Card) -> None:
+def test_medcpt_article_vectors_match_model_card(encoder: Encoder, card: Card) -> None:
     expected = card.articles(ARTICLES)
-    found = encoder.encode_passages([(title, text) for title, text in ARTICLES])
-    assert np.allclose(found, expected, atol=1e-5)
+    vectors = encoder.encode_passages([(title, text) for title, text in ARTICLES])
+    assert np.allclose(vectors, expected, atol=1e-5)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
 
 
-def test_the_two_networks_differ_and_nothing_is_normalised(encoder: Encoder) -> None:
+def test_medcpt_networks_differ_and_vectors_are_not_normalised(encoder: Encoder) -> None:
     query, passage = encoder.encode_queries(["aspirin"])[0], encoder.encode_passages([("", "aspirin")])[0]
     assert np.abs(query - passage).max() > 0.1
     assert abs(float(np.linalg.norm(query)) - 1) > 0.1
 
 
-def test_the_contract_and_the_windows(encoder: Encoder) -> None:
+def test_medcpt_satisfies_contract_and_windows(encoder: Encoder) -> None:
     check_encoder(encoder)
     assert (encoder.dimensions, encoder.max_tokens, encoder.max_query_tokens) == (32, 509, 62)
 
 
-def test_a_query_is_read_to_its_62nd_token(encoder: Encoder) -> None:
+def test_medcpt_query_is_read_to_62nd_token(encoder: Encoder) -> None:
     words = ["aspirin"] * 61
     full, over = (encoder.encode_queries([" ".join([*words, *more])]) for more in (["stroke"], ["stroke", "risk"]))
     assert np.array_equal(full, over)
@@ -135,23 +135,23 @@ def test_a_query_is_read_to_its_62nd_token(encoder: Encoder) -> None:
         max_size=4,
     )
 )
-def test_pairs_of_any_length_are_cut_as_transformers_cuts_them(folder: Path, card: Card, pairs: list[Any]) -> None:
+def test_medcpt_pair_truncation_matches_transformers(folder: Path, card: Card, pairs: list[Any]) -> None:
     texts = [[f"{word} " * title, f"risk {word} " * (text // 2)] for title, text, word in pairs]
     expected = card.tokens(texts, 512)
     tokenizer = load_tokenizer(folder / "article" / "tokenizer.json", 512)
-    found = pad_batch(tokenizer.encode_batch([(title, text) for title, text in texts]))
-    for name, array in zip(("input_ids", "attention_mask", "token_type_ids"), found, strict=True):
+    arrays = pad_batch(tokenizer.encode_batch([(title, text) for title, text in texts]))
+    for name, array in zip(("input_ids", "attention_mask", "token_type_ids"), arrays, strict=True):
         assert np.array_equal(array, expected[name].numpy()), name
 
 
-def test_queries_are_cut_as_transformers_cuts_them(folder: Path, card: Card) -> None:
-    found = pad_batch(load_tokenizer(folder / "query" / "tokenizer.json", 64).encode_batch(QUERIES))
-    assert np.array_equal(found[0], card.tokens(QUERIES, 64)["input_ids"].numpy())
-    assert found[0].shape == (5, 64)
+def test_medcpt_query_truncation_matches_transformers(folder: Path, card: Card) -> None:
+    arrays = pad_batch(load_tokenizer(folder / "query" / "tokenizer.json", 64).encode_batch(QUERIES))
+    assert np.array_equal(arrays[0], card.tokens(QUERIES, 64)["input_ids"].numpy())
+    assert arrays[0].shape == (5, 64)
 
 
-def test_the_fingerprint_tells_either_network_and_every_setting(folder: Path, card: Card, tmp_path: Path) -> None:
-    seen = {load_encoder(str(folder), folder).fingerprint}
+def test_medcpt_fingerprint_covers_networks_and_settings(folder: Path, card: Card, tmp_path: Path) -> None:
+    fingerprints = {load_encoder(str(folder), folder).fingerprint}
     changes: list[dict[str, Any]] = [{"max_query_tokens": 32}, {"title": "\n"}, {"query_prefix": "Q: "}, {}]
     for number, change in enumerate(changes):
         place = tmp_path / str(number) / folder.name
@@ -159,5 +159,5 @@ def test_the_fingerprint_tells_either_network_and_every_setting(folder: Path, ca
         (place / "model.json").write_text(json.dumps({"settings": MEDCPT | change}))
         if not change:
             tiny_models.make_bert(place / "query", 3)
-        seen.add(load_encoder(str(place), place).fingerprint)
-    assert len(seen) == 5
+        fingerprints.add(load_encoder(str(place), place).fingerprint)
+    assert len(fingerprints) == 5

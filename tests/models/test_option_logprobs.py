@@ -23,32 +23,32 @@ LETTERS = ("A", "B", "C", "D")
 REQUEST = ChatRequest((Message("user", "Which?"),), max_tokens=50, temperature=0.7, top_p=0.5, options=LETTERS)
 
 
-def logs(**probabilities: float) -> dict[str, float]:
+def compute_logs(**probabilities: float) -> dict[str, float]:
     return {name: math.log(value) for name, value in probabilities.items()}
 
 
-def rounded(told: OptionLogprobs) -> dict[str, float]:
-    return {option: round(math.exp(value), 6) for option, value in told.values.items()}
+def round_probabilities(logprobs: OptionLogprobs) -> dict[str, float]:
+    return {option: round(math.exp(value), 6) for option, value in logprobs.values.items()}
 
 
-def test_all_tokens_that_are_the_same_letter_are_summed() -> None:
+def test_option_logprobs_variants_of_one_letter_are_summed() -> None:
     tokens = [
         *[("A", 0.10), (" A", 0.05), ("▁A", 0.05), ("ĠA", 0.04), ("a", 0.03), ("(A", 0.02), ('"A"', 0.01)],
         *[("B", 0.2), ("b)", 0.1), ("The", 0.3), ("AB", 0.05), ("", 0.01)],
     ]
-    told = compute_option_logprobs(LETTERS, [(token, math.log(probability)) for token, probability in tokens])
-    assert rounded(told) == {"A": 0.5, "B": 0.5}
-    assert told.mass == pytest.approx(0.6)
-    assert told.missing == ("C", "D")
+    logprobs = compute_option_logprobs(LETTERS, [(token, math.log(probability)) for token, probability in tokens])
+    assert round_probabilities(logprobs) == {"A": 0.5, "B": 0.5}
+    assert logprobs.mass == pytest.approx(0.6)
+    assert logprobs.missing == ("C", "D")
 
 
-def test_case_is_no_matter_but_where_it_is_all_the_difference() -> None:
+def test_option_logprobs_case_matters_only_for_options_that_differ_in_case() -> None:
     assert set(compute_option_logprobs(("A", "a"), [("A", -1.0), ("a", -2.0)]).values) == {"A", "a"}
     assert set(compute_option_logprobs(("yes", "no"), [(" YES", -1.0), ("No", -2.0)]).values) == {"yes", "no"}
-    assert rounded(compute_option_logprobs(("b", "C"), [("B", -1.0)])) == {"b": 1.0}
+    assert round_probabilities(compute_option_logprobs(("b", "C"), [("B", -1.0)])) == {"b": 1.0}
 
 
-def test_none_of_the_options_among_the_tokens_is_said_and_not_guessed() -> None:
+def test_option_logprobs_options_without_tokens_are_missing() -> None:
     assert compute_option_logprobs(LETTERS, [("The", -0.1)]) == OptionLogprobs({}, 0.0, LETTERS)
     assert compute_option_logprobs(("Insulin", "Infliximab"), [("In", -0.1), ("Ins", -3.0)]).missing == (
         "Insulin",
@@ -58,12 +58,12 @@ def test_none_of_the_options_among_the_tokens_is_said_and_not_guessed() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(LETTERS), st.floats(-30, -1.5), min_size=1))
-def test_probabilities_of_options_add_up_to_one(tokens: dict[str, float]) -> None:
-    told = compute_option_logprobs(LETTERS, tokens.items())
-    assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)
-    assert told.mass == pytest.approx(sum(math.exp(value) for value in tokens.values()))
-    assert {*told.values, *told.missing} == set(LETTERS)
-    assert tokens[max(told.values, key=lambda option: told.values[option])] == max(tokens.values())
+def test_option_logprobs_probabilities_sum_to_one(tokens: dict[str, float]) -> None:
+    logprobs = compute_option_logprobs(LETTERS, tokens.items())
+    assert sum(math.exp(value) for value in logprobs.values.values()) == pytest.approx(1)
+    assert logprobs.mass == pytest.approx(sum(math.exp(value) for value in tokens.values()))
+    assert {*logprobs.values, *logprobs.missing} == set(LETTERS)
+    assert tokens[max(logprobs.values, key=lambda option: logprobs.values[option])] == max(tokens.values())
 
 
 # -- on the wire ----------------------------------------------------------------------------------------------------
@@ -90,11 +90,11 @@ def ask(endpoint: Endpoint, *script: Scripted, times: int = 1, **settings: Any) 
     return asyncio.run(run())
 
 
-def test_one_token_is_asked_for_without_what_would_distort_it(endpoint: Endpoint) -> None:
-    (told,), capable = ask(endpoint, Scripted(reply("B", logs(A=0.3, B=0.3, The=0.4))))
-    assert told.option_logprobs is not None
-    assert rounded(told.option_logprobs) == {"A": 0.5, "B": 0.5}
-    assert (told.text, capable) == ("", True)
+def test_complete_with_options_requests_one_undistorted_token(endpoint: Endpoint) -> None:
+    (answer,), capable = ask(endpoint, Scripted(reply("B", compute_logs(A=0.3, B=0.3, The=0.4))))
+    assert answer.option_logprobs is not None
+    assert round_probabilities(answer.option_logprobs) == {"A": 0.5, "B": 0.5}
+    assert (answer.text, capable) == ("", True)
     assert endpoint.bodies("/v1/chat/completions") == [
         {
             "model": "m",
@@ -108,21 +108,21 @@ def test_one_token_is_asked_for_without_what_would_distort_it(endpoint: Endpoint
     ]
 
 
-def test_the_token_that_came_counts_though_it_is_not_among_the_likeliest(endpoint: Endpoint) -> None:
-    (told,), _ = ask(endpoint, Scripted(reply("D", logs(A=0.3, The=0.4))))
-    assert told.option_logprobs is not None
-    assert set(told.option_logprobs.values) == {"A", "D"}
+def test_complete_with_options_sampled_token_counts_outside_top_logprobs(endpoint: Endpoint) -> None:
+    (answer,), _ = ask(endpoint, Scripted(reply("D", compute_logs(A=0.3, The=0.4))))
+    assert answer.option_logprobs is not None
+    assert set(answer.option_logprobs.values) == {"A", "D"}
 
 
-def test_tokens_that_some_servers_write_alike_are_all_counted(endpoint: Endpoint) -> None:
+def test_complete_with_options_duplicate_token_texts_are_summed(endpoint: Endpoint) -> None:
     """A tokenizer that puts blanks into its tokens has `A` twice, and may tell both without the blank."""
-    told = reply("A", {})
+    body = reply("A", {})
     rows = [("A", 0.5), ("B", 0.2), ("A", 0.1)]
     tokens = [{"token": token, "logprob": math.log(probability)} for token, probability in rows]
-    told["choices"][0]["logprobs"]["content"] = [{**tokens[0], "top_logprobs": tokens}]
-    (answer,), _ = ask(endpoint, Scripted(told))
+    body["choices"][0]["logprobs"]["content"] = [{**tokens[0], "top_logprobs": tokens}]
+    (answer,), _ = ask(endpoint, Scripted(body))
     assert answer.option_logprobs is not None
-    assert rounded(answer.option_logprobs) == {"A": 0.75, "B": 0.25}
+    assert round_probabilities(answer.option_logprobs) == {"A": 0.75, "B": 0.25}
     assert answer.option_logprobs.mass == pytest.approx(0.8)
 
 
@@ -133,11 +133,11 @@ TOO_MANY = {
 }
 
 
-def test_fewer_tokens_are_asked_for_where_that_is_too_many(endpoint: Endpoint) -> None:
-    replies, _ = ask(endpoint, Scripted(TOO_MANY, 400), Scripted(reply("A", logs(A=0.9))), times=2)
-    asked = [body["top_logprobs"] for body in endpoint.bodies("/v1/chat/completions")]
-    assert asked == [20, 5, 5]
-    assert [told.usage.failed_calls for told in replies] == [1, 0]
+def test_complete_with_options_too_many_logprobs_requests_fewer(endpoint: Endpoint) -> None:
+    replies, _ = ask(endpoint, Scripted(TOO_MANY, 400), Scripted(reply("A", compute_logs(A=0.9))), times=2)
+    limits = [body["top_logprobs"] for body in endpoint.bodies("/v1/chat/completions")]
+    assert limits == [20, 5, 5]
+    assert [answer.usage.failed_calls for answer in replies] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_fewer_tokens_are_asked_for_where_that_is_too_many(endpoint: Endpoint) -
         Scripted({"error": {"message": "You are not allowed to request logprobs from this model."}}, 403),
     ],
 )
-def test_an_endpoint_that_tells_none_is_asked_once(endpoint: Endpoint, script: Scripted) -> None:
+def test_complete_with_options_endpoint_without_logprobs_is_called_once(endpoint: Endpoint, script: Scripted) -> None:
     endpoint.script["/v1/chat/completions"] = [script]
 
     async def run() -> bool | None:
@@ -169,25 +169,25 @@ def test_an_endpoint_that_tells_none_is_asked_once(endpoint: Endpoint, script: S
     assert len(endpoint.bodies("/v1/chat/completions")) == 1
 
 
-def test_what_is_declared_is_not_tried(endpoint: Endpoint) -> None:
+def test_complete_with_options_declared_unsupported_sends_nothing(endpoint: Endpoint) -> None:
     with pytest.raises(EndpointRejected, match="reports no token probabilities"):
-        ask(endpoint, Scripted(reply("A", logs(A=0.9))), option_logprobs=False)
+        ask(endpoint, Scripted(reply("A", compute_logs(A=0.9))), option_logprobs=False)
     assert endpoint.asked == []
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        Scripted(reply("<think>", logs(A=0.1))),
-        Scripted(reply("It", logs(A=0.1), content=None, reasoning="It")),
+        Scripted(reply("<think>", compute_logs(A=0.1))),
+        Scripted(reply("It", compute_logs(A=0.1), content=None, reasoning="It")),
     ],
 )
-def test_a_model_that_thinks_first_has_no_next_token(endpoint: Endpoint, script: Scripted) -> None:
+def test_complete_with_options_reasoning_model_raises_endpoint_rejected(endpoint: Endpoint, script: Scripted) -> None:
     with pytest.raises(EndpointRejected, match=r"thinks before it answers.*turn its thinking off"):
         ask(endpoint, script)
 
 
-def test_under_a_schema_nothing_is_asked() -> None:
+def test_chat_request_with_options_and_schema_raises_value_error() -> None:
     """Probabilities told under a grammar are those before its mask."""
     with pytest.raises(ValueError, match="option probabilities cannot be requested under a schema"):
         ChatRequest(REQUEST.messages, 1, options=LETTERS, schema={"enum": ["A", "B"]})
@@ -200,7 +200,7 @@ WHICH = "Which drug is an antiplatelet?\nA. Aspirin\nB. Insulin\nC. Penicillin\n
 
 
 @pytest.mark.models
-def test_the_embedded_model_tells_them_whatever_the_samplers(model_home: Path) -> None:
+def test_embedded_model_option_logprobs_ignore_sampler_settings(model_home: Path) -> None:
     samplers: list[dict[str, Any]] = [{}, {"temperature": 0.0, "top_k": 1, "top_p": 0.05}, {"temperature": 2.0}]
 
     async def run() -> list[OptionLogprobs | None]:
@@ -208,42 +208,42 @@ def test_the_embedded_model_tells_them_whatever_the_samplers(model_home: Path) -
         messages = (Message("user", WHICH),)
         # The first fills the prefix cache; with it, figures differ in the second digit.
         await model.complete(ChatRequest(messages, 1))
-        told = [await model.complete(ChatRequest(messages, 1, options=LETTERS, extra=extra)) for extra in samplers]
+        replies = [await model.complete(ChatRequest(messages, 1, options=LETTERS, extra=extra)) for extra in samplers]
         await model.aclose()
-        return [each.option_logprobs for each in told]
+        return [reply.option_logprobs for reply in replies]
 
-    told, *others = asyncio.run(run())
-    assert told is not None
-    assert others == [told, told]
-    assert told.missing == ()
-    assert 0.5 < told.mass <= 1
-    assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)
+    first, *others = asyncio.run(run())
+    assert first is not None
+    assert others == [first, first]
+    assert first.missing == ()
+    assert 0.5 < first.mass <= 1
+    assert sum(math.exp(value) for value in first.values.values()) == pytest.approx(1)
 
 
 @pytest.mark.models
-def test_they_are_those_of_all_tokens_that_are_a_letter(model_home: Path) -> None:
+def test_embedded_model_option_logprobs_match_raw_completion(model_home: Path) -> None:
     """llama.cpp's own path tells as many tokens as are wanted, and no template is between."""
 
     async def run() -> tuple[OptionLogprobs | None, list[dict[str, Any]]]:
         model = EmbeddedModel(model_home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", 512)
         messages = (Message("user", WHICH),)
         await model.complete(ChatRequest(messages, 1))
-        told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
+        logprobs = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
         server = (await model._get_client())._open_session().connection
         prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
         await model.aclose()
-        return told, raw["completion_probabilities"][0]["top_logprobs"]
+        return logprobs, raw["completion_probabilities"][0]["top_logprobs"]
 
-    told, rows = asyncio.run(run())
-    assert told is not None
+    logprobs, rows = asyncio.run(run())
+    assert logprobs is not None
     letters = [
         (row["token"].strip(), math.exp(row["logprob"])) for row in rows if row["token"].strip().upper() in LETTERS
     ]
     assert {" A", "A"} <= {row["token"] for row in rows}
     mass = sum(probability for _, probability in letters)
-    assert told.mass == pytest.approx(mass, abs=0.01)
-    for option, value in told.values.items():
+    assert logprobs.mass == pytest.approx(mass, abs=0.01)
+    for option, value in logprobs.values.items():
         assert math.exp(value) == pytest.approx(
             sum(probability for letter, probability in letters if letter.upper() == option) / mass, abs=0.01
         )

@@ -24,7 +24,7 @@ def _nothing_is_contacted() -> Iterator[None]:
     set_local_only(False)
 
 
-def cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float | None:
+def compute_call_cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float | None:
     return build_cost_function(ModelSettings(name=name, price=price))(usage)
 
 
@@ -37,14 +37,16 @@ def cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float |
         "https://openrouter.ai/api/v1#openai/gpt-4o-mini",
     ],
 )
-def test_the_list_knows_the_large_ones(name: str) -> None:
-    told = cost(name)
-    assert told is not None
-    assert 0.01 < told < 10
-    assert cost(name, usage=Usage(prompt_tokens=1)) != cost(name, usage=Usage(completion_tokens=1))
+def test_cost_known_model_uses_price_list(name: str) -> None:
+    usd = compute_call_cost(name)
+    assert usd is not None
+    assert 0.01 < usd < 10
+    assert compute_call_cost(name, usage=Usage(prompt_tokens=1)) != compute_call_cost(
+        name, usage=Usage(completion_tokens=1)
+    )
 
 
-def test_cached_tokens_are_cheaper_where_the_list_says_so() -> None:
+def test_cost_cached_tokens_are_cheaper() -> None:
     fresh, cached = (
         look_up_cost(Usage(prompt_tokens=1000, cached_tokens=count), "gpt-4o-mini", OPENAI) for count in (0, 1000)
     )
@@ -62,12 +64,12 @@ def test_cached_tokens_are_cheaper_where_the_list_says_so() -> None:
         "https://mine.openai.azure.com/openai/deployments/mine?api-version=2024-10-21",
     ],
 )
-def test_what_the_list_does_not_know_is_unknown_and_not_free(name: str) -> None:
-    assert cost(name) is None
-    assert cost(name, Price(input=1, output=2)) == pytest.approx(1.2)
+def test_cost_unknown_model_is_none(name: str) -> None:
+    assert compute_call_cost(name) is None
+    assert compute_call_cost(name, Price(input=1, output=2)) == pytest.approx(1.2)
 
 
-def test_this_machine_is_free_unless_the_settings_say_otherwise() -> None:
+def test_cost_local_model_is_zero_without_configured_price() -> None:
     for name in ("http://127.0.0.1:8000/v1#gpt-4o-mini", "http://[::1]:8000", "smollm2-135m"):
-        assert cost(name) == 0.0
-        assert cost(name, Price(input=1, output=2, cached=0.5)) == pytest.approx(0.6 + 0.2 + 0.2)
+        assert compute_call_cost(name) == 0.0
+        assert compute_call_cost(name, Price(input=1, output=2, cached=0.5)) == pytest.approx(0.6 + 0.2 + 0.2)

@@ -22,16 +22,16 @@ from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, make_request, run_in_virtual_time
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def test_a_line_holds_all_that_was_asked_and_said(tmp_path: Path) -> None:
+def test_recording_line_contains_request_and_reply(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     request = make_request("Größe?", schema={"type": "object"}, sample=3, extra={"effort": "low"})
     model = RecordingModel(ScriptedModel(lambda _: "{}"), path)
     reply = asyncio.run(model.complete(request))
-    (line,) = lines(path)
+    (line,) = read_lines(path)
     assert line.pop("seconds") >= 0
     assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
     assert line == {
@@ -44,7 +44,7 @@ def test_a_line_holds_all_that_was_asked_and_said(tmp_path: Path) -> None:
     assert line["request"]["messages"] == [{"role": "user", "content": "Größe?"}]
 
 
-def test_failures_and_cancelled_calls_are_lines_too(tmp_path: Path) -> None:
+def test_recording_failed_and_cancelled_calls_are_written(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     usage = Usage(1, 1, prompt_tokens=7)
     inner = SlowModel(failure=lambda request: EndpointRejected("bad key", usage=usage) if request.sample else None)
@@ -60,7 +60,7 @@ def test_failures_and_cancelled_calls_are_lines_too(tmp_path: Path) -> None:
             await task
 
     run_in_virtual_time(both())
-    failed, cancelled = lines(path)
+    failed, cancelled = read_lines(path)
     assert failed["error"] == {"kind": "EndpointRejected", "message": "bad key"}
     assert failed["usage"] == to_json(usage)
     assert cancelled["error"]["kind"] == "Cancelled"
@@ -68,7 +68,7 @@ def test_failures_and_cancelled_calls_are_lines_too(tmp_path: Path) -> None:
     assert "reply" not in failed | cancelled
 
 
-def test_a_replayed_reply_says_so(tmp_path: Path) -> None:
+def test_recording_replayed_reply_is_marked(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path / "replies.sqlite")
     model = RecordingModel(CachedModel(ScriptedModel(lambda _: "yes"), cache), tmp_path / "calls.jsonl")
 
@@ -79,13 +79,13 @@ def test_a_replayed_reply_says_so(tmp_path: Path) -> None:
 
     asyncio.run(twice())
     cache.close()
-    first, second = lines(tmp_path / "calls.jsonl")
+    first, second = read_lines(tmp_path / "calls.jsonl")
     assert (first["replayed"], second["replayed"]) == (False, True)
     assert second["reply"]["text"] == "yes"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o777])
-def test_only_its_owner_can_read_it(umask: int, tmp_path: Path) -> None:
+def test_recording_file_is_private(umask: int, tmp_path: Path) -> None:
     old = os.umask(umask)
     try:
         path = tmp_path / "new" / "calls.jsonl"
@@ -95,13 +95,13 @@ def test_only_its_owner_can_read_it(umask: int, tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_device_keeps_its_mode() -> None:
+def test_recording_to_device_keeps_mode() -> None:
     before = os.stat(os.devnull).st_mode
     asyncio.run(RecordingModel(ScriptedModel(lambda _: "yes"), Path(os.devnull)).complete(make_request()))
     assert os.stat(os.devnull).st_mode == before
 
 
-def test_it_goes_on_behind_what_is_there_also_behind_half_a_line(tmp_path: Path) -> None:
+def test_recording_appends_after_existing_and_partial_lines(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_text('{"whole": true}\n{"half": ')
     for _ in range(2):
@@ -111,7 +111,7 @@ def test_it_goes_on_behind_what_is_there_also_behind_half_a_line(tmp_path: Path)
     assert [json.loads(line)["reply"]["text"] for line in new] == ["yes", "yes"]
 
 
-def test_lines_of_several_models_do_not_mix(tmp_path: Path) -> None:
+def test_recording_lines_of_several_models_stay_whole(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
 
     async def together() -> None:
@@ -119,19 +119,19 @@ def test_lines_of_several_models_do_not_mix(tmp_path: Path) -> None:
         await asyncio.gather(*(model.complete(make_request()) for model in models for _ in range(5)))
 
     asyncio.run(together())
-    assert sorted(line["model"] for line in lines(path)) == list("aaaaabbbbbccccc")
+    assert sorted(line["model"] for line in read_lines(path)) == list("aaaaabbbbbccccc")
 
 
-def test_what_cannot_be_recorded_is_not_sent(tmp_path: Path) -> None:
+def test_recording_unwritable_path_sends_nothing(tmp_path: Path) -> None:
     inner = ScriptedModel(lambda _: "yes")
-    with pytest.raises(StorageError, match=r"cannot be recorded there .*--record"):
+    with pytest.raises(StorageError, match=r"cannot be recorded there .*leave out the setting record; the cache"):
         asyncio.run(RecordingModel(inner, tmp_path).complete(make_request()))
     assert inner.requests == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_full_disk_is_an_error(fails: bool) -> None:
+def test_recording_full_disk_raises_storage_error(fails: bool) -> None:
     def script(_: ChatRequest) -> str:
         if fails:
             raise EndpointRejected("bad key")
@@ -141,7 +141,7 @@ def test_a_full_disk_is_an_error(fails: bool) -> None:
         asyncio.run(RecordingModel(ScriptedModel(script), Path("/dev/full")).complete(make_request()))
 
 
-def test_calls_that_end_after_it_was_closed_are_lines_of_its_file_and_of_no_other(tmp_path: Path) -> None:
+def test_recording_call_ending_after_close_is_written_to_own_file(tmp_path: Path) -> None:
     model = RecordingModel(SlowModel(), tmp_path / "calls.jsonl")
 
     async def closed() -> None:
@@ -152,9 +152,9 @@ def test_calls_that_end_after_it_was_closed_are_lines_of_its_file_and_of_no_othe
             await task
 
     run_in_virtual_time(closed())
-    assert [line["reply"]["text"] for line in lines(tmp_path / "calls.jsonl")] == ["yes"]
+    assert [line["reply"]["text"] for line in read_lines(tmp_path / "calls.jsonl")] == ["yes"]
     assert (tmp_path / "another").stat().st_size == 0
 
 
-def test_it_is_a_chat_model(tmp_path: Path) -> None:
+def test_recording_model_satisfies_chat_model_contract(tmp_path: Path) -> None:
     asyncio.run(check_chat_model(RecordingModel(ScriptedModel(lambda _: "yes"), tmp_path / "calls.jsonl")))

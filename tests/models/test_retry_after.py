@@ -16,7 +16,7 @@ LATER = "Wed, 21 Oct 2015 07:29:30 GMT"
 
 
 @pytest.mark.parametrize(
-    ("headers", "said", "seconds"),
+    ("headers", "message", "seconds"),
     [
         ({"retry-after-ms": "250"}, "", 0.25),
         ({"retry-after-ms": "250", "retry-after": "9"}, "try again in 5s", 0.25),
@@ -49,16 +49,16 @@ LATER = "Wed, 21 Oct 2015 07:29:30 GMT"
         ({"x-ratelimit-reset-tokens": "12"}, "", 12.0),
     ],
 )
-def test_every_form_is_read(headers: dict[str, str], said: str, seconds: float) -> None:
-    assert read_retry_after(headers, said) == pytest.approx(seconds)
+def test_read_retry_after_supported_forms_return_seconds(headers: dict[str, str], message: str, seconds: float) -> None:
+    assert read_retry_after(headers, message) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("told", ["", "-1", "soon", "nan", "inf", "1e3", "0x10", "1,5", "9" * 400, "Wed, 99 Oct"])
-def test_nonsense_is_silence(told: str) -> None:
-    assert read_retry_after({"retry-after": told, "retry-after-ms": told, "x-ratelimit-reset-tokens": told}) is None
+@pytest.mark.parametrize("value", ["", "-1", "soon", "nan", "inf", "1e3", "0x10", "1,5", "9" * 400, "Wed, 99 Oct"])
+def test_read_retry_after_invalid_header_returns_none(value: str) -> None:
+    assert read_retry_after({"retry-after": value, "retry-after-ms": value, "x-ratelimit-reset-tokens": value}) is None
 
 
-def test_limits_that_were_not_reached_are_no_reason_to_wait() -> None:
+def test_read_retry_after_unreached_limit_is_ignored() -> None:
     """OpenAI tells when they reset with every reply, and a failure of its own is no limit."""
     limits = {"x-ratelimit-reset-requests": "60s", "x-ratelimit-remaining-requests": "9999"}
     assert read_retry_after(limits) == 60
@@ -68,19 +68,21 @@ def test_limits_that_were_not_reached_are_no_reason_to_wait() -> None:
     assert map_error_response(ErrorResponse(500, {}, "", limits), "host", []).retry_after is None
 
 
-@pytest.mark.parametrize("said", ["try again", "try again in a while", "retry in -3s", "in 3s", "again in 5 parsecs"])
-def test_a_message_without_a_time_is_silence(said: str) -> None:
-    assert read_retry_after({}, said) is None
+@pytest.mark.parametrize(
+    "message", ["try again", "try again in a while", "retry in -3s", "in 3s", "again in 5 parsecs"]
+)
+def test_read_retry_after_message_without_time_returns_none(message: str) -> None:
+    assert read_retry_after({}, message) is None
 
 
-def test_a_date_counts_from_now_where_the_server_does_not_tell_its_own() -> None:
-    told = read_retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
-    assert told is not None
-    assert told > 1_000_000_000
+def test_read_retry_after_date_without_server_date_counts_from_now() -> None:
+    seconds = read_retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
+    assert seconds is not None
+    assert seconds > 1_000_000_000
 
 
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.integers(0, 999))
-def test_durations_add_up(hours: int, minutes: int, seconds: int, milliseconds: int) -> None:
+def test_read_retry_after_duration_parts_are_summed(hours: int, minutes: int, seconds: int, milliseconds: int) -> None:
     text = f"{hours}h{minutes}m{seconds}s{milliseconds}ms"
     expected = 3600 * hours + 60 * minutes + seconds + milliseconds / 1000
     assert read_retry_after({"x-ratelimit-reset-tokens": text}) == pytest.approx(expected)
@@ -88,13 +90,15 @@ def test_durations_add_up(hours: int, minutes: int, seconds: int, milliseconds: 
 
 
 @given(st.text(), st.text())
-def test_whatever_is_said_it_is_a_time_or_none(header: str, said: str) -> None:
-    told = read_retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, said)
-    assert told is None or told >= 0
+def test_read_retry_after_any_text_returns_seconds_or_none(header: str, message: str) -> None:
+    seconds = read_retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, message)
+    assert seconds is None or seconds >= 0
 
 
-@pytest.mark.parametrize("said", ["9" * 60_000, "try again in " + "9" * 60_000, "try again in 1" + " " * 60_000 + "s"])
-def test_longest_message_of_digits_and_blanks_is_read_at_once(said: str) -> None:
+@pytest.mark.parametrize(
+    "message", ["9" * 60_000, "try again in " + "9" * 60_000, "try again in 1" + " " * 60_000 + "s"]
+)
+def test_read_retry_after_long_message_takes_linear_time(message: str) -> None:
     start = time.thread_time()
-    read_retry_after({"retry-after": said, "x-ratelimit-reset-tokens": said}, said)
+    read_retry_after({"retry-after": message, "x-ratelimit-reset-tokens": message}, message)
     assert time.thread_time() - start < 1

@@ -30,7 +30,7 @@ def splade(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.torch
-def test_a_folder_gives_sentence_transformers_weights(splade: Path) -> None:
+def test_load_sparse_weights_match_sentence_transformers(splade: Path) -> None:
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
 
@@ -46,7 +46,7 @@ def test_a_folder_gives_sentence_transformers_weights(splade: Path) -> None:
 
 
 @pytest.mark.torch
-def test_what_does_not_fit_is_said_and_not_cut(splade: Path) -> None:
+def test_sparse_encoder_long_text_raises_context_overflow(splade: Path) -> None:
     ours = load_sparse(str(splade), splade)
     assert ours.encode_passages(["warfarin " * 62])
     with pytest.raises(ContextOverflow, match=r"a text has 65 tokens, .* reads 64: cut the library"):
@@ -64,7 +64,7 @@ class Counting(WordCountEncoder):
         return super().encode_passages(texts)
 
 
-def test_a_passage_is_encoded_once_as_long_as_it_is_kept() -> None:
+def test_cached_sparse_encoder_encodes_cached_passage_once() -> None:
     inner = Counting()
     ours = CachedSparseEncoder(inner, size=3)
     check_sparse_encoder(CachedSparseEncoder(Counting()))
@@ -79,6 +79,6 @@ def test_a_passage_is_encoded_once_as_long_as_it_is_kept() -> None:
     assert inner.encoded[5:] == [*"defgh", "a"]
 
 
-def test_one_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:
+def test_load_sparse_missing_model_names_pull_command(tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match="epicrisis models pull splade"):
         load_sparse("splade", tmp_path)

@@ -204,7 +204,7 @@ def test_documents_left_out_as_retracted_are_named_where_documents_are_counted()
     retriever = Retriever(store, encoder)
     both = retriever.documents("aspirin", 2, "bm25", Scope(without_retracted=True))
     assert both.parameters["withheld"] == ["gone"]
-    assert both.notes == ("1 retracted document is left out: gone (--with retracted reads them, marked)",)
+    assert both.notes == ("1 retracted document is left out: gone (scope.include=retracted reads them, with a mark)",)
     one = retriever.documents("aspirin", 1, "bm25", Scope(without_retracted=True))
     assert (one.notes, "withheld" in one.parameters) == ((), False)
     again = Retriever(store, encoder, reranker=("overlap", TermOverlapReranker()), rerank_depth=4)

@@ -13,7 +13,8 @@ from epicrisis.types import Question
 
 NOTHING_IN_SCOPE = Failure(
     "NothingInScope",
-    "no note of this patient's record lies within the scope: check --as-of, --since, --type, --journal and --hide",
+    "no note of this patient's record lies within the scope: check the settings of scope (as_of, since, "
+    "types, journals and hide)",
 )
 
 

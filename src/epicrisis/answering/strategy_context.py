@@ -212,7 +212,7 @@ async def _complete_before_deadline(
                 return await model.complete(request, on_delta)
     except TimeoutError:
         pass
-    raise EndpointTimeout("the question's deadline passed: give --deadline more seconds", usage=usage)
+    raise EndpointTimeout("the question's deadline passed: raise the setting deadline_seconds", usage=usage)
 
 
 async def fits(context: Context, role: str, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from epicrisis import __version__
 from epicrisis.cli import (
     ask,
     doctor,
@@ -57,8 +56,8 @@ class OneLineErrors(TyperGroup):
             # Raising it showed the help already.
             return
         context = getattr(error, "ctx", None)
-        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        say(f"epicrisis: {error.format_message()}{hint}", err=True)
+        command = self.name if context is None else context.command_path
+        say(f"epicrisis: {error.format_message()} (see `{command} --help`)", err=True)
 
 
 app = typer.Typer(
@@ -73,8 +72,10 @@ app = typer.Typer(
 
 
 def _show_version(value: bool) -> None:
+    from importlib import metadata
+
     if value:
-        say(f"epicrisis {__version__}")
+        say(f"epicrisis {metadata.version('epicrisis')}")
         raise typer.Exit
 
 

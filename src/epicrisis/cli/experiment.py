@@ -459,7 +459,7 @@ def _add_notes(
 
 def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
     """Measure the open answers of a run. Return the number of measures that failed."""
-    from epicrisis.cli.grade import measure_run
+    from epicrisis.cli.grade_run import measure_run
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     if not any(response.measurable for response in read_answers(folder)):

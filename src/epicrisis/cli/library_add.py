@@ -44,6 +44,47 @@ _COLUMN_ROLES = {
     "discharged": "discharged",
 }
 """What `--column ROLE=NAME` may name, and the attribute of `NoteColumns`."""
+_Splitter = Annotated[
+    SplitterName | None,
+    typer.Option(
+        help="How documents are split: by tokens (default), like MedRAG, or not at all.", rich_help_panel=_NEW
+    ),
+]
+_Overlap = Annotated[int, typer.Option(min=0, help="Tokens that neighbouring passages share.", rich_help_panel=_NEW)]
+_ChunkTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Tokens per passage. Default: as many as the encoder reads.", rich_help_panel=_NEW),
+]
+_Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ROLE=NAME",
+        help=f"Column of a CSV file (repeatable; MIMIC's are known). Roles: {', '.join(_COLUMN_ROLES)}.",
+        rich_help_panel=_NOTES,
+    ),
+]
+_TimeFormat = Annotated[
+    str | None, typer.Option(help="Format of times that are not ISO: %d/%m/%Y %H:%M.", rich_help_panel=_NOTES)
+]
+_KeepBoilerplate = Annotated[
+    bool, typer.Option("--keep-boilerplate", help="Keep recurring texts and footers.", rich_help_panel=_NOTES)
+]
+_KeepSuperseded = Annotated[
+    bool,
+    typer.Option(
+        "--keep-superseded",
+        help="Keep documents that others replace (FHIR: status, relatesTo).",
+        rich_help_panel=_NOTES,
+    ),
+]
+_Literature = Annotated[
+    bool,
+    typer.Option(
+        "--literature",
+        help="Take documents without a patient as literature, read with the questions about every patient.",
+        rich_help_panel=_NOTES,
+    ),
+]
 
 
 def register(library: typer.Typer) -> None:
@@ -70,51 +111,14 @@ def add(
     replace: Annotated[
         bool, typer.Option("--replace", help="Also replace documents of the same id from other files.")
     ] = False,
-    splitter: Annotated[
-        SplitterName | None,
-        typer.Option(
-            help="How documents are split: by tokens (default), like MedRAG, or not at all.", rich_help_panel=_NEW
-        ),
-    ] = None,
-    overlap: Annotated[
-        int, typer.Option(min=0, help="Tokens that neighbouring passages share.", rich_help_panel=_NEW)
-    ] = 32,
-    chunk_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tokens per passage. Default: as many as the encoder reads.", rich_help_panel=_NEW),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ROLE=NAME",
-            help=f"Column of a CSV file (repeatable; MIMIC's are known). Roles: {', '.join(_COLUMN_ROLES)}.",
-            rich_help_panel=_NOTES,
-        ),
-    ] = None,
-    time_format: Annotated[
-        str | None,
-        typer.Option(help="Format of times that are not ISO: %d/%m/%Y %H:%M.", rich_help_panel=_NOTES),
-    ] = None,
-    keep_boilerplate: Annotated[
-        bool,
-        typer.Option("--keep-boilerplate", help="Keep recurring texts and footers.", rich_help_panel=_NOTES),
-    ] = False,
-    keep_superseded: Annotated[
-        bool,
-        typer.Option(
-            "--keep-superseded",
-            help="Keep documents that others replace (FHIR: status, relatesTo).",
-            rich_help_panel=_NOTES,
-        ),
-    ] = False,
-    literature: Annotated[
-        bool,
-        typer.Option(
-            "--literature",
-            help="Take documents without a patient as literature, read with the questions about every patient.",
-            rich_help_panel=_NOTES,
-        ),
-    ] = False,
+    splitter: _Splitter = None,
+    overlap: _Overlap = 32,
+    chunk_tokens: _ChunkTokens = None,
+    column: _Columns = None,
+    time_format: _TimeFormat = None,
+    keep_boilerplate: _KeepBoilerplate = False,
+    keep_superseded: _KeepSuperseded = False,
+    literature: _Literature = False,
     *,
     flags: Flags,
     json: Json = False,

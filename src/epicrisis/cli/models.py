@@ -132,7 +132,7 @@ def settings(
     EPICRISIS_VOTES__N=20.
     """
     from epicrisis.errors import InputError
-    from epicrisis.settings import setting_rows
+    from epicrisis.setting_list import setting_rows
 
     rows = [row for row in setting_rows() if row.key.startswith(prefix)]
     if not rows:

@@ -34,6 +34,7 @@ def register(app: typer.Typer, panel: str) -> None:
     command(
         group,
         *GRADER,
+        name="generate",
         examples=[
             "epicrisis questions generate ~/lib -n 50 --model URL -o questions.jsonl",
             "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl",
@@ -191,7 +192,7 @@ def synthesize_record(
         str,
         typer.Option(
             "--tokens",
-            help="Approximate length of a record, from 4000 tokens; several lengths, with commas, are used in turn.",
+            help="Approximate length of a record, from 4,000 tokens; several lengths, with commas, are used in turn.",
         ),
     ] = "128000",
     stays: Annotated[

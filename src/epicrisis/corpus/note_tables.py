@@ -104,12 +104,12 @@ def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict
             place = _locate_column(path, header, name, is_required)
             if place is not None:
                 places[field.name] = (*places.get(field.name, ()), place)
-    missing = [f"--{name} COLUMN" for name in ("patient", "text") if name not in places]
+    missing = [f"--column {name}=NAME" for name in ("patient", "text") if name not in places]
     if missing:
         raise path_error(
             path,
-            f"not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and "
-            f"--time, --type, --encounter, --note-id if it has them); {_describe_header(header)}",
+            f"not a header of MIMIC's notes, so name its columns: {' '.join(missing)} (and time, type, encounter, "
+            f"note-id if it has them); {_describe_header(header)}",
         )
     layout = CsvLayout(len(header), delimiter, places["patient"][0], places["text"][0], places.get("time", ()))
     return places, layout

@@ -43,14 +43,14 @@ from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import Document
 
-Citation: TypeAlias = Document | DeletedDocument | Skipped
+PubMedItem: TypeAlias = Document | DeletedDocument | Skipped
 
 _BATCH = 256
 _TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
 _NAME = re.compile(r"pubmed(\d\d)n(\d{1,5})(?!\d)", re.ASCII)
 
 
-def read_citations(path: Path, details: bool = False) -> Iterator[Citation]:
+def read_citations(path: Path, details: bool = False) -> Iterator[PubMedItem]:
     """Yield the citations of one file, gzip or plain, in its order, and the deletions.
 
     The text is the abstract, each labelled section on its own line (`METHODS: ...`); else the abstracts in other

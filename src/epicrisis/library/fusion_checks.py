@@ -14,7 +14,7 @@ from epicrisis.library.patient_identities import find_contradiction, read_identi
 
 _MAX_LITERATURE = 1_000_000
 """Documents compared in libraries without notes, in the order of their ids. With notes all are compared."""
-_CURE = "fuse libraries created from the same sources, or leave it out of --fuse"
+_CURE = "fuse libraries created from the same sources, or leave it out of the setting fuse"
 
 
 def check_same_documents(first: Library, second: Library) -> None:

@@ -41,7 +41,7 @@ from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.patients import MIXED_NOTICE, Roster
-from epicrisis.library.row_keys import Flags, Numbers, RowKeys
+from epicrisis.library.row_keys import BooleanArray, Numbers, RowKeys
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.types import RETRACTED
 
@@ -304,7 +304,7 @@ def _compare_with_journal(keys: RowKeys, journal: Journal) -> tuple[Finding, Num
     return only_in_journal.finding, np.sort(first_rows[~is_acknowledged])
 
 
-def _is_in(values: Numbers, sorted_values: Numbers) -> Flags:
+def _is_in(values: Numbers, sorted_values: Numbers) -> BooleanArray:
     """Return a mask of the values contained in `sorted_values`."""
     if not len(sorted_values):
         return np.zeros(len(values), dtype=np.bool_)

@@ -182,7 +182,10 @@ def find_notices(
         (texts.markup, f"{passages} contain markup"),
         (rows.odd_vector, f"{passages} have a vector much longer or shorter than the others"),
         (contents.undated, f"{documents} have no date, so searches as of a date do not find them"),
-        (contents.retracted, f"{documents} are retracted: searches skip them without --with retracted"),
+        (
+            contents.retracted,
+            f"{documents} are retracted: searches skip them without the setting scope.include=retracted",
+        ),
     ):
         if finding.count:
             yield _describe(finding, fact)

@@ -13,8 +13,8 @@ from epicrisis.types import Document
 
 SAME_ID_OTHER_TEXT = "same id, different text"
 SAME_ID_OTHER_NOTE = (
-    "same id, but another note or another patient's: name a column with an id unique to each note (--note-id), or omit "
-    "--note-id; for FHIR, add sources with their own ids to a separate library"
+    "same id, but another note or another patient's: name a column with an id unique to each note (--column "
+    "note-id=NAME), or none; for FHIR, add sources with their own ids to a separate library"
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+BooleanArray: TypeAlias = npt.NDArray[np.bool_]
 
 MIN_VECTORS = 100
 """With fewer usable vectors no length is reported as unusual."""
@@ -93,7 +93,7 @@ class RowKeys:
         return keys, first, passages
 
 
-def _equals_previous(values: npt.NDArray[np.integer]) -> Flags:
+def _equals_previous(values: npt.NDArray[np.integer]) -> BooleanArray:
     """Return a mask of the values equal to their predecessor."""
     mask = np.zeros(len(values), dtype=np.bool_)
     mask[1:] = values[1:] == values[:-1]

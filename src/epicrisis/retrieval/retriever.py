@@ -104,7 +104,7 @@ def _report_withheld(ranking: Ranking, k: int) -> Ranking:
         return replace(ranking, parameters=parameters)
     documents = "document is" if len(left_out) == 1 else "documents are"
     names = ", ".join(left_out[:_MAX_NAMES]) + (", ..." if len(left_out) > _MAX_NAMES else "")
-    note = f"{len(left_out)} retracted {documents} left out: {names} (--with retracted reads them, marked)"
+    note = f"{len(left_out)} retracted {documents} left out: {names} (scope.include=retracted reads them, with a mark)"
     return replace(ranking, parameters={**parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
 
 

@@ -126,13 +126,13 @@ def _describe_missing_measures(run: RecordedRun, cases: Sequence[MeasuredCase]) 
     metrics = set(chain.from_iterable(case.values for case in open_cases))
     if open_cases and not any(measure_tables.list_metrics([case]) for case in open_cases):
         yield (
-            f"{run.name}: these answers are not measured yet: `epicrisis measure FOLDER --judge MODEL` with the run's "
-            "folder, then `epicrisis report`."
+            f"{run.name}: these answers are not measured yet: `epicrisis grade run FOLDER --judge MODEL` with the "
+            "run's folder, then `epicrisis report`."
         )
     elif open_cases and not any(name.startswith("judge-") for name in metrics):
         yield (
             f"{run.name}: no judge has graded these answers, so the study's Tables 6, 7 and 11 are missing: "
-            "`epicrisis measure FOLDER --judge MODEL --nli MODEL`."
+            "`epicrisis grade run FOLDER --judge MODEL --nli MODEL`."
         )
 
 

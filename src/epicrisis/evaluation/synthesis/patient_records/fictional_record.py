@@ -69,8 +69,7 @@ def check_length(tokens: int) -> None:
     """Raise InputError if a record of this length cannot hold one stay."""
     if tokens < SHORTEST:
         raise InputError(
-            f"a record of {tokens} tokens is too short for one stay: ask for at least {SHORTEST} "
-            "(--tokens, --tokens-spread)"
+            f"a record of {tokens} tokens is too short for one stay: choose at least {SHORTEST} (--tokens)"
         )
 
 

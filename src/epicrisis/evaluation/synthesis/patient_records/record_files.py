@@ -163,6 +163,6 @@ Made by `epicrisis synthesize-record` ({patients} patients, seed {seed}); the sa
 
 To search in them:
 
-    epicrisis library add LIBRARY notes.csv --format notes --patient subject_id --time charttime --type note_type \\
-        --text text --encounter hadm_id --note-id note_id
+    epicrisis library add LIBRARY notes.csv --column patient=subject_id --column time=charttime \\
+        --column type=note_type --column text=text --column encounter=hadm_id --column note-id=note_id
 """

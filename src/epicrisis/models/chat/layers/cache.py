@@ -144,9 +144,7 @@ class CachedModel(Layer):
         return reply
 
     def _make_not_cached_error(self, subject: str) -> NotCached:
-        return NotCached(
-            f"{self._cache.path} has no {subject} by {self.name}: run the same command once with --cache on"
-        )
+        return NotCached(f"{self._cache.path} has no {subject} by {self.name}: run it once with cache.mode = on")
 
 
 def compute_reply_key(fingerprint: str, request: ChatRequest) -> bytes:
@@ -324,7 +322,7 @@ class ReplyCache:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._writer is None:
-            raise StorageError(f"{self.path} is open for replay only: use --cache on")
+            raise StorageError(f"{self.path} is open for replay only: set cache.mode to on")
         with _map_errors(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -429,14 +427,14 @@ def _map_error(error: sqlite3.Error | OSError, path: Path) -> EpicrisisError:
         # SQLite's own message may quote the file's content, and with it clinical notes.
         return _make_format_error(path, _DAMAGES.get(code, "it lacks the tables of a cache"))
     if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
-        return StorageError(f"{path}: no space left for replies: free disk space, or use --cache off")
+        return StorageError(f"{path}: no space left for replies: free disk space, or set cache.mode to off")
     reason = error.strerror if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
     return _make_write_error(path, reason or type(error).__name__)
 
 
 def _make_write_error(path: Path, reason: str) -> StorageError:
     return StorageError(
-        f"{path}: replies cannot be cached there ({reason}): choose a writable file (cache.path), or use --cache off"
+        f"{path}: replies cannot be cached there ({reason}): set cache.path to a writable file, or cache.mode to off"
     )
 
 

@@ -1,4 +1,4 @@
-"""Layers that write prompts and replies to a file (`--record`) or to the log. Only the file's owner can read it."""
+"""Layers that write prompts and replies to a file (setting `record`) or to the log, readable by the owner only."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RecordingModel(Layer):
         except OSError as error:
             raise StorageError(
                 f"{self._path}: calls cannot be recorded there ({error.strerror}): free disk space, choose another "
-                "file, or leave out --record; the cache, if it is on, has the replies so far"
+                "file, or leave out the setting record; the cache, if it is on, has the replies so far"
             ) from error
 
 

