@@ -249,7 +249,7 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     alarms = np.zeros(3, dtype=int)
     for seed in range(200):
         result = simulate_outcomes(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 20)
-        for number, table in enumerate(positions.tables({"m": result}, seed=seed)):
+        for number, table in enumerate(positions.tables({"m": result})):
             alarms[number] += min(p for p in _p_values(table) if isinstance(p, float)) < 0.05
     assert max(alarms) <= 16
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
@@ -265,7 +265,7 @@ def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.M
     shares = {"rag": [0.7, 0.5, 0.4, 0.5, 0.7], "brief-context": [0.7] * 5}
     gain, result, covered = 0.14, 0, 0
     for seed in range(30):
-        averages = positions.tables({"m": simulate_outcomes(seed, shares, 60)}, seed=seed)[1]
+        averages = positions.tables({"m": simulate_outcomes(seed, shares, 60)})[1]
         difference = row(averages, "m", 8, "brief-context")["difference to rag at that k"]
         result += difference.p < 0.05
         covered += difference.interval.low <= gain <= difference.interval.high
