@@ -256,7 +256,7 @@ def test_rows_with_wrong_width_or_nul_bytes_are_reported(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "columns", "cure"),
     [
-        (b"a,b\n1,2\n", None, r"--patient COLUMN --text COLUMN .*its first line has 2 columns"),
+        (b"a,b\n1,2\n", None, r"--column patient=NAME --column text=NAME .*its first line has 2 columns"),
         (HEAD, NoteColumns(patient="pid", text="note"), "no column is called 'note'; its first line has 4 columns"),
         (HEAD, NoteColumns(patient="pid", text="body", time=("at",)), "no column is called 'at'"),
         (b"pid,body,body\n", NoteColumns(patient="pid", text="body"), "2 columns are called 'body'"),
