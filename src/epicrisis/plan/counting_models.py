@@ -104,8 +104,9 @@ class PlanningModel(Layer):
         """Return the number of the document to quote. In the longest reply it makes the next prompt longest."""
         if self._size != "most":
             return 0
-        dates = [self._dates.get(item, "") for item in unfence(request.messages[-1].content)]
-        lengths = [await self._counting.count_text(date) for date in dates]
+        lengths = []
+        for item in unfence(request.messages[-1].content):
+            lengths.append(await self._counting.count_text(self._dates.get(item, "")))
         return lengths.index(max(lengths)) if lengths else 0
 
 
@@ -120,7 +121,7 @@ async def measure_speed(model: ChatModel) -> Speed:
     One has a long prompt and a reply of one token, the other a short prompt and a reply of fifty. Raises ChatError.
     """
     # Random words, so that no cache has the prompt.
-    text = " ".join(secrets.token_hex(2) if i < 4 else f"word {i}," for i in range(PROMPT_WORDS // 2))
+    text = " ".join([secrets.token_bytes(8).hex(" ", 2), *map("word {},".format, range(4, PROMPT_WORDS // 2))])
     usage, seconds = await _time_call(model, f"{text}\nSay yes.", 1)
     prompt = (usage.prompt_tokens - usage.cached_tokens) / seconds
     usage, seconds = await _time_call(model, f"{secrets.token_hex(2)}: tell a long story of the sea.", REPLY_TOKENS)

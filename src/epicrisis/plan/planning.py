@@ -7,9 +7,8 @@ second requests after an unreadable reply, cached replies, and savings by the pr
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing
-from epicrisis.plan.cost_plan import REPLY_SIZES, CostPlan, CostRange, ReplySize, Speed, StrategyPlan, extrapolate
+from epicrisis.plan.cost_plan import CostPlan, CostRange, ReplySize, Speed, StrategyPlan, extrapolate
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
@@ -59,9 +58,9 @@ async def estimate_costs(
     is called after each question with the number of questions to plan. Raises InputError without questions or for an
     unknown strategy, and UserError for components that cannot be opened or do not count tokens.
     """
-    unknown = [name for name in strategies if name not in STRATEGIES]
-    if unknown:
-        raise InputError(f"no strategy is called {unknown[0]}: known are {', '.join(STRATEGIES)}")
+    for name in strategies:
+        if name not in STRATEGIES:
+            raise InputError(f"no strategy is called {name}: known are {', '.join(STRATEGIES)}")
     # The strategy with the greatest needs opens the components of all others.
     neediest = min(
         strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"), default=settings.strategy
@@ -101,8 +100,11 @@ async def plan_questions(
         advance(len(selection))
         return outcomes
 
-    rows = await _run_all(selection, plan_question)
-    plans = [_sum_outcomes(name, [row[name] for row in rows], len(questions), planner) for name in strategies]
+    outcomes = await _run_all(selection, plan_question)
+    plans = []
+    for name in strategies:
+        rows = [outcomes_by_name[name] for outcomes_by_name in outcomes]
+        plans.append(_sum_outcomes(name, rows, len(questions), planner))
     return _build_plan(planner, len(questions), len(selection), plans)
 
 
@@ -136,7 +138,7 @@ async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> l
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run(item)) for item in items]
+            tasks = list(map(group.create_task, map(run, items)))
     except ExceptionGroup as errors:
         # Several questions may fail for the same reason; one error is enough.
         raise errors.exceptions[0] from None
@@ -151,7 +153,8 @@ def _build_plan(planner: _Planner, questions: int, planned: int, plans: Sequence
 def _draw_sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
     if len(questions) <= n:
         return list(questions)
-    return [questions[i] for i in sorted(random.Random(seed).sample(range(len(questions)), n))]
+    places = random.Random(seed).sample(range(len(questions)), n)
+    return list(map(questions.__getitem__, sorted(places)))
 
 
 def _spread_sample(cases: Sequence[PlannedCase], n: int, strategy: str) -> list[PlannedCase]:
@@ -196,25 +199,29 @@ class _Planner:
 
 async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> _Planner:
     models = pipeline.build_context(lambda event: None, Scope()).models
-    shared = {id(model): CountingModel(model) for model in models.values()}
-    counting = {role: shared[id(models[role])] for role in settings.roles}
-    by_name = {model.name: model for model in counting.values()}
+    shared: dict[int, CountingModel] = {}
+    counting: dict[str, CountingModel] = {}
+    by_name: dict[str, CountingModel] = {}
+    for role in settings.roles:
+        model = models[role]
+        counting[role] = shared.setdefault(id(model), CountingModel(model))
+        by_name[model.name] = counting[role]
     speeds: dict[str, Speed] = {}
     if timed:
         try:
-            for name, model in by_name.items():
-                speeds[name] = await measure_speed(model)
+            for name, counting_model in by_name.items():
+                speeds[name] = await measure_speed(counting_model)
         except ChatError as error:
             raise UserError(error.message) from error
     exact_counts = True
-    for model in by_name.values():
-        exact_counts &= (await model.capabilities()).exact_token_counts
+    for counting_model in by_name.values():
+        exact_counts &= (await counting_model.capabilities()).exact_token_counts
     prices, concurrent_calls = {}, {}
-    for role, model in counting.items():
+    for role, counting_model in counting.items():
         role_settings = settings.model_for(role)
         prices[role] = build_cost_function(role_settings)
         # An embedded model has one slot.
-        concurrent_calls[model.name] = role_settings.concurrency if role_settings.is_endpoint else 1
+        concurrent_calls[counting_model.name] = role_settings.concurrency if role_settings.is_endpoint else 1
     return _Planner(pipeline, settings, counting, prices, speeds, concurrent_calls, exact_counts)
 
 
@@ -265,7 +272,7 @@ class _Outcome:
 
 
 _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
-"""In the order of REPLY_SIZES."""
+"""With the shortest, the expected and the longest replies."""
 
 
 async def _plan_outcomes(
@@ -303,29 +310,31 @@ async def _plan_outcomes(
 
     contexts: dict[tuple[TimeRestriction, bool], Context] = {}
 
-    def get_context(restriction: TimeRestriction, whole: bool) -> Context:
+    def get_context(restriction: TimeRestriction, unrestricted: bool) -> Context:
         """Return the context shared by all strategies with this restriction, so that each search runs once."""
-        key = (restriction.without_hidden() if whole else restriction, whole)
+        key = (restriction.without_hidden() if unrestricted else restriction, unrestricted)
         if key not in contexts:
-            contexts[key] = build_context(key[0], without_narrowing(overrides) if whole else overrides)
+            contexts[key] = build_context(key[0], without_narrowing(overrides) if unrestricted else overrides)
         return contexts[key]
 
-    async def run(name: str, size: ReplySize, restriction: TimeRestriction, whole: bool) -> _Outcome:
+    async def run(name: str, size: ReplySize, restriction: TimeRestriction, unrestricted: bool = False) -> _Outcome:
         events: list[Event] = []
         models = planner.build_models(size, dates)
-        context = replace(get_context(restriction, whole), models=models, emit=events.append)
+        context = replace(get_context(restriction, unrestricted), models=models, emit=events.append)
         answer = await STRATEGIES[name](question, context)
         return _Outcome(answer, tuple(events), is_narrowed(restriction, overrides))
 
     outcomes: dict[str, _Outcomes] = {}
     for name in strategies:
-        named = replace(overrides, strategy=cast(StrategyName, name))
-        restriction = await pipeline.find_time_restriction(question, scope, named)
-        least, expected, most = [await run(name, size, restriction, False) for size in REPLY_SIZES]
+        strategy_overrides = replace(overrides, strategy=cast(StrategyName, name))
+        restriction = await pipeline.find_time_restriction(question, scope, strategy_overrides)
+        least = await run(name, "least", restriction)
+        expected = await run(name, "expected", restriction)
+        most = await run(name, "most", restriction)
         if most.narrowed:
             # Only the highest estimate includes a second attempt with the whole record.
-            again = await run(name, REPLY_SIZES[-1], restriction, True)
-            most = replace(again, first_events=most.events)
+            second = await run(name, "most", restriction, unrestricted=True)
+            most = replace(second, first_events=most.events)
         outcomes[name] = (least, expected, most)
     return outcomes
 
@@ -347,16 +356,16 @@ def _cache_search(search: Callable[[Question], Awaitable[T]]) -> Callable[[Quest
 
 
 def _sum_outcomes(name: str, rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> StrategyPlan:
-    usages = [[outcome.usage for outcome in row] for row in rows]
-
-    def sum_field(field: str) -> CostRange:
-        return extrapolate([[getattr(usage, field) for usage in row] for row in usages], questions)
-
-    has_price = all(usage.cost is not None for usage in itertools.chain.from_iterable(usages))
-    prompt_tokens = sum_field("prompt_tokens")
+    has_price = True
     states: Counter[str] = Counter()
     for row in rows:
         states.update(_list_states(row))
+        has_price &= all(outcome.usage.cost is not None for outcome in row)
+
+    def sum_field(field: str) -> CostRange:
+        return _extrapolate_field(field, rows, questions)
+
+    prompt_tokens = sum_field("prompt_tokens")
     return StrategyPlan(
         strategy=name,
         calls=sum_field("calls"),
@@ -369,12 +378,19 @@ def _sum_outcomes(name: str, rows: Sequence[_Outcomes], questions: int, planner:
     )
 
 
+def _extrapolate_field(field: str, rows: Sequence[_Outcomes], questions: int) -> CostRange:
+    """Return the sum of a field of `Usage` over all questions."""
+    values = []
+    for least, expected, most in rows:
+        values.append((getattr(least.usage, field), getattr(expected.usage, field), getattr(most.usage, field)))
+    return extrapolate(values, questions)
+
+
 def _list_states(row: _Outcomes) -> list[str]:
     least, _, most = row
-    repartitioned = [event for event in most.events if isinstance(event, Notice) and event.kind == "re-partitioned"]
     states = {
         "read in parts": any(isinstance(event, MapStarted) for event in least.events),
-        "re-partitioned to fit the window": bool(repartitioned),
+        "re-partitioned to fit the window": any(map(_is_repartitioning, most.events)),
         "may be asked again with the whole record": least.narrowed,
         "nothing retrieved": least.failed_with("NothingRetrieved"),
         "has no options": least.failed_with("NoOptions"),
@@ -384,10 +400,14 @@ def _list_states(row: _Outcomes) -> list[str]:
     return [state for state, holds in states.items() if holds]
 
 
+def _is_repartitioning(event: Event) -> bool:
+    return isinstance(event, Notice) and event.kind == "re-partitioned"
+
+
 def _estimate_time(rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> CostRange:
     """Return the wall-clock seconds: those of the busiest model, or of the concurrent questions, if more."""
     least, expected, most = [_wall_clock(outcomes, questions, planner) for outcomes in zip(*rows, strict=True)]
-    work = extrapolate([[outcome.usage.seconds for outcome in row] for row in rows], questions)
+    work = _extrapolate_field("seconds", rows, questions)
     return CostRange(least, expected, most, expected * work.margin / work.expected if work.expected else 0.0)
 
 
@@ -395,10 +415,13 @@ def _wall_clock(outcomes: Sequence[_Outcome], questions: int, planner: _Planner)
     factor = questions / len(outcomes)
     seconds = [outcome.seconds for outcome in outcomes]
     bounds = [max(seconds), factor * sum(seconds) / min(planner.pipeline.concurrency, questions)]
+    usages: dict[str, Usage] = defaultdict(Usage)
+    for outcome in outcomes:
+        for call in outcome.calls:
+            usages[call.model] += call.usage
     for role, model in planner.counting.items():
         limits = planner.settings.model_for(role)
-        usages = [call.usage for outcome in outcomes for call in outcome.calls if call.model == model.name]
-        usage = sum(usages, Usage())
+        usage = usages[model.name]
         bounds.append(factor * usage.seconds / planner.concurrent_calls[model.name])
         if limits.requests_per_minute:
             bounds.append(factor * usage.calls * 60 / limits.requests_per_minute)

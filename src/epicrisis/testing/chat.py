@@ -70,10 +70,13 @@ class ScriptedModel:
             return None
         probabilities = self._probabilities(request)
         mass = sum(probabilities.values())
-        values = {
-            option: math.log(probabilities[option] / mass) for option in request.options if option in probabilities
-        }
-        missing = [option for option in request.options if option not in probabilities]
+        values: dict[str, float] = {}
+        missing: list[str] = []
+        for option in request.options:
+            if option in probabilities:
+                values[option] = math.log(probabilities[option] / mass)
+            else:
+                missing.append(option)
         return OptionLogprobs(values, mass, tuple(missing))
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:

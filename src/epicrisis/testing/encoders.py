@@ -76,7 +76,8 @@ class HashingTokenEncoder:
             words = ["bos", *_TOKEN.findall(text), "eos"]
             if len(words) > self._max_tokens:
                 raise ContextOverflow(f"{len(words)} tokens are more than {self._max_tokens}: compare shorter texts")
-            content = np.array([0 < place < len(words) - 1 for place in range(len(words))])
+            content = np.ones(len(words), dtype=bool)
+            content[[0, -1]] = False
             results.append(TokenVectors(self._words.encode_queries(words), content))
         return tuple(results)
 

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
@@ -274,7 +275,10 @@ class _Connection(asyncio.Protocol):
         if not separator:
             return None
         first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
         length = int(headers.get("content-length", 0))
         if len(rest) < length:
             return None
@@ -309,7 +313,7 @@ class _Connection(asyncio.Protocol):
         """Wait and write as the response requires, and return its last bytes."""
         server = self._server
         await asyncio.sleep(server._delay + response.late)
-        parts = [_head(response), *(_framed(response, piece) for piece in response.pieces)]
+        parts = [_head(response), *map(partial(_framed, response), response.pieces)]
         while response.repeated:
             if self.transport.get_write_buffer_size() < _UNREAD:
                 self.transport.write(b"".join(parts))
@@ -352,7 +356,7 @@ def _head(response: WireResponse) -> bytes:
     length = len(response.pieces[0]) if response.promised is None and response.pieces else response.promised
     framing = "Transfer-Encoding: chunked" if response.chunked else f"Content-Length: {length}"
     lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}", f"Content-Type: {response.kind}"]
-    lines += [framing, *(f"{name}: {value}" for name, value in response.headers.items())]
+    lines += [framing, *map(": ".join, response.headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
@@ -361,6 +365,6 @@ def _framed(response: WireResponse, piece: bytes) -> bytes:
 
 
 async def _turns() -> None:
-    """Lets the loop see what the sockets hold already, and act on it."""
+    """Let the loop see what the sockets hold already, and act on it."""
     for _ in range(5):
         await asyncio.sleep(0)

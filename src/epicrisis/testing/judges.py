@@ -55,7 +55,7 @@ def check_reward_model(model: RewardModel) -> None:
     question, answer = "Does aspirin prevent stroke?", "It lowers the risk in adults."
     rewards = model.score(question, answer)
     require(tuple(rewards) == model.attributes != (), "one reward for each attribute, in order")
-    require(all(np.isfinite(value) for value in rewards.values()), "every reward is finite")
+    require(all(map(np.isfinite, rewards.values())), "every reward is finite")
     require(rewards == model.score(question, answer), "the same texts have the same rewards")
     require(rewards != model.score(question, "Aspirin does prevent stroke."), "rewards go by the answer")
     require(len(model.score("", "")) == len(model.attributes), "empty texts have rewards")

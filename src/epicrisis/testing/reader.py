@@ -8,6 +8,7 @@ it in the prompt by its text.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,14 +88,13 @@ def position_biased_reader(
         # The longest, as one question may contain the text of another.
         question = max((text for text in keys if text in text_before_documents), key=len, default=None)
         question_keys = () if question is None else _several(keys[question])
-        attended = _attended(
-            [_places_of(key, items) for key in question_keys], len(items), curve, (seed, request.seed, prompt)
-        )
+        places_by_key = [_find_places(key, items) for key in question_keys]
+        attended = _first_attended_places(places_by_key, len(items), curve, (seed, request.seed, prompt))
         schema = request.schema or {"type": "object"}
-        reported = _reported(question_keys, attended, partly="finding" in json.dumps(schema))
-        if reported is None:
+        choice = _choose_key(question_keys, attended, partly="finding" in json.dumps(schema))
+        if choice is None:
             return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
-        key, places = reported
+        key, places = choice
         return json.dumps(_reply(schema, key, places, text_before_documents))
 
     return ScriptedModel(script, name="position-biased-reader", context_tokens=context_tokens)
@@ -104,63 +104,78 @@ def _several(keys: KeyPassage | Sequence[KeyPassage]) -> tuple[KeyPassage, ...]:
     return (keys,) if isinstance(keys, KeyPassage) else tuple(keys)
 
 
-def _places_of(key: KeyPassage, items: Sequence[str]) -> list[list[int]]:
+def _find_places(key: KeyPassage, items: Sequence[str]) -> list[list[int]]:
     """Return for each passage of the key the items with it, complete or quoted in a finding."""
-    quoted = [_QUOTED.findall(item) for item in items]
-    return [
-        [
-            place
-            for place, item in enumerate(items)
-            if passage in item or any(quote in passage for quote in quoted[place])
-        ]
-        for passage in key.passages
-    ]
+    quotations = list(map(_QUOTED.findall, items))
+    places_by_passage: list[list[int]] = []
+    for passage in key.passages:
+        places = []
+        for place, item in enumerate(items):
+            if passage in item or any(quote in passage for quote in quotations[place]):
+                places.append(place)
+        places_by_passage.append(places)
+    return places_by_passage
 
 
-def _attended(
-    places_by_key: Sequence[Sequence[Sequence[int]]], documents: int, curve: PositionCurve, of: tuple[object, ...]
+def _first_attended_places(
+    places_by_key: Sequence[Sequence[Sequence[int]]],
+    documents: int,
+    curve: PositionCurve,
+    hash_parts: tuple[object, ...],
 ) -> list[list[int | None]]:
     """Return for each key and passage the first place the reader attends to, or None.
 
     Each document is read or missed as a whole.
     """
-    places = sorted({place for key in places_by_key for passage in key for place in passage})
-    attends = {
+    places_by_passage = itertools.chain.from_iterable(places_by_key)
+    attended: set[int] = set()
+    for number, place in enumerate(sorted(set(itertools.chain.from_iterable(places_by_passage)))):
         # The first place uses the prompt alone, so that keys of one passage keep their results.
-        place: hash_to_unit_interval(*of, *([place] if number else [])) < curve(place, documents)
-        for number, place in enumerate(places)
-    }
-    return [[next((place for place in passage if attends[place]), None) for passage in key] for key in places_by_key]
+        parts = (*hash_parts, place) if number else hash_parts
+        if hash_to_unit_interval(*parts) < curve(place, documents):
+            attended.add(place)
+    first_places: list[list[int | None]] = []
+    for key_places in places_by_key:
+        first_places.append([next(filter(attended.__contains__, places), None) for places in key_places])
+    return first_places
 
 
-def _reported(
+def _choose_key(
     keys: Sequence[KeyPassage], attended: Sequence[Sequence[int | None]], partly: bool
 ) -> tuple[KeyPassage, Sequence[int | None]] | None:
     """Return the first complete key, or with `partly` the one with most passages read."""
+    best, most = None, 0
     for key, places in zip(keys, attended, strict=True):
         if None not in places:
             return key, places
-    parts = [pair for pair in zip(keys, attended, strict=True) if any(place is not None for place in pair[1])]
-    most = max(parts, key=lambda pair: sum(place is not None for place in pair[1]), default=None)
-    return most if partly else None
+        count = len(places) - places.count(None)
+        if partly and count > most:
+            best, most = (key, places), count
+    return best
 
 
 def _reply(schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | None], text_before_documents: str) -> Any:
-    read_passages = [(place, passage) for place, passage in zip(places, key.passages, strict=True) if place is not None]
     # A finding is short: its quotations share the space, and must be long enough to be recognised.
-    room = max(_FINDING // len(read_passages) - 4, 20)
-    quoted_words = ", ".join('"' + quotation(passage)[:room].strip() + '"' for _, passage in read_passages)
-    quotes = [{"doc": place + 1, "quote": _words(key, passage)} for place, passage in read_passages]
+    room = max(_FINDING // (len(places) - places.count(None)) - 4, 20)
+    finding: list[str] = []
+    quotes: list[dict[str, Any]] = []
+    span = ""
+    for place, passage in zip(places, key.passages, strict=True):
+        if place is not None:
+            if not quotes:
+                span = key.answer if key.answer in passage and key.answer else quotation(passage)
+            finding.append('"' + quotation(passage)[:room].strip() + '"')
+            quotes.append({"doc": place + 1, "quote": _words(key, passage)})
     values: dict[str, Any] = {"found": True, "quotes": quotes, "choice": key.choice, "doc": quotes[0]["doc"]}
-    values["span"] = key.answer if key.answer in read_passages[0][1] and key.answer else quotation(read_passages[0][1])
+    values["span"] = span
     if "quotes" not in json.dumps(schema):
-        values["sources"] = sorted({place + 1 for place, _ in read_passages})[:MAX_SOURCES]
+        values["sources"] = sorted({quote["doc"] for quote in quotes})[:MAX_SOURCES]
     if None in places:
         values["choice"] = None
     elif key.answer:
-        listed = re.search(rf"(?m)^([A-Z])\. {re.escape(key.answer)}$", text_before_documents)
-        values |= {"choice": listed[1]} if listed else {"answer": key.answer}
-    return fill(schema, values, f"It says {quoted_words}.")
+        option = re.search(rf"(?m)^([A-Z])\. {re.escape(key.answer)}$", text_before_documents)
+        values |= {"choice": option[1]} if option else {"answer": key.answer}
+    return fill(schema, values, f"It says {', '.join(finding)}.")
 
 
 def _words(key: KeyPassage, passage: str) -> str:

@@ -57,7 +57,10 @@ def fill(schema: Schema, values: Mapping[str, Any], text: str, pick: Pick = lamb
             return build(_resolve_reference(schema, part["$ref"]))
         branches = part.get("anyOf") or part.get("oneOf")
         if branches:
-            return build(next((branch for branch in branches if _admits(branch, values)), branches[0]))
+            for branch in branches:
+                if _admits(branch, values):
+                    return build(branch)
+            return build(branches[0])
         if "const" in part:
             return part["const"]
         if "enum" in part:

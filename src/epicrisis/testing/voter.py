@@ -44,7 +44,8 @@ def build_voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.
         question, letters = read_question(request)
         shares = {letters[text]: (1 - first) * share for text, share in beliefs[question].items()}
         first_letter = min(letters.values())
-        return {letter: p for letter, p in (shares | {first_letter: shares[first_letter] + first}).items() if p > 0}
+        shares[first_letter] += first
+        return {letter: share for letter, share in shares.items() if share > 0}
 
     return ScriptedModel(script, name="voter", probabilities=probabilities)
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.testing.chat import count_words
@@ -107,7 +108,9 @@ def build_success(reply: WireReply, usage: dict[str, Any] | None = None) -> Wire
         return WireResponse(200, (json.dumps(body).encode(),), tokens=reply.tokens, usage_is_right=usage_is_right)
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if reply.text is None else ""}]
     deltas += [{"content": piece} for piece in split_words(reply.text or "")]
-    events = [_delta(reply, delta) for delta in deltas] + [_delta(reply, {}, reply.finish)] if reply.choices else []
+    events: list[bytes] = []
+    if reply.choices:
+        events += [*map(partial(_delta, reply), deltas), _delta(reply, {}, reply.finish)]
     if reply.has_usage and usage:
         events.append(build_event(_head(reply, "chat.completion.chunk") | {"choices": []} | usage))
     return WireResponse(200, (*events, DONE), "text/event-stream", tokens=reply.tokens, usage_is_right=usage_is_right)

@@ -61,8 +61,11 @@ def find_pinned_set(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
 def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:
     """Return the sets of a TOML text in the form of `catalogue.toml`. Raises TypeError or KeyError for other keys."""
     tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
-    files = {table["path"]: SourceFile(**table) for table in tables["files"]}
-    return {
-        table["name"]: PinnedSet(**{**table, "files": tuple(files[path] for path in table["files"])})
-        for table in tables["sets"]
-    }
+    files: dict[str, SourceFile] = {}
+    for table in tables["files"]:
+        files[table["path"]] = SourceFile(**table)
+    sets: dict[str, PinnedSet] = {}
+    for table in tables["sets"]:
+        table["files"] = tuple(map(files.__getitem__, table["files"]))
+        sets[table["name"]] = PinnedSet(**table)
+    return sets

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reader_base import Skipped, fingerprint_file, is_folder, printable_path
+from epicrisis.corpus.reader_base import fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
 from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, load_catalogue
-from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
+from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
 from epicrisis.printable import quote_for_shell
-from epicrisis.types import Question
 
 FOLDER = "datasets"
 """In the program's home, with a folder for each source."""
@@ -78,15 +77,8 @@ def _load_file(name: str, catalogue: Mapping[str, PinnedSet]) -> Dataset:
     path = Path(name).expanduser()
     if not path.exists():
         raise InputError(f"{name} is neither a question set ({', '.join(catalogue)}) nor a file; check the name")
-    questions = published.read(path) or tuple(_read_strictly(path))
+    questions = published.read(path) or tuple(require_readable(read_questions(path)))
     return Dataset(printable_path(path.name), questions, classes_by_gold(questions))
-
-
-def _read_strictly(path: Path) -> Iterator[Question]:
-    for item in read_questions(path):
-        if isinstance(item, Skipped):
-            raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")
-        yield item
 
 
 def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.reader_base import check_file, printable_path
+from epicrisis.corpus.reader_base import check_file, path_error, printable_path
 from epicrisis.errors import InputError
 from epicrisis.types import Question
 
@@ -21,15 +21,13 @@ def read(path: Path) -> tuple[tuple[Question, ...], dict[str, str]]:
     try:
         head, *rows = sandbox.sheet_rows(path)
     except ValueError as error:
-        raise InputError(
-            f"{printable_path(path)}: not a sheet (.xlsx) that can be read; pull the file again"
-        ) from error
+        raise path_error(path, "not a sheet (.xlsx) that can be read; pull the file again") from error
     if head != COLUMNS:
-        raise InputError(f"{printable_path(path)}: its columns are not {', '.join(COLUMNS)}; pull the file again")
+        raise path_error(path, f"its columns are not {', '.join(COLUMNS)}; pull the file again")
     questions: list[Question] = []
     domains: dict[str, str] = {}
     for number, row in enumerate(rows, 2):
-        key, text, answer, domain = (cell.strip() for cell in row)
+        key, text, answer, domain = map(str.strip, row)
         if not (key and text and answer and domain) or key in domains:
             raise InputError(
                 f"{printable_path(path)}, row {number}: a cell is empty, or its ID occurs twice; pull it again"

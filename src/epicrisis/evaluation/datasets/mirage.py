@@ -11,8 +11,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.corpus.reader_base import check_file, os_error_reason, printable_path
-from epicrisis.errors import InputError
+from epicrisis.corpus.reader_base import path_error
+from epicrisis.evaluation.datasets.dataset import read_content
 from epicrisis.types import Question
 
 Subset: TypeAlias = Literal["medqa", "medmcqa", "pubmedqa", "bioasq", "mmlu"]
@@ -35,21 +35,14 @@ def read(path: Path, subset: Subset) -> tuple[Question, ...]:
 
     Raises InputError for another file or an invalid entry.
     """
-    check_file(path)
     benchmark = TypeAdapter(dict[str, dict[str, _Entry]])
     try:
-        entries = benchmark.validate_json(path.read_bytes()).get(subset, {})
-    except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
-        ) from error
+        entries = benchmark.validate_json(read_content(path)).get(subset, {})
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"][:3]))
-        raise InputError(
-            f"{printable_path(path)}: not MIRAGE's benchmark.json (at {where or 'the start'}); pull it again"
-        ) from None
+        where = ".".join(map(str, error.errors()[0]["loc"][:3])) or "the start"
+        raise path_error(path, f"not MIRAGE's benchmark.json (at {where}); pull it again") from None
     if not entries:
-        raise InputError(f"{printable_path(path)}: holds no set {subset}; it must be MIRAGE's benchmark.json")
+        raise path_error(path, f"holds no set {subset}; it must be MIRAGE's benchmark.json")
     return tuple(_question(path, subset, key, entry) for key, entry in entries.items())
 
 
@@ -60,19 +53,17 @@ def read_subject(path: Path, subject: str) -> tuple[Question, ...]:
 
 def _question(path: Path, subset: Subset, key: str, entry: _Entry) -> Question:
     if entry.answer not in entry.options:
-        raise InputError(
-            f"{printable_path(path)}: {subset}.{key}: the answer is not a letter of the options; pull the file again"
-        )
-    pmids = [str(pmid) for pmid in entry.pmids] or ([key] if subset == "pubmedqa" else [])
-    if subset == "bioasq" and not pmids:
-        raise InputError(
-            f"{printable_path(path)}: {subset}.{key} names no PMID, as in MIRAGE's first version; pull the pinned one"
-        )
+        raise path_error(path, f"{subset}.{key}: the answer is not a letter of the options; pull the file again")
+    pmids = list(map(str, entry.pmids))
+    if not pmids and subset == "pubmedqa":
+        pmids = [key]
+    if not pmids and subset == "bioasq":
+        raise path_error(path, f"{subset}.{key} names no PMID, as in MIRAGE's first version; pull the pinned one")
     return Question(
         text=entry.question,
         options=entry.options,
         form="choice",
         id=key,
         gold=entry.answer,
-        gold_documents=tuple(f"pubmed:{pmid}" for pmid in pmids),
+        gold_documents=tuple(map("pubmed:{}".format, pmids)),
     )

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.corpus.reader_base import check_file, os_error_reason, printable_path
-from epicrisis.errors import InputError
+from epicrisis.corpus.reader_base import path_error
+from epicrisis.evaluation.datasets.dataset import read_content
 from epicrisis.types import Question
 
 _Filled = Annotated[str, Field(min_length=1)]
@@ -35,37 +35,25 @@ def read(path: Path) -> tuple[Question, ...]:
     Raises InputError for another file or an invalid entry, and for the repository's PubMedQA files: their abstracts
     belong to the prompt (errata P9), and a question cannot hold them.
     """
-    check_file(path)
     try:
-        entries = TypeAdapter(dict[str, _Entry]).validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
-        ) from error
+        entries = TypeAdapter(dict[str, _Entry]).validate_json(read_content(path))
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"][:3]))
-        raise InputError(
-            f"{printable_path(path)}: not a question file of HPAI-BSC/prompt_engine (at "
-            f"{where or 'the start'}); pull it again"
-        ) from None
+        where = ".".join(map(str, error.errors()[0]["loc"][:3])) or "the start"
+        raise path_error(path, f"not a question file of HPAI-BSC/prompt_engine (at {where}); pull it again") from None
     questions = tuple(_question(path, key, entry) for key, entry in entries.items())
     if not questions:
-        raise InputError(f"{printable_path(path)}: holds no question; pull it again")
+        raise path_error(path, "holds no question; pull it again")
     if len({question.id for question in questions}) < len(questions):
-        raise InputError(f"{printable_path(path)}: two of its questions have the same id; pull it again")
+        raise path_error(path, "two of its questions have the same id; pull it again")
     return questions
 
 
 def _question(path: Path, key: str, entry: _Entry) -> Question:
     if entry.context is not None:
-        raise InputError(
-            f"{printable_path(path)}: its questions come with abstracts; ask pubmedqa/test, which keeps them"
-        )
+        raise path_error(path, "its questions come with abstracts; ask pubmedqa/test, which keeps them")
     options = entry.options or {}
     if options and entry.correct_answer not in options:
-        raise InputError(
-            f"{printable_path(path)}: {key}: the answer is not a letter of the options; pull the file again"
-        )
+        raise path_error(path, f"{key}: the answer is not a letter of the options; pull the file again")
     return Question(
         text=entry.question,
         options=options,

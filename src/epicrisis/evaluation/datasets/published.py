@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, check_file, os_error_reason, printable_path
+from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import prompt_engine
+from epicrisis.evaluation.datasets.dataset import read_content, require_readable
 from epicrisis.types import Question
 
 _OPTIONS = {"answer_idx": (), "opa": ("opa", "opb", "opc", "opd"), "op1": ("op1", "op2", "op3", "op4")}
@@ -57,18 +58,14 @@ def _rows(path: Path) -> list[_Row] | None:
     lines = jsonl.read_objects(path)
     head = next(lines)
     if not isinstance(head, Skipped) and _form(head[1]):
-        return [(f"line {head[0]}", head[1]), *_require_rows(lines)]
+        rows = [(f"line {head[0]}", head[1])]
+        for number, row in require_readable(lines):
+            rows.append((f"line {number}", row))
+        return rows
     content = _read_json(path)
     if not isinstance(content, list) or not content or not _form(content[0]):
         return None
     return [(f"entry {number}", row) for number, row in enumerate(content, 1)]
-
-
-def _require_rows(lines: Iterable[tuple[int, dict[str, Any]] | Skipped]) -> Iterable[_Row]:
-    for line in lines:
-        if isinstance(line, Skipped):
-            raise InputError(f"{line.path}, {line.where}: {line.reason}")
-        yield f"line {line[0]}", line[1]
 
 
 def _read_json(path: Path) -> Any:
@@ -76,11 +73,7 @@ def _read_json(path: Path) -> Any:
     if path.suffix.lower() != ".json":
         return None
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
-        ) from error
+        return json.loads(read_content(path))
     except (ValueError, RecursionError):
         return None
 
@@ -94,7 +87,10 @@ def _form(row: Any) -> str | None:
     """Return the key that identifies the format, or None. A row with `gold` has the format of `corpus.questions`."""
     if not isinstance(row, dict) or "gold" in row:
         return None
-    return next((key for key in _OPTIONS if key in row), None)
+    for key in _OPTIONS:
+        if key in row:
+            return key
+    return None
 
 
 def _first_option(path: Path, rows: Iterable[_Row]) -> int:
@@ -103,9 +99,10 @@ def _first_option(path: Path, rows: Iterable[_Row]) -> int:
     if numbers <= _SECRET:
         return 0
     if ("0" in numbers) == ("4" in numbers):
-        raise InputError(
-            f"{printable_path(path)}: option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; "
-            "give the whole file, or write the letters: JSON lines with text, options and gold"
+        raise path_error(
+            path,
+            "option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; give the whole file, or "
+            "write the letters: JSON lines with text, options and gold",
         )
     return 0 if "0" in numbers else 1
 
@@ -115,11 +112,12 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
     form = _form(row)
     if form is None:
         return {}
-    options = [row.get(key) for key in _OPTIONS[form]] or row.get("options")
+    options = list(map(row.get, _OPTIONS[form])) or row.get("options")
     gold, number = row.get("answer_idx"), str(row.get("cop"))
     if form != "answer_idx" and number not in _SECRET:
         # Another number stays as it is: then the gold is not a letter, and the line is refused.
-        gold = {str(first + place): letter for place, letter in enumerate(_LETTERS)}.get(number, number)
+        numbers = map(str, range(first, first + len(_LETTERS)))
+        gold = dict(zip(numbers, _LETTERS, strict=True)).get(number, number)
     return {
         "id": row.get("id", row.get("unique_id")),
         "question": row.get("question"),
@@ -138,16 +136,16 @@ def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Ques
     try:
         if wrong := find_json_fault(line):
             raise InputError(f"{printable_path(path)}, {where}: {wrong}; correct or remove it")
-        read = QuestionLine.model_validate(line)
+        fields = QuestionLine.model_validate(line)
     except ValidationError as error:
         raise InputError(f"{printable_path(path)}, {where}: {describe_errors(error)}; correct or remove it") from None
-    if not read.options:
+    if not fields.options:
         raise InputError(f"{printable_path(path)}, {where}: it has no options; correct or remove it")
     return Question(
-        text=read.text,
-        options=read.options,
+        text=fields.text,
+        options=fields.options,
         form="choice",
-        id=read.id or number,
-        gold=read.gold,
-        category=read.category,
+        id=fields.id or number,
+        gold=fields.gold,
+        category=fields.category,
     )

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from epicrisis.corpus import pubmedqa
-from epicrisis.corpus.reader_base import check_file, os_error_reason, printable_path
-from epicrisis.errors import InputError
+from epicrisis.corpus.reader_base import path_error, printable_path
+from epicrisis.evaluation.datasets.dataset import read_content
 from epicrisis.types import Document, Question
 
 
@@ -22,23 +22,24 @@ def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], M
     another or an invalid file, or if the two files disagree.
     """
     questions = tuple(pubmedqa.read_questions(path))
-    documents = {
-        item.id: item
-        for item in pubmedqa.read_documents(path, pubmedqa.load_entries(path))
-        if isinstance(item, Document)
-    }
+    documents: dict[str, Document] = {}
+    for item in pubmedqa.read_documents(path, pubmedqa.load_entries(path)):
+        if isinstance(item, Document):
+            documents[item.id] = item
     if split is None:
         return questions, documents
     by_id = {question.id: question for question in questions}
     decisions = _split(split)
     wrong = [key for key, decision in decisions.items() if key not in by_id or _decision(by_id[key]) != decision]
     if wrong:
-        raise InputError(
-            f"{printable_path(split)}: {len(wrong)} entries ({wrong[0]!a}, ...) are not as in "
-            f"{printable_path(path.name)}; pull both"
-        )
-    chosen = tuple(by_id[key] for key in decisions)
-    return chosen, {document: documents[document] for q in chosen for document in q.gold_documents}
+        entries = f"{len(wrong)} entries ({wrong[0]!a}, ...)"
+        raise path_error(split, f"{entries} are not as in {printable_path(path.name)}; pull both")
+    chosen = tuple(map(by_id.__getitem__, decisions))
+    gold_documents: dict[str, Document] = {}
+    for question in chosen:
+        for document_id in question.gold_documents:
+            gold_documents[document_id] = documents[document_id]
+    return chosen, gold_documents
 
 
 def _decision(question: Question) -> str | None:
@@ -46,17 +47,10 @@ def _decision(question: Question) -> str | None:
 
 
 def _split(path: Path) -> dict[str, str]:
-    check_file(path)
     try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
-        ) from error
+        value = json.loads(read_content(path))
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not all(isinstance(decision, str) for decision in value.values()):
-        raise InputError(
-            f"{printable_path(path)}: not PubMedQA's test split, which maps PMIDs to decisions; pull it again"
-        )
+        raise path_error(path, "not PubMedQA's test split, which maps PMIDs to decisions; pull it again")
     return value

@@ -54,4 +54,4 @@ def _hash(question: Question, seed: int) -> bytes:
 
 def _select(dataset: Dataset, chosen: Iterable[Question]) -> Dataset:
     ids = {question.id for question in chosen}
-    return replace(dataset, questions=tuple(question for question in dataset.questions if question.id in ids))
+    return replace(dataset, questions=tuple(filter(lambda question: question.id in ids, dataset.questions)))

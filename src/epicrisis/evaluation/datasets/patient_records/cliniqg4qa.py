@@ -20,7 +20,9 @@ LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 
 def read(path: Path) -> RecordSource:
     """Return all questions in order; the study used all of them. The key of a note is its number in the file."""
-    paragraphs = [part for article in squad.read(path, "CliniQG4QA's test set") for part in article.paragraphs]
-    sections = [reports.Report(str(number), (part,)) for number, part in enumerate(paragraphs, 1)]
-    source, _ = reports.build_source("cliniqg4qa", sections, mimic.find_note_files(path), mimic.DISCHARGE, LICENCE)
-    return replace(source, studied=frozenset(question.id for question in source.questions))
+    notes: list[reports.Report] = []
+    for article in squad.read(path, "CliniQG4QA's test set"):
+        for paragraph in article.paragraphs:
+            notes.append(reports.Report(str(len(notes) + 1), (paragraph,)))
+    source, _ = reports.build_source("cliniqg4qa", notes, mimic.find_note_files(path), mimic.DISCHARGE, LICENCE)
+    return replace(source, studied=frozenset(source.related))

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.evaluation.datasets.patient_records import squad
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents
 from epicrisis.types import Document
 
 NAMES = ("covid-qa",)
 FILES = ("*covidQA*.json", "*COVID-QA*.json")
 LICENCE = "Apache-2.0"
-_WHAT = "COVID-QA's file"
 
 
 def read(path: Path) -> RecordSource:
@@ -25,26 +24,29 @@ def read(path: Path) -> RecordSource:
 
     Answers have no outer white space. Raises InputError for another file.
     """
-    articles = squad.read(path, _WHAT)
     questions, answers = [], []
-    for paragraph in (paragraph for article in articles for paragraph in article.paragraphs):
-        patient = f"covid_qa:{paragraph.document_id}"
+    for patient, paragraph in _read_paragraphs(path):
         for squad_question in paragraph.qas:
             spans = squad.find_gold_spans(squad_question, paragraph.context)
             answers.append(spans)
             questions.append(squad.make_question(squad_question, spans, patient, f"note:{patient}", spans.place))
 
     def notes() -> Iterator[ReaderItem]:
-        for article in squad.read(path, _WHAT):
-            for paragraph in article.paragraphs:
-                patient = f"covid_qa:{paragraph.document_id}"
-                yield Document(
-                    id=f"note:{patient}",
-                    text=paragraph.context,
-                    source="COVID-QA",
-                    patient=patient,
-                    metadata={"note_type": "article", "time_missing": True},
-                )
+        for patient, paragraph in _read_paragraphs(path):
+            yield Document(
+                id=f"note:{patient}",
+                text=paragraph.context,
+                source="COVID-QA",
+                patient=patient,
+                metadata={"note_type": "article", "time_missing": True},
+            )
 
-    related = {question.id: frozenset(question.gold_documents) for question in questions}
+    related = map_gold_documents(questions)
     return RecordSource(tuple(questions), notes, related, LICENCE, squad.describe_moved_answers(answers))
+
+
+def _read_paragraphs(path: Path) -> Iterator[tuple[str, squad.Paragraph]]:
+    """Yield the patient and the text of each article."""
+    for article in squad.read(path, "COVID-QA's file"):
+        for paragraph in article.paragraphs:
+            yield f"covid_qa:{paragraph.document_id}", paragraph

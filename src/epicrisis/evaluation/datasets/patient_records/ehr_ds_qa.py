@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents
 from epicrisis.corpus.note_tables import MIMIC_NOTE_TYPES
-from epicrisis.corpus.reader_base import ReaderItem, printable_path
+from epicrisis.corpus.reader_base import ReaderItem, path_error, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records import mimic
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, read_json
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents, read_json
 from epicrisis.types import Question
 
 NAMES = ("ehr-ds-qa",)
@@ -60,36 +60,39 @@ def read(path: Path) -> RecordSource:
 
     MIMIC's notes in the same folder are the records. Without them each note is a record of its own.
     """
-    verified = _verified(path)
-    questions = [
-        Question(
-            text=pair.question,
-            id=f"{note.note_id}:{number}",
-            gold=pair.answer,
-            gold_documents=(f"note:{note.note_id}",),
-            patient=note.subject_id,
-        )
-        for note in verified
-        for number, pair in enumerate(note.qa_pairs, 1)
-        if pair.correct
-    ]
+    questions: list[Question] = []
+    patients: set[str] = set()
+    reviewed = 0
+    for note in _read_reviewed_notes(path):
+        for number, pair in enumerate(note.qa_pairs, 1):
+            reviewed += pair.correct is not None
+            if pair.correct:
+                questions.append(
+                    Question(
+                        text=pair.question,
+                        id=f"{note.note_id}:{number}",
+                        gold=pair.answer,
+                        gold_documents=(f"note:{note.note_id}",),
+                        patient=note.subject_id,
+                    )
+                )
+                patients.add(note.subject_id)
     files = mimic.find_note_files(path)
-    patients = frozenset(question.patient or "" for question in questions)
 
     def notes() -> Iterator[ReaderItem]:
         if files:
             yield from mimic.read_patients_notes(files, patients)
         else:
-            yield from build_documents(path, path.name, lambda: map(_as_note, _verified(path)), NoteCleaning(True))
+            cleaning = NoteCleaning(keep_boilerplate=True)
+            yield from build_documents(path, path.name, lambda: map(_as_note, _read_reviewed_notes(path)), cleaning)
 
-    reviewed = sum(pair.correct is not None for note in verified for pair in note.qa_pairs)
     notices = [f"{len(questions)} of {reviewed} reviewed pairs are marked correct; the rest is left out"]
     if not files:
         notices.append(
             "no notes beside the questions: the notes asked about are the record; put discharge.csv.gz and "
             "radiology.csv.gz there"
         )
-    related = {question.id: frozenset(question.gold_documents) for question in questions}
+    related = map_gold_documents(questions)
     return RecordSource(tuple(questions), notes, related, LICENCE, tuple(notices), frozenset(related))
 
 
@@ -98,7 +101,7 @@ def _as_note(note: _Note) -> ClinicalNote:
     return ClinicalNote("", note.subject_id, note.note, (), kind, note.hadm_id or "", note.note_id)
 
 
-def _verified(path: Path) -> list[_Note]:
+def _read_reviewed_notes(path: Path) -> list[_Note]:
     """Return the reviewed notes. Raises InputError for the first invalid one."""
     notes, ids = [], set()
     for number, value in enumerate(_entries(path), 1):
@@ -122,16 +125,16 @@ def _entries(path: Path) -> Iterator[Any]:
     if path.suffix.casefold() != ".csv":
         value = read_json(path, _WHAT)
         if not isinstance(value, list):
-            raise InputError(f"{printable_path(path)}: not {_WHAT}: it is not a list of notes; fetch it again")
+            raise path_error(path, f"not {_WHAT}: it is not a list of notes; fetch it again")
         yield from value
         return
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with path.open(encoding="utf-8-sig", newline="") as file:
         for row in csv.DictReader(file):
-            yield {**row, "qa_pairs": _listed(row.get("qa_pairs") or "")}
+            yield {**row, "qa_pairs": _parse_list(row.get("qa_pairs") or "")}
 
 
-def _listed(text: str) -> Any:
+def _parse_list(text: str) -> Any:
     """Return a list in Python's notation, or the text if it is not one, which validation then refuses."""
     try:
         return ast.literal_eval(text)

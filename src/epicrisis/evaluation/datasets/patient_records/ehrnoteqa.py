@@ -9,7 +9,7 @@ the file needs credentials and was not available.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,10 +18,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.note_documents import ClinicalNote, normalize_id
-from epicrisis.corpus.reader_base import Skipped, printable_path
+from epicrisis.corpus.reader_base import printable_path
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records import mimic
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents
 from epicrisis.types import Document, Question
 
 NAMES = ("ehrnoteqa", "ehrnoteqa-open")
@@ -56,13 +57,15 @@ def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
             f"{printable_path(path.name)}: no notes in its folder: put MIMIC-IV-Note's discharge.csv.gz, and "
             "radiology.csv.gz for the rest of the record, into its folder"
         )
-    lines = _lines(path)
-    patients = frozenset(line.patient_id for line in lines)
-    summaries = _summaries(files, patients)
+    lines = _read_lines(path)
+    summaries = _list_summaries(files, lines.keys())
     questions = []
-    for line in lines:
+    incomplete = 0
+    for line in lines.values():
         options = {letter: str(getattr(line, f"choice_{letter}")) for letter in _LETTERS}
         choice = name == "ehrnoteqa"
+        gold_documents = summaries.get(line.patient_id, ())[: line.num_notes]
+        incomplete += len(gold_documents) < line.num_notes
         questions.append(
             Question(
                 text=line.question,
@@ -70,25 +73,22 @@ def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
                 form="choice" if choice else "open",
                 id=line.patient_id,
                 gold=line.answer if choice else options[line.answer],
-                gold_documents=summaries.get(line.patient_id, ())[: line.num_notes],
+                gold_documents=gold_documents,
                 patient=line.patient_id,
             )
         )
-    short = sum(len(q.gold_documents) < line.num_notes for q, line in zip(questions, lines, strict=True))
-    notices = (f"{short} of {len(questions)} patients have fewer discharge summaries here than they should",) * bool(
-        short
-    )
-    related = {question.id: frozenset(question.gold_documents) for question in questions}
-    notes = partial(mimic.read_patients_notes, files, patients)
+    notices: tuple[str, ...] = ()
+    if incomplete:
+        notices = (f"{incomplete} of {len(questions)} patients have fewer discharge summaries here than they should",)
+    related = map_gold_documents(questions)
+    notes = partial(mimic.read_patients_notes, files, lines.keys())
     return RecordSource(tuple(questions), notes, related, LICENCE, notices, frozenset(related))
 
 
-def _lines(path: Path) -> list[_Line]:
-    lines, patient_ids = [], set()
-    for item in jsonl.read_objects(path):
-        if isinstance(item, Skipped):
-            raise InputError(f"{item.path}, {item.where}: {item.reason}")
-        number, value = item
+def _read_lines(path: Path) -> dict[str, _Line]:
+    """Return the lines by patient id. Raises InputError."""
+    lines: dict[str, _Line] = {}
+    for number, value in require_readable(jsonl.read_objects(path)):
         try:
             line = _Line.model_validate(value)
         except ValidationError as error:
@@ -97,23 +97,22 @@ def _lines(path: Path) -> list[_Line]:
                 f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: "
                 f"wrong at {'.'.join(map(str, wrong))}"
             ) from None
-        if line.patient_id in patient_ids:
+        if line.patient_id in lines:
             raise InputError(
                 f"{printable_path(path)}, line {number}: its patient occurs twice; the set has one question per patient"
             )
-        patient_ids.add(line.patient_id)
-        lines.append(line)
+        lines[line.patient_id] = line
     return lines
 
 
-def _summaries(files: Sequence[Path], patients: frozenset[str]) -> dict[str, tuple[str, ...]]:
+def _list_summaries(files: Sequence[Path], patients: Set[str]) -> dict[str, tuple[str, ...]]:
     """Return the ids of each patient's discharge summaries, by chart time."""
 
     def is_summary(note: ClinicalNote) -> bool:
         return normalize_id(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)
 
     timed: dict[str, list[tuple[str, str]]] = {}
-    for item in (item for path in files for item in mimic.read_selected_notes(path, is_summary)):
+    for item in mimic.read_selected_notes(files, is_summary):
         if isinstance(item, Document):
             timed.setdefault(str(item.patient), []).append((item.date or "", item.id))
     return {patient: tuple(note for _, note in sorted(summaries)) for patient, summaries in timed.items()}

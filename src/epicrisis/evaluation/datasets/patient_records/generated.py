@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reader_base import Skipped, printable_path
-from epicrisis.errors import InputError
+from epicrisis.corpus.reader_base import path_error
+from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records import mimic
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents
 
 NAMES = ("generated",)
 FILES = ("questions.jsonl",)
@@ -26,18 +26,12 @@ def read(path: Path) -> RecordSource:
     """
     notes = path.with_name(NOTES)
     if not notes.is_file():
-        raise InputError(
-            f"{printable_path(path)}: no {NOTES} in its folder: make both with epicrisis synthesize-record -o DIR"
-        )
-    questions = []
-    for item in read_questions(path):
-        if isinstance(item, Skipped):
-            raise InputError(f"{', '.join(filter(None, (item.path, item.where)))}: {item.reason}")
-        if item.patient is None:
-            raise InputError(
-                f"{printable_path(path)}: question {item.id!a} names no patient: give each the patient of its record"
-            )
-        questions.append(item)
-    patients = frozenset(question.patient or "" for question in questions)
-    related = {question.id: frozenset(question.gold_documents) for question in questions}
-    return RecordSource(tuple(questions), partial(mimic.read_patients_notes, (notes,), patients), related, "fictional")
+        raise path_error(path, f"no {NOTES} in its folder: make both with epicrisis synthesize-record -o DIR")
+    questions = tuple(require_readable(read_questions(path)))
+    patients: set[str] = set()
+    for question in questions:
+        if question.patient is None:
+            raise path_error(path, f"question {question.id!a} names no patient: give each the patient of its record")
+        patients.add(question.patient)
+    read_notes = partial(mimic.read_patients_notes, (notes,), patients)
+    return RecordSource(questions, read_notes, map_gold_documents(questions), "fictional")

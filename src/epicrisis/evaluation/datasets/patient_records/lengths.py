@@ -6,6 +6,7 @@ texts (Include All), without the rest of a prompt.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 
 from epicrisis.corpus.reader_base import ReaderItem
@@ -27,9 +28,9 @@ def group_notes_by_patient(notes: Iterable[ReaderItem]) -> dict[str, list[str]]:
 
 def count_record_tokens(notes: Mapping[str, Iterable[str]], count: Callable[[str], int]) -> dict[str, int]:
     """Return the tokens of all notes of each patient. `count` returns those of one text."""
-    return {patient: sum(count(text) for text in texts) for patient, texts in notes.items()}
+    return {patient: sum(map(count, texts)) for patient, texts in notes.items()}
 
 
 def find_length_bin(tokens: int) -> str:
     """Return the name of the bin. 8,000 tokens are in `8-16K` ("8K and longer"), 128,000 are still in `32-128K`."""
-    return max((begin, name) for begin, name in zip(_BEGINS, BINS, strict=True) if begin <= tokens)[1]
+    return BINS[bisect_right(_BEGINS, tokens) - 1]

@@ -29,11 +29,11 @@ class LinkedReport:
 
     def place(self, part: int, context: str, place: tuple[int, int]) -> tuple[int, int] | None:
         """Return the offsets in the note of a span of the part, or None if the span has no word."""
-        inside = [
-            number for number, (_, start, end) in enumerate(split_words(context)) if start < place[1] and end > place[0]
-        ]
-        where = self.parts[part]
-        return (where[inside[0]][0], where[inside[-1]][1]) if inside else None
+        inside = []
+        for (_, start, end), offsets in zip(split_words(context), self.parts[part], strict=True):
+            if start < place[1] and end > place[0]:
+                inside.append(offsets)
+        return (inside[0][0], inside[-1][1]) if inside else None
 
 
 def split_words(text: str) -> _Words:
@@ -49,7 +49,7 @@ def link_reports(
     A report is a tuple of parts. A note belongs to it if it contains all of them. Reports found in several patients'
     records are not linked.
     """
-    words_by_key = {key: [split_words(part) for part in parts] for key, parts in reports.items()}
+    words_by_key = {key: list(map(split_words, parts)) for key, parts in reports.items()}
     anchors: dict[tuple[str, ...], list[str]] = {}
     for key, parts in words_by_key.items():
         anchor = _anchor(parts)
@@ -59,33 +59,44 @@ def link_reports(
     unclear: set[str] = set()
     for note in notes:
         note_words = split_words(note.text)
-        texts = [word for word, _, _ in note_words]
-        candidates = {
-            key for at in range(len(note_words) - ANCHOR + 1) for key in anchors.get(tuple(texts[at : at + ANCHOR]), ())
-        }
+        texts = _texts(note_words)
+        candidates: set[str] = set()
+        for at in range(len(texts) - ANCHOR + 1):
+            candidates.update(anchors.get(texts[at : at + ANCHOR], ()))
         for key in candidates:
-            linked = _linked(note, note_words, texts, words_by_key[key])
+            linked = _link_report(note, note_words, texts, words_by_key[key])
             if linked is not None and key in links and links[key].patient != linked.patient:
                 unclear.add(key)
             elif linked is not None:
                 links.setdefault(key, linked)
-    return {key: linked for key, linked in links.items() if key not in unclear}, frozenset(unclear)
+    for key in unclear:
+        del links[key]
+    return links, frozenset(unclear)
+
+
+def _texts(words: _Words) -> tuple[str, ...]:
+    return tuple(word for word, _, _ in words)
 
 
 def _anchor(parts: list[_Words]) -> tuple[str, ...] | None:
     longest = max(parts, key=len, default=[])
-    return tuple(word for word, _, _ in longest[:ANCHOR]) if len(longest) >= ANCHOR else None
+    return _texts(longest[:ANCHOR]) if len(longest) >= ANCHOR else None
 
 
-def _linked(note: Document, note_words: _Words, texts: list[str], parts: list[_Words]) -> LinkedReport | None:
+def _link_report(
+    note: Document, note_words: _Words, texts: tuple[str, ...], parts: list[_Words]
+) -> LinkedReport | None:
     places = []
     for part in parts:
-        part_words = [word for word, _, _ in part]
-        at = next(
-            (i for i in range(len(note_words) - len(part_words) + 1) if texts[i : i + len(part_words)] == part_words),
-            None,
-        )
+        at = _find_words(_texts(part), texts)
         if at is None:
             return None
-        places.append(tuple((start, end) for _, start, end in note_words[at : at + len(part_words)]))
+        places.append(tuple((start, end) for _, start, end in note_words[at : at + len(part)]))
     return LinkedReport(note.id, note.patient or "", tuple(places))
+
+
+def _find_words(words: tuple[str, ...], texts: tuple[str, ...]) -> int | None:
+    for at in range(len(texts) - len(words) + 1):
+        if texts[at : at + len(words)] == words:
+            return at
+    return None

@@ -8,7 +8,8 @@ Notes keep their boilerplate, as questions may be about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents, normalize_id
@@ -23,24 +24,28 @@ DISCHARGE, RADIOLOGY = "discharge summary", "radiology"
 def find_note_files(place: Path) -> tuple[Path, ...]:
     """Return the files of notes in a folder, or in the folder of a file."""
     folder = place if place.is_dir() else place.parent
-    names = {name for file in FILES for name in (file, f"{file}.gz")}
+    names = {*FILES, *map("{}.gz".format, FILES)}
     return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in names and path.is_file())
 
 
 def read_patients_notes(files: tuple[Path, ...], patients: Set[str]) -> Iterator[ReaderItem]:
     """Yield the notes of these patients in order, and rows that cannot be read. Raises InputError for another file."""
+    return read_selected_notes(files, lambda note: normalize_id(note.patient) in patients)
+
+
+def read_selected_notes(files: Sequence[Path], select: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
+    """Yield the notes for which `select` is true. Raises InputError for a file that is not from MIMIC."""
     for path in files:
-        yield from read_selected_notes(path, lambda note: normalize_id(note.patient) in patients)
+        select_notes = partial(_select_notes, note_source(path), select)
+        yield from build_documents(path, path.name, select_notes, NoteCleaning(keep_boilerplate=True))
 
 
-def read_selected_notes(path: Path, select: Callable[[ClinicalNote], bool]) -> Iterator[ReaderItem]:
-    """Yield the notes of a file for which `select` is true. Raises InputError for a file that is not from MIMIC."""
-    all_notes = note_source(path)
-
-    def select_notes() -> Iterator[ClinicalNote | Skipped]:
-        return (note for note in all_notes() if isinstance(note, Skipped) or select(note))
-
-    return build_documents(path, path.name, select_notes, NoteCleaning(keep_boilerplate=True))
+def _select_notes(
+    notes: Callable[[], Iterable[ClinicalNote | Skipped]], select: Callable[[ClinicalNote], bool]
+) -> Iterator[ClinicalNote | Skipped]:
+    for note in notes():
+        if isinstance(note, Skipped) or select(note):
+            yield note
 
 
 def is_kind(note: ClinicalNote, kind: str) -> bool:

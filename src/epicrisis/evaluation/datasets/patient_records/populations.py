@@ -19,7 +19,8 @@ STUDIED = ("table-1", "table-2", "table-3", "table-4")
 """The questions of a set that the study used."""
 SHORTEST = {"8k-and-longer": 8 * K, "4k-and-longer": 4 * K, "table-3": 8 * K, "table-4": 4 * K}
 """The minimum tokens of a patient's record."""
-POPULATIONS = (ALL, ANSWERABLE, "8k-and-longer", "4k-and-longer", *STUDIED)
+_FOR_ALL_SETS = (ALL, ANSWERABLE, "8k-and-longer", "4k-and-longer")
+POPULATIONS = (*_FOR_ALL_SETS, *STUDIED)
 _SETS = {"table-3": ("ehrnoteqa", "ehrnoteqa-open", "ehr-ds-qa"), "table-4": ("radqa", "cliniqg4qa")}
 """The sets of a table."""
 
@@ -36,8 +37,9 @@ def check_population(name: str, source: RecordSource, population: str) -> None:
     if check_population_name(population) in STUDIED and (
         source.studied is None or name not in _SETS.get(population, (name,))
     ):
-        others = [other for other in POPULATIONS if other not in STUDIED]
-        raise InputError(f"{population} of the EHR study is not about {name}: give a population of {', '.join(others)}")
+        raise InputError(
+            f"{population} of the EHR study is not about {name}: give a population of {', '.join(_FOR_ALL_SETS)}"
+        )
 
 
 def select_questions(name: str, source: RecordSource, population: str) -> tuple[Question, ...]:

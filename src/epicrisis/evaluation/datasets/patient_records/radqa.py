@@ -24,27 +24,21 @@ def read(path: Path) -> RecordSource:
 
     A pair without an answer has gold "" (errata E3). The study used the answerable pairs of `train.json`.
     """
-    paths = (
-        [source_path for name in FILES if (source_path := path.with_name(name)).is_file()]
-        if path.name in FILES
-        else [path]
-    )
-    articles = [
-        (source_path.name, article) for source_path in paths for article in squad.read(source_path, "a file of RadQA")
-    ]
-    sections = [reports.Report(article.title, *_read_in_order(article)) for _, article in articles]
+    paths = filter(Path.is_file, map(path.with_name, FILES)) if path.name in FILES else [path]
+    sections: list[reports.Report] = []
+    train_ids: set[str] = set()
+    for source_path in paths:
+        for article in squad.read(source_path, "a file of RadQA"):
+            sections.append(_build_report(article))
+            if source_path.name == "train.json":
+                for part in article.paragraphs:
+                    train_ids.update(squad_question.id for squad_question in part.qas)
     source, absent = reports.build_source("radqa", sections, mimic.find_note_files(path), mimic.RADIOLOGY, LICENCE)
-    trained = {
-        squad_question.id
-        for name, article in articles
-        if name == "train.json"
-        for part in article.paragraphs
-        for squad_question in part.qas
-    }
-    return replace(source, studied=frozenset(trained) - absent)
+    return replace(source, studied=frozenset(train_ids) - absent)
 
 
-def _read_in_order(article: squad.Article) -> tuple[tuple[squad.Paragraph, ...], tuple[str, ...]]:
-    """Return the findings and then the impression, as in a report, and their headings."""
+def _build_report(article: squad.Article) -> reports.Report:
+    """Return the findings and then the impression, as in a report, with their headings."""
     parts = tuple(sorted(article.paragraphs, key=lambda part: part.document_id.endswith("_I")))
-    return parts, tuple(_SECTIONS.get(part.document_id.rpartition("_")[2], "") for part in parts)
+    titles = tuple(_SECTIONS.get(part.document_id.rpartition("_")[2], "") for part in parts)
+    return reports.Report(article.title, parts, titles)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from epicrisis.corpus.reader_base import ReaderItem, is_folder, printable_path
+from epicrisis.corpus.reader_base import ReaderItem, is_folder, path_error
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records import (
     cliniqg4qa,
@@ -64,28 +64,29 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
     filter by length is applied later, by `populations.select_by_length`. Raises InputError.
     """
     populations.check_population_name(population)
-    name, read = _reader(place, name)
-    source = read()
+    name, read_source = _find_reader(place, name)
+    source = read_source()
     questions = populations.select_questions(name, source, population)
     if not questions:
-        raise InputError(
-            f"{printable_path(place)}: no question of {name} is in the population {population}; take another"
-        )
-    ids = [question.id for question in source.questions]
-    if len(set(ids)) < len(ids):
-        raise InputError(
-            f"{printable_path(place)}: {len(ids) - len(set(ids))} question ids occur twice; give each its own"
-        )
-    patients = {question.patient for question in questions}
+        raise path_error(place, f"no question of {name} is in the population {population}; take another")
+    repetitions = len(source.questions) - len({question.id for question in source.questions})
+    if repetitions:
+        raise path_error(place, f"{repetitions} question ids occur twice; give each its own")
+    patients: set[str | None] = {None}
+    related: dict[str, frozenset[str]] = {}
+    for question in questions:
+        patients.add(question.patient)
+        related[question.id] = source.related.get(question.id, frozenset())
 
     def notes() -> Iterator[ReaderItem]:
-        yield from (item for item in source.notes() if getattr(item, "patient", None) in {None, *patients})
+        for item in source.notes():
+            if getattr(item, "patient", None) in patients:
+                yield item
 
-    related = {question.id: source.related.get(question.id, frozenset()) for question in questions}
     return RecordSet(name, questions, notes, related, population, source.licence, source.notices)
 
 
-def _reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSource]]:
+def _find_reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSource]]:
     """Return the name of the set and a function that reads it."""
     if name is not None and name not in NAMES:
         raise InputError(f"no set of records is called {name!a}: known are {', '.join(NAMES)}")
@@ -101,4 +102,4 @@ def _reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSour
             return called, partial(ehrnoteqa.read, path, called)
         return called, partial(reader.read, path)
     missing = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
-    raise InputError(f"{printable_path(place)}: {missing}; the files are called as published, see docs/questions.md")
+    raise path_error(place, f"{missing}; the files are called as published, see docs/questions.md")

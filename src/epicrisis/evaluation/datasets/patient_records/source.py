@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import ReaderItem, check_file, os_error_reason, printable_path
-from epicrisis.errors import InputError
+from epicrisis.corpus.reader_base import ReaderItem, path_error
+from epicrisis.evaluation.datasets.dataset import read_content
 from epicrisis.types import Question
 
 
@@ -31,19 +31,23 @@ class RecordSource:
 
 def read_json(path: Path, what: str) -> Any:
     """Return the JSON value of a file. Raises InputError; `what` names the expected file in the message."""
-    check_file(path)
     try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise InputError(
-            f"{printable_path(path)}: {os_error_reason(error)}; check the path and its permissions"
-        ) from error
+        return json.loads(read_content(path).decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        raise InputError(f"{printable_path(path)}: not {what}: it is not JSON in UTF-8; fetch it again") from None
+        raise path_error(path, f"not {what}: it is not JSON in UTF-8; fetch it again") from None
+
+
+def map_gold_documents(questions: Iterable[Question]) -> dict[str, frozenset[str]]:
+    """Return the ids of the gold documents by question id, as in `RecordSource.related`."""
+    return {question.id: frozenset(question.gold_documents) for question in questions}
 
 
 def find_source_file(place: Path, *names: str) -> Path | None:
     """Return the file, or the first file in the folder that matches one of these names or patterns, or None."""
     if place.is_file():
-        return place if any(place.match(name) for name in names) else None
-    return next((path for name in names for path in sorted(place.glob(name)) if path.is_file()), None)
+        return place if any(map(place.match, names)) else None
+    for name in names:
+        for path in sorted(place.glob(name)):
+            if path.is_file():
+                return path
+    return None

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from epicrisis.corpus.reader_base import printable_path
-from epicrisis.errors import InputError
+from epicrisis.corpus.reader_base import path_error
 from epicrisis.evaluation.datasets.patient_records.source import read_json
 from epicrisis.types import EvidenceSpan, Question
 
@@ -69,7 +68,7 @@ def read(path: Path, what: str) -> list[Article]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join(map(str, first["loc"])) or "its top"
-        raise InputError(f"{printable_path(path)}: not {what}: wrong at {at}; fetch it again") from None
+        raise path_error(path, f"not {what}: wrong at {at}; fetch it again") from None
 
 
 def find_gold_spans(squad_question: SquadQuestion, context: str) -> GoldSpans:
@@ -80,9 +79,9 @@ def find_gold_spans(squad_question: SquadQuestion, context: str) -> GoldSpans:
         return GoldSpans((), None, False)
     text, start = spans[0].text.strip(), spans[0].answer_start
     stated = start + len(spans[0].text) - len(spans[0].text.lstrip())
-    if any(context.startswith(text, at) for at in (stated, start) if at >= 0):
-        at = stated if context.startswith(text, stated) else start
-        return GoldSpans(texts, (at, at + len(text)), False)
+    for at in (stated, start):
+        if at >= 0 and context.startswith(text, at):
+            return GoldSpans(texts, (at, at + len(text)), False)
     near = min(_occurrences(context, text), key=lambda at: abs(at - start), default=None)
     return GoldSpans(texts, None if near is None else (near, near + len(text)), True)
 
@@ -109,8 +108,10 @@ def make_question(
 
 def describe_moved_answers(golds: Sequence[GoldSpans]) -> tuple[str, ...]:
     """Return notices on the number of answers with wrong offsets, and of answers that are not in their text."""
-    moved = sum(gold.moved and gold.place is not None for gold in golds)
-    missing = sum(gold.moved and gold.place is None for gold in golds)
+    moved = missing = 0
+    for gold in golds:
+        moved += gold.moved and gold.place is not None
+        missing += gold.moved and gold.place is None
     remarks = []
     if moved:
         remarks.append(f"{moved} of {len(golds)} answers are not at their offsets: the nearest place was used")
