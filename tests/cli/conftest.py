@@ -1,4 +1,4 @@
-"""The program, run in this process with its standard streams caught."""
+"""Fixtures that run the program in this process, or in processes of their own."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Run = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _quiet_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wide, plain terminal, so that lines are not broken where a test looks."""
+    """Use a wide terminal without colours, so that lines are not wrapped."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
 
 
 @pytest.fixture
 def run() -> Run:
-    """Runs `epicrisis ARGUMENTS...`."""
+    """Return a function that runs `epicrisis ARGUMENTS...`."""
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
 def papers(tmp_path: Path) -> Path:
-    """Three documents."""
+    """Return a file of three documents."""
     rows: list[dict[str, Any]] = [
         {"id": "a", "title": "Aspirin", "text": "Aspirin lowers the risk of preterm pre-eclampsia.", "date": "2017"},
         {"id": "b", "title": "Statins", "text": "Simvastatin lowers mortality in coronary disease.", "date": "1994"},
@@ -49,7 +49,7 @@ def papers(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_library(tmp_path: Path, papers: Path, run: Run, model_home: Path) -> Path:
-    """A library of the three documents, made by the program itself."""
+    """Return a library of the three documents, created by the program itself."""
     path = tmp_path / "library"
     result = run("library", "add", path, papers)
     assert result.exit_code == 0, result.stderr
@@ -69,28 +69,28 @@ class Program:
             text=True,
         )
 
-    def run(self, *arguments: object, **more: Any) -> int:
-        """Return the exit code of one command, negative for a signal; `more` as in `tests.support.forked_cli`."""
-        return self.run_all([arguments], **more)
+    def run(self, *arguments: object, **options: Any) -> int:
+        """Return the exit code of one command, negative for a signal; `options` as in `tests.support.forked_cli`."""
+        return self.run_all([arguments], **options)
 
-    def run_all(self, commands: Sequence[Sequence[object]], **more: Any) -> int:
-        """The same of commands that run in turn in one process: the last one's exit code."""
+    def run_all(self, commands: Sequence[Sequence[object]], **options: Any) -> int:
+        """Run commands in turn in one process. Return the exit code of the last one."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         texts = [[str(argument) for argument in arguments] for arguments in commands]
-        self._server.stdin.write(json.dumps({"commands": texts, "log": str(self._log), **more}) + "\n")
+        self._server.stdin.write(json.dumps({"commands": texts, "log": str(self._log), **options}) + "\n")
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
 
     @property
-    def said(self) -> str:
-        """What the commands of the last process wrote, exit codes included."""
+    def output(self) -> str:
+        """Return what the commands of the last process wrote, exit codes included."""
         return self._log.read_text("utf-8", errors="replace")
 
     @property
     def codes(self) -> list[int]:
-        """The exit codes of the commands of the last process that came to their end."""
-        return [int(code) for code in re.findall(rf"^{EXIT}(\d+)$", self.said, re.MULTILINE)]
+        """Return the exit codes of the commands of the last process that ended by themselves."""
+        return [int(code) for code in re.findall(rf"^{EXIT}(\d+)$", self.output, re.MULTILINE)]
 
     def close(self) -> None:
         assert self._server.stdin is not None
@@ -100,6 +100,6 @@ class Program:
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Iterator[Program]:
-    """The program in processes of their own, everything heavy imported once."""
-    with closing(Program(tmp_path_factory.mktemp("program") / "log.txt")) as one:
-        yield one
+    """Return the program in processes of their own, with heavy modules imported once."""
+    with closing(Program(tmp_path_factory.mktemp("program") / "log.txt")) as server:
+        yield server

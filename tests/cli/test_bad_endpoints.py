@@ -19,11 +19,11 @@ pytestmark = pytest.mark.models
 CHAT = "/v1/chat/completions"
 
 
-def streamed(text: str) -> Scripted:
+def stream_reply(text: str) -> Scripted:
     return Scripted(sse(*re.findall(r"\s*\S+", text), usage=USAGE), kind="text/event-stream")
 
 
-HEALTHY = streamed(json.dumps({"result": {"found": True, "answer": "Zinc shortens it."}}))
+HEALTHY = stream_reply(json.dumps({"result": {"found": True, "answer": "Zinc shortens it."}}))
 
 BAD: dict[str, tuple[Scripted, str]] = {
     "HTML": (Scripted("<html><body>Welcome</body></html>", kind="text/html"), "ReplyInvalid"),
@@ -38,19 +38,19 @@ BAD: dict[str, tuple[Scripted, str]] = {
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    with serving() as made:
-        yield made
+    with serving() as server:
+        yield server
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_an_endpoint_that_fails(
+def test_ask_with_failing_endpoint_reports_one_line_and_failed_state(
     kind: str, endpoint: Endpoint, small_library: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__TIMEOUT_SECONDS", "0.3")
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__TRIES", "2")
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "8192")
-    bad, failure = BAD[kind]
-    endpoint.script[CHAT] = [bad]
+    reply, failure = BAD[kind]
+    endpoint.script[CHAT] = [reply]
     arguments = ("ask", small_library, "What does zinc do?", "--model", f"{endpoint.url}/v1#m", "--strategy", "rag")
     result = run(*arguments, "--json")
     assert_one_line(result)
@@ -60,7 +60,7 @@ def test_an_endpoint_that_fails(
     assert answer["usage"]["failed_calls"] >= 1
 
 
-def test_an_endpoint_that_is_not_there(small_library: Path, run: Run) -> None:
+def test_ask_with_unreachable_endpoint_reports_one_line(small_library: Path, run: Run) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -68,8 +68,8 @@ def test_an_endpoint_that_is_not_there(small_library: Path, run: Run) -> None:
     assert_one_line(result, f"127.0.0.1:{port}", "--model")
 
 
-def test_an_endpoint_that_answers_in_prose_is_read(endpoint: Endpoint, small_library: Path, run: Run) -> None:
-    endpoint.script[CHAT] = [streamed("The answer is B.")]
+def test_ask_with_reply_in_prose_reads_the_choice(endpoint: Endpoint, small_library: Path, run: Run) -> None:
+    endpoint.script[CHAT] = [stream_reply("The answer is B.")]
     result = run(
         "ask",
         small_library,
@@ -86,7 +86,7 @@ def test_an_endpoint_that_answers_in_prose_is_read(endpoint: Endpoint, small_lib
     assert (answer["state"], answer["choice"]) == ("answered", "B")
 
 
-def test_a_run_over_a_file_goes_on_after_failures_and_asks_them_again(
+def test_ask_file_after_failures_continues_and_repeats_only_failed_questions(
     endpoint: Endpoint, small_library: Path, tmp_path: Path, run: Run
 ) -> None:
     questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
@@ -109,8 +109,8 @@ def test_a_run_over_a_file_goes_on_after_failures_and_asks_them_again(
     first = run(*arguments)
     assert_one_line(first, "1 questions failed")
     assert len(answers.read_text(encoding="utf-8").splitlines()) == 3
-    asked = len(endpoint.bodies(CHAT))
+    calls_before = len(endpoint.bodies(CHAT))
     second = run(*arguments, "--json")
     assert second.exit_code == 0, second.stderr
     assert json.loads(second.stdout)["answered"] == 3
-    assert len(endpoint.bodies(CHAT)) == asked + 1
+    assert len(endpoint.bodies(CHAT)) == calls_before + 1

@@ -37,13 +37,13 @@ WORDS = (
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """Forty documents, words only: no encoder is needed."""
+    """Return a library of forty documents with hashed vectors, so that no model is needed."""
     folder, encoder = tmp_path / "library", HashingEncoder(16, max_tokens=64)
     with Library.create(
         folder, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
-    ) as made:
+    ) as store:
         texts = [f"Report {i}: " + " ".join(WORDS[(i * j) % len(WORDS)] for j in range(1, 12)) for i in range(40)]
-        add_documents(made, [Document(f"doc:{i}", text) for i, text in enumerate(texts)], encoder)
+        add_documents(store, [Document(f"doc:{i}", text) for i, text in enumerate(texts)], encoder)
     return folder
 
 
@@ -58,13 +58,13 @@ def questions(tmp_path: Path) -> Path:
 
 
 FATAL = tuple(fault for fault in Fault if not fault.name.startswith(("SLOW", "USAGE", "WRONG", "OVERFLOW")))
-"""After these there is no answer, in one part or in many."""
+"""Faults after which no answer is possible, in one part or in many."""
 
 
 def run(*arguments: object) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert "Traceback" not in done.output
-    return done.exit_code, done.stdout, done.stderr
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert "Traceback" not in result.output
+    return result.exit_code, result.stdout, result.stderr
 
 
 def ask(library: Path, url: str, *more: object) -> tuple[int, str, str]:
@@ -83,35 +83,41 @@ def ask(library: Path, url: str, *more: object) -> tuple[int, str, str]:
     )
 
 
-def choices(path: Path) -> dict[str, str]:
+def read_choices(path: Path) -> dict[str, str]:
     return {row["key"]: row["answer"]["choice"] for row in map(json.loads, path.read_text().splitlines())}
 
 
-def test_a_rerun_is_free_and_replays_without_the_server(library: Path, questions: Path, tmp_path: Path) -> None:
+def test_rerun_with_cache_repeats_no_call_and_replays_without_server(
+    library: Path, questions: Path, tmp_path: Path
+) -> None:
     with HostileServer() as server:
         code, out, err = ask(library, server.url, "--file", questions, "-o", tmp_path / "one.jsonl")
         assert (code, err.count("failed")) == (0, 0), err
-        paid = server.ledger.calls
-        assert paid > 2 * len(WORDS)
+        paid_calls = server.ledger.calls
+        assert paid_calls > 2 * len(WORDS)
         assert ask(library, server.url, "--file", questions, "-o", tmp_path / "two.jsonl")[0] == 0
-        assert server.ledger.calls == paid
+        assert server.ledger.calls == paid_calls
         url = server.url
     code, out, err = ask(
         library, url, "--file", questions, "-o", tmp_path / "three.jsonl", "--setting", "cache.mode=replay"
     )
     assert code == 0, err
-    assert f"0 calls and {paid:,} cached replies" in out
-    assert choices(tmp_path / "one.jsonl") == choices(tmp_path / "two.jsonl") == choices(tmp_path / "three.jsonl")
+    assert f"0 calls and {paid_calls:,} cached replies" in out
+    assert (
+        read_choices(tmp_path / "one.jsonl")
+        == read_choices(tmp_path / "two.jsonl")
+        == read_choices(tmp_path / "three.jsonl")
+    )
     file = library / "replies.sqlite"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert run("cache", "info", library)[1].startswith(f"{paid:,} replies in {file}")
-    assert run("cache", "clear", library)[1].startswith(f"deleted {paid:,} replies")
+    assert run("cache", "info", library)[1].startswith(f"{paid_calls:,} replies in {file}")
+    assert run("cache", "clear", library)[1].startswith(f"deleted {paid_calls:,} replies")
     code, out, err = ask(library, url, "Does statin help?", "--options", "yes,no", "--setting", "cache.mode=replay")
     assert code == 2
     assert "once with cache.mode = on" in err
 
 
-def test_off_means_off(library: Path) -> None:
+def test_ask_with_cache_off_stores_no_replies(library: Path) -> None:
     with HostileServer() as server:
         for _ in range(2):
             assert ask(library, server.url, "Does statin help?", "--setting", "cache.mode=off")[0] == 0
@@ -119,23 +125,23 @@ def test_off_means_off(library: Path) -> None:
     assert not (library / "replies.sqlite").exists()
 
 
-def test_a_budget_stops_a_run_and_what_it_has_is_kept(library: Path, questions: Path, tmp_path: Path) -> None:
+def test_ask_file_over_token_budget_stops_and_keeps_its_answers(library: Path, questions: Path, tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     with HostileServer() as server:
         code, _, err = ask(library, server.url, "--file", questions, "-o", answers, "--budget-tokens", 5_000)
         assert code == 2
         assert "of 5,000 tokens are spent" in err
         assert "raise --budget-tokens" in err
-        spent = server.ledger
-        assert spent.told_prompt_tokens + spent.told_completion_tokens <= 5_000
-        assert 0 < len(choices(answers)) < len(WORDS)
+        server_ledger = server.ledger
+        assert server_ledger.told_prompt_tokens + server_ledger.told_completion_tokens <= 5_000
+        assert 0 < len(read_choices(answers)) < len(WORDS)
         assert ask(library, server.url, "--file", questions, "-o", answers)[0] == 0
-        assert len(choices(answers)) == len(WORDS)
-        kept = run("cache", "info", library)[1]
-        assert kept.startswith(f"{server.ledger.healthy} replies"), "none was paid for twice"
+        assert len(read_choices(answers)) == len(WORDS)
+        cache_info = run("cache", "info", library)[1]
+        assert cache_info.startswith(f"{server.ledger.healthy} replies"), "none was paid for twice"
 
 
-def test_a_budget_in_dollars_needs_a_price(library: Path, questions: Path, tmp_path: Path) -> None:
+def test_ask_with_dollar_budget_and_unknown_price_fails(library: Path, questions: Path, tmp_path: Path) -> None:
     config = tmp_path / "epicrisis.toml"
     config.write_text('[models.writer]\nname = "https://models.example.org/v1#no-such-model"\n')
     code, _, err = run(
@@ -155,12 +161,12 @@ def test_a_budget_in_dollars_needs_a_price(library: Path, questions: Path, tmp_p
     assert "price" in err
 
 
-def test_patients_notes_have_their_replies_inside_or_not_at_all(tmp_path: Path) -> None:
+def test_ask_about_patient_with_cache_outside_library_is_refused(tmp_path: Path) -> None:
     folder, encoder = tmp_path / "ward", HashingEncoder(16, max_tokens=64)
     with Library.create(
         folder, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
-    ) as made:
-        add_documents(made, [Document("note:1", "aspirin was stopped", patient="anna")], encoder)
+    ) as store:
+        add_documents(store, [Document("note:1", "aspirin was stopped", patient="anna")], encoder)
     config = tmp_path / "epicrisis.toml"
     config.write_text(f'[cache]\npath = "{tmp_path / "elsewhere.sqlite"}"\n')
     with HostileServer() as server:
@@ -171,7 +177,7 @@ def test_patients_notes_have_their_replies_inside_or_not_at_all(tmp_path: Path) 
         assert not (tmp_path / "elsewhere.sqlite").exists()
 
 
-def test_everything_is_recorded_for_whoever_asks(library: Path, tmp_path: Path) -> None:
+def test_ask_with_record_setting_saves_every_call_with_owner_only_permissions(library: Path, tmp_path: Path) -> None:
     record = tmp_path / "calls.jsonl"
     with HostileServer() as server:
         for _ in range(2):
@@ -182,7 +188,7 @@ def test_everything_is_recorded_for_whoever_asks(library: Path, tmp_path: Path) 
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
 
 
-def test_an_endpoint_that_always_fails_ends_a_run_with_one_line(library: Path, questions: Path, tmp_path: Path) -> None:
+def test_ask_file_with_dead_endpoint_stops_with_one_line(library: Path, questions: Path, tmp_path: Path) -> None:
     config = tmp_path / "epicrisis.toml"
     config.write_text("[models.writer]\ntimeout_seconds = 1\nretry_seconds = 1\ntries = 2\n")
     with HostileServer(faults=FATAL, rate=1.0, slow=0.2, retry_after=0.2) as server:
@@ -202,7 +208,7 @@ def test_an_endpoint_that_always_fails_ends_a_run_with_one_line(library: Path, q
     assert "in a row failed, so the run was stopped" in err.splitlines()[-1]
 
 
-def test_no_library_there(tmp_path: Path) -> None:
+def test_cache_commands_without_library_fail(tmp_path: Path) -> None:
     for command in ("info", "clear"):
         code, _, err = run("cache", command, tmp_path / "nowhere")
         assert (code, "no library" in err) == (2, True)

@@ -1,4 +1,4 @@
-"""Nothing that stands in damaged files comes out in a message: a word of it is planted in every place that is read."""
+"""Messages about damaged files repeat none of their content: a canary word is planted in every place that is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ODD = (
     {"reference": CANARY},
     [[CANARY]],
 )
-"""What a value is replaced by."""
+"""Replacements of a value."""
 
 FHIR = [
     {**PATIENT, "identifier": [{"system": "urn:x", "value": "4711"}], "birthDate": "1950-01-02"},
@@ -49,64 +49,64 @@ QUESTION = {
 }
 
 
-def planted(value: object) -> Iterator[object]:
-    """The value with the canary in place of each of its parts, and of each of its keys, in turn."""
+def plant_canary(value: object) -> Iterator[object]:
+    """Yield the value with the canary in place of each part and of each key, one at a time."""
     yield from ODD
     if isinstance(value, dict):
         for key, part in value.items():
             yield {name: other for name, other in value.items() if name != key} | {CANARY: part}
-            for odd in planted(part):
-                yield {**value, key: odd}
+            for damaged in plant_canary(part):
+                yield {**value, key: damaged}
     elif isinstance(value, list):
         for place, part in enumerate(value):
-            for odd in planted(part):
-                yield [*value[:place], odd, *value[place + 1 :]]
+            for damaged in plant_canary(part):
+                yield [*value[:place], damaged, *value[place + 1 :]]
 
 
-def messages(paths: list[Path], **named: object) -> list[str]:
+def read_messages(paths: list[Path], **options: object) -> list[str]:
     from epicrisis.corpus.reader_base import Skipped
     from epicrisis.corpus.readers import read_sources
     from epicrisis.errors import EpicrisisError
 
     try:
-        items = list(read_sources(paths, **named))  # type: ignore[arg-type]
+        items = list(read_sources(paths, **options))  # type: ignore[arg-type]
     except EpicrisisError as error:
         return [error.message]
     return [f"{item.where} {item.reason}" for item in items if isinstance(item, Skipped)]
 
 
 @pytest.mark.parametrize("number", range(len(FHIR)))
-def test_message_of_a_damaged_resource_repeats_nothing(number: int, tmp_path: Path) -> None:
+def test_message_about_damaged_resource_repeats_no_content(number: int, tmp_path: Path) -> None:
     path = tmp_path / "export.ndjson"
     refused = 0
-    for odd in planted(FHIR[number]):
-        resources = [*FHIR[:number], odd, *FHIR[number + 1 :]]
-        path.write_text("".join(json.dumps(each) + "\n" for each in resources))
-        said = messages([path])
-        refused += bool(said)
-        assert CANARY not in "".join(said)
+    for damaged in plant_canary(FHIR[number]):
+        resources = [*FHIR[:number], damaged, *FHIR[number + 1 :]]
+        path.write_text("".join(json.dumps(resource) + "\n" for resource in resources))
+        texts = read_messages([path])
+        refused += bool(texts)
+        assert CANARY not in "".join(texts)
     assert refused
 
 
-def test_message_of_a_damaged_line_repeats_nothing(tmp_path: Path) -> None:
+def test_message_about_damaged_line_repeats_no_content(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
-    for odd in planted(LINE):
-        path.write_text(json.dumps(odd) + "\n")
-        assert CANARY not in "".join(messages([path]))
+    for damaged in plant_canary(LINE):
+        path.write_text(json.dumps(damaged) + "\n")
+        assert CANARY not in "".join(read_messages([path]))
     for line in (CANARY, f'{{"{CANARY}', f'{{"id": 1{CANARY}}}', f'["{CANARY}"]', f'"{CANARY}"'):
         path.write_text(line)
-        said = messages([path])
-        assert said
-        assert CANARY not in "".join(said)
+        texts = read_messages([path])
+        assert texts
+        assert CANARY not in "".join(texts)
 
 
-def test_message_of_a_damaged_question_repeats_nothing(tmp_path: Path) -> None:
+def test_message_about_damaged_question_repeats_no_content(tmp_path: Path) -> None:
     from epicrisis.corpus.questions import read_questions
     from epicrisis.corpus.reader_base import Skipped
 
     path = tmp_path / "questions.jsonl"
-    for odd in planted(QUESTION):
-        path.write_text(json.dumps(odd) + "\n")
+    for damaged in plant_canary(QUESTION):
+        path.write_text(json.dumps(damaged) + "\n")
         assert CANARY not in "".join(item.reason for item in read_questions(path) if isinstance(item, Skipped))
 
 
@@ -124,24 +124,24 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("packs", [False, True])
-def test_message_of_a_damaged_table_repeats_nothing(name: str, packs: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_message_about_damaged_table_repeats_no_content(name: str, is_compressed: bool, tmp_path: Path) -> None:
     content = ROWS[name].encode()
-    path = tmp_path / ("notes.csv.gz" if packs else "notes.csv")
-    path.write_bytes(gzip.compress(content) if packs else content)
-    said = messages([path], format="notes")
-    assert said
-    assert CANARY not in "".join(said)
+    path = tmp_path / ("notes.csv.gz" if is_compressed else "notes.csv")
+    path.write_bytes(gzip.compress(content) if is_compressed else content)
+    texts = read_messages([path], format="notes")
+    assert texts
+    assert CANARY not in "".join(texts)
 
 
 @pytest.fixture
 def ward(tmp_path: Path) -> Path:
-    with library(tmp_path / "ward", [Document("n:1", "The drug was aspirin.", patient="p1")]) as made:
-        return made.path
+    with library(tmp_path / "ward", [Document("n:1", "The drug was aspirin.", patient="p1")]) as store:
+        return store.path
 
 
-def sqlite_of(path: Path, damage: str) -> None:
-    """A database in which the canary is a table's name, a row, or part of a schema that SQLite quotes as malformed."""
+def write_database(path: Path, damage: str) -> None:
+    """Write a database with the canary as name of a table, in a row, or in a schema that SQLite quotes as malformed."""
     path.unlink(missing_ok=True)
     for end in ("-wal", "-shm"):
         path.with_name(path.name + end).unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def sqlite_of(path: Path, damage: str) -> None:
     db.close()
 
 
-ASKS = (
+ASK = (
     "ask",
     "What?",
     "--patient",
@@ -168,22 +168,22 @@ ASKS = (
     "models.writer.tries=1",
 )
 READ_BY = {
-    "replies.sqlite": (ASKS, ("cache", "info")),
+    "replies.sqlite": (ASK, ("cache", "info")),
     "journal.sqlite": (("library", "info"), ("library", "patients")),
     "patients.sqlite": (("library", "patients"),),
 }
-"""What reads each file; the library's folder goes where the command takes it."""
+"""Commands that read each file. The library's folder is inserted where the command takes it."""
 
 
 @pytest.mark.parametrize("part", READ_BY)
-def test_message_of_a_damaged_database_repeats_nothing(part: str, ward: Path, run: Run) -> None:
+def test_message_about_damaged_database_repeats_no_content(part: str, ward: Path, run: Run) -> None:
     for damage in ("schema", "tables", "text"):
         if damage == "text":
             (ward / part).write_text(f"{CANARY} " * 2000)
         else:
-            sqlite_of(ward / part, damage)
+            write_database(ward / part, damage)
         for command in READ_BY[part]:
-            place = 1 if command is ASKS else len(command)
+            place = 1 if command is ASK else len(command)
             result = run(*command[:place], ward, *command[place:])
             assert result.exit_code == 2
             assert CANARY not in result.stdout + result.stderr
@@ -191,7 +191,7 @@ def test_message_of_a_damaged_database_repeats_nothing(part: str, ward: Path, ru
 
 
 @pytest.mark.parametrize("part", ["manifest.json", "remote.jsonl", "removed.jsonl", "index.json"])
-def test_message_of_a_damaged_file_of_a_library_repeats_nothing(part: str, ward: Path, run: Run) -> None:
+def test_message_about_damaged_library_file_repeats_no_content(part: str, ward: Path, run: Run) -> None:
     for content in (CANARY, json.dumps({CANARY: CANARY}), json.dumps({"format": CANARY}), json.dumps([CANARY])):
         (ward / part).write_text(content)
         result = run("library", "info", ward)
@@ -199,14 +199,15 @@ def test_message_of_a_damaged_file_of_a_library_repeats_nothing(part: str, ward:
         assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
-@pytest.mark.parametrize("command", ["report", "score", "measure"])
-def test_message_of_a_damaged_run_repeats_nothing(command: str, tmp_path: Path, run: Run) -> None:
+@pytest.mark.parametrize("command", [("report",), ("rescore",), ("grade", "run")])
+def test_message_about_damaged_run_repeats_no_content(command: tuple[str, ...], tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     records = folder / "records.jsonl"
     for content in (CANARY, json.dumps({CANARY: CANARY}), json.dumps({"key": CANARY, "answer": {CANARY: CANARY}})):
         for name in ("manifest.json", "records.jsonl"):
             (folder / name).write_text(content + "\n")
-        result = run(command, folder if command != "score" else records)
+        result = run(*command, folder if command != ("rescore",) else records)
+        assert "No such command" not in result.stderr
         assert CANARY not in result.stdout + result.stderr
         assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -36,7 +36,7 @@ PANELS = {
     (option.parameter, option.annotation.__metadata__[0].help): option.annotation.__metadata__[0].rich_help_panel
     for option in SHARED
 }
-"""The panel of each shared option, by its parameter and help: some commands have an option of their own of that name."""
+"""The panel of each shared option, by parameter and help: some commands have their own option of that name."""
 
 
 def examples_of(command: Any) -> list[str]:

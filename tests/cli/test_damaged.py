@@ -1,4 +1,4 @@
-"""Damaged libraries, absurd values and files that are no such thing: one line and exit code 2, never a traceback.
+"""Damaged libraries, invalid values and files of another kind: one line and exit code 2, never a traceback.
 
 A sample: docs/design/library.md has the counts of more damages.
 """
@@ -31,7 +31,9 @@ DEEP = 100_000
 
 
 @pytest.mark.models
-def test_damaged_library_ends_in_one_line(program: Program, small_library: Path, papers: Path, tmp_path: Path) -> None:
+def test_commands_on_damaged_library_end_without_traceback(
+    program: Program, small_library: Path, papers: Path, tmp_path: Path
+) -> None:
     for seed in (3, 13, 24):
         folder = tmp_path / f"damaged-{seed}"
         shutil.copytree(small_library, folder)
@@ -44,11 +46,11 @@ def test_damaged_library_ends_in_one_line(program: Program, small_library: Path,
             ("library", "repair", folder),
         ]
         code = program.run_all(commands)
-        case = f"seed {seed}: {kind} of {path}: {program.said}"
+        case = f"seed {seed}: {kind} of {path}: {program.output}"
         assert code in (0, 2), case
         assert len(program.codes) == len(commands), case
         assert set(program.codes) <= {0, 2}, case
-        assert "Traceback" not in program.said, case
+        assert "Traceback" not in program.output, case
 
 
 # -- a manifest ------------------------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ MANIFEST: dict[str, Any] = {
     "created": "2026-01-01T00:00:00+00:00",
     "complete": True,
 }
-ABSURD = [
+INVALID = [
     ("dimensions", -1),
     ("dimensions", 0),
     ("dimensions", 10**12),
@@ -94,13 +96,13 @@ ABSURD = [
 ]
 
 
-def test_sensible_manifest_is_read(tmp_path: Path) -> None:
+def test_valid_manifest_is_read(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
     assert read_manifest(tmp_path).dimensions == 384
 
 
-@pytest.mark.parametrize(("key", "value"), ABSURD, ids=lambda value: repr(value)[:20])
-def test_absurd_value_in_a_manifest_is_one_line(key: str, value: object, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("key", "value"), INVALID, ids=lambda value: repr(value)[:20])
+def test_manifest_with_invalid_value_reports_one_line(key: str, value: object, run: Run, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({**MANIFEST, key: value}))
     for command in (("library", "info", tmp_path), ("search", tmp_path, "aspirin"), ("library", "repair", tmp_path)):
         result = run(*command)
@@ -110,7 +112,7 @@ def test_absurd_value_in_a_manifest_is_one_line(key: str, value: object, run: Ru
         assert len(result.stderr) < 600
 
 
-def test_nested_manifest_is_damaged(tmp_path: Path) -> None:
+def test_deeply_nested_manifest_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[" * DEEP)
     with pytest.raises(LibraryDamaged, match="not JSON"):
         read_manifest(tmp_path)
@@ -126,7 +128,9 @@ def test_manifest_of_other_dimensions_is_damaged(run: Run, small_library: Path) 
 
 
 @pytest.mark.models
-def test_overlap_as_long_as_a_passage_is_refused(run: Run, papers: Path, tmp_path: Path, model_home: Path) -> None:
+def test_add_with_overlap_longer_than_passages_is_refused(
+    run: Run, papers: Path, tmp_path: Path, model_home: Path
+) -> None:
     result = run("library", "add", tmp_path / "library", papers, "--overlap", "300")
     assert result.exit_code == 2
     assert "--overlap" in result.stderr
@@ -177,20 +181,20 @@ def _header(text: str) -> bytes:
         b"",
     ],
 )
-def test_npy_file_that_is_none_is_refused(data: bytes, tmp_path: Path) -> None:
+def test_invalid_npy_file_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "embeds.npy"
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"embeds\.npy"):
         medcpt._open_vectors(path)
 
 
-def test_npy_file_is_read(tmp_path: Path) -> None:
+def test_valid_npy_file_is_read(tmp_path: Path) -> None:
     np.save(tmp_path / "embeds.npy", np.ones((2, 3), np.float32))
     assert medcpt._open_vectors(tmp_path / "embeds.npy").shape == (2, 3)
 
 
 @pytest.mark.parametrize("text", ["[" * DEEP, "-" * DEEP + "1", "(" * 190 + "1", "{[]: 1}", "1+" * 5000 + "1"])
-def test_nested_literal_is_the_text_itself(text: str) -> None:
+def test_nested_literal_is_kept_as_text(text: str) -> None:
     with pytest.raises((ValueError, SyntaxError, TypeError, RecursionError, MemoryError)):
         ast.literal_eval(text)
     assert ehr_ds_qa._parse_list(text) == text
@@ -202,18 +206,18 @@ _READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift &
 
 
 @cache
-def _mounts() -> tuple[str, ...]:
-    """Runs a program that sees a folder mounted read-only; nothing where this machine does not allow that."""
+def _read_only_command() -> tuple[str, ...]:
+    """Return a command prefix that mounts a folder read-only, or an empty tuple if this machine does not allow it."""
     if shutil.which("unshare") is None:
         return ()
     for flags in ("-rm", "-m"):
-        way = ("unshare", flags, "sh", "-c", _READ_ONLY, "sh")
-        if subprocess.run([*way, "/var/tmp", "true"], capture_output=True).returncode == 0:
-            return way
+        mount_command = ("unshare", flags, "sh", "-c", _READ_ONLY, "sh")
+        if subprocess.run([*mount_command, "/var/tmp", "true"], capture_output=True).returncode == 0:
+            return mount_command
     return ()
 
 
-_ALL = """
+_RUN_COMMANDS = """
 import json, sys
 from typer.testing import CliRunner
 from epicrisis.cli.app import app
@@ -223,8 +227,8 @@ sys.stdout.write(json.dumps([(result.exit_code, result.stdout, result.stderr) fo
 
 
 @pytest.mark.models
-def test_library_on_read_only_media_is_searched_and_not_changed(small_library: Path, papers: Path) -> None:
-    if not _mounts():
+def test_library_on_read_only_media_is_readable_and_refuses_changes(small_library: Path, papers: Path) -> None:
+    if not _read_only_command():
         _missing("unshare, to mount a folder read-only")
     folder = str(small_library)
     reading = [
@@ -239,13 +243,13 @@ def test_library_on_read_only_media_is_searched_and_not_changed(small_library: P
         ["library", "repair", folder],
         ["library", "optimize", folder],
     ]
-    done = subprocess.run(
-        [*_mounts(), folder, sys.executable, "-c", _ALL, json.dumps([*reading, *writing])],
+    process = subprocess.run(
+        [*_read_only_command(), folder, sys.executable, "-c", _RUN_COMMANDS, json.dumps([*reading, *writing])],
         capture_output=True,
         text=True,
         check=True,
     )
-    results = json.loads(done.stdout)
+    results = json.loads(process.stdout)
     for code, out, err in results[: len(reading)]:
         assert code == 0, err
         assert out

@@ -1,4 +1,4 @@
-"""`epicrisis doctor`: every host and why, every file and who can read it, no key."""
+"""`epicrisis doctor`: hosts with their reasons, files with their permissions, and never a key."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from tests.cli.conftest import Run
 
-PLANTED = "s3cr3t"
+SECRET = "s3cr3t"
 
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings, proxies or registries but those of the test."""
+    """Remove settings, proxies and registries that are not of the test."""
     for name in os.environ:
         if name.lower().endswith("_proxy") or name.startswith(("EPICRISIS_", "PIP_", "HF_", "XDG_")):
             monkeypatch.delenv(name)
@@ -25,34 +25,34 @@ def _bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def told(run: Run, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("doctor", "--json", *arguments).stdout)
-    return found
+def read_report(run: Run, *arguments: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(run("doctor", "--json", *arguments).stdout)
+    return report
 
 
-def settings(path: Path, text: str) -> None:
+def write_settings(path: Path, text: str) -> None:
     (path / "epicrisis.toml").write_text(text, encoding="utf-8")
 
 
-def test_nothing_is_contacted_as_it_comes(run: Run) -> None:
-    found = told(run)
-    assert found["contacts"] == []
-    assert [row["refused"] for row in found["pulls"]] == [False, False, False]
-    assert found["pulls"][0]["host"] == "pip's default index"
-    assert "ORT_DISABLE_TELEMETRY" in found["telemetry_off"]
+def test_doctor_with_default_settings_contacts_no_host(run: Run) -> None:
+    report = read_report(run)
+    assert report["contacts"] == []
+    assert [row["refused"] for row in report["pulls"]] == [False, False, False]
+    assert report["pulls"][0]["host"] == "pip's default index"
+    assert "ORT_DISABLE_TELEMETRY" in report["telemetry_off"]
     assert "hosts that would be contacted: none but this machine" in run("doctor").stdout
 
 
-def test_every_host_with_its_reason_its_key_and_its_way(
+def test_doctor_shows_reason_key_encryption_and_proxy_of_every_host(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "key").write_text(PLANTED)
+    (tmp_path / "key").write_text(SECRET)
     (tmp_path / "key").chmod(0o644)
-    settings(
+    write_settings(
         tmp_path,
         f"""
         [models.writer]
-        name = "https://user:{PLANTED}@one.example.org/v1?key={PLANTED}#m"
+        name = "https://user:{SECRET}@one.example.org/v1?key={SECRET}#m"
         [models.map]
         name = "http://two.example.org:8000/v1"
         api_key_file = "key"
@@ -64,8 +64,8 @@ def test_every_host_with_its_reason_its_key_and_its_way(
         name = "http://127.0.0.1:9/v1"
         """,
     )
-    monkeypatch.setenv("EPICRISIS_API_KEY", PLANTED)
-    monkeypatch.setenv("https_proxy", f"http://user:{PLANTED}@proxy.example.org:3128")
+    monkeypatch.setenv("EPICRISIS_API_KEY", SECRET)
+    monkeypatch.setenv("https_proxy", f"http://user:{SECRET}@proxy.example.org:3128")
     monkeypatch.setenv("no_proxy", "amazonaws.com")
     result = run("doctor", "--json")
     rows = {row["host"]: row for row in json.loads(result.stdout)["contacts"]}
@@ -83,21 +83,21 @@ def test_every_host_with_its_reason_its_key_and_its_way(
     assert "two.example.org: the map model, key from key (0644), NOT ENCRYPTED (http)" in text.stdout
     assert "through the proxy proxy.example.org" in text.stdout
     assert "http://two.example.org:8000/v1 (declared: context_tokens 4096)" in text.stdout
-    assert PLANTED not in result.stdout + text.stdout
+    assert SECRET not in result.stdout + text.stdout
 
 
-def test_roles_that_share_a_model_share_a_line(run: Run, tmp_path: Path) -> None:
-    settings(tmp_path, '[models.writer]\nname = "https://one.example.org/v1"\n')
-    rows = told(run)["contacts"]
+def test_doctor_with_shared_model_shows_one_line_for_all_roles(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, '[models.writer]\nname = "https://one.example.org/v1"\n')
+    rows = read_report(run)["contacts"]
     assert [(row["host"], row["why"]) for row in rows] == [
         ("one.example.org", "the writer model, the map model, the reduce model")
     ]
 
 
-def test_where_models_are_pulled_from(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", f"https://user:{PLANTED}@index.example.org/simple")
+def test_doctor_shows_download_hosts_without_secrets(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", f"https://user:{SECRET}@index.example.org/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://a.example.org/simple https://b.example.org/simple")
-    monkeypatch.setenv("HF_ENDPOINT", f"https://{PLANTED}@hub.example.org")
+    monkeypatch.setenv("HF_ENDPOINT", f"https://{SECRET}@hub.example.org")
     result = run("doctor", "--json")
     pulls = json.loads(result.stdout)["pulls"]
     models, sets = pulls[:4], pulls[4:]
@@ -106,42 +106,42 @@ def test_where_models_are_pulled_from(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert all("`epicrisis models pull`" in row["why"] for row in models)
     assert [row["host"] for row in sets] == ["raw.githubusercontent.com"]
     assert "`epicrisis questions pull`" in sets[0]["why"]
-    assert PLANTED not in result.stdout
+    assert SECRET not in result.stdout
     monkeypatch.delenv("PIP_INDEX_URL")
-    assert {row["host"] for row in told(run)["pulls"][:4]} == {"pip's default index", *hosts[1:]}
+    assert {row["host"] for row in read_report(run)["pulls"][:4]} == {"pip's default index", *hosts[1:]}
 
 
-def test_what_is_written_and_who_can_read_it(run: Run, tmp_path: Path) -> None:
+def test_doctor_shows_written_files_with_permissions(run: Run, tmp_path: Path) -> None:
     (tmp_path / "calls.jsonl").write_text("")
     (tmp_path / "calls.jsonl").chmod(0o640)
-    settings(tmp_path, 'home = "models"\nlog = "x.log"\nlog_text = true\nrecord = "calls.jsonl"\n')
-    rows = {row["what"]: row for row in told(run)["written"]}
+    write_settings(tmp_path, 'home = "models"\nlog = "x.log"\nlog_text = true\nrecord = "calls.jsonl"\n')
+    rows = {row["what"]: row for row in read_report(run)["written"]}
     assert rows["log"] == {"what": "log", "path": "x.log", "mode": None, "holds": "prompts and replies too"}
     assert (rows["record"]["mode"], rows["record"]["holds"]) == ("0640", "every prompt and reply, with their texts")
     assert rows["replies"]["path"] == "models/replies.sqlite"
     assert "x.log (does not exist yet, will be 0600): prompts and replies too" in run("doctor").stdout
-    settings(tmp_path, '[cache]\nmode = "off"\n')
-    assert told(run)["written"] == []
+    write_settings(tmp_path, '[cache]\nmode = "off"\n')
+    assert read_report(run)["written"] == []
     assert "files written: only the requested answers" in run("doctor").stdout
 
 
-def test_local_only_shows_what_it_refuses_and_says_so(run: Run, tmp_path: Path) -> None:
-    settings(
+def test_doctor_with_local_only_shows_refused_hosts_and_fails(run: Run, tmp_path: Path) -> None:
+    write_settings(
         tmp_path, '[models.writer]\nname = "https://one.example.org/v1"\n[rerank]\nname = "https://r.example.org"\n'
     )
     result = run("doctor", "--json", "--local-only")
-    found = json.loads(result.stdout)
-    assert [row["host"] for row in found["contacts"]] == ["one.example.org", "r.example.org"]
-    assert all(row["refused"] for row in (*found["contacts"], *found["pulls"]))
+    report = json.loads(result.stdout)
+    assert [row["host"] for row in report["contacts"]] == ["one.example.org", "r.example.org"]
+    assert all(row["refused"] for row in (*report["contacts"], *report["pulls"]))
     assert result.exit_code == 2
     assert result.stderr.startswith("epicrisis: setting models.writer.name: local_only (--local-only) is on")
     assert "one.example.org: the writer model" in run("doctor", "--local-only").stdout
-    settings(tmp_path, "local_only = true\n")
+    write_settings(tmp_path, "local_only = true\n")
     assert run("doctor").exit_code == 0
 
 
-def test_other_mistakes_are_told_at_once(run: Run, tmp_path: Path) -> None:
-    settings(tmp_path, 'local_only = true\nk = 0\n[models.writer]\nname = "https://one.example.org/v1"\n')
+def test_doctor_with_invalid_setting_reports_one_line(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, 'local_only = true\nk = 0\n[models.writer]\nname = "https://one.example.org/v1"\n')
     result = run("doctor", "--json")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("epicrisis: setting k: ")

@@ -1,4 +1,4 @@
-"""What a run took is shown with its tables and kept in its folder: the real command, asking over loopback."""
+"""Time and energy of a run, in its tables and in its folder, against an endpoint on loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TITLE = "Time, energy and CO2"
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def question_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EPICRISIS_CACHE__MODE", "off")
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "100000")
     path = tmp_path / "asked.jsonl"
@@ -28,48 +28,61 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def measured() -> bool:
-    """Whether this machine's counters see its processors."""
+def has_energy_meter() -> bool:
+    """Return whether this machine has readable energy counters."""
     try:
         return RaplMeter().read() >= 0
     except MeterUnavailable:
         return False
 
 
-def row(shown: str) -> Mapping[str, Any]:
-    (table,) = [table for table in json.loads(shown)["findings"][0]["tables"] if table["title"] == TITLE]
+def energy_row(output: str) -> Mapping[str, Any]:
+    (table,) = [table for table in json.loads(output)["findings"][0]["tables"] if table["title"] == TITLE]
     return dict(zip(table["columns"], table["rows"][0], strict=True))
 
 
-def test_a_run_tells_what_it_took(run: Run, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here knows what the endpoint takes, until the user says."""
+def test_evaluate_shows_time_and_energy(
+    run: Run, question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoint's power is unknown until a setting gives it."""
     model = ScriptedModel(lambda _: json.dumps({"answer": "So it is.", "choice": "A"}))
     with served(model) as server:
-        command = ("evaluate", asked, "--strategy", "closed-book", "--model", f"{server.url}#m", "--yes", "--json")
+        command = (
+            "evaluate",
+            question_file,
+            "--strategy",
+            "closed-book",
+            "--model",
+            f"{server.url}#m",
+            "--yes",
+            "--json",
+        )
         result = run(*command, "-o", tmp_path / "run")
         assert result.exit_code == 0, result.stderr
-        made = row(result.stdout)
+        without_power = energy_row(result.stdout)
         (session,) = read_manifest(tmp_path / "run").sessions
         assert session.taken is not None
-        assert made["hours"] == session.taken.seconds / 3600 > 0
-        assert (made["unknown"], made["kWh"] is None) == ((None, False) if measured() else ("endpoints", True))
-        assert (made["questions"], made["calls"], made["sessions"]) == (4, 4, 1)
+        assert without_power["hours"] == session.taken.seconds / 3600 > 0
+        assert (without_power["unknown"], without_power["kWh"] is None) == (
+            (None, False) if has_energy_meter() else ("endpoints", True)
+        )
+        assert (without_power["questions"], without_power["calls"], without_power["sessions"]) == (4, 4, 1)
 
         monkeypatch.setenv("EPICRISIS_ENERGY__ENDPOINT_WATTS", "300")
-        told = row(run(*command, "-o", tmp_path / "told").stdout)
-    assert told["unknown"] is None
-    assert told["kWh estimated"] >= 300 * told["hours"] / 1000
-    assert told["kg CO2"] == pytest.approx(0.205 * told["kWh"])
-    assert told["kWh per 1,000 questions"] == pytest.approx(250 * told["kWh"])
-    assert told["Wh per right answer"] == pytest.approx(250 * told["kWh"])
+        with_power = energy_row(run(*command, "-o", tmp_path / "told").stdout)
+    assert with_power["unknown"] is None
+    assert with_power["kWh estimated"] >= 300 * with_power["hours"] / 1000
+    assert with_power["kg CO2"] == pytest.approx(0.205 * with_power["kWh"])
+    assert with_power["kWh per 1,000 questions"] == pytest.approx(250 * with_power["kWh"])
+    assert with_power["Wh per right answer"] == pytest.approx(250 * with_power["kWh"])
 
 
-def test_a_finished_run_that_is_asked_for_again_took_nothing_more(run: Run, asked: Path, tmp_path: Path) -> None:
+def test_finished_run_repeated_adds_no_energy(run: Run, question_file: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda _: json.dumps({"answer": "So it is.", "choice": "B"}))
     with served(model) as server:
         command = (
             "evaluate",
-            asked,
+            question_file,
             "--strategy",
             "closed-book",
             "--model",
@@ -79,6 +92,6 @@ def test_a_finished_run_that_is_asked_for_again_took_nothing_more(run: Run, aske
             "-o",
             tmp_path / "run",
         )
-        shown = [run(*command).stdout for _ in range(2)]
-    assert row(shown[0]) == row(shown[1])
+        outputs = [run(*command).stdout for _ in range(2)]
+    assert energy_row(outputs[0]) == energy_row(outputs[1])
     assert len(read_manifest(tmp_path / "run").sessions) == 2

@@ -1,4 +1,4 @@
-"""The literature on the command line: PubMed's files, ready-made vectors, filters, splitters, fused libraries."""
+"""Literature on the command line: PubMed files, precomputed vectors, filters, splitters, fused libraries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pubmed(path: Path, *citations: str, deleted: Sequence[int] = ()) -> Path:
     return path
 
 
-def found(run: Run, library: Path, *options: object) -> set[str]:
+def search_ids(run: Run, library: Path, *options: object) -> set[str]:
     result = run("search", library, "aspirin and stroke", "-k", 20, *options, "--json")
     assert result.exit_code == 0, result.stderr
     return {hit["passage"]["document_id"] for hit in json.loads(result.stdout)["hits"]}
@@ -41,7 +41,7 @@ def found(run: Run, library: Path, *options: object) -> set[str]:
 
 @pytest.fixture
 def literature(tmp_path: Path, run: Run, model_home: Path) -> Path:
-    """Four citations of one baseline file."""
+    """Return a library of four citations from one baseline file."""
     baseline = pubmed(
         tmp_path / "pubmed26n0001.xml.gz",
         citation(1, 2010, "Aspirin prevents stroke."),
@@ -55,7 +55,7 @@ def literature(tmp_path: Path, run: Run, model_home: Path) -> Path:
 
 @pytest.mark.models
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_filters(literature: Path, run: Run, by: str) -> None:
+def test_search_with_scope_settings_filters_articles(literature: Path, run: Run, by: str) -> None:
     for options, pmids in (
         (("--setting", "scope.since=2016"), (2, 4)),
         (("--setting", "scope.since=2016", "--setting", "scope.include=retracted"), (2, 3, 4)),
@@ -79,50 +79,50 @@ def test_filters(literature: Path, run: Run, by: str) -> None:
         ((), (1, 2, 4)),
         (("--setting", "scope.include=retracted"), (1, 2, 3, 4)),
     ):
-        assert found(run, literature, "--by", by, *options) == {f"pubmed:{pmid}" for pmid in pmids}, options
+        assert search_ids(run, literature, "--by", by, *options) == {f"pubmed:{pmid}" for pmid in pmids}, options
 
 
 @pytest.mark.models
-def test_update_files_in_any_order_of_restarts(literature: Path, tmp_path: Path, run: Run) -> None:
+def test_add_update_files_in_any_order_keeps_latest_revision(literature: Path, tmp_path: Path, run: Run) -> None:
     newer = pubmed(tmp_path / "pubmed26n1400.xml.gz", citation(1, 2025, "Aspirin, revised twice."), deleted=[2])
     older = pubmed(
         tmp_path / "pubmed26n1399.xml.gz", citation(1, 2024, "Aspirin, revised."), citation(2, 2024, "Aspirin.")
     )
-    told = json.loads(run("library", "add", literature, newer, "--json").stdout)
-    assert (told["added"], told["replaced"], told["deleted"]) == (0, 1, 1)
-    told = json.loads(run("library", "add", literature, older, "--json").stdout)
-    assert (told["added"], told["replaced"], told["outdated"]) == (0, 0, 2)
-    assert found(run, literature, "--by", "bm25") == {"pubmed:1", "pubmed:4"}
+    output = json.loads(run("library", "add", literature, newer, "--json").stdout)
+    assert (output["added"], output["replaced"], output["deleted"]) == (0, 1, 1)
+    output = json.loads(run("library", "add", literature, older, "--json").stdout)
+    assert (output["added"], output["replaced"], output["outdated"]) == (0, 0, 2)
+    assert search_ids(run, literature, "--by", "bm25") == {"pubmed:1", "pubmed:4"}
     again = json.loads(run("library", "add", literature, older, newer, "--json").stdout)
-    assert again["unchanged"] == again["outdated"] == 0, "files that were added whole are passed over"
+    assert again["unchanged"] == again["outdated"] == 0, "complete files are skipped"
     info = json.loads(run("library", "info", literature, "--json").stdout)
     names = {"pubmed26n0001.xml.gz", "pubmed26n1400.xml.gz", "pubmed26n1399.xml.gz"}
-    assert {each["name"] for each in info["sources"]} == names
+    assert {source["name"] for source in info["sources"]} == names
     assert info["problems"] == []
 
 
 @pytest.mark.models
-def test_documents_are_deleted_and_the_library_is_checked(literature: Path, run: Run) -> None:
-    told = run("library", "delete", literature, "pubmed:1", "pubmed:99", "--json")
-    assert json.loads(told.stdout) == {"deleted": ["pubmed:1"], "unknown": ["pubmed:99"]}
-    assert (told.exit_code, "not in the library: pubmed:99" in told.stderr) == (2, True)
-    assert found(run, literature) == {"pubmed:2", "pubmed:4"}
+def test_delete_removes_documents_and_names_unknown_ids(literature: Path, run: Run) -> None:
+    output = run("library", "delete", literature, "pubmed:1", "pubmed:99", "--json")
+    assert json.loads(output.stdout) == {"deleted": ["pubmed:1"], "unknown": ["pubmed:99"]}
+    assert (output.exit_code, "not in the library: pubmed:99" in output.stderr) == (2, True)
+    assert search_ids(run, literature) == {"pubmed:2", "pubmed:4"}
     report = json.loads(run("library", "check", literature, "--json").stdout)
     assert report["problems"] == []
     assert report["library"]["documents"] == 3
-    shown = run("library", "check", literature)
-    assert (shown.exit_code, "no problem found" in shown.stdout) == (0, True)
-    assert "pubmed26n0001.xml.gz" in shown.stdout
+    health = run("library", "check", literature)
+    assert (health.exit_code, "no problem found" in health.stdout) == (0, True)
+    assert "pubmed26n0001.xml.gz" in health.stdout
 
 
 @pytest.mark.models
-def test_a_small_library_needs_no_index(literature: Path, run: Run) -> None:
+def test_optimize_small_library_builds_no_index(literature: Path, run: Run) -> None:
     assert json.loads(run("library", "optimize", literature, "--json").stdout) == {"index": None, "good": True}
     assert "small enough for exact search: no index needed" in run("library", "optimize", literature).stdout
 
 
 @pytest.mark.models
-def test_libraries_are_fused_and_long_questions_told(literature: Path, run: Run) -> None:
+def test_search_fuses_libraries_and_reports_long_question(literature: Path, run: Run) -> None:
     question = "Does aspirin prevent stroke? " * 80
     result = run(
         "search",
@@ -145,11 +145,11 @@ def test_libraries_are_fused_and_long_questions_told(literature: Path, run: Run)
 
 
 @pytest.mark.models
-def test_a_splitter_is_the_librarys(tmp_path: Path, run: Run, model_home: Path) -> None:
+def test_add_with_other_splitter_is_refused(tmp_path: Path, run: Run, model_home: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("Aspirin thins the blood. " * 100, encoding="utf-8")
-    told = json.loads(run("library", "add", tmp_path / "books", book, "--splitter", "medrag", "--json").stdout)
-    assert told["passages"] == 3
+    output = json.loads(run("library", "add", tmp_path / "books", book, "--splitter", "medrag", "--json").stdout)
+    assert output["passages"] == 3
     assert "1,000 characters" in run("library", "info", tmp_path / "books").stdout
     refused = run("library", "add", tmp_path / "books", book, "--splitter", "whole")
     assert refused.exit_code == 2
@@ -157,7 +157,7 @@ def test_a_splitter_is_the_librarys(tmp_path: Path, run: Run, model_home: Path) 
 
 
 def chunk(folder: Path, articles: dict[str, tuple[str, str]]) -> np.ndarray[Any, Any]:
-    """NCBI's three files for these articles (title, abstract by PMID); the vectors."""
+    """Write NCBI's three files for articles (title and abstract by PMID) and return their vectors."""
     folder.mkdir()
     vectors = np.random.default_rng(0).normal(size=(len(articles), 768)).astype(np.float32)
     np.save(folder / "embeds_chunk_0.npy", vectors)
@@ -167,25 +167,25 @@ def chunk(folder: Path, articles: dict[str, tuple[str, str]]) -> np.ndarray[Any,
     return vectors
 
 
-def test_ready_made_vectors_need_no_encoder(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_precomputed_vectors_needs_no_encoder(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "no models"))
     library = tmp_path / "library"
     chunk(tmp_path / "chunks", {"1": ("Aspirin 1", "Aspirin prevents stroke."), "9": ("Aspirin 9", "Aspirin, stroke.")})
-    told = json.loads(run("library", "add", library, "--format", "medcpt", tmp_path / "chunks", "--json").stdout)
-    assert (told["added"], told["passages"], told["encode_seconds"]) == (2, 2, pytest.approx(0, abs=0.1))
-    assert found(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
+    output = json.loads(run("library", "add", library, "--format", "medcpt", tmp_path / "chunks", "--json").stdout)
+    assert (output["added"], output["passages"], output["encode_seconds"]) == (2, 2, pytest.approx(0, abs=0.1))
+    assert search_ids(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
     dense = run("search", library, "aspirin", "--by", "dense")
     assert dense.exit_code == 2
     assert "epicrisis models pull medcpt" in dense.stderr
 
     same = pubmed(tmp_path / "pubmed26n0001.xml.gz", citation(1, 2020, "Aspirin prevents\n stroke.", REVIEW))
-    told = json.loads(run("library", "add", library, same, "--json").stdout)
-    assert told["replaced"] == 1, "the XML's fields, with NCBI's vector"
-    assert found(run, library, "--by", "bm25", "--setting", f"scope.types={REVIEW}") == {"pubmed:1"}
+    output = json.loads(run("library", "add", library, same, "--json").stdout)
+    assert output["replaced"] == 1, "the XML's fields, with NCBI's vector"
+    assert search_ids(run, library, "--by", "bm25", "--setting", f"scope.types={REVIEW}") == {"pubmed:1"}
     other = pubmed(tmp_path / "pubmed26n0002.xml.gz", citation(9, 2021, "Aspirin and something new."))
     refused = run("library", "add", library, other)
     assert refused.exit_code == 2
     assert "a text has no precomputed vector, and medcpt is not installed" in refused.stderr
-    assert found(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
+    assert search_ids(run, library, "--by", "bm25") == {"pubmed:1", "pubmed:9"}
     again = json.loads(run("library", "add", library, "--format", "medcpt", tmp_path / "chunks", "--json").stdout)
     assert again["added"] == again["replaced"] == again["unchanged"] == 0

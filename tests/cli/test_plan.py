@@ -1,4 +1,4 @@
-"""`epicrisis plan` as a user sees it: a table that fits 80 columns, JSON, and one line for what is wrong."""
+"""`epicrisis plan`: a table that fits 80 columns, JSON, and errors in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRATEGIES = ["brief-context", "rag", "closed-book", "chain-of-thought"]
 
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
-    """Three questions, one of them with options."""
+    """Write three questions, one of them with options."""
     rows: list[dict[str, Any]] = [
         {"text": "Does aspirin lower the risk of preterm pre-eclampsia?", "options": {"A": "yes", "B": "no"}},
         {"text": "What does simvastatin do to mortality in coronary disease?"},
@@ -27,62 +27,60 @@ def questions(tmp_path: Path) -> Path:
     return path
 
 
-def test_help_has_an_example(run: Run) -> None:
-    said = run("plan", "--help")
-    assert said.exit_code == 0
-    assert "epicrisis plan ~/lib --file questions.jsonl" in " ".join(said.stdout.split())
+def test_plan_help_shows_example(run: Run) -> None:
+    result = run("plan", "--help")
+    assert result.exit_code == 0
+    assert "epicrisis plan ~/lib --file questions.jsonl" in " ".join(result.stdout.split())
     for option in ("--strategy", "--sample", "--time", "--json"):
-        assert option in said.stdout
+        assert option in result.stdout
 
 
 @pytest.mark.models
-def test_all_strategies_side_by_side_in_80_columns(
+def test_plan_of_all_strategies_fits_80_columns(
     small_library: Path, questions: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    said = run("plan", small_library, "--file", questions, "-k", 3)
-    assert said.exit_code == 0, said.stderr
-    lines = said.stdout.splitlines()
+    result = run("plan", small_library, "--file", questions, "-k", 3)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0] == "3 questions on smollm2-135m"
     assert [line.split()[0] for line in lines if "least " in line and line[0] != " "][:4] == STRATEGIES
     for word in ("expected", "most", "none", "(--time)", "Not included: retries"):
-        assert word in said.stdout
-    whole = " ".join(said.stdout.split())
+        assert word in result.stdout
+    whole = " ".join(result.stdout.split())
     assert "Prompt tokens are exact for" in whole
-    assert "…" not in said.stdout
+    assert "…" not in result.stdout
 
 
 @pytest.mark.models
-def test_a_sample_and_lines_that_are_no_questions_are_said(
-    tmp_path: Path, questions: Path, run: Run, model_home: Path
-) -> None:
+def test_plan_of_sample_warns_about_skipped_line(tmp_path: Path, questions: Path, run: Run, model_home: Path) -> None:
     with questions.open("a", encoding="utf-8") as file:
         file.write("no JSON\n")
-    said = run("plan", tmp_path, "--file", questions, "--strategy", "closed-book", "--sample", 2)
-    assert said.exit_code == 0, said.stderr
-    first, last = (line for line in said.stderr.splitlines() if line.startswith("warning: "))
+    result = run("plan", tmp_path, "--file", questions, "--strategy", "closed-book", "--sample", 2)
+    assert result.exit_code == 0, result.stderr
+    first, last = (line for line in result.stderr.splitlines() if line.startswith("warning: "))
     assert first.startswith(f"warning: {questions}, line 4: ")
     assert last == f"warning: 1 lines of {questions} were skipped; they are listed above"
-    assert "3 questions on" in said.stdout
-    assert "Planned from a random sample of 2 of 3 questions" in said.stdout
-    assert "exact" not in said.stdout
+    assert "3 questions on" in result.stdout
+    assert "Planned from a random sample of 2 of 3 questions" in result.stdout
+    assert "exact" not in result.stdout
 
 
 @pytest.mark.models
-def test_json_of_one_question(small_library: Path, run: Run) -> None:
-    asked = ("Does aspirin lower the risk of preterm pre-eclampsia?", "--options", "yes,no")
-    said = run("plan", small_library, *asked, "--strategy", "rag", "--strategy", "closed-book", "-k", 2, "--json")
-    assert said.exit_code == 0, said.stderr
-    told = json.loads(said.stdout)
-    assert (told["questions"], told["planned"], told["models"]) == (1, 1, ["smollm2-135m"])
-    assert [row["strategy"] for row in told["strategies"]] == ["rag", "closed-book"]
-    for row in told["strategies"]:
+def test_plan_of_one_question_as_json(small_library: Path, run: Run) -> None:
+    question = ("Does aspirin lower the risk of preterm pre-eclampsia?", "--options", "yes,no")
+    result = run("plan", small_library, *question, "--strategy", "rag", "--strategy", "closed-book", "-k", 2, "--json")
+    assert result.exit_code == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert (plan["questions"], plan["planned"], plan["models"]) == (1, 1, ["smollm2-135m"])
+    assert [row["strategy"] for row in plan["strategies"]] == ["rag", "closed-book"]
+    for row in plan["strategies"]:
         assert row["exact"]
         assert row["calls"] == {"least": 1, "expected": 1, "most": 1, "margin": 0.0}
         assert row["usd"]["most"] == 0
         assert row["seconds"] is None
-    assert told["strategies"][0]["prompt_tokens"]["most"] > told["strategies"][1]["prompt_tokens"]["most"]
+    assert plan["strategies"][0]["prompt_tokens"]["most"] > plan["strategies"][1]["prompt_tokens"]["most"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +101,7 @@ def test_json_of_one_question(small_library: Path, run: Run) -> None:
     ],
 )
 @pytest.mark.models
-def test_what_is_wrong_is_said_in_one_line(
+def test_plan_with_invalid_arguments_reports_one_line(
     arguments: list[str],
     word: str,
     questions: Path,
@@ -116,4 +114,4 @@ def test_what_is_wrong_is_said_in_one_line(
     empty = tmp_path / "empty.jsonl"
     empty.write_text("{}\n", encoding="utf-8")
     files = {"QUESTIONS": str(questions), "EMPTY": str(empty)}
-    assert_one_line(run("plan", tmp_path / "nothing", *(files.get(each, each) for each in arguments)), word)
+    assert_one_line(run("plan", tmp_path / "nothing", *(files.get(argument, argument) for argument in arguments)), word)

@@ -1,4 +1,4 @@
-"""`epicrisis preflight calibrate` as a user meets it, on a small library and on rankings whose rule is known."""
+"""`epicrisis preflight calibrate`, on a small library and on rankings with a known rule."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ def run(*arguments: object) -> Result:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory, encoder: Encoder) -> Path:
     path = tmp_path_factory.mktemp("calibrate") / "library"
-    with open_or_create(path, encoder, "minilm") as made:
-        add_documents(made, [Document(f"d{i}", f"Trial {i} of aspirin and of stroke.") for i in range(K)], encoder)
+    with open_or_create(path, encoder, "minilm") as new_library:
+        add_documents(
+            new_library, [Document(f"d{i}", f"Trial {i} of aspirin and of stroke.") for i in range(K)], encoder
+        )
     return path
 
 
-def written(path: Path, n: int = N, **more: Any) -> Path:
+def write_questions(path: Path, n: int = N, **more: Any) -> Path:
     rows = [
         {
             "id": str(i),
@@ -52,11 +54,11 @@ def written(path: Path, n: int = N, **more: Any) -> Path:
     return path
 
 
-def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
-    """Rankings in which the lead of the first dense score, and nothing else, tells where the key document is lost."""
+def write_rankings(file: Path, rankings: Path, library: Path, home: Path) -> None:
+    """Write rankings in which only the lead of the first dense score shows whether the key document is lost."""
     dice, names = random.Random(5), [f"d{i}#0" for i in range(K)]
     with open_rankers(load_settings({"home": str(home)}), library) as (_, recipe):
-        kept = RankingStore(rankings, recipe)
+        store = RankingStore(rankings, recipe)
         for number, question in enumerate(read_questions(file)):
             assert isinstance(question, Question)
             gold, lost = question.gold_documents[0], number % 3 == 0
@@ -65,7 +67,7 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
             read = [*others[:place], f"{gold}#0", *others[place:]]
             scores = [dice.uniform(0.1, 0.2) if lost else dice.uniform(0.3, 0.4), *(-i / 1000 for i in range(1, K))]
             words = tuple((name, 1.0) for name in dice.sample(names, K))
-            kept.append_rankings(
+            store.append_rankings(
                 QuestionRankings(
                     question.key,
                     str(file),
@@ -80,29 +82,29 @@ def planted(file: Path, rankings: Path, library: Path, home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory, library: Path, model_home: Path) -> tuple[Path, Path]:
-    """The file of questions and that of their rankings."""
+def calibration_files(tmp_path_factory: pytest.TempPathFactory, library: Path, model_home: Path) -> tuple[Path, Path]:
+    """Return a file of questions and a file of their rankings."""
     folder = tmp_path_factory.mktemp("planted")
-    file, rankings = written(folder / "own.jsonl"), folder / "rankings.jsonl"
-    planted(file, rankings, library, model_home)
+    file, rankings = write_questions(folder / "own.jsonl"), folder / "rankings.jsonl"
+    write_rankings(file, rankings, library, model_home)
     return file, rankings
 
 
 @pytest.mark.models
-def test_it_ends_with_the_lines_for_the_settings_file(
-    asked: tuple[Path, Path], library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_calibrate_prints_lines_for_settings_file(
+    calibration_files: tuple[Path, Path], library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    file, rankings = asked
+    file, rankings = calibration_files
     before = rankings.read_bytes()
-    said = run(
+    result = run(
         "--library", library, "--file", file, "-o", rankings, "--recall", "0.9", "--usd-per-million-tokens", "1", "4"
     )
-    assert said.exit_code == 0, said.stderr
-    assert rankings.read_bytes() == before, "what is recorded is not ranked again"
+    assert result.exit_code == 0, result.stderr
+    assert rankings.read_bytes() == before, "recorded questions are not ranked again"
     for word in ("missed where needed", "run where not needed", "papers' rule", "held out", "McNemar", "as given"):
-        assert word in said.stdout
-    lines = said.stdout[said.stdout.index("[preflight]") :]
+        assert word in result.stdout
+    lines = result.stdout[result.stdout.index("[preflight]") :]
     check = tomllib.loads(lines)["preflight"]
     assert check["signal"] == "dense-gap"
     assert 0.1 < check["threshold"] < 0.45
@@ -112,9 +114,9 @@ def test_it_ends_with_the_lines_for_the_settings_file(
 
 
 @pytest.mark.models
-def test_json_has_both_errors_and_what_is_saved(asked: tuple[Path, Path], library: Path) -> None:
-    file, rankings = asked
-    said = run(
+def test_calibrate_json_reports_errors_and_savings(calibration_files: tuple[Path, Path], library: Path) -> None:
+    file, rankings = calibration_files
+    result = run(
         "--library",
         library,
         "--file",
@@ -132,59 +134,63 @@ def test_json_has_both_errors_and_what_is_saved(asked: tuple[Path, Path], librar
         "partition=4",
         "--json",
     )
-    assert said.exit_code == 0, said.stderr
-    told = json.loads(said.stdout)
-    assert tomllib.loads(told["settings"])["preflight"]["signal"] == told["rule"]["signal"]["kind"] == "dense-gap"
+    assert result.exit_code == 0, result.stderr
+    output = json.loads(result.stdout)
+    assert tomllib.loads(output["settings"])["preflight"]["signal"] == output["rule"]["signal"]["kind"] == "dense-gap"
     errors, saving = (
-        [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]] for table in told["tables"]
+        [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]] for table in output["tables"]
     )
     papers, fitted = errors[0], errors[1]
-    for each in (papers, fitted):
-        assert each["missed where needed"]["n"] == N // 3
-        assert each["run where not needed"]["n"] == N - N // 3
+    for rule in (papers, fitted):
+        assert rule["missed where needed"]["n"] == N // 3
+        assert rule["run where not needed"]["n"] == N - N // 3
         for name in ("missed where needed", "run where not needed"):
-            assert each[name]["interval"]["low"] <= each[name]["value"] <= each[name]["interval"]["high"]
+            assert rule[name]["interval"]["low"] <= rule[name]["value"] <= rule[name]["interval"]["high"]
     assert fitted["run where not needed"]["value"] < 0.1 < papers["run where not needed"]["value"]
     always, never = saving[0], saving[-1]
-    mine = next(row for row in saving if row["rule"] == "fitted, held out")
+    fitted_row = next(row for row in saving if row["rule"] == "fitted, held out")
     assert [row["calls"] for row in (always, never)] == [5, 1]
-    assert mine["skipped"] == fitted["skipped"]["value"]
-    assert mine["calls"] == pytest.approx(5 - 4 * mine["skipped"])
-    between = (always["input tokens"] - mine["input tokens"]) / (always["input tokens"] - never["input tokens"])
-    assert between == pytest.approx(mine["skipped"])
+    assert fitted_row["skipped"] == fitted["skipped"]["value"]
+    assert fitted_row["calls"] == pytest.approx(5 - 4 * fitted_row["skipped"])
+    between = (always["input tokens"] - fitted_row["input tokens"]) / (always["input tokens"] - never["input tokens"])
+    assert between == pytest.approx(fitted_row["skipped"])
     dollars = "US dollars for 1,000 questions"
-    expected = (mine["input tokens"] * 1 + mine["output tokens"] * 4) / 1000
-    assert mine[dollars] == pytest.approx(expected, rel=0.001)
-    assert mine["US dollars saved"] == pytest.approx(always[dollars] - mine[dollars])
+    expected = (fitted_row["input tokens"] * 1 + fitted_row["output tokens"] * 4) / 1000
+    assert fitted_row[dollars] == pytest.approx(expected, rel=0.001)
+    assert fitted_row["US dollars saved"] == pytest.approx(always[dollars] - fitted_row[dollars])
 
 
 @pytest.mark.models
-def test_a_recall_that_leaves_nothing_to_skip(asked: tuple[Path, Path], library: Path, tmp_path: Path) -> None:
-    """One question with the issue whose every signal is at its height."""
-    file, rankings = asked
+def test_calibrate_with_unreachable_recall_disables_check(
+    calibration_files: tuple[Path, Path], library: Path, tmp_path: Path
+) -> None:
+    """Every signal of one question with the issue has its maximum."""
+    file, rankings = calibration_files
     lines = rankings.read_text(encoding="utf-8").splitlines()
     row = json.loads(lines[0])
     ids = [name for name, _ in row["dense"]]
-    sure = {"dense": [[name, 9.0 - 8.9 * (i > 0)] for i, name in enumerate(ids)]}
-    sure["bm25"] = sure["dense"]
+    changed_scores = {"dense": [[name, 9.0 - 8.9 * (i > 0)] for i, name in enumerate(ids)]}
+    changed_scores["bm25"] = changed_scores["dense"]
     changed = tmp_path / "rankings.jsonl"
-    changed.write_text("\n".join([json.dumps({**row, **sure}), *lines[1:]]) + "\n", encoding="utf-8")
-    said = run("--library", library, "--file", file, "-o", changed, "--recall", "1", "--json")
-    assert said.exit_code == 0, said.stderr
-    told = json.loads(said.stdout)
-    assert tomllib.loads(told["settings"]) == {"preflight": {"enabled": False}}
-    assert told["rule"]["threshold"] >= 1
+    changed.write_text("\n".join([json.dumps({**row, **changed_scores}), *lines[1:]]) + "\n", encoding="utf-8")
+    result = run("--library", library, "--file", file, "-o", changed, "--recall", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    output = json.loads(result.stdout)
+    assert tomllib.loads(output["settings"]) == {"preflight": {"enabled": False}}
+    assert output["rule"]["threshold"] >= 1
 
 
 @pytest.mark.models
-def test_under_a_guard_the_rules_are_told_and_not_fitted(asked: tuple[Path, Path], library: Path) -> None:
-    file, rankings = asked
+def test_calibrate_with_guard_reports_rules_without_fitting(
+    calibration_files: tuple[Path, Path], library: Path
+) -> None:
+    file, rankings = calibration_files
     plain = json.loads(run("--library", library, "--file", file, "-o", rankings, "--json").stdout)
-    said = run("--library", library, "--file", file, "-o", rankings, "--guard", "source-hidden", "--json")
-    assert said.exit_code == 0, said.stderr
-    told = json.loads(said.stdout)
-    assert told["settings"] == plain["settings"]
-    guards = told["tables"][-1]
+    result = run("--library", library, "--file", file, "-o", rankings, "--guard", "source-hidden", "--json")
+    assert result.exit_code == 0, result.stderr
+    output = json.loads(result.stdout)
+    assert output["settings"] == plain["settings"]
+    guards = output["tables"][-1]
     rows = [dict(zip(guards["columns"], row, strict=True)) for row in guards["rows"]]
     assert [(row["guard"], row["no key to find"]) for row in rows] == [("none", 0)] * 2 + [("source-hidden", N)] * 2
     hidden = rankings.with_name("rankings-source-hidden.jsonl")
@@ -192,11 +198,11 @@ def test_under_a_guard_the_rules_are_told_and_not_fitted(asked: tuple[Path, Path
 
 
 @pytest.mark.models
-def test_it_ranks_what_is_not_recorded_and_says_what_is_missing(library: Path, tmp_path: Path) -> None:
-    file = written(tmp_path / "own.jsonl", 6, gold_documents=["absent"])
+def test_calibrate_without_gold_documents_reports_one_line(library: Path, tmp_path: Path) -> None:
+    file = write_questions(tmp_path / "own.jsonl", 6, gold_documents=["absent"])
     rankings = tmp_path / "deeper" / "rankings.jsonl"
-    said = run("--library", library, "--file", file, "-o", rankings)
-    assert_one_line(said, "0 questions with the issue and 0 without", "gold documents the library holds")
+    result = run("--library", library, "--file", file, "-o", rankings)
+    assert_one_line(result, "0 questions with the issue and 0 without", "gold documents the library holds")
     rows = [json.loads(line) for line in rankings.read_text(encoding="utf-8").splitlines()]
     assert len(rows) == 6
     assert rows[0]["recipe"]["depth"] == DEPTH
@@ -216,15 +222,18 @@ def test_it_ranks_what_is_not_recorded_and_says_what_is_missing(library: Path, t
         (["--file", "OWN"], "no library"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(arguments: list[str], word: str, tmp_path: Path) -> None:
-    files = {"BARE": written(tmp_path / "bare.jsonl", 3, gold_documents=[]), "OWN": written(tmp_path / "own.jsonl", 3)}
-    said = run("--library", tmp_path / "nothing", *(files.get(each, each) for each in arguments))
-    assert_one_line(said, word)
+def test_calibrate_with_invalid_arguments_reports_one_line(arguments: list[str], word: str, tmp_path: Path) -> None:
+    files = {
+        "BARE": write_questions(tmp_path / "bare.jsonl", 3, gold_documents=[]),
+        "OWN": write_questions(tmp_path / "own.jsonl", 3),
+    }
+    result = run("--library", tmp_path / "nothing", *(files.get(argument, argument) for argument in arguments))
+    assert_one_line(result, word)
 
 
-def test_help_names_the_ways_to_define_the_issue() -> None:
-    said = run("--help")
-    assert said.exit_code == 0
-    assert "epicrisis preflight calibrate --library ~/lib" in " ".join(said.stdout.split())
+def test_calibrate_help_names_definitions() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "epicrisis preflight calibrate --library ~/lib" in " ".join(result.stdout.split())
     for word in ("--recall", "--definition", "--guard", "several-beyond-3", "--json"):
-        assert word in said.stdout
+        assert word in result.stdout

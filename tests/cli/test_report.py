@@ -1,4 +1,4 @@
-"""`report` as a user meets it."""
+"""`epicrisis report`: the page, its JSON, and refusals."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.support.run_folders import answers, folder, recipe
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """Two plain runs, and one of an experiment that was broken off."""
-    made = tmp_path_factory.mktemp("runs")
+    """Return two plain runs, and an experiment that was interrupted."""
+    parent = tmp_path_factory.mktemp("runs")
     conditions = [
         {"arm": arm, "k": 8, "place": place, "repeat": 0} for arm in ("rag", "brief-context") for place in (0, 50, 100)
     ]
     return (
-        folder(made / "rag", lambda i, _: i < 24),
-        answers(made / "brief.jsonl", lambda i: i >= 8, made_with=recipe(strategy="brief-context")),
+        folder(parent / "rag", lambda i, _: i < 24),
+        answers(parent / "brief.jsonl", lambda i: i >= 8, made_with=recipe(strategy="brief-context")),
         folder(
-            made / "positions",
+            parent / "positions",
             lambda i, at: i % 2 == 0 or at["place"] != 50,
             conditions=conditions,
             name="positions",
@@ -37,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     )
 
 
-def test_runs_become_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
+def test_report_of_runs_writes_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     result = run("report", *runs, "-o", page, "--title", "Mine")
     assert result.exit_code == 0, result.stderr
@@ -51,7 +51,7 @@ def test_runs_become_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) 
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_a_page_is_made_anew_and_nothing_else_is_overwritten(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
+def test_report_overwrites_only_its_own_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     assert run("report", runs[0], "-o", page, "--no-plots").exit_code == 0
     before = page.read_bytes()
@@ -59,24 +59,24 @@ def test_a_page_is_made_anew_and_nothing_else_is_overwritten(runs: tuple[Path, .
     assert run("report", runs[0], "-o", page, "--no-plots").exit_code == 0
     assert page.read_bytes() == before
     records = runs[0] / "records.jsonl"
-    kept = records.read_bytes()
+    content = records.read_bytes()
     result = run("report", runs[0], "-o", records)
     assert result.exit_code == 2
     assert result.stderr == f"epicrisis: {records} exists and is not a report of this program: choose another file\n"
-    assert records.read_bytes() == kept
+    assert records.read_bytes() == content
 
 
-def test_the_findings_as_json(runs: tuple[Path, ...], run: Run) -> None:
+def test_report_as_json_has_findings(runs: tuple[Path, ...], run: Run) -> None:
     result = run("report", runs[2], "--json")
     assert result.exit_code == 0, result.stderr
-    (found,) = json.loads(result.stdout)
-    assert found["experiment"] == "positions"
-    assert found["sources"][0]["complete"] is False
+    (findings,) = json.loads(result.stdout)
+    assert findings["experiment"] == "positions"
+    assert findings["sources"][0]["complete"] is False
     assert "NaN" not in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (["{run}"], "name the page with -o report.html, or add --json"),
         (["{none}", "-o", "{page}"], "name"),
@@ -84,18 +84,18 @@ def test_the_findings_as_json(runs: tuple[Path, ...], run: Run) -> None:
         (["{run}", "-o", "{run}"], "is not a report of this program"),
     ],
 )
-def test_a_mistake_is_one_line(
-    arguments: list[str], complaint: str, runs: tuple[Path, ...], run: Run, tmp_path: Path
+def test_report_with_invalid_output_reports_one_line(
+    arguments: list[str], message: str, runs: tuple[Path, ...], run: Run, tmp_path: Path
 ) -> None:
-    places = {"run": runs[0], "none": tmp_path / "none", "page": tmp_path / "report.html"}
-    result = run("report", *(each.format(**places) for each in arguments))
+    paths = {"run": runs[0], "none": tmp_path / "none", "page": tmp_path / "report.html"}
+    result = run("report", *(argument.format(**paths) for argument in arguments))
     assert result.exit_code == 2
-    assert complaint in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "report.html").exists()
 
 
-def test_page_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_write_page_is_readable_by_owner_only(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     before = os.umask(0)
     try:
@@ -108,21 +108,21 @@ def test_page_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_a_disk_that_cannot_be_written_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_page_on_full_disk_leaves_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "report.html"
     page.write_text("old")
 
-    def full(_: int) -> None:
+    def fail_to_sync(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", fail_to_sync)
     with pytest.raises(StorageError, match="No space left"):
         results._write(page, "new")
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_help_has_an_example(run: Run) -> None:
+def test_report_help_shows_example(run: Run) -> None:
     result = run("report", "--help")
     assert result.exit_code == 0
     assert "epicrisis report runs/positions -o report.html" in result.stdout

@@ -1,4 +1,4 @@
-"""Retracted articles on the command line: left out and said so, or read with a mark wherever they are shown."""
+"""Retracted articles on the command line: left out with a note, or marked wherever they are shown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTICE = """<PubmedArticle><MedlineCitation><PMID Version="1">900</PMID>
 
 @pytest.fixture
 def library(tmp_path: Path, run: Run, model_home: Path) -> Path:
-    """Two citations, of which nobody had said anything when they were added."""
+    """Return a library of two citations that were not retracted when they were added."""
     baseline = pubmed(
         tmp_path / "pubmed26n0001.xml.gz", citation(1, 2010, QUOTE), citation(2, 2016, "Aspirin and stroke reviewed.")
     )
@@ -39,7 +39,7 @@ def library(tmp_path: Path, run: Run, model_home: Path) -> Path:
 
 @pytest.fixture
 def retracted(request: pytest.FixtureRequest, library: Path, tmp_path: Path, run: Run) -> Path:
-    """The same library after the first of them was retracted, by a notice in an update file or by the list."""
+    """Return the library after a notice in an update file, or the list, retracted its first citation."""
     by = getattr(request, "param", "list")
     if by == "list":
         source = watch(
@@ -47,27 +47,27 @@ def retracted(request: pytest.FixtureRequest, library: Path, tmp_path: Path, run
         )
     else:
         source = pubmed(tmp_path / "pubmed26n1400.xml.gz", NOTICE)
-    told = json.loads(run("library", "add", library, source, "--json").stdout)
-    assert told["marked"] == (2 if by == "list" else 1)
+    report = json.loads(run("library", "add", library, source, "--json").stdout)
+    assert report["marked"] == (2 if by == "list" else 1)
     return library
 
 
 @pytest.mark.parametrize(
     ("retracted", "by"), [("list", "dense"), ("list", "bm25"), ("update file", "hybrid")], indirect=["retracted"]
 )
-def test_search_leaves_a_retracted_article_out_and_says_so(retracted: Path, run: Run, by: str) -> None:
+def test_search_leaves_out_retracted_article_with_note(retracted: Path, run: Run, by: str) -> None:
     command = ("search", retracted, "aspirin prevents stroke", "--by", by)
     ranking = json.loads(run(*command, "--json").stdout)
     assert [hit["passage"]["document_id"] for hit in ranking["hits"]] == ["pubmed:2"]
-    (left,) = [note for note in ranking["notes"] if "retracted" in note]
-    assert "pubmed:1" in left
-    assert left.endswith("(scope.include=retracted reads them, with a mark)")
+    (note_of_search,) = [note for note in ranking["notes"] if "retracted" in note]
+    assert "pubmed:1" in note_of_search
+    assert note_of_search.endswith("(scope.include=retracted reads them, with a mark)")
     assert "pubmed:1" in ranking["parameters"]["withheld"]
-    assert left in run(*command).stdout
+    assert note_of_search in run(*command).stdout
     assert "left out" in run(*command, "--as-of", "2023").stdout, "whenever it was retracted"
 
 
-def test_with_retracted_it_is_found_and_marked(retracted: Path, run: Run) -> None:
+def test_search_including_retracted_marks_article(retracted: Path, run: Run) -> None:
     command = ("search", retracted, "aspirin prevents stroke", "--by", "dense", "--setting", "scope.include=retracted")
     hits = {hit["passage"]["document_id"]: hit for hit in json.loads(run(*command, "--json").stdout)["hits"]}
     assert hits["pubmed:1"]["marks"] == ["retracted"]
@@ -75,7 +75,7 @@ def test_with_retracted_it_is_found_and_marked(retracted: Path, run: Run) -> Non
     assert [line.endswith("[RETRACTED]") for line in lines] == [True]
 
 
-def writer(request: Any) -> str:
+def reply_with_quote(request: Any) -> str:
     prompt = request.messages[-1].content
     if "[finding 1" in prompt:
         return json.dumps({"result": {"found": True, "sources": [1], "answer": "It does."}})
@@ -86,21 +86,25 @@ def writer(request: Any) -> str:
     return json.dumps({"result": {"found": True, "quotes": quotes, "answer": "It does.", "finding": "It does."}})
 
 
-def prompts_of(server: HostileServer) -> list[str]:
-    """What the model was told after its instructions, call by call."""
-    bodies = [each.body for each in server.received if each.path.endswith("/chat/completions")]
+def read_prompts(server: HostileServer) -> list[str]:
+    """Return the prompts after the instructions, one for each call."""
+    bodies = [
+        request_of_server.body
+        for request_of_server in server.received
+        if request_of_server.path.endswith("/chat/completions")
+    ]
     return [content_text(body["messages"][-1]["content"]) for body in bodies]
 
 
 @pytest.mark.parametrize(
     ("retracted", "strategy"), [("update file", "rag"), ("list", "brief-context")], indirect=["retracted"]
 )
-def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_screen(
+def test_ask_including_retracted_marks_prompt_and_answer(
     retracted: Path, run: Run, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EPICRISIS_CACHE__MODE", "off")
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "100000")
-    with served(ScriptedModel(writer)) as server:
+    with served(ScriptedModel(reply_with_quote)) as server:
         command = (
             "ask",
             retracted,
@@ -115,16 +119,16 @@ def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_scre
             f"{server.url}#m",
         )
         plain = run(*command, "--json")
-        assert QUOTE not in "".join(prompts_of(server))
-        first = len(prompts_of(server))
+        assert QUOTE not in "".join(read_prompts(server))
+        first = len(read_prompts(server))
         assert "retracted document" in plain.stdout, "the trace says what was left out"
         assert run(*command).stdout.count("retracted document") == 1, "and the screen, once"
         marked = json.loads(run(*command, "--json", "--setting", "scope.include=retracted").stdout)
-        shown = run(*command, "--setting", "scope.include=retracted").stdout
-        prompts = prompts_of(server)[first:]
-    (cited,) = marked["citations"]
-    assert (cited["document_id"], cited["marks"]) == ("pubmed:1", ["retracted"])
-    assert "[1] [RETRACTED]" in shown
+        screen = run(*command, "--setting", "scope.include=retracted").stdout
+        prompts = read_prompts(server)[first:]
+    (citation_of_answer,) = marked["citations"]
+    assert (citation_of_answer["document_id"], citation_of_answer["marks"]) == ("pubmed:1", ["retracted"])
+    assert "[1] [RETRACTED]" in screen
     of_documents = [prompt for prompt in prompts if QUOTE in prompt and "[doc " in prompt]
     assert of_documents
     for prompt in of_documents:
@@ -135,18 +139,18 @@ def test_an_answer_from_a_retracted_article_is_marked_in_prompt_json_and_on_scre
         assert any("[finding 1: RETRACTED]" in prompt for prompt in prompts)
 
 
-def test_a_reinstated_article_is_evidence_again(retracted: Path, run: Run, tmp_path: Path) -> None:
-    lifted = watch(tmp_path / "newer.csv", entry(70, "Reinstatement", "12/31/2030 0:00", pmid=1))
-    assert run("library", "add", retracted, lifted).exit_code == 0
+def test_search_finds_reinstated_article(retracted: Path, run: Run, tmp_path: Path) -> None:
+    reinstatement = watch(tmp_path / "newer.csv", entry(70, "Reinstatement", "12/31/2030 0:00", pmid=1))
+    assert run("library", "add", retracted, reinstatement).exit_code == 0
     ranking = json.loads(run("search", retracted, "aspirin prevents stroke", "--json").stdout)
     assert "pubmed:1" in {hit["passage"]["document_id"] for hit in ranking["hits"]}
 
 
-def test_adding_a_list_says_what_was_read_and_marked(library: Path, run: Run, tmp_path: Path) -> None:
-    told = run(
+def test_add_retraction_list_reports_counts(library: Path, run: Run, tmp_path: Path) -> None:
+    report = run(
         "library", "add", library, watch(tmp_path / "l.csv", entry(1, "Retraction", pmid=1), entry(2, "Retraction"))
     )
-    assert told.exit_code == 0, told.stderr
-    assert "2 entries on retractions, concerns and corrections read, 1 of them without a PMID or DOI" in told.stdout
-    assert "1 documents of the library received a new mark" in told.stdout
+    assert report.exit_code == 0, report.stderr
+    assert "2 entries on retractions, concerns and corrections read, 1 of them without a PMID or DOI" in report.stdout
+    assert "1 documents of the library received a new mark" in report.stdout
     assert "1 of 2 documents are retracted" in run("library", "check", library).stdout

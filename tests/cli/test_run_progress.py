@@ -1,4 +1,4 @@
-"""What a run says beside its tables, and what it asks before it spends: for evaluate, experiment and probe."""
+"""Notes of a run beside its tables, and its confirmation, for evaluate, experiment and probe."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ from epicrisis.settings import Settings
 from tests.support.run_folders import QUESTIONS, answer
 
 CASE = Case(QUESTIONS[0])
-ASKED = "3 questions with rag are expected to cost $7.00. Go on?"
+COST_QUESTION = "3 questions with rag are expected to cost $7.00. Go on?"
 
 
-def test_what_holds_for_the_whole_run_is_said_once() -> None:
-    told: set[str] = set()
-    sent, cut = Notice("model", "map: no schema was sent"), Notice("re-partitioned", "halved")
-    first = replace(answer(CASE.question, True), trace=(sent, sent, cut))
-    assert run_progress._remarks(CASE, first, told) == ["note: map: no schema was sent"]
-    assert run_progress._remarks(CASE, first, told) == []
-    failed = replace(answer(CASE.question, "failed"), failure=Failure("EndpointBusy", "it is busy"), trace=(sent,))
-    assert run_progress._remarks(CASE, failed, told) == ["0: it is busy"]
+def test_remarks_repeat_no_notice_of_run() -> None:
+    notices: set[str] = set()
+    schema_notice, partition_notice = Notice("model", "map: no schema was sent"), Notice("re-partitioned", "halved")
+    first = replace(answer(CASE.question, True), trace=(schema_notice, schema_notice, partition_notice))
+    assert run_progress._remarks(CASE, first, notices) == ["note: map: no schema was sent"]
+    assert run_progress._remarks(CASE, first, notices) == []
+    failed = replace(
+        answer(CASE.question, "failed"), failure=Failure("EndpointBusy", "it is busy"), trace=(schema_notice,)
+    )
+    assert run_progress._remarks(CASE, failed, notices) == ["0: it is busy"]
     assert run_progress._remarks(CASE, failed, set()) == ["note: map: no schema was sent", "0: it is busy"]
 
 
-def test_a_demonstration_model_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_model_is_named_in_note(capsys: pytest.CaptureFixture[str]) -> None:
     run_progress.warn_about_demo_models(
         load_settings({"models": {"writer": {"name": "smollm2-135m"}}}), ("writer", "map")
     )
@@ -53,12 +55,12 @@ def test_a_demonstration_model_is_named_as_one(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == ""
 
 
-def test_questions_longer_than_the_encoder_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_questions_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
     cases = [Case(question, {"arm": arm}) for question in QUESTIONS[:3] for arm in ("rag", "ends")]
     run_progress._say_long_questions(cases, {cases[0].key, cases[1].key, cases[4].key, "of another run"}, Settings())
-    shown = capsys.readouterr()
-    assert shown.err == "note: 2 of 3 questions are longer than the encoder can read (long_questions = segments)\n"
-    assert shown.out == ""
+    output = capsys.readouterr()
+    assert output.err == "note: 2 of 3 questions are longer than the encoder can read (long_questions = segments)\n"
+    assert output.out == ""
     run_progress._say_long_questions(cases, set(), Settings())
     assert capsys.readouterr().err == ""
 
@@ -66,28 +68,28 @@ def test_questions_longer_than_the_encoder_are_counted_once(capsys: pytest.Captu
 PATIENCE_SECONDS = 5.0
 
 
-def asked_at_a_terminal(typed: bytes) -> tuple[str, int]:
-    """What is shown, and the exit code, where `typed` is the answer; asked within an event loop, as runs do."""
+def confirm_at_terminal(keys: bytes) -> tuple[str, int]:
+    """Return the output and the exit code after `keys` were typed at the question, asked inside an event loop."""
     program = f"""
 import asyncio, sys, typer
 from epicrisis.cli.run_progress import confirm
-async def asked():
-    confirm({ASKED!r})
+async def ask():
+    confirm({COST_QUESTION!r})
     print("it went on")
 try:
-    asyncio.run(asked())
+    asyncio.run(ask())
 except typer.Exit as ended:
     sys.exit(ended.exit_code)
 """
     child, terminal = pty.fork()
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-c", program])
-    shown = b""
-    answered = False
+    output = b""
+    sent_keys = False
     while True:
-        if answered and not select.select([terminal], [], [], PATIENCE_SECONDS)[0]:
+        if sent_keys and not select.select([terminal], [], [], PATIENCE_SECONDS)[0]:
             # A Ctrl-C between the prompt and the read of its answer can be lost; a person presses it again.
-            os.write(terminal, typed)
+            os.write(terminal, keys)
         try:
             piece = os.read(terminal, 1024)
         except OSError:
@@ -95,55 +97,55 @@ except typer.Exit as ended:
             break
         if not piece:
             break
-        shown += piece
-        if not answered and b"[y/N]" in shown:
-            os.write(terminal, typed)
-            answered = True
+        output += piece
+        if not sent_keys and b"[y/N]" in output:
+            os.write(terminal, keys)
+            sent_keys = True
     _, status = os.waitpid(child, 0)
-    return shown.decode(), os.waitstatus_to_exitcode(status)
+    return output.decode(), os.waitstatus_to_exitcode(status)
 
 
 @pytest.mark.parametrize(
-    ("typed", "said", "code"),
+    ("keys", "last_line", "code"),
     [(b"y\n", "it went on", 0), (b"n\n", "nothing was asked", 2), (b"\x03", "stopped; nothing was asked", 130)],
 )
-def test_a_person_is_asked_and_may_stop_there(typed: bytes, said: str, code: int) -> None:
-    shown, ended = asked_at_a_terminal(typed)
-    assert shown.splitlines()[-1].endswith(said)
-    assert (ended, "Traceback" in shown) == (code, False)
+def test_confirm_at_terminal_follows_answer(keys: bytes, last_line: str, code: int) -> None:
+    output, exit_info = confirm_at_terminal(keys)
+    assert output.splitlines()[-1].endswith(last_line)
+    assert (exit_info, "Traceback" in output) == (code, False)
 
 
-def test_where_nobody_can_be_asked_the_flag_is_named(
+def test_confirm_without_terminal_names_flag(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    with pytest.raises(typer.Exit) as ended:
-        run_progress.confirm(ASKED)
-    assert ended.value.exit_code == ERROR
+    with pytest.raises(typer.Exit) as exit_info:
+        run_progress.confirm(COST_QUESTION)
+    assert exit_info.value.exit_code == ERROR
     assert capsys.readouterr().err == (
         "epicrisis: 3 questions with rag are expected to cost $7.00: add --yes to run it\n"
     )
 
 
-def test_the_question_is_about_the_cases_as_they_are_treated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is not agreed to leaves no folder behind."""
+def test_unconfirmed_run_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question is about the cases with their overrides."""
     model = {"name": "https://models.example.org/v1#m"}
     settings = load_settings({"strategy": "closed-book", "models": {"writer": model}, "home": tmp_path})
     cases = [Case(question, {}, RunOverrides("chain-of-thought")) for question in QUESTIONS[:3]]
     folder = tmp_path / "run"
-    seen: list[Any] = []
+    arguments_of_question: list[Any] = []
 
     async def ask_first(*arguments: Any) -> str:
-        seen.extend(zip(*arguments[2:], strict=True))
-        return ASKED
+        arguments_of_question.extend(zip(*arguments[2:], strict=True))
+        return COST_QUESTION
 
     monkeypatch.setattr("epicrisis.plan.confirmation.confirmation_question", ask_first)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
-    async def planned(_: object) -> tuple[RunPlan, list[Case]]:
+    async def prepare(_: object) -> tuple[RunPlan, list[Case]]:
         return cast("RunPlan", None), cases
 
     with pytest.raises(typer.Exit):
-        asyncio.run(run_progress.run_cases(settings, None, folder, planned, yes=False, quiet=True))
-    assert seen == [(case.question, case.treatment) for case in cases]
+        asyncio.run(run_progress.run_cases(settings, None, folder, prepare, yes=False, quiet=True))
+    assert arguments_of_question == [(case.question, case.treatment) for case in cases]
     assert not folder.exists()

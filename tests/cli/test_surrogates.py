@@ -1,4 +1,4 @@
-"""Halves of surrogate pairs, which no file and no terminal can hold, wherever they enter the program."""
+"""Lone surrogates, which no file and no terminal can hold, in replies and arguments."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
 
-HALF = "\udcff"
-"""How a byte that is no UTF-8 arrives on the command line."""
+LONE_SURROGATE = "\udcff"
+"""A byte that is not UTF-8, as it arrives on the command line."""
 
 
 @pytest.mark.models
 @pytest.mark.parametrize("escaped", [False, True])
-def test_ask_with_half_a_pair_in_the_reply_answers_and_says_so_also_from_the_cache(
+def test_ask_with_lone_surrogate_in_reply_replaces_it_with_notice(
     escaped: bool, tmp_path: Path, run: Run, small_library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EPICRISIS_CACHE__PATH", str(tmp_path / "replies.sqlite"))
@@ -52,13 +52,13 @@ def test_ask_with_half_a_pair_in_the_reply_answers_and_says_so_also_from_the_cac
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("ask", "LIBRARY", f"Does it {HALF}?"),
-        ("ask", "LIBRARY", "Does it?", "--patient", f"p{HALF}"),
-        ("search", "LIBRARY", f"heart {HALF}"),
-        ("library", "delete", "LIBRARY", f"id{HALF}"),
+        ("ask", "LIBRARY", f"Does it {LONE_SURROGATE}?"),
+        ("ask", "LIBRARY", "Does it?", "--patient", f"p{LONE_SURROGATE}"),
+        ("search", "LIBRARY", f"heart {LONE_SURROGATE}"),
+        ("library", "delete", "LIBRARY", f"id{LONE_SURROGATE}"),
     ],
 )
-def test_argument_that_is_not_utf8_is_refused_in_one_line(arguments: tuple[str, ...], tmp_path: Path, run: Run) -> None:
+def test_argument_that_is_not_utf8_reports_one_line(arguments: tuple[str, ...], tmp_path: Path, run: Run) -> None:
     result = run(*(str(tmp_path) if argument == "LIBRARY" else argument for argument in arguments))
     assert result.exit_code == 2
     assert "is not valid UTF-8" in result.stderr

@@ -1,4 +1,4 @@
-"""Hostile characters, markup and line breaks on every way from outside to the screen."""
+"""Hostile characters, markup and line breaks on their way to the screen."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ ENCODER = HashingEncoder(64, 128)
 CHAT = "/v1/chat/completions"
 FAKE = "[9] Cochrane review, characters 0 to 9"
 EVIL = f"{ENCODED}[red]:pill:[link=http://evil]\n  {FAKE}\r\u2028  {FAKE}\x85{FAKE}"
-"""All of it, rich's markup, and lines that look like a citation of the program's own."""
+"""Control characters, rich's markup, and lines that look like a citation of the program."""
 NAME = f"a{ENCODED.replace('/', '')}\n{FAKE}"
-"""As much of it as a file name can hold."""
+"""The part of it that a file name can hold."""
 QUESTION = "What does aspirin do?"
 
 
-def check(result: Result, *, answered: bool | None = None) -> None:
-    """The screen shows nothing that a terminal obeys, no line that is forged, and no traceback."""
+def check_safe(result: Result, *, succeeded: bool | None = None) -> None:
+    """Assert that the output has no control characters, no forged line and no traceback."""
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     for text in (result.stdout, result.stderr):
         assert unsafe_in(text) == []
         assert "Traceback" not in text
         assert not [line for line in text.splitlines() if re.match(r"\s*\[9\]", line)]
-    if answered is not None:
-        assert (result.exit_code == 0) is answered, result.stderr
+    if succeeded is not None:
+        assert (result.exit_code == 0) is succeeded, result.stderr
 
 
 def evil_library(folder: Path, patient: str | None = None) -> Path:
@@ -58,8 +58,8 @@ def evil_library(folder: Path, patient: str | None = None) -> Path:
         )
         for number in range(2)
     ]
-    with open_or_create(folder, ENCODER, "hashing", 0) as made:
-        add_documents(made, documents, ENCODER)
+    with open_or_create(folder, ENCODER, "hashing", 0) as server:
+        add_documents(server, documents, ENCODER)
     return folder
 
 
@@ -68,8 +68,8 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "8192")
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__TRIES", "1")
     monkeypatch.setenv("EPICRISIS_CACHE__MODE", "off")
-    with serving() as made:
-        yield made
+    with serving() as server:
+        yield server
 
 
 def streamed(text: str) -> Scripted:
@@ -81,8 +81,8 @@ def reply(**fields: object) -> Scripted:
 
 
 @pytest.fixture
-def asked(endpoint: Endpoint) -> tuple[str, ...]:
-    """The arguments that name the model, found by words, without a check of rankings."""
+def model_options(endpoint: Endpoint) -> tuple[str, ...]:
+    """Return the options for the model of the endpoint, word search and no preflight check."""
     return (
         "--model",
         f"{endpoint.url}/v1#m",
@@ -95,52 +95,52 @@ def asked(endpoint: Endpoint) -> tuple[str, ...]:
     )
 
 
-def test_search_and_library_commands_show_hostile_documents_safely(run: Run, tmp_path: Path) -> None:
+def test_library_commands_show_hostile_documents_safely(run: Run, tmp_path: Path) -> None:
     library = evil_library(tmp_path / f"my [red]library\u202e\u200b {FAKE}")
-    check(run("search", library, "aspirin", "--by", "bm25"), answered=True)
-    shown = run("search", library, "aspirin", "--by", "bm25", "--json")
-    check(shown, answered=True)
-    assert json.loads(shown.stdout)["hits"][0]["passage"]["document_id"].endswith(EVIL), "data stays as it is"
+    check_safe(run("search", library, "aspirin", "--by", "bm25"), succeeded=True)
+    result_as_json = run("search", library, "aspirin", "--by", "bm25", "--json")
+    check_safe(result_as_json, succeeded=True)
+    assert json.loads(result_as_json.stdout)["hits"][0]["passage"]["document_id"].endswith(EVIL), "data is unchanged"
     for command in ("info", "check"):
-        check(run("library", command, library))
-        check(run("library", command, library, "--json"))
-    check(run("library", "delete", library, f"none{EVIL}"), answered=False)
-    check(run("library", "repair", library))
+        check_safe(run("library", command, library))
+        check_safe(run("library", command, library, "--json"))
+    check_safe(run("library", "delete", library, f"none{EVIL}"), succeeded=False)
+    check_safe(run("library", "repair", library))
 
 
 def test_library_patients_shows_hostile_ids_on_one_line_each(run: Run, tmp_path: Path) -> None:
     ward = evil_library(tmp_path / "ward", patient=f"p{EVIL}")
-    shown = run("library", "patients", ward)
-    check(shown, answered=True)
-    assert len(shown.stdout.splitlines()) == 2
-    check(run("library", "patients", ward, "--json"), answered=True)
-    check(run("search", ward, "aspirin", "--by", "bm25", "--patient", f"p{EVIL}"), answered=True)
-    check(run("search", ward, "aspirin", "--by", "bm25", "--patient", f"other{EVIL}"), answered=False)
-    check(run("ask", ward, f"aspirin {ENCODED}", "--by", "bm25"), answered=False)
+    result_as_json = run("library", "patients", ward)
+    check_safe(result_as_json, succeeded=True)
+    assert len(result_as_json.stdout.splitlines()) == 2
+    check_safe(run("library", "patients", ward, "--json"), succeeded=True)
+    check_safe(run("search", ward, "aspirin", "--by", "bm25", "--patient", f"p{EVIL}"), succeeded=True)
+    check_safe(run("search", ward, "aspirin", "--by", "bm25", "--patient", f"other{EVIL}"), succeeded=False)
+    check_safe(run("ask", ward, f"aspirin {ENCODED}", "--by", "bm25"), succeeded=False)
 
 
 @pytest.mark.parametrize("by_json", [False, True])
 def test_ask_shows_hostile_replies_safely(
-    by_json: bool, run: Run, tmp_path: Path, endpoint: Endpoint, asked: tuple[str, ...]
+    by_json: bool, run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:
     library = evil_library(tmp_path / "library")
     more = ("--json",) if by_json else ()
     quotes = [{"doc": 1, "quote": f"Aspirin {EVIL}"}]
     endpoint.script[CHAT] = [reply(quotes=quotes, answer=f"It lowers it. {UNSAFE}\n  {FAKE}\n{FAKE}", choice="A")]
     for options in ((), ("--options", f"yes {EVIL},no")):
-        check(run("ask", library, f"{QUESTION} {EVIL}", *asked, *options, *more))
+        check_safe(run("ask", library, f"{QUESTION} {EVIL}", *model_options, *options, *more))
     endpoint.script[CHAT] = [streamed(f"In prose {UNSAFE}\n{FAKE}")]
-    check(run("ask", library, QUESTION, *asked, *more))
+    check_safe(run("ask", library, QUESTION, *model_options, *more))
     endpoint.script[CHAT] = [reply(quotes=quotes, answer="It does", choice=f"C {EVIL}")]
-    check(run("ask", library, QUESTION, *asked, "--options", "yes,no", *more), answered=False)
-    for bad in (Scripted({"error": {"message": EVIL, "code": EVIL}}, 400), Scripted(EVIL, 500), Scripted(EVIL)):
-        endpoint.script[CHAT] = [bad]
-        check(run("ask", library, QUESTION, *asked, *more), answered=False)
+    check_safe(run("ask", library, QUESTION, *model_options, "--options", "yes,no", *more), succeeded=False)
+    for failure in (Scripted({"error": {"message": EVIL, "code": EVIL}}, 400), Scripted(EVIL, 500), Scripted(EVIL)):
+        endpoint.script[CHAT] = [failure]
+        check_safe(run("ask", library, QUESTION, *model_options, *more), succeeded=False)
     endpoint.script[CHAT] = [Scripted(completion(f"No stream {UNSAFE}\n{FAKE}", finish=EVIL) | {"model": EVIL})]
-    check(run("ask", library, QUESTION, *asked, *more))
+    check_safe(run("ask", library, QUESTION, *model_options, *more))
 
 
-def test_errors_that_repeat_arguments_are_printable(run: Run, tmp_path: Path) -> None:
+def test_errors_with_hostile_arguments_are_printable(run: Run, tmp_path: Path) -> None:
     library = evil_library(tmp_path / "library")
     for arguments in (
         ("search", tmp_path / f"none{NAME}", "aspirin"),
@@ -163,10 +163,10 @@ def test_errors_that_repeat_arguments_are_printable(run: Run, tmp_path: Path) ->
         ("questions", "pull", f"none{EVIL}"),
         ("models", "pull", f"none{EVIL}"),
     ):
-        check(run(*arguments), answered=False)
+        check_safe(run(*arguments), succeeded=False)
 
 
-def test_settings_file_with_hostile_keys_and_values(run: Run, tmp_path: Path) -> None:
+def test_settings_file_with_hostile_keys_is_refused_safely(run: Run, tmp_path: Path) -> None:
     library, config = evil_library(tmp_path / "library"), tmp_path / "epicrisis.toml"
     for text in (
         f"{json.dumps('k' + EVIL)} = 1",
@@ -175,10 +175,10 @@ def test_settings_file_with_hostile_keys_and_values(run: Run, tmp_path: Path) ->
         f"by = {EVIL}",
     ):
         config.write_text(text, encoding="utf-8")
-        check(run("search", library, "aspirin", "--config", config), answered=False)
+        check_safe(run("search", library, "aspirin", "--config", config), succeeded=False)
 
 
-def test_adding_hostile_files_names_them_safely(run: Run, tmp_path: Path, model_home: Path) -> None:
+def test_add_hostile_files_names_them_safely(run: Run, tmp_path: Path, model_home: Path) -> None:
     folder = tmp_path / "papers"
     folder.mkdir()
     (folder / f"{NAME}.jsonl").write_text(f'{{"id": "x{ENCODED[3]}\n', encoding="utf-8")
@@ -186,13 +186,13 @@ def test_adding_hostile_files_names_them_safely(run: Run, tmp_path: Path, model_
     (folder / f"c{NAME}.xyz").write_text("none")
     with open(os.fsencode(folder) + b"/\xff\x1b[31m.txt", "wb") as file:
         file.write(b"Aspirin lowers the risk.")
-    check(run("library", "add", tmp_path / "made", folder), answered=False)
-    check(run("library", "check", tmp_path / "made"))
-    check(run("library", "add", tmp_path / "made", folder / f"c{NAME}.xyz"), answered=False)
+    check_safe(run("library", "add", tmp_path / "made", folder), succeeded=False)
+    check_safe(run("library", "check", tmp_path / "made"))
+    check_safe(run("library", "add", tmp_path / "made", folder / f"c{NAME}.xyz"), succeeded=False)
 
 
-def test_answers_of_a_file_are_shown_and_kept_safely(
-    run: Run, tmp_path: Path, endpoint: Endpoint, asked: tuple[str, ...]
+def test_ask_file_with_hostile_questions_is_safe(
+    run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:
     library, questions = evil_library(tmp_path / "library"), tmp_path / f"{NAME}.jsonl"
     rows = [
@@ -201,10 +201,10 @@ def test_answers_of_a_file_are_shown_and_kept_safely(
         {"id": EVIL},
     ]
     questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    good = reply(quotes=[{"doc": 1, "quote": EVIL}], answer=f"It does {UNSAFE}\n{FAKE}", choice="A")
-    endpoint.script[CHAT] = [good, Scripted({"error": {"message": EVIL}}, 400)]
+    answer = reply(quotes=[{"doc": 1, "quote": EVIL}], answer=f"It does {UNSAFE}\n{FAKE}", choice="A")
+    endpoint.script[CHAT] = [answer, Scripted({"error": {"message": EVIL}}, 400)]
     output, log = tmp_path / f"out{NAME}.jsonl", tmp_path / "log.jsonl"
-    check(
+    check_safe(
         run(
             "ask",
             library,
@@ -212,27 +212,27 @@ def test_answers_of_a_file_are_shown_and_kept_safely(
             questions,
             "-o",
             output,
-            *asked,
+            *model_options,
             "--setting",
             f"log={log}",
             "--setting",
             "log_text=true",
         ),
-        answered=False,
+        succeeded=False,
     )
-    endpoint.script[CHAT] = [good]
-    check(run("ask", library, "--file", questions, "-o", output, *asked, "--json"), answered=True)
+    endpoint.script[CHAT] = [answer]
+    check_safe(run("ask", library, "--file", questions, "-o", output, *model_options, "--json"), succeeded=True)
     for path in (output, log):
         assert unsafe_in(path.read_text(encoding="utf-8")) == []
     page = tmp_path / "page.html"
-    check(run("grade", "run", output, "--no-meteor"))
-    check(run("report", output, "--json"))
-    check(run("report", output, "-o", page, "--title", f"Title {EVIL}"))
+    check_safe(run("grade", "run", output, "--no-meteor"))
+    check_safe(run("report", output, "--json"))
+    check_safe(run("report", output, "-o", page, "--title", f"Title {EVIL}"))
     assert not page.exists() or unsafe_in(page.read_text(encoding="utf-8")) == []
 
 
-def test_evaluate_report_and_compare_with_hostile_names(
-    run: Run, tmp_path: Path, endpoint: Endpoint, asked: tuple[str, ...]
+def test_evaluate_report_and_compare_with_hostile_names_are_safe(
+    run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:
     library, questions = evil_library(tmp_path / "library"), tmp_path / f"{NAME}.jsonl"
     rows = [
@@ -244,19 +244,19 @@ def test_evaluate_report_and_compare_with_hostile_names(
     for name in ("one", "two"):
         endpoint.script[CHAT] = [reply(quotes=[{"doc": 1, "quote": EVIL}], answer="It does", choice="A")]
         folder = tmp_path / f"{name}{NAME}"
-        result = run("evaluate", questions, "--library", library, "-o", folder, *asked, "--yes")
-        check(result)
+        result = run("evaluate", questions, "--library", library, "-o", folder, *model_options, "--yes")
+        check_safe(result)
         assert (folder / "manifest.json").exists(), result.stderr
         runs.append(folder)
     page = tmp_path / "page.html"
-    check(run("report", *runs, "-o", page, "--title", f"Title {EVIL}"), answered=True)
+    check_safe(run("report", *runs, "-o", page, "--title", f"Title {EVIL}"), succeeded=True)
     assert unsafe_in(page.read_text(encoding="utf-8")) == []
-    check(run("compare", *runs), answered=True)
-    check(run("compare", *runs, "--json"), answered=True)
+    check_safe(run("compare", *runs), succeeded=True)
+    check_safe(run("compare", *runs, "--json"), succeeded=True)
 
 
-def test_a_streamed_reply_cannot_pass_for_a_citation_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """The terminal would break a line of blanks and words exactly where its text likes it."""
+def test_streamed_reply_on_narrow_terminal_keeps_gutter(capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal would break a line of blanks and words where the text wants it."""
     console = open_console()
     console.width, console._force_terminal = 40, True
     screen = EventDisplay(console)
@@ -269,13 +269,13 @@ def test_a_streamed_reply_cannot_pass_for_a_citation_on_a_narrow_terminal(capsys
     assert all(len(line) <= 40 for line in lines)
 
 
-def test_a_long_title_goes_on_behind_the_gutter_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_title_on_narrow_terminal_keeps_gutter(capsys: pytest.CaptureFixture[str]) -> None:
     console = open_console()
     console.width, console._force_terminal = 40, True
     title = f"A trial of aspirin in older people   {FAKE} and so on {FAKE}"
-    cited = Citation(1, "d#0", "d", title, "", "2015", 0, 9, f"Aspirin {FAKE}", True)
+    citation = Citation(1, "d#0", "d", title, "", "2015", 0, 9, f"Aspirin {FAKE}", True)
     EventDisplay(console).show(
-        Answered(Answer(Question("Why?"), "rag", "answered", f"It does. {FAKE}", citations=(cited,)))
+        Answered(Answer(Question("Why?"), "rag", "answered", f"It does. {FAKE}", citations=(citation,)))
     )
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert [line for line in lines if line.startswith("  [")] == [line for line in lines if line.startswith("  [1]")]
@@ -283,7 +283,7 @@ def test_a_long_title_goes_on_behind_the_gutter_on_a_narrow_terminal(capsys: pyt
     assert sum("Cochrane" in line for line in lines) == 4
 
 
-def test_screen_preflight_of_many_documents_shows_first_ids_and_their_number() -> None:
+def test_preflight_of_many_documents_shows_first_ids() -> None:
     out = io.StringIO()
     top = tuple(f"pubmed:{number}" for number in range(9))
     verdict = Preflight(True, 0.4, 9, 0.2, 16, top, (), "one stands out", signal="dense-gap")

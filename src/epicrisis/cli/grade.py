@@ -14,7 +14,7 @@ import typer
 from epicrisis.cli.command import Flags, command, fail, new_group
 from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.grade_run import grade_runs, grading_progress, settings_for_run, with_judge
-from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes
+from epicrisis.cli.options import BUDGET, COMMON, GRADER, SEED, Data, Draw, Json, Yes
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
 from epicrisis.cli.table_output import show_data, show_tables
 from epicrisis.cli.terminal import open_progress, say, say_above, show_json
@@ -41,7 +41,9 @@ def register(app: typer.Typer, panel: str) -> None:
     group = new_group(app, "grade", "Grade open answers: by metrics, by models, by people.", panel)
     command(
         group,
-        *GRADER,
+        SEED,
+        *BUDGET,
+        *COMMON,
         name="run",
         examples=[
             "epicrisis grade run runs/ehr",

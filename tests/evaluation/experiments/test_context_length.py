@@ -123,7 +123,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(2, dtype=int)
     for seed in range(200):
-        tables = context_length.tables({"m": simulated(seed, 0.0, 25)}, seed=seed)
+        tables = context_length.tables({"m": simulated(seed, 0.0, 25)})
         alarms += [min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05 for table in tables]
     assert max(alarms) <= 16
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
@@ -133,7 +133,7 @@ def test_the_intervals_hold_the_effect_as_often_as_they_say(monkeypatch: pytest.
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     differences, slopes, found = 0, 0, 0
     for seed in range(40):
-        by_k, trend = context_length.tables({"m": simulated(seed, 0.08)}, seed=seed)
+        by_k, trend = context_length.tables({"m": simulated(seed, 0.08)})
         longest = row(by_k, "m", "rag", 32)["difference to the same arm at its smallest k"]
         change = row(trend, "m", "rag")["change a doubling"]
         differences += longest.interval.low <= -0.4 <= longest.interval.high

@@ -299,7 +299,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     even, alone, together = {"a": 0.6, "b": 0.5, "c": 0.7}, 0, 0
     for seed in range(200):
         found = simulated(seed, {"rag": even, "brief-context": even}, {"a": 40, "b": 16, "c": 24})
-        table = integration.tables({"m": found}, seed=seed)[0]
+        table = integration.tables({"m": found})[0]
         alone += row(table, "m", MACRO, "brief-context")[DIFFERENCE].p < 0.05
         together += min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05
     assert max(alone, together) <= 16
@@ -316,7 +316,7 @@ def test_macro_and_micro_may_have_two_signs(monkeypatch: pytest.MonkeyPatch) -> 
     }
     covered, found_macro = 0, 0
     for seed in range(20):
-        table = integration.tables({"m": simulated(seed, shares, sizes)}, seed=seed)[1]
+        table = integration.tables({"m": simulated(seed, shares, sizes)})[1]
         macro, micro = (row(table, "m", part, "brief-context")["difference to mirage"] for part in (MACRO, MICRO))
         covered += macro.interval.low <= 0.5 / 3 <= macro.interval.high
         found_macro += macro.p < 0.05
@@ -340,29 +340,29 @@ def outcomes_of(marks: Mapping[str, str], arm: str) -> list[Outcome]:
 
 def test_averages_by_hand() -> None:
     mine, theirs = outcomes_of({"a": "rrrw", "b": "rf"}, "rag"), outcomes_of({"a": "wwrw", "b": "wr"}, "mirage")
-    mean = integration.macro_mean(mine, "right")
+    mean = integration.macro_mean(mine)
     assert mean.value == pytest.approx((3 / 4 + 1) / 2)
     assert (mean.n, mean.unscored) == (5, 1)
     assert mean.interval.low < mean.value <= mean.interval.high
-    difference = integration.macro_difference(mine, theirs, "right")
+    difference = integration.macro_difference(mine, theirs)
     assert difference is not None
     assert difference.value == pytest.approx((2 / 4 + 1) / 2)
     assert (difference.n, difference.clusters) == (5, 5)
     assert difference.p == pytest.approx(2 / 2**3), "three questions that differ, all of one sign"
-    assert integration.macro_difference(mine, outcomes_of({"a": "rrrr", "b": "ff"}, "rag"), "right") is None
-    assert integration.macro_difference(mine, outcomes_of({"a": "rrrr"}, "rag"), "right") is None
-    assert np.isnan(integration.macro_mean(outcomes_of({"a": "ff"}, "rag"), "right").value)
+    assert integration.macro_difference(mine, outcomes_of({"a": "rrrr", "b": "ff"}, "rag")) is None
+    assert integration.macro_difference(mine, outcomes_of({"a": "rrrr"}, "rag")) is None
+    assert np.isnan(integration.macro_mean(outcomes_of({"a": "ff"}, "rag")).value)
 
 
 def test_the_interval_of_a_macro_mean_is_that_of_its_sets() -> None:
     """Of sets that are all right and all wrong nothing can be drawn otherwise: each has Wilson's room."""
     one, other = (outcomes_of({"a": "r" * 9, "b": "w" * 9}, arm) for arm in ("brief-context", "rag"))
-    sure, nothing = integration.macro_mean(one, "right"), integration.macro_difference(one, other, "right")
+    sure, nothing = integration.macro_mean(one), integration.macro_difference(one, other)
     expected = wilson(9, 9).low / 2, (1 + wilson(0, 9).high) / 2
     assert (sure.value, sure.interval.low, sure.interval.high) == pytest.approx((0.5, *expected))
     assert nothing is not None
     assert nothing.interval.low < nothing.value == 0 < nothing.interval.high
-    half = integration.macro_mean(outcomes_of({"a": "rw" * 50}, "rag"), "right")
+    half = integration.macro_mean(outcomes_of({"a": "rw" * 50}, "rag"))
     assert half.interval.high - half.interval.low == pytest.approx(2 * 1.96 * 0.05, abs=0.03)
 
 

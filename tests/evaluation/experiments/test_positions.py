@@ -243,7 +243,7 @@ def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     alarms = np.zeros(3, dtype=int)
     for seed in range(200):
         found = simulated(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 20)
-        for number, table in enumerate(positions.tables({"m": found}, seed=seed)):
+        for number, table in enumerate(positions.tables({"m": found})):
             alarms[number] += min(p for p in _p_values(table) if isinstance(p, float)) < 0.05
     assert max(alarms) <= 16
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
@@ -259,7 +259,7 @@ def test_an_effect_is_found_as_often_as_it_should(monkeypatch: pytest.MonkeyPatc
     shares = {"rag": [0.7, 0.5, 0.4, 0.5, 0.7], "brief-context": [0.7] * 5}
     gain, found, covered = 0.14, 0, 0
     for seed in range(30):
-        averages = positions.tables({"m": simulated(seed, shares, 60)}, seed=seed)[1]
+        averages = positions.tables({"m": simulated(seed, shares, 60)})[1]
         difference = row(averages, "m", 8, "brief-context")["difference to rag at that k"]
         found += difference.p < 0.05
         covered += difference.interval.low <= gain <= difference.interval.high

@@ -3,7 +3,7 @@ Krippendorff's Alpha-Reliability, 2011)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, permutations
 from statistics import fmean
@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from epicrisis.evaluation.analysis.statistics import Floats, Interval, Mean, estimate_mean
+from epicrisis.evaluation.analysis.table import Cell, Table
 
 RESAMPLES = 2000
 
@@ -69,6 +70,31 @@ def measure_agreement(
         kappa=kappa,
         alpha=_estimate(_sum_by_cluster(_coincidence_tables(shared), groups), krippendorffs_alpha, seed),
     )
+
+
+def make_agreement_table(
+    agreements: Iterable[tuple[str, str, RaterAgreement]], units: str, notes: tuple[str, ...]
+) -> Table:
+    """Return a table with a row for each (model, names of the judges, agreement). `units` names what they judged."""
+    rows: list[tuple[Cell, ...]] = []
+    for model, judges, agreement in agreements:
+        raw = agreement.raw if agreement.units else None
+        kappa = agreement.kappa or AgreementCoefficient(None, None)
+        coefficients = (kappa.value, kappa.interval, agreement.alpha.value, agreement.alpha.interval)
+        rows.append((model, judges, agreement.raters, agreement.units, raw, *coefficients))
+    coefficient_columns = ("Cohen's kappa", "kappa interval", "Krippendorff's alpha", "alpha interval")
+    columns = ("model", "judges", "n judges", units, "agreement", *coefficient_columns)
+    return Table("How far the judges agree", columns, tuple(rows), notes)
+
+
+def describe_agreement(table: Table, phrase: str) -> Iterator[str]:
+    """Yield a sentence for each row of an agreement table. `phrase`, such as `agree on`, precedes the share."""
+    units = table.columns[3]
+    for model, judges, _, n, raw, _, _, alpha, _ in table.rows:
+        if isinstance(raw, Mean):
+            coefficient = "not defined" if alpha is None else f"{alpha:.2f}"
+            share = f"{100 * raw.value:.1f} % of {n} {units}"
+            yield f"{model}: {judges} {phrase} {share} (Krippendorff's alpha {coefficient})."
 
 
 def cohens_kappa(tables: Floats) -> Floats:

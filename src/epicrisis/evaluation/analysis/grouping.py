@@ -6,14 +6,18 @@ Questions are the clusters of every comparison (errata B9). The p values of one 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean, stdev
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 AccuracyMeasure: TypeAlias = Literal["right", "right-of-answered"]
 """`right`: the share right of all cases that did not fail; abstained and unparsed answers are not right.
@@ -58,38 +62,36 @@ class Group:
     """False for a difference that is displayed and not tested, such as that of an upper bound."""
 
 
-def score_outcome(outcome: Outcome, measure: AccuracyMeasure) -> float | None:
+def score_outcome(outcome: Outcome, measure: AccuracyMeasure = "right") -> float | None:
     """Return 1 for right, 0 for not right, or None for a case without a score."""
     if outcome.state == "answered":
         return float(bool(outcome.right))
     return 0.0 if measure == "right" and outcome.state not in ("failed", _OVER_WINDOW) else None
 
 
-def make_rows(groups: Sequence[Group], measure: AccuracyMeasure, seed: int = 0) -> tuple[tuple[Cell, ...], ...]:
+def make_rows(groups: Sequence[Group], measure: AccuracyMeasure = "right") -> tuple[tuple[Cell, ...], ...]:
     """Return a row for each group: labels, FIGURES, further cells, the difference and its corrected p value."""
-    differences = [compare_to_baseline(group, measure, seed) for group in groups]
+    differences = [compare_to_baseline(group, measure) for group in groups]
     hypotheses: list[Difference | None] = []
     for group, difference in zip(groups, differences, strict=True):
         hypotheses.append(difference if group.tested else None)
     rows: list[tuple[Cell, ...]] = []
-    figures: tuple[Cell, ...]
     for group, difference, p in zip(groups, differences, correct_p_values(hypotheses), strict=True):
-        figures = (mean_score(group.outcomes, measure, seed), *count_endings(group.outcomes))
-        rows.append((*group.labels, *figures, *group.more, difference, p))
+        mean, counts = mean_score(group.outcomes, measure), count_endings(group.outcomes)
+        rows.append((*group.labels, mean, *counts, *group.more, difference, p))
     return tuple(rows)
 
 
-def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
+def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure = "right") -> Mean:
     """Return the mean score, clustered by question if a question occurs more than once."""
     questions = [outcome.question for outcome in outcomes]
     clusters = None if len(set(questions)) == len(questions) else questions
-    return estimate_mean([score_outcome(outcome, measure) for outcome in outcomes], clusters, seed=seed)
+    return estimate_mean([score_outcome(outcome, measure) for outcome in outcomes], clusters)
 
 
 def count_endings(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
     """Return the number of cases in each of the STATES."""
-    counter = Counter(map(_ending, outcomes))
-    return tuple(counter[state] for state in STATES)
+    return tuple(map(Counter(map(_ending, outcomes)).__getitem__, STATES))
 
 
 def _ending(outcome: Outcome) -> str:
@@ -98,16 +100,18 @@ def _ending(outcome: Outcome) -> str:
     return "failed" if outcome.state == _OVER_WINDOW else outcome.state
 
 
-def compare_to_baseline(group: Group, measure: AccuracyMeasure, seed: int = 0) -> Difference | None:
+def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Difference | None:
     """Return the difference of a group to its baseline, or None if no pair has two scores."""
     first = mean_by_pair(group.outcomes, group.pair, measure)
     second = mean_by_pair(group.against, group.pair, measure)
     if not first.keys() & second.keys():
         return None
-    return paired_difference(first, second, {pair: pair[0] for pair in first}, seed=seed)
+    return paired_difference(first, second, {pair: pair[0] for pair in first})
 
 
-def mean_by_pair(outcomes: Iterable[Outcome], pair: Sequence[str], measure: AccuracyMeasure) -> dict[PairingKey, float]:
+def mean_by_pair(
+    outcomes: Iterable[Outcome], pair: Sequence[str], measure: AccuracyMeasure = "right"
+) -> dict[PairingKey, float]:
     """Return the mean score of each question under each combination of the conditions named in `pair`."""
     scores: dict[PairingKey, list[float]] = defaultdict(list)
     for outcome in outcomes:
@@ -117,13 +121,32 @@ def mean_by_pair(outcomes: Iterable[Outcome], pair: Sequence[str], measure: Accu
     return {key: fmean(values) for key, values in scores.items()}
 
 
-def correct_p_values(differences: Sequence[Difference | None]) -> list[float | None]:
-    """Return the p value of each difference after Holm's correction; None stays None."""
-    corrected = iter(holm([difference.p for difference in differences if difference is not None]))
-    return [None if difference is None else next(corrected) for difference in differences]
+def correct_p_values(hypotheses: Iterable[Difference | float | None]) -> list[float | None]:
+    """Return the p values of differences, or these p values, after Holm's correction; None stays None."""
+    p_values = [hypothesis.p if isinstance(hypothesis, Difference) else hypothesis for hypothesis in hypotheses]
+    corrected = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(corrected) for p in p_values]
 
 
-def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMeasure) -> float | None:
+def add_differences(
+    rows: Sequence[tuple[Cell, ...]], differences: Sequence[Difference | None]
+) -> tuple[tuple[Cell, ...], ...]:
+    """Return each row with its difference and the difference's corrected p at the end."""
+    table: list[tuple[Cell, ...]] = []
+    for row, difference, p in zip(rows, differences, correct_p_values(differences), strict=True):
+        table.append((*row, difference, p))
+    return tuple(table)
+
+
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by their key, in the order in which the keys first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMeasure = "right") -> float | None:
     """Return the standard deviation (n - 1) of the mean scores at each value of a condition.
 
     None if the condition has only one value.
@@ -153,7 +176,7 @@ def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return (f"In {cases} cases some parts could not be read and were left out. These cases are scored as they are.",)
 
 
-def make_notes(measure: AccuracyMeasure, comparisons: int, more: Sequence[str] = ()) -> tuple[str, ...]:
+def make_notes(comparisons: int, more: Sequence[str] = (), measure: AccuracyMeasure = "right") -> tuple[str, ...]:
     """Return the notes of a table of accuracy with this number of tested comparisons."""
     corrected = f", corrected by Holm for this table's {comparisons} comparisons" if comparisons > 1 else ""
     test = (f"{_TEST}{corrected}.",) if comparisons else ()
@@ -166,21 +189,18 @@ def make_accuracy_table(
     groups: Sequence[Group],
     *,
     baseline: str,
-    measure: AccuracyMeasure,
+    measure: AccuracyMeasure = "right",
     more: Sequence[str] = (),
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Return a table with a row for each group.
 
     `labels` and `more` are the headings of the cells that each group brings. `baseline` names the baseline in the
     heading of the differences.
     """
-    rows = make_rows(groups, measure, seed)
+    rows = make_rows(groups, measure)
     comparisons = sum(row[-1] is not None for row in rows)
-    outcomes: list[Outcome] = []
-    for group in groups:
-        outcomes += group.outcomes
+    outcomes = list(chain.from_iterable(group.outcomes for group in groups))
     remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
     columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P_COLUMN)
-    return Table(title, columns, rows, make_notes(measure, comparisons, remarks))
+    return Table(title, columns, rows, make_notes(comparisons, remarks, measure))

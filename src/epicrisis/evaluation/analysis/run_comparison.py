@@ -5,7 +5,7 @@ A run with several arms is compared arm by arm. Positions and repeats of a quest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 from pathlib import Path
@@ -19,11 +19,12 @@ from epicrisis.evaluation.analysis.grouping import (
     AccuracyMeasure,
     Group,
     PairingKey,
+    add_differences,
     compare_to_baseline,
-    correct_p_values,
     count_endings,
     describe_chance,
     describe_omitted_parts,
+    group_by,
     make_notes,
     mean_by_pair,
     mean_score,
@@ -60,23 +61,23 @@ class _ScoredRun:
     """The number of cases of questions without options or gold letter."""
 
 
-def compare_run_files(paths: Sequence[Path], *, measure: AccuracyMeasure = "right", seed: int = 0) -> Findings:
+def compare_run_files(paths: Sequence[Path], *, measure: AccuracyMeasure = "right") -> Findings:
     """Return the accuracy of the runs in these folders or files of answers, and the differences of each two.
 
     Raises InputError if a path occurs twice, is not a run, or holds no record.
     """
     with refuse_mismatched_records(paths):
-        return compare_runs(open_runs(paths), measure=measure, seed=seed)
+        return compare_runs(open_runs(paths), measure=measure)
 
 
-def compare_runs(runs: Sequence[RecordedRun], *, measure: AccuracyMeasure = "right", seed: int = 0) -> Findings:
+def compare_runs(runs: Sequence[RecordedRun], *, measure: AccuracyMeasure = "right") -> Findings:
     """Return the accuracy of runs, and the differences of each two."""
     scored = list(map(_score_run, runs))
-    tables = [make_runs_table(scored, measure, seed)]
+    tables = [make_runs_table(scored, measure)]
     conclusions = list(_describe_unfinished(scored))
     if len(scored) > 1:
         settings = make_settings_table(scored)
-        differences = make_differences_table(scored, measure, seed)
+        differences = make_differences_table(scored, measure)
         tables += [settings, differences] if settings.rows else [differences]
         conclusions += [*_describe_settings(scored), *draw_conclusions(differences)]
         name, about = "compare", "Do these runs differ on the questions that both were asked?"
@@ -113,17 +114,17 @@ def _sort_key(condition: Condition, arms: Sequence[str]) -> list[tuple[str, floa
     return key
 
 
-def make_runs_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure, seed: int) -> Table:
+def make_runs_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Table:
     """Return a table of each arm of each run: share right, and counts of states."""
     names = _separating_conditions([run.outcomes for run in runs])
     rows: list[tuple[Cell, ...]] = []
     for run in runs:
         for stratum, outcomes in _split_strata(run.outcomes, names).items():
             labels = (run.run.name, *map(dict(stratum).get, names))
-            rows.append((*labels, mean_score(outcomes, measure, seed), *count_endings(outcomes)))
+            rows.append((*labels, mean_score(outcomes, measure), *count_endings(outcomes)))
     outcomes = list(chain.from_iterable(run.outcomes for run in runs))
     remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes))
-    return Table("The runs", ("run", *names, *FIGURES), tuple(rows), make_notes(measure, 0, remarks))
+    return Table("The runs", ("run", *names, *FIGURES), tuple(rows), make_notes(0, remarks, measure))
 
 
 def make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
@@ -138,49 +139,47 @@ def make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
     return Table("Settings in which the runs differ", ("what", *(run.run.name for run in runs)), tuple(rows))
 
 
-def make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure, seed: int) -> Table:
+def make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Table:
     """Return a table of each two runs and each of their common arms: pairs, won and lost, the difference and its p."""
-    labels: list[tuple[Cell, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     names: dict[str, None] = {}
     for one, other in combinations(runs, 2):
         names |= dict.fromkeys(_common_conditions(one, other))
     for one, other in combinations(runs, 2):
         for stratum, mine, theirs in _match_strata(one, other):
-            counts, difference = _compare(mine, theirs, measure, seed)
-            labels.append((other.run.name, one.run.name, *map(dict(stratum).get, names), *counts))
+            counts, difference = _compare(mine, theirs, measure)
+            rows.append((other.run.name, one.run.name, *map(dict(stratum).get, names), *counts))
             differences.append(difference)
-    rows: list[tuple[Cell, ...]] = []
-    for label, difference, p in zip(labels, differences, correct_p_values(differences), strict=True):
-        rows.append((*label, difference, p))
     n = len(differences) - differences.count(None)
     corrections = {0: "there is nothing to compare", 1: "there is one comparison to correct p for"}
     correction = corrections.get(n, f"p is corrected by Holm for {n} comparisons")
     return Table(
         "Differences, paired by question",
         ("run", AGAINST, *names, *_PAIR_COLUMNS, f"{DIFFERENCE_TO}the other", P_COLUMN),
-        tuple(rows),
+        add_differences(rows, differences),
         (*_NOTES, f"Intervals are 95 %, by a bootstrap of questions; {correction}."),
     )
 
 
 def _compare(
-    mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: AccuracyMeasure, seed: int
+    mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: AccuracyMeasure
 ) -> tuple[tuple[Cell, ...], Difference | None]:
     """Return the cells under _PAIR_COLUMNS, and the difference if there is one."""
-    pair = tuple(name for name in REPEATED if _has_condition(mine, name) and _has_condition(theirs, name))
+    shared = _condition_names(mine).keys() & _condition_names(theirs).keys()
+    pair = tuple(name for name in REPEATED if name in shared)
     my_scores, their_scores = mean_by_pair(mine, pair, measure), mean_by_pair(theirs, pair, measure)
     my_cases, their_cases = _pairing_keys(mine, pair), _pairing_keys(theirs, pair)
     scored = my_scores.keys() & their_scores.keys()
-    won = sum(my_scores[key] > their_scores[key] for key in scored)
-    lost = sum(my_scores[key] < their_scores[key] for key in scored)
-    difference = compare_to_baseline(Group((), mine, theirs, pair), measure, seed)
+    wins = sum(my_scores[key] > their_scores[key] for key in scored)
+    losses = sum(my_scores[key] < their_scores[key] for key in scored)
+    difference = compare_to_baseline(Group((), mine, theirs, pair), measure)
     test = None
     if difference is not None:
-        values = {my_scores[key] for key in scored} | {their_scores[key] for key in scored}
+        values = {*map(my_scores.get, scored), *map(their_scores.get, scored)}
         test = "McNemar" if difference.n == difference.clusters and values <= {0, 1} else "sign flips"
     unscored = len(my_cases & their_cases) - len(scored)
-    counts = (len(scored), len(my_cases - their_cases), len(their_cases - my_cases), unscored, won, lost, test)
+    counts = (len(scored), len(my_cases - their_cases), len(their_cases - my_cases), unscored, wins, losses, test)
     return counts, difference
 
 
@@ -188,11 +187,7 @@ def _pairing_keys(outcomes: Sequence[Outcome], pair: Sequence[str]) -> set[Pairi
     return {(outcome.question, *map(outcome.condition.get, pair)) for outcome in outcomes}
 
 
-def _has_condition(outcomes: Sequence[Outcome], name: str) -> bool:
-    return any(name in outcome.condition for outcome in outcomes)
-
-
-def _condition_names(outcomes: Sequence[Outcome]) -> dict[str, None]:
+def _condition_names(outcomes: Iterable[Outcome]) -> dict[str, None]:
     """Return the names of all conditions, without duplicates, in order."""
     return dict.fromkeys(chain.from_iterable(outcome.condition for outcome in outcomes))
 
@@ -200,10 +195,15 @@ def _condition_names(outcomes: Sequence[Outcome]) -> dict[str, None]:
 def _separating_conditions(runs: Sequence[Sequence[Outcome]]) -> tuple[str, ...]:
     """Return the conditions, except REPEATED, that have several values in a run."""
     names: list[str] = []
-    for name in _condition_names(list(chain.from_iterable(runs))):
-        if name not in REPEATED and any(len({outcome.condition.get(name) for outcome in run}) > 1 for run in runs):
+    for name in _condition_names(chain.from_iterable(runs)):
+        values = [_condition_values(run, name) for run in runs]
+        if name not in REPEATED and max(map(len, values)) > 1:
             names.append(name)
     return tuple(names)
+
+
+def _condition_values(outcomes: Iterable[Outcome], name: str) -> set[Cell]:
+    return {outcome.condition.get(name) for outcome in outcomes}
 
 
 def _common_conditions(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
@@ -212,11 +212,11 @@ def _common_conditions(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
 
 def _split_strata(outcomes: Sequence[Outcome], names: Sequence[str]) -> Mapping[Stratum, list[Outcome]]:
     """Return the outcomes grouped by their values of these conditions."""
-    strata: dict[Stratum, list[Outcome]] = {}
-    for outcome in outcomes:
-        stratum = tuple((name, outcome.condition[name]) for name in names if name in outcome.condition)
-        strata.setdefault(stratum, []).append(outcome)
-    return strata
+
+    def stratum(outcome: Outcome) -> Stratum:
+        return tuple((name, outcome.condition[name]) for name in names if name in outcome.condition)
+
+    return group_by(outcomes, stratum)
 
 
 def _match_strata(one: _ScoredRun, other: _ScoredRun) -> Iterator[tuple[Stratum, list[Outcome], list[Outcome]]]:
@@ -233,7 +233,7 @@ def _constant_conditions(outcomes: Sequence[Outcome]) -> dict[str, Cell]:
     """Return the conditions that have one value in all outcomes."""
     constants: dict[str, Cell] = {}
     for name in _condition_names(outcomes):
-        values = {outcome.condition.get(name) for outcome in outcomes}
+        values = _condition_values(outcomes, name)
         if name not in REPEATED and len(values) == 1:
             constants[name] = values.pop()
     return constants

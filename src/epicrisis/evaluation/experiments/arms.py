@@ -48,11 +48,11 @@ _STRATEGIES: Mapping[str, StrategyName] = {
 ExampleFinder: TypeAlias = Callable[[Question], Examples]
 
 
-def check_names(arms: Iterable[str], known: Collection[str]) -> None:
+def check_names(arms: Iterable[str], names: Collection[str]) -> None:
     """Raise InputError for an arm that is not among the known ones."""
     for arm in arms:
-        if arm not in known:
-            raise InputError(f"no arm is called {arm}: known are {', '.join(known)}")
+        if arm not in names:
+            raise InputError(f"no arm is called {arm}: known are {', '.join(names)}")
 
 
 def condition_order(condition: Condition) -> tuple[float, ...]:
@@ -142,12 +142,12 @@ class Study:
     ) -> list[Case]:
         """Return one case per repeat of the condition's `arm`, which reads `ranking` if it reads one."""
         arm = str(condition["arm"])
-        read, count = _order(arm, passages, ranking, self.source, self.protocol), self.source.count
+        ordered, count = _order(arm, passages, ranking, self.source, self.protocol), self.source.count
         overrides = RunOverrides(
             strategy=_STRATEGIES.get(arm, "rag"),
-            ranking=read,
+            ranking=ordered,
             preflight=preflight,
-            partition=self.protocol.partition_size(len(group_passages(read.passages, count))) if read else None,
+            partition=self.protocol.partition_size(len(group_passages(ordered.passages, count))) if ordered else None,
             count=count,
             temperature=self.protocol.temperature,
         )

@@ -12,12 +12,12 @@ from itertools import product
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table, spread_over
+from epicrisis.evaluation.analysis.grouping import Group, group_by, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import UNPLACED, Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, group_by
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel
 from epicrisis.evaluation.experiments.placement import shuffle_pool
 from epicrisis.evaluation.experiments.positions import PUBMEDQA, outcome_tables
 from epicrisis.evaluation.runs.case import Case
@@ -71,24 +71,20 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 def tables(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the table of finished runs: random against retrieved distractors, and the bounds."""
     groups: list[Group] = []
     for model, outcomes in runs.items():
-        groups += _groups(model, outcomes, measure)
+        groups += _groups(model, outcomes)
     return (
         make_accuracy_table(
             "Accuracy with the key document in the middle",
             ("model", "arm", "k", "distractors"),
             groups,
             baseline="the same arm among retrieved documents",
-            measure=measure,
             more=("SD over repeats",),
             remarks=(_REMARK, *remarks),
-            seed=seed,
         ),
     )
 
@@ -99,7 +95,7 @@ def _condition(outcome: Outcome) -> _Condition:
     return arm, None if k is None else int(k), None if distractors is None else str(distractors)
 
 
-def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> Iterator[Group]:
+def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
     groups = group_by(outcomes, _condition)
     arms = list(dict.fromkeys(arm for arm, _, _ in groups))
 
@@ -111,7 +107,7 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -
         arm, k, distractors = condition
         here = groups[condition]
         against = groups.get((arm, k, RETRIEVED), []) if distractors == RANDOM else []
-        yield Group((model, *condition), here, against, ("repeat",), (spread_over(here, "repeat", measure),))
+        yield Group((model, *condition), here, against, ("repeat",), (spread_over(here, "repeat"),))
 
 
 EXPERIMENT = Experiment(

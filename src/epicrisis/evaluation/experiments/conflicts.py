@@ -20,9 +20,11 @@ from epicrisis.evaluation.analysis.grouping import (
     STATES,
     AccuracyMeasure,
     Group,
+    add_differences,
     compare_to_baseline,
     count_endings,
     describe_chance,
+    group_by,
     make_notes,
     mean_score,
     score_outcome,
@@ -32,7 +34,7 @@ from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import add_differences, add_notes, group_by
+from epicrisis.evaluation.experiments.outcome_groups import add_notes
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_placed_cases
 from epicrisis.evaluation.runs.case import canonical_condition
@@ -152,9 +154,7 @@ RULES: Mapping[str, DecisionRule] = {
 """Rules by which a reader might combine the parts. The last one needs the key document: it is a bound."""
 
 
-def rules_table(
-    cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "right", seed: int = 0, source: str = ""
-) -> Table:
+def rules_table(cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "right", source: str = "") -> Table:
     """Build the table of how often the answer to a conflict follows each rule, and how right the rule would be."""
     conflicts = [case for case in cases if case.conflict]
     rows: list[tuple[Cell, ...]] = []
@@ -171,8 +171,8 @@ def rules_table(
             theirs.append(_answered(case, choice == case.gold))
             if case.final is not None:
                 followed.append(_answered(case, choice == case.final))
-        differences.append(compare_to_baseline(Group((), ours, theirs, _pairing(ours)), measure, seed))
-        shares = [mean_score(each, measure, seed) for each in (followed, theirs, ours)]
+        differences.append(compare_to_baseline(Group((), ours, theirs, _pairing(ours)), measure))
+        shares = [mean_score(outcomes, measure) for outcomes in (followed, theirs, ours)]
         rows.append((name, len(ours), len(ours) - len(followed), *shares))
     columns = (
         "rule",
@@ -196,7 +196,7 @@ def rules_table(
     )
     compared = len(differences) - differences.count(None)
     rows_with_p = add_differences(rows, differences)
-    return Table("Which rule decided", columns, rows_with_p, make_notes(measure, compared, remarks), source)
+    return Table("Which rule decided", columns, rows_with_p, make_notes(compared, remarks, measure), source)
 
 
 def _answered(case: PartitionedCase, right: bool) -> Outcome:
@@ -217,7 +217,6 @@ def conflicts_table(
     rival: Sequence[Outcome],
     by: Sequence[str] = (),
     measure: AccuracyMeasure = "right",
-    seed: int = 0,
     source: str = "",
 ) -> Table:
     """Build Supplementary Table 2: the conflicts at each condition in `by` (`("k", "place")`), and all together.
@@ -230,9 +229,9 @@ def conflicts_table(
     for key, members in _group_cases(cases, by):
         ours = [case.outcome for case in members if case.conflict]
         against = [rival_of[twin] for twin in map(_twin, ours) if twin in rival_of]
-        differences.append(compare_to_baseline(Group((), ours, against, _pairing(ours)), measure, seed))
-        row: list[Cell] = [*key, len(members), len(ours), mean_score(ours, measure, seed), *count_endings(ours)]
-        rows.append((*row, *_count_wins(ours, against, measure), mean_score(against, measure, seed)))
+        differences.append(compare_to_baseline(Group((), ours, against, _pairing(ours)), measure))
+        row: list[Cell] = [*key, len(members), len(ours), mean_score(ours, measure), *count_endings(ours)]
+        rows.append((*row, *_count_wins(ours, against, measure), mean_score(against, measure)))
     columns = (
         *by,
         "read in parts",
@@ -254,7 +253,7 @@ def conflicts_table(
     )
     tested = len(differences) - differences.count(None)
     rows_with_p = add_differences(rows, differences)
-    return Table("Conflicts among the parts", columns, rows_with_p, make_notes(measure, tested, remarks), source)
+    return Table("Conflicts among the parts", columns, rows_with_p, make_notes(tested, remarks, measure), source)
 
 
 def _count_wins(
@@ -262,16 +261,16 @@ def _count_wins(
 ) -> tuple[int, int, int, int]:
     """Return the numbers of cases (won, tied, lost, not compared)."""
     rival_scores = {_twin(outcome): score_outcome(outcome, measure) for outcome in against}
-    ended: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for outcome in ours:
         mine, theirs = score_outcome(outcome, measure), rival_scores.get(_twin(outcome))
         if mine is None or theirs is None:
-            ended["not compared"] += 1
+            counts["not compared"] += 1
         elif mine == theirs:
-            ended["tie"] += 1
+            counts["tie"] += 1
         else:
-            ended["win" if mine > theirs else "lose"] += 1
-    return ended["win"], ended["tie"], ended["lose"], ended["not compared"]
+            counts["win" if mine > theirs else "lose"] += 1
+    return counts["win"], counts["tie"], counts["lose"], counts["not compared"]
 
 
 def _twin(outcome: Outcome) -> tuple[str, str]:

@@ -14,16 +14,16 @@ from statistics import fmean
 from epicrisis.evaluation.analysis.grouping import (
     P_COLUMN,
     SHARE_COLUMN,
-    AccuracyMeasure,
     Group,
     PairingKey,
     correct_p_values,
     describe_chance,
+    group_by,
     make_accuracy_table,
+    make_notes,
     mean_by_pair,
     spread_over,
 )
-from epicrisis.evaluation.analysis.grouping import make_notes as notes_of
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -34,7 +34,6 @@ from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
     all_outcomes,
     count_questions,
-    group_by,
     select,
     values_of,
 )
@@ -73,26 +72,22 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 def tables(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the tables of finished runs: each k against the smallest, with the bounds; and the trend."""
     groups: list[Group] = []
     for model, outcomes in runs.items():
-        groups += _groups(model, outcomes, measure)
+        groups += _groups(model, outcomes)
     return (
         make_accuracy_table(
             "Accuracy by the number of documents",
             ("model", "arm", "k"),
             groups,
             baseline="the same arm at its smallest k",
-            measure=measure,
             more=("SD over places", "SD over repeats"),
             remarks=(*_NOTES, *remarks),
-            seed=seed,
         ),
-        trend_table(runs, measure=measure, remarks=remarks, seed=seed),
+        trend_table(runs, remarks=remarks),
     )
 
 
@@ -102,7 +97,7 @@ def _k_of(outcome: Outcome) -> int | None:
     return None if k is None else int(k)
 
 
-def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> Iterator[Group]:
+def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
     for arm in values_of(outcomes, "arm"):
         by_k = group_by(select(outcomes, arm=arm), _k_of)
         ks: list[int | None] = [*sorted(k for k in by_k if k is not None)]
@@ -110,7 +105,7 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -
             ks.append(None)
         for k in ks:
             here = by_k[k]
-            spreads = (spread_over(here, "place", measure) if k else None), spread_over(here, "repeat", measure)
+            spreads = (spread_over(here, "place") if k else None), spread_over(here, "repeat")
             against = by_k[ks[0]] if k != ks[0] else ()
             yield Group((model, str(arm), k), here, against, ("repeat",), spreads)
 
@@ -118,9 +113,7 @@ def _groups(model: str, outcomes: Sequence[Outcome], measure: AccuracyMeasure) -
 def trend_table(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Build the table of what each doubling of the documents changes.
 
@@ -133,10 +126,10 @@ def trend_table(
     counts: list[tuple[int, int]] = []
     for (model, outcomes), arm in product(runs.items(), values_of(everyone, "arm")):
         cases_of_arm = select(outcomes, arm=arm)
-        slopes = _slopes(group_by(cases_of_arm, _k_of), measure)
+        slopes = _slopes(group_by(cases_of_arm, _k_of))
         labels.append((model, str(arm)))
         counts.append((len(slopes), count_questions(cases_of_arm) - len(slopes)))
-        changes.append(paired_difference(slopes, dict.fromkeys(slopes, 0.0), seed=seed) if slopes else None)
+        changes.append(paired_difference(slopes, dict.fromkeys(slopes, 0.0)) if slopes else None)
     corrected = correct_p_values(changes)
     cells = zip(labels, changes, corrected, counts, strict=True)
     about = (
@@ -148,13 +141,13 @@ def trend_table(
         "What a doubling of the documents changes",
         ("model", "arm", "change a doubling", P_COLUMN, "questions", "not scored"),
         tuple((*label, change, p, *n) for label, change, p, n in cells),
-        notes_of(measure, compared, (*describe_chance(everyone), about, *remarks)),
+        make_notes(compared, (*describe_chance(everyone), about, *remarks)),
     )
 
 
-def _slopes(by_k: Mapping[int | None, Sequence[Outcome]], measure: AccuracyMeasure) -> dict[PairingKey, float]:
+def _slopes(by_k: Mapping[int | None, Sequence[Outcome]]) -> dict[PairingKey, float]:
     """Return each question's slope over log2 k, of the questions with a score at every k; empty for a single k."""
-    shares = {math.log2(k): mean_by_pair(outcomes, (), measure) for k, outcomes in by_k.items() if k is not None}
+    shares = {math.log2(k): mean_by_pair(outcomes, ()) for k, outcomes in by_k.items() if k is not None}
     if len(shares) < 2:
         return {}
     centre = fmean(shares)

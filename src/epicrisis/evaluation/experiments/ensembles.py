@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import check_names
@@ -100,9 +100,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 def tables(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the tables of finished runs: the methods at one number of votes (Table 1), the effect of shuffling (Table
     2), the number of votes (Table 3, Figure 2), and the temperature where it was varied."""
@@ -116,7 +114,7 @@ def tables(
         shuffling += _shuffling_groups(model, as_set)
         by_votes += _vote_groups(model, as_set)
         by_temperature += _temperature_groups(model, outcomes)
-    build = partial(make_accuracy_table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
     votes = ("model", "arm", "votes")
     built = [
         build("Accuracy by method", votes, methods, baseline=COT),

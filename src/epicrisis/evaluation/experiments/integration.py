@@ -24,13 +24,14 @@ from epicrisis.evaluation.analysis.grouping import (
     P_COLUMN,
     SHARE_COLUMN,
     STATES,
-    AccuracyMeasure,
     Group,
     PairingKey,
+    add_differences,
     compare_to_baseline,
     count_endings,
     describe_chance,
     describe_omitted_parts,
+    group_by,
     make_notes,
     mean_by_pair,
     mean_score,
@@ -45,9 +46,7 @@ from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, St
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
-    add_differences,
     all_outcomes,
-    group_by,
     read_outcomes,
     select,
     values_of,
@@ -103,8 +102,8 @@ def cases(
     _check_arms(study.source, arms, check)
     depth = max(k, check.depth) if CHECKED in arms else k
     built: list[Case] = []
-    for dataset, asked in questions.items():
-        for passages in study.retrieve(asked, depth):
+    for dataset, dataset_questions in questions.items():
+        for passages in study.retrieve(dataset_questions, depth):
             for arm in arms:
                 built += _arm_cases(study, passages, {"dataset": dataset, "arm": arm}, k, mirage_k, check)
     return tuple(built)
@@ -230,20 +229,18 @@ def _name_retrievers(encoder: str | list[str] | None) -> str:
 def tables(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the tables of finished runs: all arms against RAG, against RAG as MIRAGE ran it, and the check's effect.
 
     The last table holds what the papers print, averaged both ways. `remarks` stand under all others.
     """
-    asked = set(values_of(all_outcomes(runs), "arm"))
+    run_arms = set(values_of(all_outcomes(runs), "arm"))
     compared = []
     for baseline, arms in _COMPARISONS:
-        if baseline == RAG or (baseline in asked and asked & set(arms)):
-            others = [arm for arm in arms if arm in asked and arm != baseline]
-            compared.append(_comparison_table(runs, baseline, others, measure, remarks, seed))
+        if baseline == RAG or (baseline in run_arms and run_arms & set(arms)):
+            others = [arm for arm in arms if arm in run_arms and arm != baseline]
+            compared.append(_comparison_table(runs, baseline, others, remarks))
     return *compared, published_table()
 
 
@@ -251,34 +248,30 @@ def _comparison_table(
     runs: OutcomesByModel,
     baseline: str,
     arms: Sequence[str],
-    measure: AccuracyMeasure,
     remarks: Sequence[str],
-    seed: int,
 ) -> Table:
-    shown = (baseline, *arms)
-    everyone = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in shown]
+    compared_arms = (baseline, *arms)
+    everyone = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in compared_arms]
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for model, outcomes in runs.items():
-        for row, less in _rows(model, outcomes, shown, measure, seed):
+        for row, less in _rows(model, outcomes, compared_arms):
             rows.append(row)
             differences.append(less)
     compared = len(differences) - differences.count(None)
-    more = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
+    notes = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
         ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
         add_differences(rows, differences),
-        make_notes(measure, compared, more),
+        make_notes(compared, notes),
     )
 
 
 _Row: TypeAlias = tuple[tuple[Cell, ...], Difference | None]
 
 
-def _rows(
-    model: str, outcomes: Sequence[Outcome], arms: Sequence[str], measure: AccuracyMeasure, seed: int
-) -> Iterator[_Row]:
+def _rows(model: str, outcomes: Sequence[Outcome], arms: Sequence[str]) -> Iterator[_Row]:
     """Yield a row with its difference for each set, then for the averages of several sets, and each arm.
 
     The first arm is the baseline.
@@ -297,32 +290,30 @@ def _rows(
             labels = (model, part, arm, here[0].condition.get("k"))
             if part == MACRO:
                 blanks = [None] * len(STATES)
-                less = macro_difference(here, against, measure, seed)
-                yield (*labels, macro_mean(here, measure, seed), *blanks), less
+                less = macro_difference(here, against)
+                yield (*labels, macro_mean(here), *blanks), less
             else:
-                less = compare_to_baseline(Group(labels, here, against, ("repeat",)), measure, seed)
-                yield (*labels, mean_score(here, measure, seed), *count_endings(here)), less
+                less = compare_to_baseline(Group(labels, here, against, ("repeat",)))
+                yield (*labels, mean_score(here), *count_endings(here)), less
 
 
-def macro_mean(outcomes: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0) -> Mean:
+def macro_mean(outcomes: Sequence[Outcome]) -> Mean:
     """Return the mean of the sets' means; a question that was asked several times counts by its mean."""
-    by_set = _scores_by_set(outcomes, measure)
+    by_set = _scores_by_set(outcomes)
     sets = [list(scores.values()) for scores in by_set.values()]
-    unscored = sum(score_outcome(outcome, measure) is None for outcome in outcomes)
+    unscored = sum(score_outcome(outcome) is None for outcome in outcomes)
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
-    return Mean(fmean(map(fmean, sets)), _interval(sets, (0.0, 1.0), seed), len(outcomes) - unscored, unscored)
+    return Mean(fmean(map(fmean, sets)), _interval(sets, (0.0, 1.0)), len(outcomes) - unscored, unscored)
 
 
-def macro_difference(
-    first: Sequence[Outcome], second: Sequence[Outcome], measure: AccuracyMeasure, seed: int = 0
-) -> Difference | None:
+def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Difference | None:
     """Return the mean of the sets' mean differences, over the questions with a score in both.
 
     Returns None where a set has no such question. `p` flips the signs of whole questions, each with the weight of its
     set.
     """
-    ours, theirs = _scores_by_set(first, measure), _scores_by_set(second, measure)
+    ours, theirs = _scores_by_set(first), _scores_by_set(second)
     if ours.keys() != theirs.keys():
         return None
     by_set: dict[str, dict[PairingKey, float]] = {}
@@ -336,26 +327,26 @@ def macro_difference(
     for name, differences in by_set.items():
         for pair, value in differences.items():
             weighted[name, pair] = value * n / (len(by_set) * len(differences))
-    flipped = paired_difference(weighted, dict.fromkeys(weighted, 0.0), seed=seed)
+    flipped = paired_difference(weighted, dict.fromkeys(weighted, 0.0))
     sets = [list(differences.values()) for differences in by_set.values()]
-    return replace(flipped, interval=_interval(sets, (-1.0, 1.0), seed))
+    return replace(flipped, interval=_interval(sets, (-1.0, 1.0)))
 
 
-def _scores_by_set(outcomes: Iterable[Outcome], measure: AccuracyMeasure) -> dict[str, dict[PairingKey, float]]:
+def _scores_by_set(outcomes: Iterable[Outcome]) -> dict[str, dict[PairingKey, float]]:
     """Return the mean score of each question by set, the sets by name; sets without a score are left out."""
     groups = group_by(outcomes, lambda outcome: str(outcome.condition["dataset"]))
-    by_set = {name: mean_by_pair(groups[name], (), measure) for name in sorted(groups)}
+    by_set = {name: mean_by_pair(groups[name], ()) for name in sorted(groups)}
     return {name: scores for name, scores in by_set.items() if scores}
 
 
-def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float], seed: int) -> Interval:
+def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float]) -> Interval:
     """Return the interval of the mean of the sets' means, each set's questions resampled. `limits`: of a score."""
     if all(max(values) - min(values) < 1e-9 for values in sets):
         intervals = [uniform_interval(values[0], len(values), limits) for values in sets]
         low = fmean(interval.low for interval in intervals)
         high = fmean(interval.high for interval in intervals)
     else:
-        resampled = [_resample(values, seed + number) for number, values in enumerate(sets)]
+        resampled = [_resample(values, number) for number, values in enumerate(sets)]
         low, high = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975])
     return Interval(float(low), float(high))
 
@@ -405,7 +396,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     retrievers: dict[str, None] = {}
     for run in runs:
         retrievers |= dict.fromkeys(mirage_remarks(run.records()))
-    costs = [each for each in token_costs.tables(runs, remarks) if each.rows]
+    costs = [table for table in token_costs.tables(runs, remarks) if table.rows]
     return (*tables(read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
 
 

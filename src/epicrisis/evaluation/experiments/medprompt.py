@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import AccuracyMeasure, Group, make_accuracy_table
+from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
@@ -90,9 +90,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 def tables(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the tables of finished runs: each source against no examples, and against the first source.
 
@@ -110,9 +108,7 @@ def tables(
             rival = name.removesuffix(RERANKED) if name.endswith(RERANKED) else first
             if name not in (NO_EXAMPLES, rival):
                 against_first.append(Group((model, name), here, select(outcomes, examples=rival), ("repeat",)))
-    build = partial(
-        make_accuracy_table, labels=("model", "examples"), measure=measure, remarks=(*_NOTES, *remarks), seed=seed
-    )
+    build = partial(make_accuracy_table, labels=("model", "examples"), remarks=(*_NOTES, *remarks))
     built = [build("Accuracy by the examples that are shown", groups=against_none, baseline="no examples")]
     if against_first:
         built.append(build("Which examples", groups=against_first, baseline=_FIRST))

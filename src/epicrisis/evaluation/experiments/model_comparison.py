@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table, mean_score
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table, mean_score
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import ExampleFinder
@@ -84,9 +84,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 def tables(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the tables of finished runs: gains over zero-shot (Table 8), over the same votes without examples, and all
     methods of all models, sorted (Table 9)."""
@@ -100,23 +98,23 @@ def tables(
                 in_set = select(outcomes, set=name)
                 rivals = select(in_set, arm=baseline)
                 groups += [Group((model, name, arm), select(in_set, arm=arm), rivals, ("repeat",)) for arm in arms]
-        return make_accuracy_table(title, labels, groups, baseline=baseline, measure=measure, remarks=notes, seed=seed)
+        return make_accuracy_table(title, labels, groups, baseline=baseline, remarks=notes)
 
     return (
         gains_table("With and without context retrieval", ZERO, (SHUFFLED, MEDPROMPT)),
         gains_table("What the examples bring", SHUFFLED, (MEDPROMPT,)),
-        _leaderboard(runs, measure, (*notes, _LEADERBOARD_NOTE), seed),
+        _leaderboard(runs, (*notes, _LEADERBOARD_NOTE)),
     )
 
 
-def _leaderboard(runs: OutcomesByModel, measure: AccuracyMeasure, notes: tuple[str, ...], seed: int) -> Table:
+def _leaderboard(runs: OutcomesByModel, notes: tuple[str, ...]) -> Table:
     sets = values_of(all_outcomes(runs), "set")
     ranked: list[tuple[float, tuple[Cell, ...]]] = []
     for model, outcomes in runs.items():
         for arm in ARMS:
-            means = [mean_score(select(outcomes, set=name, arm=arm), measure, seed) for name in sets]
-            complete = all(each.n for each in means)
-            average = sum(each.value for each in means) / len(means) if complete else None
+            means = [mean_score(select(outcomes, set=name, arm=arm)) for name in sets]
+            complete = all(mean.n for mean in means)
+            average = sum(mean.value for mean in means) / len(means) if complete else None
             ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
     ranked.sort(key=lambda entry: entry[0], reverse=True)
     rows = tuple(row for _, row in ranked)

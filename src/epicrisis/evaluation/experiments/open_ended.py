@@ -16,10 +16,16 @@ from statistics import fmean
 from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
+from epicrisis.evaluation.analysis.agreement import (
+    RaterAgreement,
+    describe_agreement,
+    make_agreement_table,
+    measure_agreement,
+)
+from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.sample_size import ALPHA
-from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, holm, sign_test
+from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, sign_test
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
@@ -106,9 +112,9 @@ def read_judging(folder: Path, people: Sequence[Path] = (), models: Sequence[Pat
     paired = blind_pairs.read_pairs(folder)
     judges: dict[str, Mapping[str, PairVerdict]] = {}
     for path in models:
-        recipe, judged = preference.read_pair_verdicts(path, paired.pairs)
+        recipe, verdicts = preference.read_pair_verdicts(path, paired.pairs)
         name = str(recipe["judge"]["name"])
-        judges[f"{name} ({path.name})" if name in judges else name] = judged
+        judges[f"{name} ({path.name})" if name in judges else name] = verdicts
     pair_ids = {pair.id for pair in paired.pairs}
     return Judging(paired, human_verdicts.read_verdicts(people, pair_ids), judges)
 
@@ -124,16 +130,16 @@ def _judging_of_run(run: RecordedRun) -> Judging:
     return read_judging_folder(folder) if folder.is_dir() else Judging(blind_pairs.make_pairs(run.records(), ARMS, 0))
 
 
-def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = (), seed: int = 0) -> tuple[Table, ...]:
+def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree,
     and the effect of an answer's place."""
     answers = _answers_table(judgings, remarks)
     if not any(map(_raters, judgings.values())):
         return (answers,)
-    return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings, seed), _place_table(judgings)
+    return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings), _place_table(judgings)
 
 
-def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str, ...]:
+def conclusions(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
     """Return sentences on the verdicts, the judges' agreement, and the effect of the place."""
     sentences: list[str] = []
     for model, judge, n, _, better, same, worse, _, _, p in _verdicts_table(judgings, ()).rows:
@@ -142,12 +148,7 @@ def conclusions(judgings: Mapping[str, Judging], *, seed: int = 0) -> tuple[str,
                 f"{model}, judged by {judge}: of {n} questions BriefContext's answer is better in {better}, worse in "
                 f"{worse} and the same in {same}: {_describe_test(p, 'a difference')}."
             )
-    for model, judges, _, n, raw, _, _, alpha, _ in _agreement_table(judgings, seed).rows:
-        if isinstance(raw, Mean):
-            coefficient = "not defined" if alpha is None else f"{alpha:.2f}"
-            sentences.append(
-                f"{model}: {judges} agree in {100 * raw.value:.1f} % of {n} pairs (Krippendorff's alpha {coefficient})."
-            )
+    sentences.extend(describe_agreement(_agreement_table(judgings), "agree in"))
     for model, judge, first, _, second, _, consistent, changed, _, _, p in _place_table(judgings).rows:
         orders = "" if changed is None else f" Of its verdicts {changed} change with the order, {consistent} do not."
         if isinstance(p, float):
@@ -168,16 +169,15 @@ def _raters(judging: Judging) -> list[_Rater]:
     reviewers = human_verdicts.choices_by_reviewer(judging.people)
     raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
     if len(reviewers) > 1:
-        raters.append(
-            _Rater(f"majority of {len(reviewers)} reviewers", human_verdicts.majority_choices(reviewers.values()))
-        )
+        majority = human_verdicts.majority_choices(reviewers.values())
+        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", majority))
     return raters + _model_raters(judging)
 
 
 def _model_raters(judging: Judging) -> list[_Rater]:
     raters: list[_Rater] = []
-    for name, judged in judging.models.items():
-        choices = {pair: judgement.choice for pair, judgement in judged.items() if judgement.choice is not None}
+    for name, verdicts in judging.models.items():
+        choices = {pair: judgement.choice for pair, judgement in verdicts.items() if judgement.choice is not None}
         raters.append(_Rater(name, choices))
     return raters
 
@@ -188,12 +188,11 @@ def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> T
     for model, judging in judgings.items():
         paired, key = judging.paired, judging.paired.key
         for arm in key.arms:
-            ended = Counter(states[arm] for states in key.left_out.values())
-            ended["answered"] += len(paired.pairs) + len(key.same)
+            endings = Counter(states[arm] for states in key.left_out.values())
+            endings["answered"] += len(paired.pairs) + len(key.same)
             lengths = [len(text.split()) for text in paired.answers(arm)]
-            rows.append(
-                (model, arm, key.asked, *(ended[state] for state in STATES), fmean(lengths) if lengths else None)
-            )
+            counts = map(endings.__getitem__, STATES)
+            rows.append((model, arm, key.asked, *counts, fmean(lengths) if lengths else None))
         notes.append(
             f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, not shown), "
             f"{len(key.left_out)} questions without a pair because an arm did not answer."
@@ -242,38 +241,25 @@ def _self_judge_notes(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
     """Return a note for each judge that wrote the answers, by the name of the model."""
     judges: dict[str, None] = {}
     for judging in judgings.values():
-        for judge in judging.models:
-            if judge in judging.paired.key.writers:
-                judges[judge] = None
-    return tuple(
-        f"{judge} wrote the answers that it judges: a model may prefer its own words; let another one judge as well."
-        for judge in judges
-    )
+        judges |= dict.fromkeys(filter(judging.paired.key.writers.__contains__, judging.models))
+    advice = "a model may prefer its own words; let another one judge as well."
+    return tuple(f"{judge} wrote the answers that it judges: {advice}" for judge in judges)
 
 
 def _add_p(rows: Sequence[tuple[Cell, ...]], p_values: Sequence[float | None]) -> tuple[tuple[Cell, ...], ...]:
     """Return each row with its p, corrected by Holm, at the end."""
-    corrected = iter(holm([p for p in p_values if p is not None]))
-    return tuple((*row, None if p is None else next(corrected)) for row, p in zip(rows, p_values, strict=True))
+    table: list[tuple[Cell, ...]] = []
+    for row, p in zip(rows, correct_p_values(p_values), strict=True):
+        table.append((*row, p))
+    return tuple(table)
 
 
-def _agreement_table(judgings: Mapping[str, Judging], seed: int) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+def _agreement_table(judgings: Mapping[str, Judging]) -> Table:
+    agreements: list[tuple[str, str, RaterAgreement]] = []
     for model, judging in judgings.items():
         for name, raters in _rater_groups(judging):
-            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed))))
-    columns = (
-        "model",
-        "judges",
-        "n judges",
-        "pairs",
-        "agreement",
-        "Cohen's kappa",
-        "kappa interval",
-        "Krippendorff's alpha",
-        "alpha interval",
-    )
-    return Table("How far the judges agree", columns, tuple(rows), (_AGREEMENT_NOTE,))
+            agreements.append((model, name, measure_agreement(raters)))
+    return make_agreement_table(agreements, "pairs", (_AGREEMENT_NOTE,))
 
 
 def _rater_groups(judging: Judging) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
@@ -295,13 +281,6 @@ def _rater_groups(judging: Judging) -> Iterator[tuple[str, list[Mapping[str, Any
         yield f"{name} and {other}", [mine, theirs]
 
 
-def _agreement_cells(name: str, found: RaterAgreement) -> tuple[Cell, ...]:
-    kappa, alpha = found.kappa, found.alpha
-    kappa_cells = (None, None) if kappa is None else (kappa.value, kappa.interval)
-    raw = found.raw if found.units else None
-    return (name, found.raters, found.units, raw, *kappa_cells, alpha.value, alpha.interval)
-
-
 def _place_table(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
@@ -310,16 +289,16 @@ def _place_table(judgings: Mapping[str, Judging]) -> Table:
             cells, p = _place_cells(list(choices.items()))
             rows.append((model, name, *cells, None, None, None, None))
             p_values.append(p)
-        for name, judged in judging.models.items():
+        for name, verdicts in judging.models.items():
             replies: list[tuple[str, PreferredAnswer]] = []
-            for pair, judgement in judged.items():
+            for pair, judgement in verdicts.items():
                 for reply in (judgement.shown, judgement.swapped):
                     if judgement.state == "judged" and reply.choice is not None:
                         replies.append((pair, reply.choice))
             cells, p = _place_cells(replies)
-            consistent = [judgement.consistent for judgement in judged.values()]
-            ended = Counter(judgement.state for judgement in judged.values())
-            counts = (consistent.count(True), consistent.count(False), ended["unparsed"], ended["failed"])
+            consistent = [judgement.consistent for judgement in verdicts.values()]
+            states = Counter(judgement.state for judgement in verdicts.values())
+            counts = (consistent.count(True), consistent.count(False), states["unparsed"], states["failed"])
             rows.append((model, name, *cells, *counts))
             p_values.append(p)
     columns = (
@@ -364,26 +343,18 @@ def _read_judgings(runs: Runs) -> dict[str, Judging]:
     return {run.name: _judging_of_run(run) for run in runs}
 
 
-def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    return tables(_read_judgings(runs), remarks=remarks)
-
-
-def _conclude(runs: Runs, _: Sequence[Table]) -> tuple[str, ...]:
-    return conclusions(_read_judgings(runs))
-
-
 EXPERIMENT = Experiment(
     NAME,
     "Whose answer to an open question is better, judged blind? (BriefContext, on MedQ)",
     _build_cases,
-    _tables_of_runs,
+    lambda runs, remarks: tables(_read_judgings(runs), remarks=remarks),
     sets=("medq",),
     published=("open-ended",),
     plots=(
         (PlotSpec("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),
         (PlotSpec("By the place of the answer", "bars", ("first better", "tie", "second better"), ("judge",)),),
     ),
-    conclude=_conclude,
+    conclude=lambda runs, _: conclusions(_read_judgings(runs)),
     whole_sets=True,
     places_documents=False,
     by_settings=True,

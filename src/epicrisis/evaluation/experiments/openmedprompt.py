@@ -15,12 +15,12 @@ from typing import Literal
 
 from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, AccuracyMeasure, Group, make_accuracy_table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, group_by, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, group_by, numbers_of, select, values_of
+from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, numbers_of, select, values_of
 from epicrisis.evaluation.experiments.vote_sampling import (
     CALLS_PLOT,
     NO_EXAMPLES,
@@ -162,9 +162,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 def tables(
     runs: OutcomesByModel,
     *,
-    measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the tables of finished and marked runs: one draft (Table 10), drafts and rounds (Tables 11 and 12, Figure
     6), and examples (Figure 5) where their number was varied."""
@@ -178,7 +176,7 @@ def tables(
         # With one number of examples, the rows over drafts and rounds are the same.
         if len(values_of(several, "k")) > 1:
             by_examples += _size_groups(model, outcomes, "k")
-    build = partial(make_accuracy_table, measure=measure, remarks=(*_NOTES, *remarks), seed=seed)
+    build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
     labels = ("model", "arm", "examples")
     built = [
         build("One draft", ("model", "examples", "k"), one_draft, baseline="no examples"),
@@ -231,7 +229,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
         else:
             unmarked.append(
                 f"{run.name}: these open answers are not marked yet, so nothing says which are right: `epicrisis "
-                "open-ended mark FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same "
+                "grade correctness FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same "
                 "command again."
             )
     built = tables(split_sets(outcomes), remarks=tuple(notes)) if outcomes else ()

@@ -53,7 +53,7 @@ def no_source() -> PassageSource:
 
 
 def library_source(
-    opened: LibrarySearch,
+    library_search: LibrarySearch,
     settings: Settings,
     by: SearchMode,
     *,
@@ -75,36 +75,38 @@ def library_source(
         return build_scope(settings.scope, question=question)
 
     def rank(question: Question, k: int, by: SearchMode) -> Ranking:
-        ranking = opened.retriever.search(question.text, k, by, scope(question), unit)
+        ranking = library_search.retriever.search(question.text, k, by, scope(question), unit)
         hits = (replace(hit, passage=passages_by_id.setdefault(hit.passage.id, hit.passage)) for hit in ranking.hits)
         return replace(ranking, hits=tuple(hits))
 
     def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
-        hits = opened.library.search_words(question.text, len(ids), scope(question), within=ids)
+        hits = library_search.library.search_words(question.text, len(ids), scope(question), within=ids)
         return [(hit.passage.id, hit.score) for hit in hits]
 
     return PassageSource(
         retrieve=lambda question, k: rank(question, k, by),
-        gold_passages=lambda question: read_document_passages(opened.library, question.gold_documents, scope(question)),
+        gold_passages=lambda question: read_document_passages(
+            library_search.library, question.gold_documents, scope(question)
+        ),
         words=score_words,
         fused=lambda question, k: rank(question, k, "hybrid"),
         reranker=reranker,
         # Literature only: every question is shown passages of this pool.
-        pool=lambda: _draw_pool(opened, seed, build_scope(settings.scope), unit),
+        pool=lambda: _draw_pool(library_search, seed, build_scope(settings.scope), unit),
         rrf_k=settings.rrf_k,
         count=unit,
     )
 
 
-def _draw_pool(opened: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
+def _draw_pool(library_search: LibrarySearch, seed: int, scope: Scope, count: CountUnit) -> list[Passage]:
     """Return POOL random passages, or their documents, each cut to the passages around the drawn one."""
-    passages = sample_passages(opened.library, POOL, seed, scope)
+    passages = sample_passages(library_search.library, POOL, seed, scope)
     if count == "passages":
         return list(passages)
     first_drawn: dict[str, Passage] = {}
     for passage in passages:
         first_drawn.setdefault(passage.document_id, passage)
-    documents = read_document_passages(opened.library, list(first_drawn), scope)
+    documents = read_document_passages(library_search.library, list(first_drawn), scope)
     pool: list[Passage] = []
     for name, passage in first_drawn.items():
         # A document may have been deleted since the draw.

@@ -86,17 +86,19 @@ def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None
 
 
 def _open_source(
-    opened: LibrarySearch, request: Request, settings: Settings, protocol: StudyProtocol, names: Sequence[str]
+    library_search: LibrarySearch, request: Request, settings: Settings, protocol: StudyProtocol, names: Sequence[str]
 ) -> tuple[PassageSource, list[Dataset]]:
     """Return the library as a passage source, and the questions made from its own documents if `cloze` is asked for."""
     reranker = None
     if request.reranker is not None:
         reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
-    source = library_source(opened, settings, protocol.by, reranker=reranker, seed=request.draw, count=protocol.count)
+    source = library_source(
+        library_search, settings, protocol.by, reranker=reranker, seed=request.draw, count=protocol.count
+    )
     if cloze.NAME not in names:
         return source, []
     n = request.questions or probe.N
-    passages = sample_passages(opened.library, CANDIDATES * n, request.draw, build_scope(settings.scope))
+    passages = sample_passages(library_search.library, CANDIDATES * n, request.draw, build_scope(settings.scope))
     dataset, keys = cloze.draw_questions(passages, n)
     return probe.use_key_passages(source, keys), [dataset]
 

@@ -17,11 +17,12 @@ from epicrisis.evaluation.analysis.grouping import (
     PairingKey,
     correct_p_values,
     describe_chance,
+    group_by,
     make_accuracy_table,
+    make_notes,
     mean_by_pair,
     spread_over,
 )
-from epicrisis.evaluation.analysis.grouping import make_notes as notes_of
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -31,7 +32,6 @@ from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
     all_outcomes,
     count_questions,
-    group_by,
     read_outcomes,
     select,
     values_of,
@@ -97,7 +97,6 @@ def tables(
     baseline: str = "rag",
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> tuple[Table, ...]:
     """Build the tables of finished runs: each place, the averages over places with both spreads, and what the middle
     loses against the ends. `remarks` (the notes of the protocol) stand under each table."""
@@ -116,7 +115,6 @@ def tables(
             measure=measure,
             more=("SD over repeats",),
             remarks=remarks,
-            seed=seed,
         ),
         make_accuracy_table(
             "Accuracy averaged over the places",
@@ -126,9 +124,8 @@ def tables(
             measure=measure,
             more=("SD over places", "SD over repeats"),
             remarks=remarks,
-            seed=seed,
         ),
-        middle_table(runs, baseline=baseline, measure=measure, remarks=remarks, seed=seed),
+        middle_table(runs, baseline=baseline, measure=measure, remarks=remarks),
     )
 
 
@@ -177,7 +174,6 @@ def middle_table(
     baseline: str = "rag",
     measure: AccuracyMeasure = "right",
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Build the table of what each arm loses when the key document stands between the ends.
 
@@ -192,12 +188,12 @@ def middle_table(
         by_k_and_arm = _by_k_and_arm(outcomes)
         loss_of = {key: _middle_loss(cases_of_arm, measure) for key, cases_of_arm in by_k_and_arm.items()}
         for (k, arm), by_question in loss_of.items():
-            asked = count_questions(by_k_and_arm[k, arm])
+            total = count_questions(by_k_and_arm[k, arm])
             labels.append((model, k, arm))
-            counts.append((len(by_question), asked - len(by_question)))
-            losses.append(_difference(by_question, dict.fromkeys(by_question, 0.0), seed))
+            counts.append((len(by_question), total - len(by_question)))
+            losses.append(_difference(by_question, dict.fromkeys(by_question, 0.0)))
             rival = loss_of.get((k, baseline)) if arm != baseline else None
-            gains.append(_difference(rival, by_question, seed) if rival else None)
+            gains.append(_difference(rival, by_question) if rival else None)
     corrected = correct_p_values([*losses, *gains])
     loss_p, gain_p = corrected[: len(labels)], corrected[len(labels) :]
     cells = zip(labels, losses, loss_p, gains, gain_p, counts, strict=True)
@@ -219,7 +215,7 @@ def middle_table(
     )
     compared = len(corrected) - corrected.count(None)
     guessing = describe_chance(all_outcomes(runs, "k"))
-    return Table("What the middle loses", columns, rows, notes_of(measure, compared, (*guessing, about, *remarks)))
+    return Table("What the middle loses", columns, rows, make_notes(compared, (*guessing, about, *remarks), measure))
 
 
 def _middle_loss(outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> dict[PairingKey, float]:
@@ -230,8 +226,8 @@ def _middle_loss(outcomes: Sequence[Outcome], measure: AccuracyMeasure) -> dict[
     return {key: first[key] - second[key] for key in first if key in second}
 
 
-def _difference(first: Mapping[PairingKey, float], second: Mapping[PairingKey, float], seed: int) -> Difference | None:
-    return paired_difference(first, second, seed=seed) if first.keys() & second.keys() else None
+def _difference(first: Mapping[PairingKey, float], second: Mapping[PairingKey, float]) -> Difference | None:
+    return paired_difference(first, second) if first.keys() & second.keys() else None
 
 
 def build_placed_cases(inputs: CaseInputs) -> tuple[Case, ...]:

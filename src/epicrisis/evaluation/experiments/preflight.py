@@ -274,10 +274,10 @@ def guards_table(
     rows: list[tuple[Cell, ...]] = []
     for guard, recorded in by_guard.items():
         gone = [rankings for rankings in recorded if not rankings.held]
-        lost = [rankings for rankings in recorded if rankings.held and not_retrieved.label(rankings) == "issue"]
+        issues = [rankings for rankings in recorded if rankings.held and not_retrieved.label(rankings) == "issue"]
         for rule in rules:
-            skipped = [_skipped(rule, part) for part in (recorded, lost, gone)]
-            rows.append((guard, str(rule), len(recorded), len(lost), len(gone), *skipped))
+            skipped = [_skipped(rule, part) for part in (recorded, issues, gone)]
+            rows.append((guard, str(rule), len(recorded), len(issues), len(gone), *skipped))
     columns = (
         "guard",
         "rule",

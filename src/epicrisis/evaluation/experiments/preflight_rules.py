@@ -50,8 +50,8 @@ class Definition:
         if self.gold == "all" and self.missing == "issue" and len(places) < len(rankings.held):
             return "issue"
         counted = places if self.gold == "all" else [min(places)]
-        lost = [place for place in counted if self.top <= place < len(documents) - self.bottom]
-        return "issue" if lost else "no-issue"
+        issues = [place for place in counted if self.top <= place < len(documents) - self.bottom]
+        return "issue" if issues else "no-issue"
 
 
 PUBLISHED = Definition("beyond 3, or not retrieved")
@@ -162,9 +162,9 @@ class Confusion:
         return Mean(2 * self.tp / (2 * self.tp + self.fp + self.fn), Interval(float(low), float(high)), self.n)
 
 
-def proportion(part: int, whole: int) -> Mean:
+def proportion(part: int, total: int) -> Mean:
     """Return a proportion with Wilson's interval; not a number where `whole` is 0."""
-    return Mean(part / whole if whole else math.nan, wilson(part, whole), whole)
+    return Mean(part / total if total else math.nan, wilson(part, total), total)
 
 
 def confusion(verdicts: Iterable[tuple[Label, bool]]) -> Confusion:
@@ -235,14 +235,14 @@ def roc_area(labels: Sequence[Label], values: Sequence[float]) -> Mean:
     Interval by DeLong, DeLong and Clarke-Pearson, Biometrics 1988.
     """
     label_array, value_array = np.array(labels, dtype=str), np.array(values)
-    fine, lost = value_array[label_array == "no-issue"], value_array[label_array == "issue"]
-    if len(fine) < 2 or len(lost) < 2:
-        return Mean(math.nan, Interval(math.nan, math.nan), len(fine) + len(lost))
-    wins = (fine[:, None] > lost[None, :]) + 0.5 * (fine[:, None] == lost[None, :])
+    fine, issues = value_array[label_array == "no-issue"], value_array[label_array == "issue"]
+    if len(fine) < 2 or len(issues) < 2:
+        return Mean(math.nan, Interval(math.nan, math.nan), len(fine) + len(issues))
+    wins = (fine[:, None] > issues[None, :]) + 0.5 * (fine[:, None] == issues[None, :])
     value = float(wins.mean())
-    variance = wins.mean(axis=1).var(ddof=1) / len(fine) + wins.mean(axis=0).var(ddof=1) / len(lost)
+    variance = wins.mean(axis=1).var(ddof=1) / len(fine) + wins.mean(axis=0).var(ddof=1) / len(issues)
     reach = 1.959964 * math.sqrt(float(variance))
-    return Mean(value, Interval(max(0.0, value - reach), min(1.0, value + reach)), len(fine) + len(lost))
+    return Mean(value, Interval(max(0.0, value - reach), min(1.0, value + reach)), len(fine) + len(issues))
 
 
 def label_rankings(

@@ -70,7 +70,7 @@ def _describe_request(calibration: PreflightCalibration) -> str:
 
 
 def estimated_shape(
-    asked: Sequence[tuple[Question, QuestionRankings]],
+    pairs: Sequence[tuple[Question, QuestionRankings]],
     store: PassageStore,
     scope: Callable[[Question], Scope],
     *,
@@ -82,7 +82,7 @@ def estimated_shape(
     Tokens are estimated from above (three bytes each), for the first `k` of each ranking. A reply is assumed to be half
     as long as its form allows.
     """
-    sample = [pair for pair in asked[:: max(1, len(asked) // SAMPLE)] if pair[1].read]
+    sample = [pair for pair in pairs[:: max(1, len(pairs) // SAMPLE)] if pair[1].read]
     if not sample:
         return PromptShape(0, 0, 0, 0)
     shapes: list[tuple[float, float, float, float]] = []

@@ -57,8 +57,8 @@ def tables(
 ) -> tuple[Table, ...]:
     """Build the answers, the tables of `positions`, and the cost of each arm."""
     by_place, averages, middle = positions.tables(runs, remarks=remarks)
-    measured = [measured_table(cases, name) for name, cases in costs.items()]
-    return _answers_table(averages, middle, costs), by_place, averages, middle, *measured
+    cost_tables = [measured_table(cases, name) for name, cases in costs.items()]
+    return _answers_table(averages, middle, costs), by_place, averages, middle, *cost_tables
 
 
 def _answers_table(averages: Table, middle: Table, costs: Mapping[str, Sequence[CaseCost]]) -> Table:
@@ -104,12 +104,12 @@ def _describe_bounds(averages: Table) -> Iterator[str]:
 def _answer_middle(loss: Difference | None, p: float | None) -> str:
     if loss is None or p is None:
         return "Unknown: the ends and the middle were not both asked."
-    told = f"{100 * loss.value:+.1f} points ({_interval(loss)}; {format_p_equation(p)}, {loss.clusters} questions)"
+    amount = f"{100 * loss.value:+.1f} points ({_interval(loss)}; {format_p_equation(p)}, {loss.clusters} questions)"
     if p > ALPHA:
-        return f"Not shown: ends less middle {told}. A loss within that interval is possible."
+        return f"Not shown: ends less middle {amount}. A loss within that interval is possible."
     if loss.value > 0:
-        return f"Yes: at the ends it is right more often than in the middle, {told}."
-    return f"No, the reverse: it is right more often in the middle, ends less middle {told}."
+        return f"Yes: at the ends it is right more often than in the middle, {amount}."
+    return f"No, the reverse: it is right more often in the middle, ends less middle {amount}."
 
 
 def _answer_worth(gain: Difference | None, p: float | None, ratio: float | None) -> str:
@@ -117,12 +117,12 @@ def _answer_worth(gain: Difference | None, p: float | None, ratio: float | None)
         return "Unknown: RAG and BriefContext were not both asked."
     tokens = "" if ratio is None else f" It takes {ratio:.2f} times the tokens."
     test = f"{_interval(gain)}; {format_p_equation(p)}, {gain.clusters} questions"
-    told = f"{100 * gain.value:+.1f} points against RAG ({test})"
+    amount = f"{100 * gain.value:+.1f} points against RAG ({test})"
     if p <= ALPHA:
-        return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {told}.{tokens}"
+        return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {amount}.{tokens}"
     if ratio is None or ratio < 1:
-        return f"Not shown: {told}.{tokens}"
-    return f"Not shown: {told}.{tokens} Plain RAG is the cheaper choice until more questions show otherwise."
+        return f"Not shown: {amount}.{tokens}"
+    return f"Not shown: {amount}.{tokens} Plain RAG is the cheaper choice until more questions show otherwise."
 
 
 def _interval(difference: Difference) -> str:

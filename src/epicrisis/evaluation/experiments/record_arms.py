@@ -116,15 +116,15 @@ def build_record_cases(
 
 def check_arms(arms: Iterable[str]) -> None:
     """Raise InputError for an unknown arm."""
-    known = {*SETTINGS, FULL, BRIEF, BRIEF_RECORD}
+    names = {*SETTINGS, FULL, BRIEF, BRIEF_RECORD}
     for arm in arms:
         match = _RAG.fullmatch(arm)
         modifiers = _split_modifiers(match["modifiers"]) if match else []
         searches = [modifier for modifier in modifiers if modifier in BY]
         unknown = set(modifiers) - {*BY, TIMELINE, RANKED}
-        if (arm not in known and match is None) or unknown or len(searches) > 1:
+        if (arm not in names and match is None) or unknown or len(searches) > 1:
             raise InputError(
-                f"no arm is called {arm}: known are {', '.join(sorted(known))}, rag-N and rag-notes-N, each with one "
+                f"no arm is called {arm}: known are {', '.join(sorted(names))}, rag-N and rag-notes-N, each with one "
                 f"of +{', +'.join(BY[1:])}, with +{TIMELINE} and with +{RANKED} behind it"
             )
 

@@ -90,11 +90,11 @@ async def plan_record_experiment(
 
     Raises InputError for an unknown arm or population, or a library without the patients' notes.
     """
-    opened = pipeline.search
-    assert opened is not None
+    library_search = pipeline.search
+    assert library_search is not None
     model = pipeline.build_context(lambda _: None, Scope()).models["writer"]
     window = (await model.capabilities()).context_tokens
-    reader = _RecordReader(opened, settings, await _token_counter(model))
+    reader = _RecordReader(library_search, settings, await _token_counter(model))
     chosen: list[Dataset] = []
     notices: dict[str, tuple[str, ...]] = {}
     for record_set in sets:
@@ -103,7 +103,7 @@ async def plan_record_experiment(
         if record_set.notices or left_out:
             notices[record_set.name] = (*record_set.notices, *left_out)
     note_tokens = settings.note_tokens or (window and max(1, window - _PROMPT_TOKENS))
-    search = _build_search(opened, settings, request, note_tokens)
+    search = _build_search(library_search, settings, request, note_tokens)
     # `published`: a short sentence; `corrected`: as in the settings, by default a span.
     extract = "sentence" if request.protocol == "published" else settings.extract
     study = RecordStudy(search, extract, request.repeats, settings.seed, settings.partition)
@@ -230,7 +230,7 @@ async def _token_counter(model: ChatModel) -> TokenCounter:
 class _RecordReader:
     """Reads each record of a library once: whole notes, oldest first, and their tokens."""
 
-    opened: LibrarySearch
+    search: LibrarySearch
     settings: Settings
     count: TokenCounter
     notes: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
@@ -244,7 +244,7 @@ class _RecordReader:
             patient = question.patient or ""
             if patient not in self.notes:
                 scope = build_scope(self.settings.scope, question=question)
-                notes = rank_record(await asyncio.to_thread(self.opened.library.fetch_record, scope)).passages
+                notes = rank_record(await asyncio.to_thread(self.search.library.fetch_record, scope)).passages
                 counts = await self.count([note.text for note in notes])
                 self.notes[patient] = notes
                 self.tokens.update(zip([note.document_id for note in notes], counts, strict=True))
@@ -263,7 +263,9 @@ class _RecordReader:
         return {note.document_id: self.tokens[note.document_id] for note in notes}
 
 
-def _build_search(opened: LibrarySearch, settings: Settings, request: Request, note_tokens: int | None) -> RecordSearch:
+def _build_search(
+    library_search: LibrarySearch, settings: Settings, request: Request, note_tokens: int | None
+) -> RecordSearch:
     sparse = None if request.sparse is None else load_sparse(request.sparse, settings.home, settings.threads)
     modes: Mapping[str, SearchMode] = {"hybrid": settings.by, "bm25": "bm25", "dense": "dense"}
 
@@ -271,10 +273,10 @@ def _build_search(opened: LibrarySearch, settings: Settings, request: Request, n
         scope = build_scope(settings.scope, question=question)
         scope = replace(scope, hidden=scope.hidden | hidden)
         if by != "splade":
-            return opened.retriever.rank(question.text, k, modes[by], scope)
+            return library_search.retriever.rank(question.text, k, modes[by], scope)
         assert sparse is not None, "checked by load_record_sets"
-        rank_words = partial(rank_by_sparse_vectors, question.text, opened.library.fetch_record(scope), sparse)
-        return opened.retriever.rank(question.text, k, "hybrid", scope, rank_words)
+        rank_words = partial(rank_by_sparse_vectors, question.text, library_search.library.fetch_record(scope), sparse)
+        return library_search.retriever.rank(question.text, k, "hybrid", scope, rank_words)
 
     def resolve_time(chart: Chart) -> Resolution:
         return resolve(

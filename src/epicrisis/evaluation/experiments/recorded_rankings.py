@@ -187,23 +187,29 @@ def open_rankers(
     bare = settings.model_copy(update={"rerank": RerankSettings(), "strategy": "brief-context", "preflight": preflight})
     protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), library)
     name, variable = settings.rerank.name, settings.rerank.api_key_env
-    with open_library_search(bare, library) as opened:
+    with open_library_search(bare, library) as library_search:
         reranker = None
         if name is not None:
             reranker = name, load_reranker(name, settings.home, settings.threads, lambda: os.environ.get(variable))
         recipe = {
             **settings.model_dump(include={"by", "rrf_k", "long_questions", "scope"}),
             **_describe_count(settings),
-            "library": opened.library.manifest.library_id,
-            "passages": opened.library.count()[1],
-            "encoder": opened.library.manifest.encoder_fingerprint,
-            "fused": [other.manifest.library_id for other in opened.others],
+            "library": library_search.library.manifest.library_id,
+            "passages": library_search.library.count()[1],
+            "encoder": library_search.library.manifest.encoder_fingerprint,
+            "fused": [other.manifest.library_id for other in library_search.others],
             "reranker": None if name is None else strip_secrets(name),
             "guard": guard,
             "depth": depth,
         }
         rankers = Rankers(
-            opened.retriever, opened.library, settings.by, reranker, depth, settings.k, settings.count_unit()
+            library_search.retriever,
+            library_search.library,
+            settings.by,
+            reranker,
+            depth,
+            settings.k,
+            settings.count_unit(),
         )
         yield rankers, to_json(recipe)
 
@@ -244,20 +250,20 @@ def rank_question(question: Question, dataset: str, rankers: Rankers, scope: Sco
     search = rankers.retriever.pool if by_documents else rankers.retriever.rank
     dense = search(question.text, rankers.depth, "dense", scope)
     words = rankers.store.search_words(question.text, len(dense.ids), scope, within=dense.ids) if dense.hits else ()
-    read = dense
+    ranking = dense
     if rankers.by != "dense":
-        # As it is read: a deeper search would fuse other rankings.
-        read = search(question.text, rankers.k if by_documents else rankers.depth, rankers.by, scope)
+        # At the depth of an answer: a deeper search would fuse other rankings.
+        ranking = search(question.text, rankers.k if by_documents else rankers.depth, rankers.by, scope)
     rescored = _rerank(dense, question, rankers)
     if rescored is not None:
-        read = rescored if rankers.by == "dense" else _rerank(read, question, rankers) or read
+        ranking = rescored if rankers.by == "dense" else _rerank(ranking, question, rankers) or ranking
     return QuestionRankings(
         key=question.key,
         dataset=dataset,
         dense=_scores(dense),
         bm25=tuple((hit.passage.id, hit.score) for hit in words),
         reranked=None if rescored is None else _scores(rescored),
-        read=read.ids,
+        read=ranking.ids,
         gold=question.gold_documents,
         held=_visible_gold(question, scope, rankers.store),
         count=rankers.count,

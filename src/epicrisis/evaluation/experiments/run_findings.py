@@ -11,10 +11,10 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import energy_tables, run_comparison
 from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import positions, preflight
 from epicrisis.evaluation.experiments.experiment import Experiment
-from epicrisis.evaluation.experiments.outcome_groups import group_by
 from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, PROTOCOLS
@@ -33,10 +33,10 @@ def read_findings(paths: Sequence[Path]) -> tuple[Findings, ...]:
     with refuse_mismatched_records(paths):
         ranked = [path for path in paths if preflight.holds_rankings(path)]
         runs = open_runs([path for path in paths if path not in ranked])
-        found: list[Findings] = []
+        findings: list[Findings] = []
         for name, same_name in group_by(runs, _name_of).items():
-            found += _findings(name, same_name)
-        return (*found, *map(preflight.read_findings, ranked))
+            findings += _findings(name, same_name)
+        return (*findings, *map(preflight.read_findings, ranked))
 
 
 def _name_of(run: RecordedRun) -> str:
@@ -51,10 +51,10 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     if name == EVALUATE:
         yield _with_energy(run_comparison.compare_runs(runs), runs)
         return
-    named = _name_by_model(runs)
-    yield _with_energy(_experiment_findings(find_experiment(name), named), named)
+    renamed = _name_by_model(runs)
+    yield _with_energy(_experiment_findings(find_experiment(name), renamed), renamed)
     for derived, arms in _DERIVED.items() if name == positions.NAME else ():
-        usable = [run for run in named if arms <= {*_arguments(run).get("arms", ())}]
+        usable = [run for run in renamed if arms <= {*_arguments(run).get("arms", ())}]
         if usable:
             yield _experiment_findings(find_experiment(derived), usable)
 
@@ -93,8 +93,8 @@ def _protocol_notes(runs: Sequence[RecordedRun]) -> list[str]:
         protocol = PROTOCOLS.get(str(_arguments(run).get("protocol")))
         notes += [(run.name, note) for note in protocol.notes] if protocol else []
     counts = Counter(note for _, note in notes)
-    shown = [note if counts[note] == len(runs) else f"{name}: {note}" for name, note in notes]
-    return list(dict.fromkeys(shown))
+    remarks = [note if counts[note] == len(runs) else f"{name}: {note}" for name, note in notes]
+    return list(dict.fromkeys(remarks))
 
 
 def _places_documents(run: RecordedRun) -> bool:
@@ -135,10 +135,10 @@ def _name_by_model(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     """Return each run under its model's name, followed by its own where several runs share a model."""
     models = list(map(_model_name, runs))
     counts = Counter(models)
-    named: list[RecordedRun] = []
+    renamed: list[RecordedRun] = []
     for run, model in zip(runs, models, strict=True):
-        named.append(replace(run, name=model if counts[model] == 1 else f"{model} ({run.name})"))
-    return named
+        renamed.append(replace(run, name=model if counts[model] == 1 else f"{model} ({run.name})"))
+    return renamed
 
 
 def _model_name(run: RecordedRun) -> str:

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from epicrisis.answering.voting import VotingOptions
 from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order, repeat_case
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
-from epicrisis.evaluation.experiments.outcome_groups import group_by
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord

@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 
-from epicrisis.evaluation.analysis.agreement import RaterAgreement, measure_agreement
-from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, mean_score
+from epicrisis.evaluation.analysis.agreement import (
+    RaterAgreement,
+    describe_agreement,
+    make_agreement_table,
+    measure_agreement,
+)
+from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, group_by, mean_score
 from epicrisis.evaluation.analysis.run_comparison import REPEATED
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -35,52 +40,39 @@ _AGREEMENT_NOTES = (
     "Over the answers with a verdict of at least two of them. Intervals are 95 %, by a bootstrap of whole questions; "
     "none if all resamples are equal. No coefficient if all verdicts are the same word.",
 )
-_AGREEMENT_COLUMNS = (
-    "model",
-    "judges",
-    "n judges",
-    "answers",
-    "agreement",
-    "Cohen's kappa",
-    "kappa interval",
-    "Krippendorff's alpha",
-    "alpha interval",
-)
 
 
-def correctness_tables(
-    runs: Mapping[str, CorrectnessGrades], *, more: Sequence[str] = (), seed: int = 0
-) -> tuple[Table, ...]:
+def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Return the tables of graded runs, by the name of their model.
 
     They show how the open questions ended, the share correct by judge and condition, and the agreement of the judges.
-    `more` are notes for each table.
+    `remarks` are notes for each table.
     """
     conditions = _varying_conditions(runs)
     tables = [_endings_table(runs, conditions)]
-    most_judges = max((len(grades.judges) for grades in runs.values()), default=0)
-    if most_judges:
-        tables.append(_grades_table(runs, conditions, seed))
-    if most_judges > 1:
-        tables.append(_agreement_table(runs, seed))
-    return tuple(replace(table, notes=(*table.notes, *more)) for table in tables)
+    if any(grades.judges for grades in runs.values()):
+        tables.append(_grades_table(runs, conditions))
+    if _have_several_judges(runs):
+        tables.append(_agreement_table(runs))
+    return tuple(replace(table, notes=(*table.notes, *remarks)) for table in tables)
 
 
-def correctness_conclusions(runs: Mapping[str, CorrectnessGrades], *, seed: int = 0) -> tuple[str, ...]:
+def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
     """Return sentences: the share correct by the majority or the one judge, the agreement of several judges, and the
     judges with a part in what they judge."""
     conditions = _varying_conditions(runs)
     sentences: list[str] = []
-    for model, grades in runs.items():
-        sentences.extend(_share_sentences(model, grades, conditions, seed))
-    if any(len(grades.judges) > 1 for grades in runs.values()):
-        for run, judges, _, n, raw, _, _, alpha, _ in _agreement_table(runs, seed).rows:
-            if isinstance(raw, Mean):
-                coefficient = "not defined" if alpha is None else f"{alpha:.2f}"
-                sentences.append(
-                    f"{run}: {judges} agree on {100 * raw.value:.1f} % of {n} answers (Krippendorff's alpha "
-                    f"{coefficient})."
-                )
+    for labels, grades in _strata(runs, conditions):
+        share = correct_share(grades, "right") if grades.judges else None
+        if share is not None:
+            where = " ".join(str(label) for label in labels if label is not None)
+            low, high = 100 * share.interval.low, 100 * share.interval.high
+            sentences.append(
+                f"{where}, by {_judges_name(grades)}: {100 * share.value:.1f} % of {share.n} are correct "
+                f"(95 % interval {low:.1f} to {high:.1f})."
+            )
+    if _have_several_judges(runs):
+        sentences.extend(describe_agreement(_agreement_table(runs), "agree on"))
     return (*sentences, *_independence_warnings(runs.values()))
 
 
@@ -119,28 +111,39 @@ def _independence_warnings(runs: Iterable[CorrectnessGrades]) -> tuple[str, ...]
     return tuple(dict.fromkeys(warnings))
 
 
+def _have_several_judges(runs: Mapping[str, CorrectnessGrades]) -> bool:
+    return any(len(grades.judges) > 1 for grades in runs.values())
+
+
 def _varying_conditions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
     """Return the names of conditions that differ within a run."""
-    names: dict[str, bool] = {}
+    names: dict[str, None] = {}
+    varying: set[str] = set()
     for grades in runs.values():
-        values: dict[str, set[object]] = {}
         conditions = [case.outcome.condition for case in grades.cases]
-        for name in dict.fromkeys(name for condition in conditions for name in condition):
-            values[name] = {condition.get(name) for condition in conditions}
-        for name in values:
-            names[name] = names.get(name, False) or len(values[name]) > 1
-    return tuple(name for name, varies in names.items() if varies and name not in REPEATED)
+        for name in dict.fromkeys(chain.from_iterable(conditions)):
+            names[name] = None
+            if len({condition.get(name) for condition in conditions}) > 1:
+                varying.add(name)
+    return tuple(name for name in names if name in varying.difference(REPEATED))
 
 
-def _strata(cases: Sequence[OpenCase], names: Sequence[str]) -> dict[tuple[Cell, ...], tuple[OpenCase, ...]]:
-    """Group the cases by their values of these conditions, numbers by size and texts by name.
+def _strata(
+    runs: Mapping[str, CorrectnessGrades], names: Sequence[str]
+) -> Iterator[tuple[tuple[Cell, ...], CorrectnessGrades]]:
+    """Yield the grades of each run by the values of these conditions, numbers by size and texts by name.
 
-    Concurrent requests end in any order, but tables always have the same.
+    The labels are the name of the model and these values. Concurrent requests end in any order, but tables always have
+    the same.
     """
-    strata: dict[tuple[Cell, ...], list[OpenCase]] = {}
-    for case in sorted(cases, key=lambda case: [_sort_key(case.outcome.condition, name) for name in names]):
-        strata.setdefault(tuple(map(case.outcome.condition.get, names)), []).append(case)
-    return {labels: tuple(stratum) for labels, stratum in strata.items()}
+
+    def place(case: OpenCase) -> list[tuple[float, str]]:
+        return [_sort_key(case.outcome.condition, name) for name in names]
+
+    for model, grades in runs.items():
+        cases = sorted(grades.cases, key=place)
+        for labels, stratum in group_by(cases, lambda case: tuple(map(case.outcome.condition.get, names))).items():
+            yield (model, *labels), replace(grades, cases=tuple(stratum))
 
 
 def _sort_key(condition: Condition, name: str) -> tuple[float, str]:
@@ -149,83 +152,66 @@ def _sort_key(condition: Condition, name: str) -> tuple[float, str]:
 
 
 def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
-    used_states = {case.outcome.state for grades in runs.values() for case in grades.cases}
-    states = [state for state in STATES if state != "over-window" or state in used_states]
+    cases = chain.from_iterable(grades.cases for grades in runs.values())
+    over_window = any(case.outcome.state == "over-window" for case in cases)
+    states = [state for state in STATES if state != "over-window" or over_window]
     rows: list[tuple[Cell, ...]] = []
-    for model, grades in runs.items():
-        for labels, cases in _strata(grades.cases, conditions).items():
-            counts = Counter(case.outcome.state for case in cases)
-            without_reference = sum(case.reference is None for case in cases)
-            words = [len(case.answer.split()) for case in cases if case.gradable]
-            length = sum(words) / len(words) if words else None
-            rows.append((model, *labels, len(cases), *map(counts.__getitem__, states), without_reference, length))
+    for labels, grades in _strata(runs, conditions):
+        counts = Counter(case.outcome.state for case in grades.cases)
+        without_reference = sum(case.reference is None for case in grades.cases)
+        words = [len(case.answer.split()) for case in grades.cases if case.gradable]
+        length = sum(words) / len(words) if words else None
+        rows.append((*labels, len(grades.cases), *map(counts.__getitem__, states), without_reference, length))
     columns = ("model", *conditions, "asked", *states, "without a reference", "words of an answer")
     note = "Questions without options. An answer without a reference, and a question without an answer, is not marked."
     return Table("How the open questions ended", columns, tuple(rows), (note,))
 
 
-def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str], seed: int) -> Table:
+def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for model, grades in runs.items():
-        for labels, cases in _strata(grades.cases, conditions).items():
-            for cells in _judge_rows(replace(grades, cases=cases), seed):
-                rows.append((model, *labels, *cells))
+    for labels, grades in _strata(runs, conditions):
+        for cells in _judge_rows(grades):
+            rows.append((*labels, *cells))
     shares = (SHARE, OF_DECIDED)
     gaps = ("no majority", "unreadable", "call failed", "not marked")
-    several = any(len(grades.judges) > 1 for grades in runs.values())
-    notes = (*_GRADE_NOTES, *([_MAJORITY_NOTE] if several else []), *_independence_warnings(runs.values()))
+    majority = (_MAJORITY_NOTE,) if _have_several_judges(runs) else ()
+    notes = (*_GRADE_NOTES, *majority, *_independence_warnings(runs.values()))
     columns = ("model", *conditions, "judge", *shares, *VERDICTS, *gaps)
     return Table("Marked against the reference", columns, tuple(rows), notes)
 
 
-def _judge_rows(grades: CorrectnessGrades, seed: int) -> Iterator[tuple[Cell, ...]]:
+def _judge_rows(grades: CorrectnessGrades) -> Iterator[tuple[Cell, ...]]:
     """Yield a row for each judge, and one for the majority of several."""
     keys = [case.key for case in grades.cases if case.gradable]
     for name, judge in grades.judges.items():
         states = Counter(judge.grades[key].state if key in judge.grades else "" for key in keys)
-        counts = _verdict_cells(grades, name, keys, seed)
+        counts = _verdict_cells(grades, name, keys)
         yield (name, *counts, None, states["unparsed"], states["failed"], states[""])
     if len(grades.judges) > 1:
         without = sum(grades.verdict(key) is None for key in keys)
-        yield (_judges_name(grades), *_verdict_cells(grades, None, keys, seed), without, None, None, None)
+        yield (_judges_name(grades), *_verdict_cells(grades, None, keys), without, None, None, None)
 
 
-def _verdict_cells(grades: CorrectnessGrades, judge: str | None, keys: Sequence[str], seed: int) -> tuple[Cell, ...]:
+def _verdict_cells(grades: CorrectnessGrades, judge: str | None, keys: Sequence[str]) -> tuple[Cell, ...]:
     counts = Counter(grades.verdict(key, judge) for key in keys)
-    right = correct_share(grades, "right", judge, seed)
-    right_of_answered = correct_share(grades, "right-of-answered", judge, seed)
+    right = correct_share(grades, "right", judge)
+    right_of_answered = correct_share(grades, "right-of-answered", judge)
     return (right, right_of_answered, *map(counts.__getitem__, VERDICTS))
 
 
-def correct_share(
-    grades: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None, seed: int = 0
-) -> Mean | None:
+def correct_share(grades: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None) -> Mean | None:
     """Return the share marked correct by this judge, or else by the majority. None if nothing is scored."""
-    share = mean_score(grades.outcomes(judge), measure, seed)
+    share = mean_score(grades.outcomes(judge), measure)
     return share if share.n else None
 
 
-def _share_sentences(model: str, grades: CorrectnessGrades, conditions: Sequence[str], seed: int) -> Iterator[str]:
-    if not grades.judges:
-        return
-    for labels, cases in _strata(grades.cases, conditions).items():
-        share = correct_share(replace(grades, cases=cases), "right", seed=seed)
-        if share is not None:
-            where = " ".join(map(str, (model, *(label for label in labels if label is not None))))
-            low, high = 100 * share.interval.low, 100 * share.interval.high
-            yield (
-                f"{where}, by {_judges_name(grades)}: {100 * share.value:.1f} % of {share.n} are correct "
-                f"(95 % interval {low:.1f} to {high:.1f})."
-            )
-
-
-def _agreement_table(runs: Mapping[str, CorrectnessGrades], seed: int) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+def _agreement_table(runs: Mapping[str, CorrectnessGrades]) -> Table:
+    agreements: list[tuple[str, str, RaterAgreement]] = []
     for model, grades in runs.items():
         questions = {case.key: case.outcome.question for case in grades.cases}
         for name, raters in _rater_groups(grades):
-            rows.append((model, *_agreement_cells(name, measure_agreement(raters, seed, questions))))
-    return Table("How far the judges agree", _AGREEMENT_COLUMNS, tuple(rows), _AGREEMENT_NOTES)
+            agreements.append((model, name, measure_agreement(raters, clusters=questions)))
+    return make_agreement_table(agreements, "answers", _AGREEMENT_NOTES)
 
 
 def _rater_groups(grades: CorrectnessGrades) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
@@ -235,10 +221,3 @@ def _rater_groups(grades: CorrectnessGrades) -> Iterator[tuple[str, list[Mapping
         yield f"{one} and {other}", [verdicts[one], verdicts[other]]
     if len(verdicts) > 2:
         yield "all", list(verdicts.values())
-
-
-def _agreement_cells(name: str, raters: RaterAgreement) -> tuple[Cell, ...]:
-    kappa, alpha = raters.kappa, raters.alpha
-    kappa_cells = (None, None) if kappa is None else (kappa.value, kappa.interval)
-    raw = raters.raw if raters.units else None
-    return (name, raters.raters, raters.units, raw, *kappa_cells, alpha.value, alpha.interval)

@@ -8,15 +8,17 @@ compared (E5).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from statistics import fmean, median
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN
-from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values, group_by
 from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.lengths import BINS, K
@@ -28,12 +30,12 @@ MeasuredCases: TypeAlias = Sequence[MeasuredCase]
 ACCURACY, NUMBERS = "accuracy", "numbers"
 RECALL, ABSTAINED, UNSCORED, SCORE = "evidence recall", "abstained rightly", "answered, not scored", "score"
 PRIMARY = (ACCURACY, "judge-correctness", "nli-entailment", "token-f1", "exact-match")
-"""What arms are tested by: the first of these that there is, `[MODEL]` behind its name left aside."""
+"""The order in which metrics are preferred for the test of arms, without the `[MODEL]` after the name."""
 ZERO = (ACCURACY, "exact-match", "token-f1", "meteor", "nli-entailment", "judge-correctness", "judge-completeness")
-"""In these, likewise, a case that gives no answer counts 0. In all others it has no value: who says nothing contradicts
-nothing, adds nothing and gets no number wrong."""
+"""The metrics in which a case without an answer counts 0, without the `[MODEL]` after the name. In all others it has no
+value: a missing answer contradicts nothing, adds nothing and gets no number wrong."""
 FROM_RECORD = ("evidence", "citations-verified", "evidence-recall", "abstained-rightly")
-"""Values that a record has by itself: they say how an answer stands to its evidence, not how right it is."""
+"""Values from the record alone: they relate an answer to its evidence and say nothing about its correctness."""
 _NO_ANSWER = ("abstained", "unparsed")
 
 NOTES = (
@@ -78,29 +80,29 @@ def case_score(case: MeasuredCase, metric: str) -> float | None:
     Accuracy applies to questions with options, all other metrics to those without. A case that abstained or cannot be
     read scores 0 in the metrics of ZERO. An unanswerable question has no score.
     """
-    if not _fits(case, metric):
+    if not _applies(case, metric):
         return None
     if case.ending == "answered":
         return case.values.get(metric)
-    return 0.0 if case.ending in _NO_ANSWER and _name(metric) in ZERO else None
+    return 0.0 if case.ending in _NO_ANSWER and _base_name(metric) in ZERO else None
 
 
-def _fits(case: MeasuredCase, metric: str) -> bool:
+def _applies(case: MeasuredCase, metric: str) -> bool:
     return not case.unanswerable and (metric == ACCURACY) == (case.form == "choice")
 
 
-def _name(metric: str) -> str:
+def _base_name(metric: str) -> str:
     return metric.partition("[")[0]
 
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
     """Return the metrics of the cases, those that arms are tested by first."""
-    found = dict.fromkeys(name for case in cases for name in case.values if name not in FROM_RECORD)
-    return tuple(sorted(found, key=lambda name: (_place(name), name)))
+    metrics = set(chain.from_iterable(case.values for case in cases)).difference(FROM_RECORD)
+    return tuple(sorted(sorted(metrics), key=_preference))
 
 
-def _place(metric: str) -> int:
-    name = _name(metric)
+def _preference(metric: str) -> int:
+    name = _base_name(metric)
     return PRIMARY.index(name) if name in PRIMARY else len(PRIMARY)
 
 
@@ -110,35 +112,41 @@ def select_measures(row: MeasuredRow) -> tuple[str, ...]:
     These are accuracy for questions with options, and for others the first of PRIMARY that both sides have.
     """
     sides = [cases for cases in (row.cases, row.against) if cases]
-    found = [
-        name
-        for name in list_metrics(case for cases in sides for case in cases)
-        if _place(name) < len(PRIMARY) and all(_is_measured(cases, name) for cases in sides)
-    ]
-    others = [name for name in found if name != ACCURACY]
-    return (*(name for name in found if name == ACCURACY), *others[:1])
+    accuracy: list[str] = []
+    others: list[str] = []
+    for metric in list_metrics(chain.from_iterable(sides)):
+        if _preference(metric) < len(PRIMARY) and all(_is_scored(cases, metric) for cases in sides):
+            (accuracy if metric == ACCURACY else others).append(metric)
+    return (*accuracy, *others[:1])
 
 
-def _is_measured(cases: MeasuredCases, metric: str) -> bool:
-    """Return False if there are answers without any value: then only cases without an answer would count."""
-    due = _due(cases, metric)
-    return not due or any(metric in case.values for case in due)
+def _is_scored(cases: MeasuredCases, metric: str) -> bool:
+    """Return False if no answer has a value: the mean would be of cases without an answer only."""
+    answers = _applicable_answers(cases, metric)
+    return not answers or any(metric in case.values for case in answers)
 
 
-def _due(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
-    """Return the answers that a metric applies to."""
-    return [case for case in cases if case.ending == "answered" and _fits(case, metric)]
+def _applicable_answers(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
+    return [case for case in cases if case.ending == "answered" and _applies(case, metric)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Scored:
-    """The figures of a row."""
-
+class _RowFigures:
+    row: MeasuredRow
     figures: tuple[Cell, ...]
     metrics: tuple[str, ...]
-    """What the figures are of."""
+    """The metrics of the figures."""
     measures: tuple[str, ...]
-    """What the difference is of."""
+    """The metrics of the difference."""
+
+    def difference(self) -> Difference | None:
+        first, second = (_score_by_question(cases, self.measures) for cases in (self.row.cases, self.row.against))
+        clusters = {case.question: case.cluster for case in self.row.cases}
+        return paired_difference(first, second, clusters) if first.keys() & second.keys() else None
+
+    def patients(self, difference: Difference | None) -> int | None:
+        """Return the number of patients, or None if nothing is compared or a question is about no patient."""
+        return difference.clusters if difference and all(case.patient for case in self.row.cases) else None
 
 
 def metrics_table(
@@ -148,16 +156,18 @@ def metrics_table(
     *,
     baseline: str,
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
     baseline by the first metric of PRIMARY."""
-    metrics = list_metrics(case for row in rows for case in row.cases)
-    scored = [
-        _Scored(tuple(_metric(row.cases, name, seed) for name in metrics), metrics, select_measures(row)[:1])
-        for row in rows
-    ]
-    return _table(title, labels, metrics, rows, scored, baseline, remarks, seed)
+    metrics = list_metrics(chain.from_iterable(row.cases for row in rows))
+    figures: list[_RowFigures] = []
+    for row in rows:
+        means: list[Cell] = []
+        for metric in metrics:
+            score = partial(case_score, metric=metric)
+            means.append(_mean(row.cases, score) if _is_scored(row.cases, metric) else None)
+        figures.append(_RowFigures(row, tuple(means), metrics, select_measures(row)[:1]))
+    return _build_table(title, labels, metrics, figures, baseline, remarks)
 
 
 def pooled_table(
@@ -167,133 +177,118 @@ def pooled_table(
     *,
     baseline: str,
     remarks: Sequence[str] = (),
-    seed: int = 0,
 ) -> Table:
     """Return the table with one score per case instead of all metrics, so that a row has questions of every form."""
-    scored = []
+    figures: list[_RowFigures] = []
     for row in rows:
         measures = select_measures(row)
-        mean = _mean(row.cases, partial(_value, measures=measures), seed)
-        scored.append(_Scored((mean,), measures, measures))
-    return _table(title, labels, (SCORE,), rows, scored, baseline, (_POOLED, *remarks), seed)
+        mean = _mean(row.cases, partial(_first_score, measures=measures))
+        figures.append(_RowFigures(row, (mean,), measures, measures))
+    return _build_table(title, labels, (SCORE,), figures, baseline, (_POOLED, *remarks))
 
 
-def _table(
+def _build_table(
     title: str,
     labels: Sequence[str],
-    heads: Sequence[str],
-    rows: Sequence[MeasuredRow],
-    scored: Sequence[_Scored],
+    headings: Sequence[str],
+    figures: Sequence[_RowFigures],
     baseline: str,
     remarks: Sequence[str],
-    seed: int,
 ) -> Table:
-    found = [_difference(row, each.measures, seed) for row, each in zip(rows, scored, strict=True)]
-    where_any: dict[str, list[Cell]] = {
-        UNSCORED: [_lacking(row.cases, each.metrics) for row, each in zip(rows, scored, strict=True)],
-        ABSTAINED: [_mean(row.cases, lambda case: case.values.get("abstained-rightly"), seed) for row in rows],
-        RECALL: [_mean(row.cases, lambda case: case.values.get("evidence-recall"), seed) for row in rows],
-        PATIENTS_COLUMN: [_patients(row, each) for row, each in zip(rows, found, strict=True)],
-    }
-    more = {name: cells for name, cells in where_any.items() if any(cell is not None for cell in cells)}
-    cells = tuple(
-        (
-            *row.labels,
-            *_endings(row.cases),
-            *each.figures,
-            *(column[i] for column in more.values()),
-            " and ".join(each.measures) or None,
-            difference,
-            p,
-        )
-        for i, (row, each, difference, p) in enumerate(zip(rows, scored, found, correct_p_values(found), strict=True))
-    )
-    columns = (*labels, "cases", *ENDINGS, *heads, *more, MEASURE_COLUMN, f"difference to {baseline}", P_COLUMN)
-    compared = sum(each is not None for each in found)
-    test = (_TEST.format(n=compared),) if compared else ()
-    lacking = (_LACKING,) if UNSCORED in more else ()
-    return Table(title, columns, cells, (*NOTES, *lacking, *test, *remarks))
+    differences = [line.difference() for line in figures]
+    optional: dict[str, list[Cell]] = defaultdict(list)
+    for line, difference in zip(figures, differences, strict=True):
+        cases = line.row.cases
+        optional[UNSCORED].append(_describe_unscored(cases, line.metrics))
+        optional[ABSTAINED].append(_mean(cases, lambda case: case.values.get("abstained-rightly")))
+        optional[RECALL].append(_mean(cases, lambda case: case.values.get("evidence-recall")))
+        optional[PATIENTS_COLUMN].append(line.patients(difference))
+    columns = {name: cells for name, cells in optional.items() if any(cell is not None for cell in cells)}
+    rows: list[tuple[Cell, ...]] = []
+    p_values = correct_p_values(differences)
+    for line, difference, p, *cells in zip(figures, differences, p_values, *columns.values(), strict=True):
+        endings = Counter(case.ending for case in line.row.cases)
+        counts = (len(line.row.cases), *map(endings.__getitem__, ENDINGS))
+        measures = " and ".join(line.measures) or None
+        rows.append((*line.row.labels, *counts, *line.figures, *cells, measures, difference, p))
+    notes = list(NOTES)
+    if UNSCORED in columns:
+        notes.append(_LACKING)
+    if comparisons := len(differences) - differences.count(None):
+        notes.append(_TEST.format(n=comparisons))
+    last = (MEASURE_COLUMN, f"difference to {baseline}", P_COLUMN)
+    return Table(title, (*labels, "cases", *ENDINGS, *headings, *columns, *last), tuple(rows), (*notes, *remarks))
 
 
-def _endings(cases: MeasuredCases) -> tuple[int, ...]:
-    ended = Counter(case.ending for case in cases)
-    return (len(cases), *(ended[each] for each in ENDINGS))
+def _first_score(case: MeasuredCase, measures: Sequence[str]) -> float | None:
+    """Return the case's score in the first of these metrics that applies to it."""
+    return next((case_score(case, metric) for metric in measures if _applies(case, metric)), None)
 
 
-def _metric(cases: MeasuredCases, metric: str, seed: int) -> Cell:
-    return _mean(cases, partial(case_score, metric=metric), seed) if _is_measured(cases, metric) else None
-
-
-def _value(case: MeasuredCase, measures: Sequence[str]) -> float | None:
-    return next((case_score(case, metric) for metric in measures if _fits(case, metric)), None)
-
-
-def _mean(cases: MeasuredCases, value: Callable[[MeasuredCase], float | None], seed: int) -> Cell:
-    """Return the mean of the values, or None if no case has one."""
-    scores = [value(case) for case in cases]
+def _mean(cases: MeasuredCases, score: Callable[[MeasuredCase], float | None]) -> Cell:
+    """Return the mean score, or None if no case has one."""
+    scores = list(map(score, cases))
     clusters = [case.cluster for case in cases]
-    once = len(set(clusters)) == len(clusters)
-    if all(each is None for each in scores):
+    distinct = len(set(clusters)) == len(clusters)
+    if scores.count(None) == len(scores):
         return None
-    return estimate_mean(scores, None if once else clusters, seed=seed)
+    return estimate_mean(scores, None if distinct else clusters)
 
 
-def _lacking(cases: MeasuredCases, metrics: Iterable[str]) -> Cell:
+def _describe_unscored(cases: MeasuredCases, metrics: Iterable[str]) -> str | None:
     """Return how many answers have no value, by metric. Number metrics are left out."""
-    without = {
-        name: sum(name not in case.values for case in _due(cases, name))
-        for name in metrics
-        if not name.startswith(NUMBERS)
-    }
-    return ", ".join(f"{n} by {name}" for name, n in without.items() if n) or None
+    counts: list[str] = []
+    for metric in metrics:
+        unscored = sum(metric not in case.values for case in _applicable_answers(cases, metric))
+        if unscored and not metric.startswith(NUMBERS):
+            counts.append(f"{unscored} by {metric}")
+    return ", ".join(counts) or None
 
 
-def _difference(row: MeasuredRow, measures: Sequence[str], seed: int) -> Difference | None:
-    mine, theirs = (_by_question(cases, measures) for cases in (row.cases, row.against))
-    clusters = {case.question: case.cluster for case in row.cases}
-    return paired_difference(mine, theirs, clusters, seed=seed) if mine.keys() & theirs.keys() else None
-
-
-def _by_question(cases: MeasuredCases, measures: Sequence[str]) -> dict[str, float]:
-    values: dict[str, list[float]] = {}
+def _score_by_question(cases: MeasuredCases, measures: Sequence[str]) -> dict[str, float]:
+    scores: dict[str, list[float]] = defaultdict(list)
     for case in cases:
-        if (value := _value(case, measures)) is not None:
-            values.setdefault(case.question, []).append(value)
-    return {question: fmean(each) for question, each in values.items()}
-
-
-def _patients(row: MeasuredRow, difference: Difference | None) -> int | None:
-    """Return the number of patients, or None if nothing is compared or a question is about no patient."""
-    return difference.clusters if difference and all(case.patient for case in row.cases) else None
+        score = _first_score(case, measures)
+        if score is not None:
+            scores[case.question].append(score)
+    return {question: fmean(values) for question, values in scores.items()}
 
 
 def group_cases(cases: Iterable[MeasuredCase], names: Sequence[str]) -> dict[tuple[Cell, ...], list[MeasuredCase]]:
     """Group the cases by these conditions, in the order of their first cases."""
-    groups: dict[tuple[Cell, ...], list[MeasuredCase]] = {}
-    for case in cases:
-        groups.setdefault(tuple(case.condition.get(name, "") for name in names), []).append(case)
-    return groups
+
+    def labels(case: MeasuredCase) -> tuple[Cell, ...]:
+        return tuple(case.condition.get(name, "") for name in names)
+
+    return group_by(cases, labels)
 
 
 def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline: str) -> list[MeasuredRow]:
-    """Return a row for each value of these conditions and each arm, with the baseline to compare with."""
-    parts = group_cases(_in_order(cases, names), names)
-    return [
-        MeasuredRow((model, *labels, arm), own, () if arm == baseline else by_arm.get((baseline,), ()))
-        for labels, part in parts.items()
-        for by_arm in [group_cases(part, ("arm",))]
-        for (arm,), own in by_arm.items()
-    ]
+    """Return a row for each value of these conditions and each arm, with the baseline to compare with.
 
-
-def _in_order(cases: MeasuredCases, names: Sequence[str]) -> list[MeasuredCase]:
-    """Sort the cases by these conditions, bins by length and others by name. The order of arms does not change."""
+    Bins are sorted by length and other values by name. The order of arms does not change.
+    """
 
     def place(case: MeasuredCase) -> list[tuple[int, str]]:
         values = [str(case.condition.get(name, "")) for name in names]
         return [(BINS.index(value) if value in BINS else -1, value) for value in values]
 
-    return sorted(cases, key=place)
+    rows: list[MeasuredRow] = []
+    for labels, part in group_cases(sorted(cases, key=place), names).items():
+        arms = group_cases(part, ("arm",))
+        for (arm,), of_arm in arms.items():
+            rows.append(
+                MeasuredRow((model, *labels, arm), of_arm, () if arm == baseline else arms.get((baseline,), ()))
+            )
+    return rows
+
+
+def _split_sets(runs: Mapping[str, MeasuredCases]) -> Iterator[tuple[str, Cell, list[MeasuredCase], dict[str, int]]]:
+    """Yield the model, name and cases of each set of each run, and the tokens of its patients' records."""
+    for model, cases in runs.items():
+        for (name,), part in group_cases(cases, ("set",)).items():
+            sized = [case for case in part if "tokens" in case.condition]
+            yield model, name, part, {case.patient or "": int(case.condition["tokens"]) for case in sized}
 
 
 def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = (), *, estimated: bool = False) -> Table:
@@ -302,16 +297,15 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
     With `estimated`, the note says that tokens were estimated from characters.
     """
     rows: list[tuple[Cell, ...]] = []
-    for model, cases in runs.items():
-        for (of,), part in group_cases(cases, ("set",)).items():
-            tokens = _tokens(part)
-            for name in (*BINS, "all"):
-                here = {p: n for p, n in tokens.items() if name in ("all", _bin(part, p))}
-                asked = {case.question for case in part if case.patient in here}
-                if here:
-                    lengths = list(here.values())
-                    told = (min(lengths), round(median(lengths)), round(fmean(lengths)), max(lengths))
-                    rows.append((model, of, name, len(asked), len(here), *told))
+    for model, name, cases, tokens in _split_sets(runs):
+        bins = {case.patient: case.condition["bin"] for case in reversed(cases) if case.patient in tokens}
+        for bin_name in (*BINS, "all"):
+            patients = [patient for patient in tokens if bin_name in ("all", bins.get(patient))]
+            questions = {case.question for case in cases if case.patient in patients}
+            if patients:
+                lengths = list(map(tokens.__getitem__, patients))
+                figures = (min(lengths), round(median(lengths)), round(fmean(lengths)), max(lengths))
+                rows.append((model, name, bin_name, len(questions), len(patients), *figures))
     columns = ("model", "set", "bin", "questions", "patients", "shortest", "median", "mean", "longest")
     by = "estimated from the text's length" if estimated else "by the answering model's own tokenizer"
     note = f"Tokens of Include All: all notes of a patient, {by}. K is {K:,}."
@@ -320,23 +314,12 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
 
 def distribution_table(runs: Mapping[str, MeasuredCases], steps: int = 16) -> Table:
     """Return the number of patients by the length of their record, in steps that double (Figures 6 and 7)."""
+    ends = [250 * 2**step for step in range(steps)]
     rows: list[tuple[Cell, ...]] = []
-    for model, cases in runs.items():
-        for (of,), part in group_cases(cases, ("set",)).items():
-            lengths = _tokens(part).values()
-            ends = [250 * 2**step for step in range(steps)]
-            counts = [sum(end // 2 < n <= end for n in lengths) for end in ends]
-            counts[0] += sum(n <= ends[0] // 2 for n in lengths)
-            there = [i for i, count in enumerate(counts) if count]
-            for i in range(there[0], there[-1] + 1) if there else ():
-                rows.append((model, of, ends[i], counts[i]))
+    for model, name, _, tokens in _split_sets(runs):
+        steps_of_patients = Counter(bisect_left(ends, length) for length in tokens.values() if length <= ends[-1])
+        if steps_of_patients:
+            for step in range(min(steps_of_patients), max(steps_of_patients) + 1):
+                rows.append((model, name, ends[step], steps_of_patients[step]))
     columns = ("model", "set", "up to tokens", "patients")
     return Table("Records by their length", columns, tuple(rows), ("Each step is twice as long as the one before.",))
-
-
-def _tokens(cases: MeasuredCases) -> dict[str, int]:
-    return {case.patient or "": int(case.condition["tokens"]) for case in cases if "tokens" in case.condition}
-
-
-def _bin(cases: MeasuredCases, patient: str) -> str:
-    return next((str(case.condition["bin"]) for case in cases if case.patient == patient), "")

@@ -6,74 +6,68 @@ All tables are over answered cases with a value on both sides, for each set and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import TypeAlias
+from itertools import chain, combinations, islice
 
 import numpy as np
 
 from epicrisis.evaluation.analysis.correlation import Correlation, CorrelationName, correlate
-from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values
-from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, group_by
+from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.grading.measure_tables import ACCURACY, FROM_RECORD, MeasuredCases
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.scored_answers import ENDINGS
 
-ScoredCases: TypeAlias = Sequence[MeasuredCase]
-
 HIGH, LOW = 0.7, 0.3
-"""Above the first a metric says good, as in the study's Table 6; below the second bad, which the study does not fix."""
+"""A value above HIGH is good, as in the study's Table 6. A value below LOW is bad; the study does not fix a limit."""
 APART = 0.5
-"""Two judges' correctness, in Table 7."""
+"""The smallest difference of two judges that disagree, in Table 7."""
 LONG, RIGHT = 16_000, 0.5
-"""Figure 10: records of at least so many tokens (16K; K is 1,000 here), correctness above so much."""
+"""The cases of Figure 10: records of at least LONG tokens (16K; K is 1,000 here), correctness above RIGHT."""
 EXAMPLES = 3
+"""The most question ids in a cell."""
 BOOTSTRAP = "by a bootstrap of whole patients (of questions where there is none)"
 
 CORRECTNESS, FAITHFULNESS = "judge-correctness", "judge-faithfulness"
 CONSISTENT = "nli-non-contradiction"
 NUMBERS = "numbers-recall"
 _NUMBERS_BEFORE = "numbers"
-"""The recall's name in runs that were measured before there was a precision."""
+"""The name of the recall in older runs, which had no precision."""
 CROWDED = "bertscore-f1"
-"""Its values crowd near 1, so HIGH and LOW say nothing of them."""
-_NOT_METRICS = ("evidence", "citations-verified", "evidence-recall", "abstained-rightly", "accuracy")
-"""Values of another thing: of places, or of questions with options."""
+"""A metric with values near 1, for which HIGH and LOW mean nothing."""
 
 
-def agreement_tables(cases: ScoredCases, *, seed: int = 0) -> tuple[Table, ...]:
+def agreement_tables(cases: MeasuredCases) -> tuple[Table, ...]:
     """Return all tables of the settings that show notes, for each of `split_populations`, without empty tables."""
-    made = [each for of, part in split_populations(with_notes(cases)).items() for each in _tables(part, of, seed)]
-    return tuple(each for each in made if each.rows)
+    tables: list[Table] = []
+    for name, part in split_populations(with_notes(cases)).items():
+        tables += _population_tables(part, name)
+    return tuple(table for table in tables if table.rows)
 
 
-def _tables(shown: ScoredCases, of: str, seed: int) -> Iterator[Table]:
-    before, behind = (f"{of}, ", f": {of}") if of else ("", "")
-    yield from correlation_tables(shown, f"{before}all settings that show notes", seed=seed)
-    if judges := metrics_named(shown, CORRECTNESS):
-        which = f"{before}correctness above 50 by {metric_model(judges[0])}, records of 16K tokens and more"
-        yield from correlation_tables(long_and_right(shown, judges[0]), which, seed=seed)
-    for each in (
-        contradiction_table(shown),
-        judge_disagreement_table(shown, seed=seed),
-        missed_table(shown),
-        numbers_table(shown),
-    ):
-        yield replace(each, title=f"{each.title}{behind}")
+def _population_tables(cases: MeasuredCases, name: str) -> Iterator[Table]:
+    before, after = (f"{name}, ", f": {name}") if name else ("", "")
+    yield from correlation_tables(cases, f"{before}all settings that show notes")
+    if judges := metrics_named(cases, CORRECTNESS):
+        selection = f"{before}correctness above 50 by {metric_model(judges[0])}, records of 16K tokens and more"
+        yield from correlation_tables(long_and_right(cases, judges[0]), selection)
+    disagreement = judge_disagreement_table(cases)
+    for table in (contradiction_table(cases), disagreement, missed_table(cases), numbers_table(cases)):
+        yield replace(table, title=f"{table.title}{after}")
 
 
 def split_populations(cases: Iterable[MeasuredCase]) -> dict[str, list[MeasuredCase]]:
     """Split the cases into groups that are never compared (errata E5): sets (condition `set`), and open and extractive
     answers if a set has both. The name of a single group without a set is empty."""
-    sets: dict[str, dict[str, list[MeasuredCase]]] = {}
-    for case in cases:
-        sets.setdefault(str(case.condition.get("set", "")), {}).setdefault(case.form, []).append(case)
-    return {
-        ", ".join(each for each in (name, f"{form} answers" if len(forms) > 1 else "") if each): part
-        for name, forms in sets.items()
-        for form, part in forms.items()
-    }
+    populations: dict[str, list[MeasuredCase]] = {}
+    for name, of_set in group_by(cases, lambda case: str(case.condition.get("set", ""))).items():
+        forms = group_by(of_set, lambda case: case.form)
+        for form, part in forms.items():
+            populations[", ".join(filter(None, (name, f"{form} answers" if len(forms) > 1 else "")))] = part
+    return populations
 
 
 def with_notes(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
@@ -88,19 +82,19 @@ def open_answers(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
 
 def long_and_right(cases: Iterable[MeasuredCase], judge: str) -> list[MeasuredCase]:
     """Return the cases of Figure 10, by the correctness of this judge. The length of the record must be known."""
-    return [
-        case for case in cases if float(case.condition.get("tokens", 0)) >= LONG and case.values.get(judge, 0.0) > RIGHT
-    ]
+    long = [case for case in cases if float(case.condition.get("tokens", 0)) >= LONG]
+    return [case for case in long if case.values.get(judge, 0.0) > RIGHT]
 
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
-    """Return the names of all metrics of the cases."""
-    return tuple(sorted({name for case in cases for name in case.values if name not in _NOT_METRICS}))
+    """Return the names of all metrics of the cases, sorted, without accuracy and the values from the record alone."""
+    names = set(chain.from_iterable(case.values for case in cases))
+    return tuple(sorted(names.difference(FROM_RECORD, (ACCURACY,))))
 
 
 def metrics_named(cases: Iterable[MeasuredCase], name: str) -> tuple[str, ...]:
     """Return the metrics with this name, of any model: `judge-correctness[MODEL]`."""
-    return tuple(each for each in list_metrics(cases) if each.partition("[")[0] == name)
+    return tuple(metric for metric in list_metrics(cases) if metric.partition("[")[0] == name)
 
 
 def metric_model(metric: str) -> str:
@@ -109,64 +103,70 @@ def metric_model(metric: str) -> str:
 
 
 def correlation_tables(
-    cases: ScoredCases, of: str, *, coefficient: CorrelationName = "spearman", seed: int = 0
+    cases: MeasuredCases, selection: str, *, coefficient: CorrelationName = "spearman"
 ) -> tuple[Table, Table]:
-    """Return the matrix of all metrics, and the same by pairs with intervals. `of` describes the cases."""
-    metrics, clusters = list_metrics(cases), [case.cluster for case in cases]
-    values = {name: [case.values.get(name) for case in cases] for name in metrics}
-    found = {
-        (one, other): correlate(values[one], values[other], coefficient, clusters, seed)
-        for one, other in combinations(metrics, 2)
-    }
-    how = "Spearman's rho" if coefficient == "spearman" else coefficient
-    note = f"{how}; the study does not say which coefficient its figures show. None where a metric has but one value."
-    columns = ("metric", "other", "n", "clusters", "not scored by both", how, "interval")
-    rows = [(*pair, each.n, each.clusters, each.unscored, each.value, each.interval) for pair, each in found.items()]
+    """Return the matrix of all metrics, and the same by pairs with intervals. `selection` describes the cases."""
+    metrics, clusters = list_metrics(cases), _clusters(cases)
+    scores: dict[str, list[float | None]] = {}
+    for metric in metrics:
+        scores[metric] = [case.values.get(metric) for case in cases]
+    pairs: dict[tuple[str, str], Correlation] = {}
+    rows: list[tuple[Cell, ...]] = []
+    for one, other in combinations(metrics, 2):
+        pair = correlate(scores[one], scores[other], coefficient, clusters)
+        pairs[one, other] = pairs[other, one] = pair
+        rows.append((one, other, pair.n, pair.clusters, pair.unscored, pair.value, pair.interval))
+    name = "Spearman's rho" if coefficient == "spearman" else coefficient
+    note = f"{name}; the study does not say which coefficient its figures show. None where a metric has but one value."
+    columns = ("metric", "other", "n", "clusters", "not scored by both", name, "interval")
     intervals = f"Intervals are 95 %, {BOOTSTRAP}; `clusters` counts these. No pair is tested."
+    matrix_columns = ("metric", "n", "not scored", *metrics)
     return (
-        Table(
-            f"Correlations of the metrics: {of}",
-            ("metric", "n", "not scored", *metrics),
-            _matrix(values, found),
-            (note,),
-        ),
-        Table(f"Metrics pair by pair: {of}", columns, tuple(rows), (note, intervals)),
+        Table(f"Correlations of the metrics: {selection}", matrix_columns, _matrix_rows(scores, pairs), (note,)),
+        Table(f"Metrics pair by pair: {selection}", columns, tuple(rows), (note, intervals)),
     )
 
 
-def _matrix(
-    values: Mapping[str, Sequence[float | None]], found: Mapping[tuple[str, str], Correlation]
+def _matrix_rows(
+    scores: Mapping[str, Sequence[float | None]], pairs: Mapping[tuple[str, str], Correlation]
 ) -> tuple[tuple[Cell, ...], ...]:
-    both = {**found, **{(other, one): each for (one, other), each in found.items()}}
-    return tuple(
-        (
-            name,
-            len(scores) - scores.count(None),
-            scores.count(None),
-            *(1.0 if name == other else both[name, other].value for other in values),
-        )
-        for name, scores in values.items()
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for name, values in scores.items():
+        unscored = values.count(None)
+        row = (1.0 if other == name else pairs[name, other].value for other in scores)
+        rows.append((name, len(values) - unscored, unscored, *row))
+    return tuple(rows)
 
 
-def contradiction_table(cases: ScoredCases) -> Table:
+def _scored_by(cases: MeasuredCases, *metrics: str) -> list[MeasuredCase]:
+    return [case for case in cases if case.values.keys() >= set(metrics)]
+
+
+def _values(cases: MeasuredCases, metric: str) -> list[float]:
+    return [case.values[metric] for case in cases]
+
+
+def _clusters(cases: MeasuredCases) -> list[str]:
+    return [case.cluster for case in cases]
+
+
+def _above(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
+    return [case for case in cases if case.values[metric] > HIGH]
+
+
+def _below(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
+    return [case for case in cases if case.values[metric] < LOW]
+
+
+def contradiction_table(cases: MeasuredCases) -> Table:
     """Return the answers that a judge finds correct and the NLI model finds contradictory, both above HIGH."""
     rows: list[tuple[Cell, ...]] = []
     for nli in metrics_named(cases, CONSISTENT):
         for judge in metrics_named(cases, CORRECTNESS):
-            both = [case for case in cases if nli in case.values and judge in case.values]
-            found = [case for case in both if 1 - case.values[nli] > HIGH and case.values[judge] > HIGH]
-            rows.append(
-                (
-                    metric_model(judge),
-                    metric_model(nli),
-                    len(both),
-                    len(cases) - len(both),
-                    len(found),
-                    _share(found, both),
-                    _examples(found),
-                )
-            )
+            both = _scored_by(cases, nli, judge)
+            contradictory = [case for case in _above(both, judge) if 1 - case.values[nli] > HIGH]
+            counts = (len(both), len(cases) - len(both), len(contradictory), _share(contradictory, both))
+            rows.append((metric_model(judge), metric_model(nli), *counts, _examples(contradictory)))
     columns = ("judge", "NLI model", "n", "not scored by both", "disagree", "share", "examples")
     notes = (
         f"Disagree: contradiction above {HIGH} and correctness above {HIGH} (the study's Table 6, which counts "
@@ -176,46 +176,29 @@ def contradiction_table(cases: ScoredCases) -> Table:
     return Table("Contradicted by NLI and correct by the judge", columns, tuple(rows), notes)
 
 
-def _share(found: ScoredCases, of: ScoredCases) -> Cell:
-    keys = {case.key for case in found}
-    return estimate_mean([float(case.key in keys) for case in of], [case.cluster for case in of]) if of else None
+def _share(part: MeasuredCases, cases: MeasuredCases) -> Mean | None:
+    """Return the share of the cases that are in the part, or None without cases."""
+    keys = {case.key for case in part}
+    return estimate_mean([float(case.key in keys) for case in cases], _clusters(cases)) if cases else None
 
 
-def _examples(cases: ScoredCases) -> str:
-    """Return the ids of some of the questions."""
-    return ", ".join(list(dict.fromkeys(_id(case) for case in cases))[:EXAMPLES])
+def _examples(cases: MeasuredCases) -> str:
+    """Return the ids of the first EXAMPLES questions."""
+    ids = dict.fromkeys(case.question.rpartition(":")[0] or case.question for case in cases)
+    return ", ".join(islice(ids, EXAMPLES))
 
 
-def _id(case: MeasuredCase) -> str:
-    return case.question.rpartition(":")[0] or case.question
-
-
-def judge_disagreement_table(cases: ScoredCases, *, seed: int = 0) -> Table:
+def judge_disagreement_table(cases: MeasuredCases) -> Table:
     """Return for each two judges how often their correctness differs by APART or more, and which is milder."""
     rows: list[tuple[Cell, ...]] = []
-    tested: list[Difference | None] = []
+    differences: list[Difference | None] = []
     for first, second in combinations(metrics_named(cases, CORRECTNESS), 2):
-        both = [case for case in cases if first in case.values and second in case.values]
-        far = [case for case in both if abs(case.values[first] - case.values[second]) >= APART]
-        milder = [
-            sum(case.values[one] > case.values[other] for case in far)
-            for one, other in ((first, second), (second, first))
-        ]
-        difference = _milder(both, first, second, seed)
-        tested.append(difference)
-        rows.append(
-            (
-                metric_model(first),
-                metric_model(second),
-                len(both),
-                len(cases) - len(both),
-                len(far),
-                _share(far, both),
-                *milder,
-                _examples(far),
-                difference,
-            )
-        )
+        both = _scored_by(cases, first, second)
+        apart = [case for case in both if abs(case.values[first] - case.values[second]) >= APART]
+        higher = sum(case.values[first] > case.values[second] for case in apart)
+        counts = (len(both), len(cases) - len(both), len(apart), _share(apart, both), higher, len(apart) - higher)
+        rows.append((metric_model(first), metric_model(second), *counts, _examples(apart)))
+        differences.append(_difference(both, first, second))
     columns = (
         "judge",
         "other judge",
@@ -232,47 +215,33 @@ def judge_disagreement_table(cases: ScoredCases, *, seed: int = 0) -> Table:
     notes = (
         f"Apart: correctness of the two differs by {APART} or more, two steps of the rubric (the study's Table 7).",
         "Differences are paired by case; p by flipping the signs of whole patients (questions where there is none), "
-        f"corrected by Holm for this table's {sum(each is not None for each in tested)} comparisons.",
+        f"corrected by Holm for this table's {len(differences) - differences.count(None)} comparisons.",
     )
-    corrected = correct_p_values(tested)
-    return Table(
-        "Judges that disagree", columns, tuple((*row, p) for row, p in zip(rows, corrected, strict=True)), notes
-    )
+    return Table("Judges that disagree", columns, add_differences(rows, differences), notes)
 
 
-def _milder(cases: ScoredCases, first: str, second: str, seed: int) -> Difference | None:
+def _difference(cases: MeasuredCases, first: str, second: str) -> Difference | None:
     if not cases:
         return None
-    one, other = ({case.key: case.values[name] for case in cases} for name in (first, second))
-    return paired_difference(one, other, {case.key: case.cluster for case in cases}, seed=seed)
+    one, other, clusters = {}, {}, {}
+    for case in cases:
+        one[case.key], other[case.key] = case.values[first], case.values[second]
+        clusters[case.key] = case.cluster
+    return paired_difference(one, other, clusters)
 
 
-def missed_table(cases: ScoredCases) -> Table:
+def missed_table(cases: MeasuredCases) -> Table:
     """Return how often each metric is low on answers a judge finds correct, and high on those it finds wrong."""
     rows: list[tuple[Cell, ...]] = []
     for judge in metrics_named(cases, CORRECTNESS):
         for metric in list_metrics(cases):
             if metric.partition("[")[0] in (CORRECTNESS, CROWDED):
                 continue
-            both = [case for case in cases if judge in case.values and metric in case.values]
-            low = [case for case in both if case.values[judge] > HIGH and case.values[metric] < LOW]
-            high = [case for case in both if case.values[judge] < LOW and case.values[metric] > HIGH]
-            correct = sum(case.values[judge] > HIGH for case in both)
-            wrong = sum(case.values[judge] < LOW for case in both)
-            rows.append(
-                (
-                    metric_model(judge),
-                    metric,
-                    len(both),
-                    len(cases) - len(both),
-                    correct,
-                    len(low),
-                    _examples(low),
-                    wrong,
-                    len(high),
-                    _examples(high),
-                )
-            )
+            both = _scored_by(cases, judge, metric)
+            correct, wrong = _above(both, judge), _below(both, judge)
+            low, high = _below(correct, metric), _above(wrong, metric)
+            missed = (len(correct), len(low), _examples(low), len(wrong), len(high), _examples(high))
+            rows.append((metric_model(judge), metric, len(both), len(cases) - len(both), *missed))
     columns = (
         "judge",
         "metric",
@@ -294,11 +263,19 @@ def missed_table(cases: ScoredCases) -> Table:
     return Table("What each metric misses", columns, tuple(rows), notes)
 
 
-def numbers_table(cases: ScoredCases) -> Table:
+def numbers_table(cases: MeasuredCases) -> Table:
     """Return whether each metric separates answers with the right numbers from others, for references with numbers."""
-    numeric = [case for case in cases if _recall_of_numbers(case) is not None]
-    metrics = [metric for metric in list_metrics(numeric) if not metric.startswith(_NUMBERS_BEFORE)]
-    rows = tuple(_on_numbers(metric, numeric) for metric in metrics)
+    numeric = [case for case in cases if _number_recall(case) is not None]
+    rows: list[tuple[Cell, ...]] = []
+    for metric in list_metrics(numeric):
+        if metric.startswith(_NUMBERS_BEFORE):
+            continue
+        scored = _scored_by(numeric, metric)
+        by_rightness = group_by(scored, lambda case: _number_recall(case) == 1.0)
+        right, wrong = by_rightness.get(True, []), by_rightness.get(False, [])
+        means = (len(right), _mean(right, metric), len(wrong), _mean(wrong, metric), len(numeric) - len(scored))
+        separation = _apart(_values(right, metric), _values(wrong, metric))
+        rows.append((metric, *means, separation, _examples(_above(wrong, metric))))
     columns = (
         "metric",
         "n right",
@@ -315,31 +292,15 @@ def numbers_table(cases: ScoredCases) -> Table:
         "Tells them apart: how often an answer with the right numbers has more than one without, of all such pairs; "
         f"1/2 is chance (errata E6). Examples: wrong numbers that the metric puts above {HIGH}.",
     )
-    return Table("Answers with numbers", columns, rows, notes)
+    return Table("Answers with numbers", columns, tuple(rows), notes)
 
 
-def _recall_of_numbers(case: MeasuredCase) -> float | None:
+def _number_recall(case: MeasuredCase) -> float | None:
     return case.values.get(NUMBERS, case.values.get(_NUMBERS_BEFORE))
 
 
-def _on_numbers(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
-    scored = [case for case in cases if metric in case.values]
-    right, wrong = ([case for case in scored if (_recall_of_numbers(case) == 1.0) is told] for told in (True, False))
-    fooled = [case for case in wrong if case.values[metric] > HIGH]
-    return (
-        metric,
-        len(right),
-        _mean(right, metric),
-        len(wrong),
-        _mean(wrong, metric),
-        len(cases) - len(scored),
-        _apart([case.values[metric] for case in right], [case.values[metric] for case in wrong]),
-        _examples(fooled),
-    )
-
-
-def _mean(cases: ScoredCases, metric: str) -> Cell:
-    return estimate_mean([case.values[metric] for case in cases], [case.cluster for case in cases]) if cases else None
+def _mean(cases: MeasuredCases, metric: str) -> Mean | None:
+    return estimate_mean(_values(cases, metric), _clusters(cases)) if cases else None
 
 
 def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
@@ -351,28 +312,28 @@ def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
     return float(fewer.mean()) / 2 / len(wrong)
 
 
-def overview_table(cases: ScoredCases) -> Table:
+def overview_table(cases: MeasuredCases) -> Table:
     """Return the mean of every metric over the answered cases, and why some have none."""
-    answered = [case for case in cases if case.ending == "answered"]
+    answers = sum(case.ending == "answered" for case in cases)
     measured = open_answers(cases)
-    rows = tuple(_overview(metric, measured) for metric in list_metrics(measured))
+    rows: list[tuple[Cell, ...]] = []
+    for metric in list_metrics(measured):
+        scored = _scored_by(measured, metric)
+        states = Counter(case.states.get(metric) for case in measured if metric not in case.values)
+        missing = (states["unparsed"], states["failed"], states[None])
+        rows.append((metric, _mean(scored, metric), len(scored), *missing))
     columns = ("metric", "mean", "n", "no value", "call failed", "not measured")
     notes = (
-        f"Of {len(cases)} cases {len(answered)} were answered, {len(measured)} of them openly; the others have no "
+        f"Of {len(cases)} cases {answers} were answered, {len(measured)} of them openly; the others have no "
         "value, which is no 0 (errata E2). No value: a verdict that cannot be read, a text over the window, a right "
         f"answer without a number. Values are 0 to 1, intervals 95 %, {BOOTSTRAP}.",
     )
-    return Table("What the answers are worth", columns, rows, notes)
+    return Table("What the answers are worth", columns, tuple(rows), notes)
 
 
-def _overview(metric: str, cases: ScoredCases) -> tuple[Cell, ...]:
-    scored = [case for case in cases if metric in case.values]
-    why = [case.states.get(metric) for case in cases if metric not in case.values]
-    return metric, _mean(scored, metric), len(scored), why.count("unparsed"), why.count("failed"), why.count(None)
-
-
-def count_endings(cases: ScoredCases) -> Iterator[tuple[str, int]]:
+def count_endings(cases: MeasuredCases) -> Iterator[tuple[str, int]]:
     """Yield how many cases ended in each way, without zeros."""
+    counts = Counter(case.ending for case in cases)
     for ending in ENDINGS:
-        if n := sum(case.ending == ending for case in cases):
-            yield ending, n
+        if counts[ending]:
+            yield ending, counts[ending]

@@ -1,4 +1,4 @@
-"""`compare`, `evaluate score` and `evaluate need` as a user meets them."""
+"""`compare`, `rescore` and `sample-size` on the command line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.run_folders import answers, folder, recipe
 
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[Path, Path]:
-    """A run and a file of answers: 24 and 32 of 40 right, otherwise made alike but for the strategy."""
+    """Return a run and a file of answers: 24 and 32 of 40 correct, with another strategy and else the same recipe."""
     return (
         folder(tmp_path / "rag", lambda i, _: i < 24),
         answers(tmp_path / "brief.jsonl", lambda i: i >= 8, made_with=recipe(strategy="brief-context")),
     )
 
 
-def test_compare_shows_tables_intervals_and_what_they_say(runs: tuple[Path, Path], run: Run) -> None:
+def test_compare_shows_tables_intervals_and_conclusions(runs: tuple[Path, Path], run: Run) -> None:
     result = run("compare", *runs)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -35,7 +35,9 @@ def test_compare_shows_tables_intervals_and_what_they_say(runs: tuple[Path, Path
     assert "No difference between brief and rag was shown: +20 points" in " ".join(lines[-3:])
 
 
-def test_compare_in_ascii_and_narrow(runs: tuple[Path, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_with_ascii_in_narrow_terminal_fits_and_is_ascii(
+    runs: tuple[Path, Path], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     result = run("compare", *runs, "--ascii")
     assert result.stdout.isascii()
@@ -43,43 +45,47 @@ def test_compare_in_ascii_and_narrow(runs: tuple[Path, Path], run: Run, monkeypa
     assert "|---" in result.stdout
 
 
-def test_compare_for_machines(runs: tuple[Path, Path], run: Run) -> None:
-    found = json.loads(run("compare", *runs, "--measure", "right-of-answered", "--json").stdout)
-    assert found["experiment"] == "compare"
-    assert found["tables"][0]["title"] == "The runs"
-    assert found["sources"][0]["facts"]["questions"]["name"] == "own"
-    assert found["tables"][-1]["rows"][0][-2]["value"] == 0.2
+def test_compare_json_has_tables_and_sources(runs: tuple[Path, Path], run: Run) -> None:
+    comparison = json.loads(run("compare", *runs, "--measure", "right-of-answered", "--json").stdout)
+    assert comparison["experiment"] == "compare"
+    assert comparison["tables"][0]["title"] == "The runs"
+    assert comparison["sources"][0]["facts"]["questions"]["name"] == "own"
+    assert comparison["tables"][-1]["rows"][0][-2]["value"] == 0.2
 
 
-def test_one_run_is_compared_with_nothing(runs: tuple[Path, Path], run: Run) -> None:
+def test_compare_with_one_run_fails(runs: tuple[Path, Path], run: Run) -> None:
     result = run("compare", runs[0])
     assert result.exit_code == 2
     assert "a comparison needs two or more runs" in result.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_a_terminal_without_utf8(encoding: str, runs: tuple[Path, Path], tmp_path: Path) -> None:
-    """A real process: names that the encoding lacks do not end it."""
-    odd = runs[0].rename(tmp_path / "πρώτο")
-    done = subprocess.run(
-        [sys.executable, "-m", "epicrisis", "compare", str(odd), str(runs[1])],
+def test_compare_in_terminal_without_utf8_replaces_characters(
+    encoding: str, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Run a real process: names with characters outside its encoding do not end it."""
+    renamed_run = runs[0].rename(tmp_path / "πρώτο")
+    process = subprocess.run(
+        [sys.executable, "-m", "epicrisis", "compare", str(renamed_run), str(runs[1])],
         env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "90"},
         capture_output=True,
         check=True,
     )
-    text = done.stdout.decode(encoding)
+    text = process.stdout.decode(encoding)
     assert ("●" in text) == (encoding == "utf-8")
     assert ("πρώτο" in text) == (encoding == "utf-8")
     assert "+0.200" in text
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("named", [True, False])
-def test_mirages_figures_to_the_digit(named: bool, data_folder: Path, run: Run) -> None:
+@pytest.mark.parametrize("names_dataset", [True, False])
+def test_rescore_of_mirage_replies_reproduces_published_figures(
+    names_dataset: bool, data_folder: Path, run: Run
+) -> None:
     figures = {"pubmedqa": ("36.00", "36.00"), "bioasq": ("74.27", "74.11")}
     for name, (early, now) in figures.items():
         file = data_folder / "mirage" / f"gpt35_cot_{name}.jsonl"
-        dataset = ("--dataset", f"mirage/{name}") if named else ()
+        dataset = ("--dataset", f"mirage/{name}") if names_dataset else ()
         result = run("rescore", file, *dataset, "--data", data_folder)
         assert result.exit_code == 0, result.stderr
         rows = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith(f"gpt35_cot_{name}  ")}
@@ -89,38 +95,30 @@ def test_mirages_figures_to_the_digit(named: bool, data_folder: Path, run: Run) 
 
 
 @pytest.mark.data
-def test_one_scoring_for_machines(data_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rescore_json_with_one_scoring_has_counts(data_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_DATA", str(data_folder))
     file = data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"
-    (found,) = json.loads(run("rescore", file, "--scoring", "mirage-2024", "--json").stdout)
-    (score,) = found["scores"]
+    (data,) = json.loads(run("rescore", file, "--scoring", "mirage-2024", "--json").stdout)
+    (score,) = data["scores"]
     assert (score["right"], score["n"], score["by_default"]) == (459, 618, 3)
 
 
-def test_our_own_run_is_scored_again(runs: tuple[Path, Path], run: Run) -> None:
+def test_rescore_of_own_run_shows_its_accuracy(runs: tuple[Path, Path], run: Run) -> None:
     result = run("rescore", *runs)
     assert result.exit_code == 0, result.stderr
     assert "60.00 % [" in result.stdout
     assert "record the letter that was read" in result.stdout
-    refused = run("rescore", runs[0], "--dataset", "mirage/bioasq")
-    assert (refused.exit_code, "leave --dataset out" in refused.stderr) == (2, True)
+    rejected = run("rescore", runs[0], "--dataset", "mirage/bioasq")
+    assert (rejected.exit_code, "leave --dataset out" in rejected.stderr) == (2, True)
 
 
-def test_how_many_questions(run: Run) -> None:
+def test_sample_size_shows_needed_and_detectable(run: Run) -> None:
     result = run("sample-size", "--difference", 5, "--comparisons", 5, "--available", 105)
     assert result.exit_code == 0, result.stderr
     sentences = " ".join(result.stdout.split())
     assert "932 questions are needed" in sentences
     assert sentences.endswith("the smallest difference found at this power is 14.7 points.")
-    found = json.loads(run("sample-size", "--available", 3, "--json").stdout)
-    assert (found["questions"], found["smallest"]) == (626, None)
+    data = json.loads(run("sample-size", "--available", 3, "--json").stdout)
+    assert (data["questions"], data["smallest"]) == (626, None)
     impossible = run("sample-size", "--difference", 30)
     assert (impossible.exit_code, "discordant" in impossible.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("command", [("compare",), ("rescore",), ("sample-size",)])
-def test_help_has_an_example(command: tuple[str, ...], run: Run) -> None:
-    result = run(*command, "--help")
-    assert result.exit_code == 0
-    assert f"epicrisis {' '.join(command)} " in result.stdout
-    assert "--json" in result.stdout

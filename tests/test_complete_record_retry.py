@@ -1,4 +1,4 @@
-"""A question that time narrows, and the second asking of the whole record where the first does not answer."""
+"""Questions narrowed by time, and their repetition with the complete record after an abstention."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from tests.support.strategies import NOT_FOUND
 
 ENCODER = HashingEncoder(64)
 QUESTION = Question("What was the diagnosis of the second admission?", id="q", patient="p1")
-NARROWED = "2 of 3 notes are left out: by their times and types they seem to be about another time"
-AGAIN = "the remaining notes do not answer the question: asking again with the whole record"
+NARROWED_NOTICE = "2 of 3 notes are left out: by their times and types they seem to be about another time"
+REPEATED_NOTICE = "the remaining notes do not answer the question: asking again with the whole record"
 
 
 def note(name: str, date: str, text: str, stay: str) -> Document:
@@ -62,8 +62,8 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
         yield LibrarySearch(library, Retriever(library, ENCODER))
 
 
-def found_in(*names: str) -> Callable[[ChatRequest], str]:
-    """A model that finds something only where all these words stand in its prompt."""
+def reply_if_found(*names: str) -> Callable[[ChatRequest], str]:
+    """Return a script that answers only if its prompt contains all `names`."""
 
     def reply(request: ChatRequest) -> str:
         prompt = request.messages[-1].content
@@ -79,63 +79,63 @@ def pipeline_of(
     ward: LibrarySearch, script: Callable[[ChatRequest], str], **settings: Any
 ) -> tuple[Pipeline, ScriptedModel]:
     model = ScriptedModel(script, context_tokens=1_000_000)
-    given = {"strategy": "rag", "preflight": {"enabled": False}, "k": 9, **settings}
-    return Pipeline(Settings.model_validate(given), dict.fromkeys(ROLES, model), ward), model
+    values = {"strategy": "rag", "preflight": {"enabled": False}, "k": 9, **settings}
+    return Pipeline(Settings.model_validate(values), dict.fromkeys(ROLES, model), ward), model
 
 
-def asked(
-    ward: LibrarySearch, script: Callable[[ChatRequest], str], treatment: RunOverrides = NO_OVERRIDES, **settings: Any
+def ask(
+    ward: LibrarySearch, script: Callable[[ChatRequest], str], overrides: RunOverrides = NO_OVERRIDES, **settings: Any
 ) -> tuple[Answer, ScriptedModel]:
     pipeline, model = pipeline_of(ward, script, **settings)
-    return asyncio.run(pipeline.answer(QUESTION, overrides=treatment)), model
+    return asyncio.run(pipeline.answer(QUESTION, overrides=overrides)), model
 
 
-def notices(answer: Answer) -> list[str]:
+def timeline_notices(answer: Answer) -> list[str]:
     return [event.message for event in answer.trace if isinstance(event, Notice) and event.kind == "timeline"]
 
 
-def notes_read(answer: Answer) -> list[set[str]]:
+def notes_by_ranking(answer: Answer) -> list[set[str]]:
     rankings = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
     return [{passage.document_id.removeprefix("note:") for passage in ranking.passages} for ranking in rankings]
 
 
-def test_an_answer_from_narrowed_notes_says_so(ward: LibrarySearch) -> None:
-    answer, model = asked(ward, found_in("reflux"))
+def test_answer_from_narrowed_notes_has_narrowing(ward: LibrarySearch) -> None:
+    answer, model = ask(ward, reply_if_found("reflux"))
     assert (answer.state, answer.narrowing) == ("answered", "kept")
-    assert notes_read(answer) == [{"second"}]
+    assert notes_by_ranking(answer) == [{"second"}]
     assert len(model.requests) == 1
 
 
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
 @pytest.mark.parametrize("unit", ["chunk", "note"])
-def test_an_abstention_from_narrowed_notes_is_asked_once_more_with_the_whole_record(
+def test_abstention_from_narrowed_notes_is_repeated_with_complete_record(
     ward: LibrarySearch, strategy: str, unit: str
 ) -> None:
     # A map call reads one note, and what the reduce call reads are findings.
     script = (
-        found_in("angina")
+        reply_if_found("angina")
         if strategy == "rag"
         else lambda request: (
-            found_in()(request)
+            reply_if_found()(request)
             if ("angina" in request.messages[-1].content or "It was." in request.messages[-1].content)
             else NOT_FOUND
         )
     )
-    answer, model = asked(ward, script, strategy=strategy, unit=unit)
+    answer, model = ask(ward, script, strategy=strategy, unit=unit)
     assert (answer.state, answer.narrowing) == ("answered", "lifted")
-    assert notes_read(answer) == [{"second"}, {"first", "second", "third"}]
-    assert notices(answer)[-2:] == [NARROWED, AGAIN]
+    assert notes_by_ranking(answer) == [{"second"}, {"first", "second", "third"}]
+    assert timeline_notices(answer)[-2:] == [NARROWED_NOTICE, REPEATED_NOTICE]
     assert sum(isinstance(event, ModelCalled) for event in answer.trace) == len(model.requests) == answer.usage.calls
     assert "left out" in model.requests[0].messages[-1].content
-    assert "left out" not in model.requests[-1].messages[-1].content, "nothing is left out any more"
+    assert "left out" not in model.requests[-1].messages[-1].content, "no note is left out"
 
 
-def test_the_whole_record_that_does_not_answer_either_is_asked_no_third_time(ward: LibrarySearch) -> None:
-    answer, model = asked(ward, lambda _: NOT_FOUND)
+def test_abstention_from_complete_record_is_not_repeated(ward: LibrarySearch) -> None:
+    answer, model = ask(ward, lambda _: NOT_FOUND)
     assert (answer.state, answer.narrowing, len(model.requests)) == ("abstained", "lifted", 2)
 
 
-def test_option_that_the_record_does_not_tell_is_asked_once_more_with_the_whole_record(ward: LibrarySearch) -> None:
+def test_choice_of_unknown_option_is_repeated_with_complete_record(ward: LibrarySearch) -> None:
     options = {"A": "angina", "B": "The record does not say"}
     question = Question(QUESTION.text, options=options, form="choice", id="o", patient="p1")
 
@@ -149,43 +149,43 @@ def test_option_that_the_record_does_not_tell_is_asked_once_more_with_the_whole_
     assert (answer.state, answer.choice, answer.narrowing, len(model.requests)) == ("answered", "A", "lifted", 2)
 
 
-def test_no_passage_of_narrowed_notes_leads_to_the_whole_record(ward: LibrarySearch) -> None:
+def test_no_passage_of_narrowed_notes_uses_complete_record(ward: LibrarySearch) -> None:
     question = Question("angina in the second admission?", id="n", patient="p1")
-    pipeline, model = pipeline_of(ward, found_in("angina"), by="bm25")
+    pipeline, model = pipeline_of(ward, reply_if_found("angina"), by="bm25")
     answer = asyncio.run(pipeline.answer(question))
     assert (answer.state, answer.narrowing, len(model.requests)) == ("answered", "lifted", 1)
 
 
 @pytest.mark.parametrize(("strategy", "settings"), [("rag", {"timeline": False}), ("full-context", {})])
-def test_a_whole_record_that_does_not_answer_is_asked_once(
+def test_question_without_narrowing_is_not_repeated(
     ward: LibrarySearch, strategy: str, settings: dict[str, Any]
 ) -> None:
-    answer, model = asked(ward, lambda _: NOT_FOUND, strategy=strategy, **settings)
+    answer, model = ask(ward, lambda _: NOT_FOUND, strategy=strategy, **settings)
     assert (answer.state, answer.narrowing, len(model.requests)) == ("abstained", "none", 1)
 
 
-def test_a_failed_second_asking_is_a_failure(ward: LibrarySearch) -> None:
+def test_failed_repetition_is_failure(ward: LibrarySearch) -> None:
     def script(request: ChatRequest) -> str:
         if "angina" in request.messages[-1].content:
             raise EndpointUnreachable("gone")
         return NOT_FOUND
 
-    answer, _ = asked(ward, script)
+    answer, _ = ask(ward, script)
     assert (answer.state, answer.narrowing) == ("failed", "lifted")
 
 
-def test_a_treatment_with_narrowed_and_whole_notes_is_asked_again(ward: LibrarySearch) -> None:
-    whole, _ = asked(ward, lambda _: NOT_FOUND, timeline=False)
-    passages = next(event.ranking for event in whole.trace if isinstance(event, Retrieved)).passages
+def test_overrides_with_narrowed_and_complete_ranking_are_repeated(ward: LibrarySearch) -> None:
+    complete, _ = ask(ward, lambda _: NOT_FOUND, timeline=False)
+    passages = next(event.ranking for event in complete.trace if isinstance(event, Retrieved)).passages
     rankings = [rank_in_order(some, "placed", {}) for some in (passages[1:2], passages)]
-    treatment = RunOverrides(ranking=rankings[0], whole=rankings[1], about=())
-    answer, model = asked(ward, lambda _: NOT_FOUND, treatment)
+    overrides = RunOverrides(ranking=rankings[0], whole=rankings[1], about=())
+    answer, model = ask(ward, lambda _: NOT_FOUND, overrides)
     assert [event.ranking for event in answer.trace if isinstance(event, Retrieved)] == rankings
     assert (answer.narrowing, len(model.requests)) == ("lifted", 2)
 
 
-def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: LibrarySearch, tmp_path: Path) -> None:
-    answer, _ = asked(ward, found_in("angina"))
+def test_narrowing_appears_on_screen_in_json_and_in_records(ward: LibrarySearch, tmp_path: Path) -> None:
+    answer, _ = ask(ward, reply_if_found("angina"))
     out = io.StringIO()
     EventDisplay(Console(file=out, width=200)).answer(answer)
     assert "From the complete record: the notes of the time in the question did not answer it." in out.getvalue()
@@ -197,7 +197,7 @@ def test_which_asking_answered_stands_on_the_screen_in_json_and_in_a_run(ward: L
 
 
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
-def test_a_plan_counts_the_second_asking(ward: LibrarySearch, strategy: str) -> None:
+def test_plan_counts_repetition(ward: LibrarySearch, strategy: str) -> None:
     pipeline, _ = pipeline_of(ward, lambda _: NOT_FOUND, strategy=strategy)
     settings = Settings.model_validate({"strategy": strategy, "preflight": {"enabled": False}, "k": 9})
     plain = Question("What was the diagnosis?", id="p", patient="p1")
@@ -208,10 +208,10 @@ def test_a_plan_counts_the_second_asking(ward: LibrarySearch, strategy: str) -> 
             for question in (QUESTION, plain)
         ]
 
-    narrowed, whole = asyncio.run(plans())
-    answer, model = asked(ward, lambda _: NOT_FOUND, strategy=strategy)
+    narrowed, complete = asyncio.run(plans())
+    answer, model = ask(ward, lambda _: NOT_FOUND, strategy=strategy)
     assert narrowed.calls.most >= len(model.requests) > narrowed.calls.least
     assert narrowed.prompt_tokens.most >= answer.usage.prompt_tokens > narrowed.prompt_tokens.least
-    assert whole.calls.most == narrowed.calls.most / 2
+    assert complete.calls.most == narrowed.calls.most / 2
     assert narrowed.states["may be asked again with the whole record"] == 1
-    assert "may be asked again with the whole record" not in whole.states
+    assert "may be asked again with the whole record" not in complete.states

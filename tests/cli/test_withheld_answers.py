@@ -19,8 +19,8 @@ QUESTION = "Does aspirin prevent stroke?"
 @pytest.fixture
 def trials(tmp_path: Path) -> Path:
     document = Document("a", "Aspirin lowered the risk of stroke in adults.", "Aspirin for primary prevention")
-    with library(tmp_path / "trials", [document]) as made:
-        return made.path
+    with library(tmp_path / "trials", [document]) as store:
+        return store.path
 
 
 def reply_quoting(quote: str) -> Any:

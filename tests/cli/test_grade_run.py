@@ -1,4 +1,4 @@
-"""Runs measured and judges calibrated on the command line, against a judge on loopback."""
+"""`epicrisis grade run` and `grade calibrate`, with a judge on loopback."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.support.served_models import served
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No reply and no calibration is kept but those of this test."""
+    """Return an empty home, so that only replies and calibrations of this test are kept."""
     monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("EPICRISIS_DATA", raising=False)
     return tmp_path / "home"
 
 
-def by_length(request: ChatRequest) -> str:
-    """Of an answer the longer the better; of a pair the longer one."""
+def reply_by_length(request: ChatRequest) -> str:
+    """Return a grade that grows with the length of the answer, or the longer answer of a pair."""
     texts = unfence(request.messages[-1].content)
     if len(texts) == 2:
         longer = max(range(2), key=lambda place: len(texts[place]))
@@ -39,13 +39,13 @@ def by_length(request: ChatRequest) -> str:
     return graded(grade, grade, grade)
 
 
-def ehr(path: Path, patient: str | None = None) -> Path:
+def write_run(path: Path, patient: str | None = None) -> Path:
     texts = ("one", "one two", "one two three four five")
     lines = [record(question(i, patient=patient), text) for i, text in enumerate(texts)]
     return folder_of(path, [*lines, record(question(9, patient=patient), "", "failed", failure="EmptyReply")])
 
 
-def test_help_shows_an_example(run: Run) -> None:
+def test_grade_help_shows_example(run: Run) -> None:
     for command in (("grade", "run"), ("grade", "calibrate")):
         result = run(*command, "--help")
         assert result.exit_code == 0
@@ -53,32 +53,32 @@ def test_help_shows_an_example(run: Run) -> None:
         assert f"epicrisis {' '.join(command)}" in result.stdout
 
 
-def test_a_run_is_measured_and_judged_once(tmp_path: Path, run: Run) -> None:
-    folder = ehr(tmp_path / "ehr")
-    with served(ScriptedModel(by_length)) as server:
+def test_grade_run_repeated_calls_judge_once(tmp_path: Path, run: Run) -> None:
+    folder = write_run(tmp_path / "ehr")
+    with served(ScriptedModel(reply_by_length)) as server:
         arguments = ("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one")
         for _ in range(2):
             result = run(*arguments)
             assert result.exit_code == 0, result.output
-        assert server.ledger.calls == 3, "nothing is judged twice"
+        assert server.ledger.calls == 3, "no answer is judged twice"
         assert "judge-correctness[one]" in result.stdout
         assert "3 answered, 1 empty" in result.stdout
         assert "The agreement of one with people is not known: epicrisis grade calibrate --model one" in result.stdout
-        told = json.loads(run(*arguments, "--json").stdout)["runs"][0]
-    assert told["endings"] == {"answered": 3, "empty": 1}
-    rows = {row[0]: row for row in told["table"]["rows"]}
+        output = json.loads(run(*arguments, "--json").stdout)["runs"][0]
+    assert output["endings"] == {"answered": 3, "empty": 1}
+    rows = {row[0]: row for row in output["table"]["rows"]}
     assert rows["judge-completeness[one]"][1]["value"] == pytest.approx((0 + 0.25 + 1) / 3)
     assert rows["exact-match"][1]["value"] == 0.0
     assert len(list((folder / MEASURES).glob("judge*.jsonl"))) == 1
 
 
-def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, run: Run) -> None:
-    folder = ehr(tmp_path / "ehr")
+def test_grade_run_two_judges_without_model_name_have_separate_grades(tmp_path: Path, run: Run) -> None:
+    folder = write_run(tmp_path / "ehr")
 
     def strict(request: ChatRequest) -> str:
         return json.dumps({"reason": "no", "correctness": 1, "completeness": 1, "faithfulness": 1})
 
-    with served(ScriptedModel(by_length)) as one, served(ScriptedModel(strict)) as two:
+    with served(ScriptedModel(reply_by_length)) as one, served(ScriptedModel(strict)) as two:
         arguments = ("grade", "run", folder, "--no-meteor", "--json")
         both = run(*arguments, "--judge", one.url, "--judge", two.url)
         assert both.exit_code == 0, both.output
@@ -100,69 +100,69 @@ def test_two_judges_without_a_model_name_keep_their_own_grades(tmp_path: Path, r
         assert "has the same short name" in later.stderr
 
 
-def test_a_judge_that_wrote_the_answers_is_told(tmp_path: Path, run: Run) -> None:
-    folder = ehr(tmp_path / "ehr")
-    with served(ScriptedModel(by_length)) as server:
+def test_grade_run_judge_that_wrote_answers_is_warned_about(tmp_path: Path, run: Run) -> None:
+    folder = write_run(tmp_path / "ehr")
+    with served(ScriptedModel(reply_by_length)) as server:
         result = run("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#writer-model")
     assert "Warning: writer-model judges answers and wrote them" in result.stdout
     assert "errata E4" in result.stdout
 
 
-def test_answers_about_patients_stay_here_and_their_replies_are_not_kept_among_the_models(
-    tmp_path: Path, run: Run, home: Path
-) -> None:
-    folder = ehr(tmp_path / "ehr", patient="anna")
+def test_grade_run_patient_answers_need_local_judge_and_no_shared_cache(tmp_path: Path, run: Run, home: Path) -> None:
+    folder = write_run(tmp_path / "ehr", patient="anna")
     refused = run("grade", "run", folder, "--no-meteor", "--judge", "https://judge.example.org/v1#one")
     assert refused.exit_code == 2
     assert "--allow-remote" in refused.stderr
-    with served(ScriptedModel(by_length)) as server:
+    with served(ScriptedModel(reply_by_length)) as server:
         result = run("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one")
     assert result.exit_code == 0, result.output
     assert not list(home.rglob("*")), "no cache of replies"
 
 
-def test_a_dear_judging_is_asked_about_first(tmp_path: Path, run: Run) -> None:
-    folder = ehr(tmp_path / "ehr")
+def test_grade_run_expensive_judge_needs_confirmation(tmp_path: Path, run: Run) -> None:
+    folder = write_run(tmp_path / "ehr")
     config = tmp_path / "dear.toml"
     config.write_text(
         "[models.judge]\nprice = {input = 900.0, output = 9000.0}\n[plan]\nask_above_usd = 0.5\n", encoding="utf-8"
     )
-    with served(ScriptedModel(by_length)) as server:
+    with served(ScriptedModel(reply_by_length)) as server:
         arguments = ("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one", "--config", config)
-        asked = run(*arguments)
-        assert asked.exit_code == 2
-        assert "3 cases on" in asked.stderr
-        assert "add --yes to run it" in asked.stderr
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "3 cases on" in result.stderr
+        assert "add --yes to run it" in result.stderr
         assert server.ledger.calls == 0
         assert run(*arguments, "--yes").exit_code == 0
         assert server.ledger.calls == 3
 
 
-def test_notes_are_in_what_a_judging_would_cost_also_where_they_alone_are_left(tmp_path: Path, run: Run) -> None:
-    """At 100 $ a million tokens three answers cost cents, and the 40,000 characters of notes of each a dollar."""
-    whole = note("anna", "He had 40 mg of furosemide. " * 1500)
-    lines = [record(question(i, patient="anna"), f"{i} mg.", given=[whole]) for i in range(3)]
+def test_grade_run_cost_estimate_includes_notes(tmp_path: Path, run: Run) -> None:
+    """At $100 per million tokens three answers cost cents, and their notes of 40,000 characters a dollar each."""
+    long_note = note("anna", "He had 40 mg of furosemide. " * 1500)
+    lines = [record(question(i, patient="anna"), f"{i} mg.", given=[long_note]) for i in range(3)]
     folder, config, library = folder_of(tmp_path / "ehr", lines), tmp_path / "dear.toml", tmp_path / "ward"
     config.write_text("[models.judge]\nprice = {input = 100.0, output = 0.0}\n[plan]\nask_above_usd = 1.0\n")
-    with open_or_create(library, HashingEncoder(), "hashing") as held:
-        add_documents(held, [Document(id=whole.document_id, text=whole.text, patient="anna")], HashingEncoder())
-    with served(ScriptedModel(by_length)) as server:
-        alone = ("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one", "--config", config)
-        assert "3 cases on" not in run(*alone).stderr
+    with open_or_create(library, HashingEncoder(), "hashing") as store:
+        add_documents(
+            store, [Document(id=long_note.document_id, text=long_note.text, patient="anna")], HashingEncoder()
+        )
+    with served(ScriptedModel(reply_by_length)) as server:
+        arguments = ("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one", "--config", config)
+        assert "3 cases on" not in run(*arguments).stderr
         assert server.ledger.calls == 3
-        asked = run(*alone, "--against-notes", library)
-        assert asked.exit_code == 2, asked.output
-        assert "3 cases on" in asked.stderr
-        assert "expected to cost $3." in asked.stderr
+        result = run(*arguments, "--against-notes", library)
+        assert result.exit_code == 2, result.output
+        assert "3 cases on" in result.stderr
+        assert "expected to cost $3." in result.stderr
         assert server.ledger.calls == 3
 
 
-def test_a_users_slips_are_told_in_one_line(tmp_path: Path, run: Run) -> None:
-    nothing = folder_of(tmp_path / "nothing", [record(question(gold=None), "40 mg")])
+def test_grade_invalid_input_reports_one_line(tmp_path: Path, run: Run) -> None:
+    ungradable = folder_of(tmp_path / "nothing", [record(question(gold=None), "40 mg")])
     for arguments, message in (
         (("run", tmp_path / "none"), "name the folder of a run, or a file of answers"),
-        (("run", nothing), "has no answer to measure: choose a run of open questions with a reference"),
-        (("run", ehr(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
+        (("run", ungradable), "has no answer to measure: choose a run of open questions with a reference"),
+        (("run", write_run(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
         (("run", tmp_path / "ehr", "--no-meteor", "--nli", "no-such-model"), "no-such-model"),
         (
             ("run", tmp_path / "ehr", "--local-only", "--judge", "https://a.example.org/v1#one"),
@@ -177,8 +177,8 @@ def test_a_users_slips_are_told_in_one_line(tmp_path: Path, run: Run) -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
-def people(folder: Path, summaries: int = 12, pairs: int = 6) -> Path:
-    """Files of the published forms: the longer a summary the better, and of two answers the longer is preferred."""
+def write_human_scores(folder: Path, summaries: int = 12, pairs: int = 6) -> Path:
+    """Write files in the published formats: longer summaries score better, and longer answers are preferred."""
     folder.mkdir(parents=True)
     with (folder / SUMMARIES).open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file)
@@ -203,29 +203,29 @@ def people(folder: Path, summaries: int = 12, pairs: int = 6) -> Path:
     return folder.parent
 
 
-def test_a_judge_is_calibrated_and_stands_beside_its_figures(tmp_path: Path, run: Run, home: Path) -> None:
-    data = people(tmp_path / "data" / "judge")
-    with served(ScriptedModel(by_length)) as server:
+def test_calibrate_agreement_appears_in_grade_run(tmp_path: Path, run: Run, home: Path) -> None:
+    data = write_human_scores(tmp_path / "data" / "judge")
+    with served(ScriptedModel(reply_by_length)) as server:
         arguments = ("grade", "calibrate", "--data", data, "--model", f"{server.url}#one")
         result = run(*arguments)
         assert result.exit_code == 0, result.output
         assert server.ledger.calls == 12 + 2 * 12
         assert run(*arguments).exit_code == 0
-        assert server.ledger.calls == 36, "nothing is asked twice"
-        told = json.loads(run(*arguments, "--json").stdout)
-        assert Path(told["output"]).is_relative_to(home)
-        folder = ehr(tmp_path / "ehr")
+        assert server.ledger.calls == 36, "no call is repeated"
+        output = json.loads(run(*arguments, "--json").stdout)
+        assert Path(output["output"]).is_relative_to(home)
+        folder = write_run(tmp_path / "ehr")
         measured = run("grade", "run", folder, "--no-meteor", "--judge", f"{server.url}#one")
-    calibration = told["calibration"]
-    assert [each["spearman"] for each in calibration["with_people"]] == [pytest.approx(1.0)] * 5
+    calibration = output["calibration"]
+    assert [agreement["spearman"] for agreement in calibration["with_people"]] == [pytest.approx(1.0)] * 5
     assert calibration["choices"][0]["accuracy"]["value"] == 1.0
     assert "one against people, Spearman's rho on MTS-Dialog's summaries: faithfulness with" in measured.stdout
     assert "chooses right between LLMBar's answers in 100.0 % of 12 pairs" in measured.stdout
 
 
-def test_a_sample_is_drawn_by_seed(tmp_path: Path, run: Run) -> None:
-    data = people(tmp_path / "data" / "judge")
-    with served(ScriptedModel(by_length)) as server:
+def test_calibrate_with_sample_calls_judge_for_sample_only(tmp_path: Path, run: Run) -> None:
+    data = write_human_scores(tmp_path / "data" / "judge")
+    with served(ScriptedModel(reply_by_length)) as server:
         result = run(
             "grade",
             "calibrate",
@@ -241,12 +241,12 @@ def test_a_sample_is_drawn_by_seed(tmp_path: Path, run: Run) -> None:
         )
         assert result.exit_code == 0, result.output
         assert server.ledger.calls == 4 + 2 * 4
-    told = json.loads(result.stdout)["calibration"]
-    assert told["sample"]["n"] == 4
-    assert {each["n"] for each in told["with_people"]} == {4}
+    output = json.loads(result.stdout)["calibration"]
+    assert output["sample"]["n"] == 4
+    assert {agreement["n"] for agreement in output["with_people"]} == {4}
 
 
-def test_faithfulness_to_the_notes_of_a_library_is_judged(
+def test_grade_run_against_notes_grades_faithfulness_to_notes(
     tmp_path: Path, run: Run, model_home: Path, papers: Path
 ) -> None:
     # By its folder: the home of this test is empty.
@@ -256,12 +256,12 @@ def test_faithfulness_to_the_notes_of_a_library_is_judged(
     library, folder = tmp_path / "ward", tmp_path / "ehr"
     added = run("library", "add", library, notes, papers, "--literature", "--encoder", model_home / "models" / "minilm")
     assert added.exit_code == 0, added.output
-    given = Passage("note:anna-1#0", "note:anna-1", 0, 0, len(text), text, "", "", "2150", "anna")
-    folder_of(folder, [record(question(patient="anna"), "40 mg", given=[given])])
-    seen: list[str] = []
+    passage = Passage("note:anna-1#0", "note:anna-1", 0, 0, len(text), text, "", "", "2150", "anna")
+    folder_of(folder, [record(question(patient="anna"), "40 mg", given=[passage])])
+    prompts: list[str] = []
 
     def script(request: ChatRequest) -> str:
-        seen.append(request.messages[-1].content)
+        prompts.append(request.messages[-1].content)
         return graded(5, 5, 3)
 
     with served(ScriptedModel(script)) as server:
@@ -272,5 +272,5 @@ def test_faithfulness_to_the_notes_of_a_library_is_judged(
     table = json.loads(result.stdout)["runs"][0]["table"]
     values = {row[0]: row[1] for row in table["rows"]}
     assert values["judge-faithful-to-notes[one]"]["value"] == 0.5
-    assert sum(text in prompt for prompt in seen) == 1
-    assert not any("Aspirin" in prompt for prompt in seen), "only what was given"
+    assert sum(text in prompt for prompt in prompts) == 1
+    assert not any("Aspirin" in prompt for prompt in prompts), "only passages that the model read"
