@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.recipe_differences import list_changes
+from epicrisis.evaluation.runs.jsonl_store import list_changes
 from epicrisis.evaluation.runs.recorded_run import list_differences, open_runs
 from tests.support.run_folders import answers, folder, recipe
 
