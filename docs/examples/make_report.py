@@ -43,7 +43,8 @@ def disease(number: int) -> str:
 
 def abstract(number: int) -> str:
     """Return the text of a generated abstract."""
-    return f"In trial {number}, drug {number}x was given to patients with {disease(number)}. It led to {FINDINGS[gold(number)]}."
+    treatment = f"In trial {number}, drug {number}x was given to patients with {disease(number)}."
+    return f"{treatment} It led to {FINDINGS[gold(number)]}."
 
 
 def question(number: int) -> str:

@@ -202,7 +202,7 @@ class ExampleSettings(_Table):
     leak_similarity: float = _key(
         0.8,
         "An example with text this similar to the question is excluded as the question itself.",
-        "cosine",
+        "Jaccard similarity",
         gt=0,
         le=1,
     )

@@ -32,12 +32,12 @@ class Killer:
             )
 
     def run(self, action: str, folder: Path, moment: str, passes: int, *, version: int = 1, count: int = COUNT) -> bool:
-        """True where the process was killed, False where it came to its end before."""
+        """Return True if the process was killed, False if it finished before."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         acknowledged = folder.with_suffix(".acknowledged")
         arguments = [action, folder, acknowledged, version, count, moment, passes]
-        self._server.stdin.write(json.dumps([str(each) for each in arguments]) + "\n")
+        self._server.stdin.write(json.dumps([str(argument) for argument in arguments]) + "\n")
         self._server.stdin.flush()
         code = int(self._server.stdout.readline())
         assert code in (0, -signal.SIGKILL), self._log.read_text()
@@ -60,7 +60,7 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A closed library with version 0 of half of the corpus."""
+    """Return a closed library with version 0 of half of the corpus."""
     folder = tmp_path_factory.mktemp("base") / "library"
     with create(folder) as library:
         add(library, 0, COUNT // 2)
@@ -69,7 +69,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(base: Path, tmp_path: Path) -> Path:
-    """A copy of `base` to break."""
+    """Return a copy of `base` to break."""
     copy = tmp_path / "library"
     shutil.copytree(base, copy)
     return copy

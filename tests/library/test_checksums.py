@@ -18,7 +18,7 @@ from tests.library.conftest import Killer
 from tests.support.library_documents import COUNT, add
 
 
-def recorded(folder: Path) -> dict[str, str] | None:
+def read_recorded(folder: Path) -> dict[str, str] | None:
     with closing(Journal(folder)) as journal:
         files = journal.files()
     return None if files is None else dict(files)
@@ -26,22 +26,22 @@ def recorded(folder: Path) -> dict[str, str] | None:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file of a library counts as small in this process."""
+    """Treat no data file as small."""
     monkeypatch.setattr(checksums, "SMALL_BYTES", 0)
 
 
-def flip(path: Path, place: int) -> None:
+def flip_bit(path: Path, place: int) -> None:
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     path.write_bytes(data)
 
 
-def checked(folder: Path) -> HealthReport:
+def run_check(folder: Path) -> HealthReport:
     with Library.open(folder) as library:
         return health.check_health(library)
 
 
-def data_files(folder: Path) -> Iterator[Path]:
+def list_data_files(folder: Path) -> Iterator[Path]:
     return iter(sorted((folder / "passages.lance" / "data").glob("*.lance")))
 
 
@@ -49,37 +49,37 @@ def test_checksums_every_batch_records_its_files(folder: Path) -> None:
     with Library.open(folder, write=True) as library:
         for step in (lambda: add(library, 1, COUNT), lambda: library.delete(["doc:1"]), library.optimize):
             step()
-            files = recorded(folder)
+            files = read_recorded(folder)
             assert files is not None
-            named = {path.relative_to(folder).as_posix() for path in data_files(folder)}
+            named = {path.relative_to(folder).as_posix() for path in list_data_files(folder)}
             assert {"manifest.json", *named} <= files.keys()
             assert checksums.verify_data_files(folder, files) == checksums.Damage(recorded=True, files=len(files))
-    assert checked(folder).problems == ()
+    assert run_check(folder).problems == ()
 
 
 def test_checksums_killed_batch_is_recorded_by_next_writer(killer: Killer, folder: Path) -> None:
     killer.kill("add", folder, "table-written", 0)
     Library.open(folder, write=True).close()
-    files = recorded(folder)
+    files = read_recorded(folder)
     assert files is not None
-    assert {path.relative_to(folder).as_posix() for path in data_files(folder)} <= files.keys()
-    assert checked(folder).problems == ()
+    assert {path.relative_to(folder).as_posix() for path in list_data_files(folder)} <= files.keys()
+    assert run_check(folder).problems == ()
 
 
-def flip_a_vector(folder: Path) -> Path:
-    """Flips the last bit of a number of a passage that is there. Returns the file."""
+def flip_vector_bit(folder: Path) -> Path:
+    """Flip the last bit of a number of a stored vector. Return the file."""
     with Library.open(folder) as library:
         (_, _, vector), *_ = library.open_table().some_vectors(1)
-    for path in data_files(folder):
+    for path in list_data_files(folder):
         place = path.read_bytes().find(vector.astype("<f2").tobytes())
         if place >= 0:
-            flip(path, place)
+            flip_bit(path, place)
             return path
     raise AssertionError("the vector is in no file")
 
 
 def test_open_small_library_with_flipped_bit_is_refused(folder: Path) -> None:
-    path = flip_a_vector(folder)
+    path = flip_vector_bit(folder)
     with pytest.raises(LibraryDamaged, match=path.name):
         Library.open(folder)
     with pytest.raises(LibraryDamaged, match=path.name):
@@ -88,8 +88,8 @@ def test_open_small_library_with_flipped_bit_is_refused(folder: Path) -> None:
 
 def test_check_health_flipped_vector_bit_is_problem(folder: Path, large: None) -> None:
     """Every passage is read all the same, and every vector is finite: nothing but the checksum tells."""
-    path = flip_a_vector(folder)
-    report = checked(folder)
+    path = flip_vector_bit(folder)
+    report = run_check(folder)
     (problem,) = report.problems
     assert path.name in problem
     assert report.rows.no_vector.count == 0
@@ -99,27 +99,27 @@ def test_check_health_damaged_earlier_version_is_notice_and_is_removed(folder: P
     """Nothing reads it but Lance's own clearing of old versions, which would fail for good."""
     oldest = max((folder / "passages.lance" / "_versions").glob("*.manifest"))
     oldest.write_bytes(b"damaged")
-    report = checked(folder)
+    report = run_check(folder)
     assert report.problems == ()
     assert [notice for notice in report.notices if oldest.name in notice]
     with Library.open(folder, write=True) as library:
         add(library, 1, COUNT)
     assert not oldest.exists()
-    assert checked(folder).problems == ()
+    assert run_check(folder).problems == ()
 
 
 def test_check_health_flipped_word_index_bit_is_problem(folder: Path) -> None:
     path = next((folder / "words").glob("*.pos"))
-    flip(path, 0)
-    (problem,) = checked(folder).problems
+    flip_bit(path, 0)
+    (problem,) = run_check(folder).problems
     assert path.name in problem
     assert "library repair" in problem
     Library.repair(folder)
-    assert checked(folder).problems == ()
+    assert run_check(folder).problems == ()
 
 
 def test_compact_and_optimize_damaged_library_are_refused(folder: Path, large: None) -> None:
-    path = flip_a_vector(folder)
+    path = flip_vector_bit(folder)
     with Library.open(folder, write=True) as library:
         with pytest.raises(LibraryDamaged, match=path.name):
             library.compact()
@@ -128,11 +128,11 @@ def test_compact_and_optimize_damaged_library_are_refused(folder: Path, large: N
 
 
 def test_repair_damaged_library_keeps_checksums(folder: Path, large: None) -> None:
-    before = recorded(folder)
+    before = read_recorded(folder)
     assert before is not None
-    path = flip_a_vector(folder)
+    path = flip_vector_bit(folder)
     Library.repair(folder)
-    after = recorded(folder)
+    after = read_recorded(folder)
     assert after is not None
     name = path.relative_to(folder).as_posix()
     assert after[name] == before[name]
@@ -141,17 +141,17 @@ def test_repair_damaged_library_keeps_checksums(folder: Path, large: None) -> No
 def test_checksums_earlier_library_is_recorded_by_optimize(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database:
         database.execute("DROP TABLE data_files")
-    report = checked(folder)
+    report = run_check(folder)
     assert report.problems == ()
     assert [notice for notice in report.notices if "epicrisis library optimize" in notice]
     with Library.open(folder, write=True) as library:
         add(library, 1, COUNT)
-        assert recorded(folder) is None
+        assert read_recorded(folder) is None
         library.optimize()
-    files = recorded(folder)
+    files = read_recorded(folder)
     assert files is not None
     assert checksums.verify_data_files(folder, files).files > 5
-    assert not [notice for notice in checked(folder).notices if "checksums" in notice]
+    assert not [notice for notice in run_check(folder).notices if "checksums" in notice]
 
 
 def test_journal_with_null_hash_is_reported_as_damaged(folder: Path) -> None:
@@ -168,4 +168,4 @@ def test_journal_with_null_hash_is_reported_as_damaged(folder: Path) -> None:
         with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
             health.check_health(library)
     Library.repair(folder)
-    assert checked(folder).problems == ()
+    assert run_check(folder).problems == ()

@@ -22,8 +22,8 @@ from tests.support.library_documents import COUNT, LARGE, SMALL, Contents, add, 
 
 
 @pytest.fixture(scope="module")
-def unbroken(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
-    """What the library holds after version 1 of the whole corpus was added without a kill."""
+def expected_contents(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    """Return the contents after version 1 of the whole corpus was added without a kill."""
     folder = tmp_path_factory.mktemp("unbroken") / "library"
     shutil.copytree(base, folder)
     with Library.open(folder, write=True) as library:
@@ -32,7 +32,9 @@ def unbroken(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
 
 
 @pytest.mark.parametrize("moment", PHASES)
-def test_add_killed_at_named_step_loses_nothing(killer: Killer, moment: str, folder: Path, unbroken: Contents) -> None:
+def test_add_killed_at_named_step_loses_nothing(
+    killer: Killer, moment: str, folder: Path, expected_contents: Contents
+) -> None:
     for passes in (0, 1, 2):
         killer.kill("add", folder, moment, passes)
         with Library.open(folder) as reader:
@@ -42,18 +44,20 @@ def test_add_killed_at_named_step_loses_nothing(killer: Killer, moment: str, fol
     assert acknowledged(folder), "no batch was acknowledged before the kills: the test shows nothing"
     with Library.open(folder, write=True) as library:
         add(library, 1, COUNT)
-        assert contents(library) == unbroken
+        assert contents(library) == expected_contents
         assert discrepancies(library, acknowledged(folder)) == []
 
 
-def test_add_killed_repeatedly_is_settled_by_next_writer(killer: Killer, folder: Path, unbroken: Contents) -> None:
+def test_add_killed_repeatedly_is_settled_by_next_writer(
+    killer: Killer, folder: Path, expected_contents: Contents
+) -> None:
     """The next process settles what the last one left, and is killed in turn; nobody looks in between."""
     for moment in ("table-written", "words-added", "words-committed"):
         killer.kill("add", folder, moment, 0)
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
         add(library, 1, COUNT)
-        assert contents(library) == unbroken
+        assert contents(library) == expected_contents
 
 
 def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> None:
@@ -74,11 +78,11 @@ def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, unbroken: Contents) -> None:
+def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, expected_contents: Contents) -> None:
     killer.run("add", folder, "compacting", seed)
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
-        assert contents(library) == unbroken
+        assert contents(library) == expected_contents
 
 
 @pytest.mark.parametrize("moment", ["table-written", "words-committed", "words-added"])
@@ -149,12 +153,12 @@ def test_open_journal_without_write_ahead_log_is_refused(killer: Killer, folder:
 
 @pytest.fixture
 def undisturbed(base: Path, tmp_path: Path) -> Iterator[Library]:
-    """A copy of `base` that nobody kills."""
+    """Return a copy of `base` that is never killed."""
     with Library.open(shutil.copytree(base, tmp_path / "undisturbed"), write=True) as library:
         yield library
 
 
-def _held(folder: Path) -> dict[str, str | None]:
+def _read_hashes(folder: Path) -> dict[str, str | None]:
     with Library.open(folder) as library:
         return dict(contents(library).hashes)
 
@@ -163,7 +167,7 @@ def _held(folder: Path) -> dict[str, str | None]:
 def test_revise_killed_at_named_step_loses_nothing(
     killer: Killer, moment: str, folder: Path, undisturbed: Library
 ) -> None:
-    promised = _held(folder)
+    promised = _read_hashes(folder)
     for passes in (0, 2, 4):
         killer.kill("revise", folder, moment, passes)
         promised |= acknowledged(folder)
@@ -182,7 +186,7 @@ def test_revise_killed_at_named_step_loses_nothing(
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus is a large library in this process, as it is in those that optimize."""
+    """Treat the corpus as a large library, as the killed processes do."""
     for module, name, value in SMALL:
         monkeypatch.setattr(module, name, value)
 
@@ -197,15 +201,15 @@ def optimized(base: Path, tmp_path: Path, large: None) -> Path:
     return folder
 
 
-def same_but_for_the_time(one: IndexReport | None, other: IndexReport | None) -> bool:
+def is_same_index(one: IndexReport | None, other: IndexReport | None) -> bool:
     assert one is not None
     assert other is not None
     return dataclasses.replace(one, measured="") == dataclasses.replace(other, measured="")
 
 
-def check_nothing_happened(folder: Path, before: Contents) -> None:
+def check_unchanged(folder: Path, before: Contents) -> None:
     with Library.open(folder) as reader:
-        assert contents(reader).found == before.found
+        assert contents(reader).results == before.results
     with Library.open(folder, write=True) as library:
         assert discrepancies(library, {}) == []
         assert contents(library) == before
@@ -220,12 +224,12 @@ def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: st
     if moment in WITHOUT_REPORT:
         assert now is None, "nothing is said of an index that was not measured"
     else:
-        assert same_but_for_the_time(now, old)
-    check_nothing_happened(optimized, before)
+        assert is_same_index(now, old)
+    check_unchanged(optimized, before)
     killer.kill("optimize", optimized, moment, 0)
-    check_nothing_happened(optimized, before)
+    check_unchanged(optimized, before)
     with Library.open(optimized, write=True) as library:
-        assert same_but_for_the_time(library.optimize(recall=1.0), old)
+        assert is_same_index(library.optimize(recall=1.0), old)
         assert contents(library) == before
         assert library.info().unindexed == 0
 
@@ -238,7 +242,7 @@ def test_optimize_killed_within_phase_loses_nothing(killer: Killer, moment: str,
     kills = 0
     for seed in range(1, 4):
         kills += killer.run("optimize", folder, moment, seed)
-        check_nothing_happened(folder, before)
+        check_unchanged(folder, before)
     assert kills or moment == "compacting"
     with Library.open(folder, write=True) as library:
         report = library.optimize(recall=1.0)
@@ -262,7 +266,7 @@ def test_discrepancies_unfinished_optimize_is_reported(
 def test_broken_promises_of_revisions_are_reported(
     killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promised = _held(folder)
+    promised = _read_hashes(folder)
     killer.kill("revise", folder, moment, 3)
     promised |= acknowledged(folder)
     with monkeypatch.context() as patch:
@@ -275,14 +279,14 @@ def test_broken_promises_of_revisions_are_reported(
     with Library.open(folder, write=True) as library:
         assert broken_promises(library, promised, 1, COUNT) == []
         # Nor does a lost document, a forgotten deletion or a file marked too early go unseen.
-        there = next(each for each, digest in (promised | contents(library).hashes).items() if digest)
-        library.delete([there])
+        present = next(entry for entry, digest in (promised | contents(library).hashes).items() if digest)
+        library.delete([present])
         library.add_source(IngestedFile("0" * 64, "v1-2", 1, ""))
         library._journal._db.execute("DELETE FROM deleted")
         wrong = broken_promises(library, promised | {"doc:47": None}, 1, COUNT)
-        assert any("neither as it was acknowledged" in each for each in wrong)
-        assert any("was deleted, which is not remembered" in each for each in wrong)
-        assert any(each.startswith("v1-2 is remembered as added") for each in wrong)
+        assert any("neither as it was acknowledged" in entry for entry in wrong)
+        assert any("was deleted, which is not remembered" in entry for entry in wrong)
+        assert any(entry.startswith("v1-2 is remembered as added") for entry in wrong)
 
 
 def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
@@ -290,7 +294,7 @@ def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
 ) -> None:
     """Revisions, deletions and optimizing in turn; every version in the end as in the library that nobody killed."""
     kills: Counter[str] = Counter()
-    promised = _held(folder)
+    promised = _read_hashes(folder)
     for version in range(1, 13):
         for number, action in enumerate(("revise", "optimize", "revise", "optimize", "revise")):
             moment = {"revise": "writing", "optimize": "optimizing"}[action]
@@ -302,10 +306,10 @@ def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
                 # Whatever was found must stay, written down or not.
                 promised |= contents(library).hashes
         with Library.open(folder, write=True) as library:
-            for each in (library, undisturbed):
-                revise(each, version, COUNT)
-            reports = [each.optimize(recall=1.0) for each in (library, undisturbed)]
-            assert same_but_for_the_time(*reports)
+            for writer in (library, undisturbed):
+                revise(writer, version, COUNT)
+            reports = [writer.optimize(recall=1.0) for writer in (library, undisturbed)]
+            assert is_same_index(*reports)
             assert contents(library) == contents(undisturbed)
             promised |= dict.fromkeys(promised) | contents(library).hashes
         if kills.total() >= 20 and min(kills.values()) >= 6:

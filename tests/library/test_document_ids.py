@@ -27,34 +27,34 @@ from tests.support.library_documents import create, encoder
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    with create(tmp_path / "library") as made:
-        yield made
+    with create(tmp_path / "library") as new_library:
+        yield new_library
 
 
-def put(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def lines(path: Path, **texts: str) -> Path:
-    return put(path, "".join(json.dumps({"id": id_, "text": text}) + "\n" for id_, text in texts.items()))
+def write_lines(path: Path, **texts: str) -> Path:
+    return write_file(path, "".join(json.dumps({"id": id_, "text": text}) + "\n" for id_, text in texts.items()))
 
 
 def add(library: Library, *paths: Path, replace: bool = False) -> IngestReport:
     return add_documents(library, read_sources(list(paths), with_origins=True), encoder(), replace=replace)
 
 
-def texts(library: Library) -> dict[str, str]:
-    """The text of each document of one passage, by id."""
-    return {
-        passage.document_id: passage.text
-        for batch in library._table.batches()
-        for passage in (stored.passage for stored in batch)
-    }
+def read_texts(library: Library) -> dict[str, str]:
+    """Return the texts of documents with one passage by id."""
+    texts = {}
+    for batch in library._table.batches():
+        for stored in batch:
+            texts[stored.passage.document_id] = stored.passage.text
+    return texts
 
 
-def counted(report: IngestReport) -> tuple[int, int, int, int]:
+def get_counts(report: IngestReport) -> tuple[int, int, int, int]:
     return report.added, report.replaced, report.unchanged, report.skipped
 
 
@@ -62,113 +62,113 @@ def counted(report: IngestReport) -> tuple[int, int, int, int]:
 
 
 def test_add_file_with_same_name_elsewhere_gets_own_id(tmp_path: Path, library: Library) -> None:
-    first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
-    assert counted(add(library, first)) == (1, 0, 0, 0)
+    first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
+    assert get_counts(add(library, first)) == (1, 0, 0, 0)
     report = add(library, second)
-    assert counted(report) == (1, 0, 0, 0)
-    other = next(id_ for id_ in texts(library) if id_ != "file:report.md")
+    assert get_counts(report) == (1, 0, 0, 0)
+    other = next(id_ for id_ in read_texts(library) if id_ != "file:report.md")
     assert other.startswith("file:report.md~")
     assert len(other) == len("file:report.md~") + 8
-    assert texts(library) == {"file:report.md": "Aspirin.", other: "Warfarin."}
+    assert read_texts(library) == {"file:report.md": "Aspirin.", other: "Warfarin."}
     (remark,) = report.remarks
     assert remark.startswith(
         f"{second}: file:report.md is another file, so this one is {other}; if it is a new version"
     )
     for path in (first, second):
-        assert counted(add(library, path)) == (0, 0, 1, 0), "again, nothing changes"
-    put(second, "Warfarin, edited.")
-    assert counted(add(library, second)) == (0, 1, 0, 0)
-    assert texts(library) == {"file:report.md": "Aspirin.", other: "Warfarin, edited."}
+        assert get_counts(add(library, path)) == (0, 0, 1, 0), "again, nothing changes"
+    write_file(second, "Warfarin, edited.")
+    assert get_counts(add(library, second)) == (0, 1, 0, 0)
+    assert read_texts(library) == {"file:report.md": "Aspirin.", other: "Warfarin, edited."}
     assert discrepancies(library, {}) == []
 
 
 def test_add_two_files_with_same_name_keeps_both(tmp_path: Path, library: Library) -> None:
-    first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
-    assert counted(add(library, first, second)) == (2, 0, 0, 0)
-    before = texts(library)
-    assert counted(add(library, second, first)) == (0, 0, 2, 0), "in any order"
-    assert counted(add(library, tmp_path / "B", tmp_path / "A")) == (0, 0, 2, 0)
-    assert texts(library) == before
+    first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
+    assert get_counts(add(library, first, second)) == (2, 0, 0, 0)
+    before = read_texts(library)
+    assert get_counts(add(library, second, first)) == (0, 0, 2, 0), "in any order"
+    assert get_counts(add(library, tmp_path / "B", tmp_path / "A")) == (0, 0, 2, 0)
+    assert read_texts(library) == before
 
 
 def test_add_copy_under_other_path_is_existing_document(tmp_path: Path, library: Library) -> None:
-    first, copy = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/other.md", "Aspirin.")
+    first, copy = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/other.md", "Aspirin.")
     add(library, first)
     report = add(library, copy)
-    assert counted(report) == (0, 0, 1, 0)
+    assert get_counts(report) == (0, 0, 1, 0)
     assert report.already_there == 1
     assert report.remarks == (f"{copy}: already there as file:report.md",)
-    assert texts(library) == {"file:report.md": "Aspirin."}
-    put(copy, "Aspirin, another dose.")
-    assert counted(add(library, copy)) == (1, 0, 0, 0), "the edited copy is no successor of the first"
-    assert texts(library) == {"file:report.md": "Aspirin.", "file:other.md": "Aspirin, another dose."}
+    assert read_texts(library) == {"file:report.md": "Aspirin."}
+    write_file(copy, "Aspirin, another dose.")
+    assert get_counts(add(library, copy)) == (1, 0, 0, 0), "the edited copy is no successor of the first"
+    assert read_texts(library) == {"file:report.md": "Aspirin.", "file:other.md": "Aspirin, another dose."}
 
 
 def test_add_edited_file_replaces_document(tmp_path: Path, library: Library) -> None:
-    path = put(tmp_path / "data/A/report.md", "Aspirin.")
+    path = write_file(tmp_path / "data/A/report.md", "Aspirin.")
     add(library, path)
-    put(path, "Aspirin, edited.")
+    write_file(path, "Aspirin, edited.")
     report = add(library, tmp_path / "data")
-    assert (counted(report), report.remarks) == ((0, 1, 0, 0), ())
-    assert texts(library) == {"file:report.md": "Aspirin, edited."}
+    assert (get_counts(report), report.remarks) == ((0, 1, 0, 0), ())
+    assert read_texts(library) == {"file:report.md": "Aspirin, edited."}
     link = tmp_path / "link.md"
     link.symlink_to(path)
-    assert counted(add(library, link)) == (0, 0, 1, 0)
+    assert get_counts(add(library, link)) == (0, 0, 1, 0)
 
 
 def test_add_moved_folder_keeps_ids_and_replaces_edits(tmp_path: Path, library: Library) -> None:
     for number in range(5):
-        put(tmp_path / f"old/{number}.txt", f"Aspirin {number}.")
+        write_file(tmp_path / f"old/{number}.txt", f"Aspirin {number}.")
     add(library, tmp_path / "old")
-    before = texts(library)
+    before = read_texts(library)
     (tmp_path / "old").rename(tmp_path / "new")
     report = add(library, tmp_path / "new")
-    assert (counted(report), report.already_there, report.remarks) == ((0, 0, 5, 0), 0, ())
-    put(tmp_path / "new/3.txt", "Aspirin, edited.")
-    assert counted(add(library, tmp_path / "new")) == (0, 1, 4, 0)
-    assert texts(library) == {**before, "file:3.txt": "Aspirin, edited."}
+    assert (get_counts(report), report.already_there, report.remarks) == ((0, 0, 5, 0), 0, ())
+    write_file(tmp_path / "new/3.txt", "Aspirin, edited.")
+    assert get_counts(add(library, tmp_path / "new")) == (0, 1, 4, 0)
+    assert read_texts(library) == {**before, "file:3.txt": "Aspirin, edited."}
 
 
 def test_add_moved_and_edited_file_with_replace_replaces_document(tmp_path: Path, library: Library) -> None:
-    path = put(tmp_path / "old/report.md", "Aspirin.")
+    path = write_file(tmp_path / "old/report.md", "Aspirin.")
     add(library, path)
     path.unlink()
-    moved = put(tmp_path / "new/report.md", "Aspirin, edited.")
-    assert counted(add(library, moved, replace=True)) == (0, 1, 0, 0)
-    assert texts(library) == {"file:report.md": "Aspirin, edited."}
+    moved = write_file(tmp_path / "new/report.md", "Aspirin, edited.")
+    assert get_counts(add(library, moved, replace=True)) == (0, 1, 0, 0)
+    assert read_texts(library) == {"file:report.md": "Aspirin, edited."}
 
 
 @pytest.mark.parametrize("order", ["AB", "BA"])
 def test_add_moved_file_and_new_file_in_its_place_keeps_both(tmp_path: Path, library: Library, order: str) -> None:
-    path = put(tmp_path / "A/report.md", "Aspirin.")
+    path = write_file(tmp_path / "A/report.md", "Aspirin.")
     add(library, path)
     (tmp_path / "B").mkdir()
     path.rename(tmp_path / "B/report.md")
-    put(path, "Warfarin.")
+    write_file(path, "Warfarin.")
     report = add(library, *(tmp_path / folder / "report.md" for folder in order))
     assert report.skipped == 0
-    assert sorted(texts(library).values()) == ["Aspirin.", "Warfarin."]
+    assert sorted(read_texts(library).values()) == ["Aspirin.", "Warfarin."]
     again = add(library, tmp_path / "A", tmp_path / "B")
-    assert counted(again) == (0, 0, 2, 0)
+    assert get_counts(again) == (0, 0, 2, 0)
 
 
 def test_add_after_delete_reuses_id(tmp_path: Path, library: Library) -> None:
-    add(library, put(tmp_path / "A/report.md", "Aspirin."))
+    add(library, write_file(tmp_path / "A/report.md", "Aspirin."))
     library.delete(["file:report.md"])
-    add(library, put(tmp_path / "B/report.md", "Warfarin."))
-    assert texts(library) == {"file:report.md": "Warfarin."}
+    add(library, write_file(tmp_path / "B/report.md", "Warfarin."))
+    assert read_texts(library) == {"file:report.md": "Warfarin."}
 
 
 def test_add_articles_of_one_file_share_id_prefix(tmp_path: Path, library: Library) -> None:
     article = "<article><body><p>{}</p></body></article>"
     pair = "<set>" + article.format("One {0}.") + article.format("Two {0}.") + "</set>"
-    add(library, put(tmp_path / "A/pair.nxml", pair.format("a")))
-    report = add(library, put(tmp_path / "B/pair.nxml", pair.format("b")))
-    assert (counted(report), len(report.remarks)) == ((2, 0, 0, 0), 1)
-    ids = sorted(texts(library))
+    add(library, write_file(tmp_path / "A/pair.nxml", pair.format("a")))
+    report = add(library, write_file(tmp_path / "B/pair.nxml", pair.format("b")))
+    assert (get_counts(report), len(report.remarks)) == ((2, 0, 0, 0), 1)
+    ids = sorted(read_texts(library))
     assert ids[:2] == ["file:pair.nxml", "file:pair.nxml#2"]
     assert ids[3] == f"{ids[2]}#2"
-    report = add(library, put(tmp_path / "C/pair.nxml", pair.format("a")))
+    report = add(library, write_file(tmp_path / "C/pair.nxml", pair.format("a")))
     assert (report.already_there, len(report.remarks)) == (2, 1)
 
 
@@ -193,12 +193,12 @@ def test_add_after_any_edits_holds_all_file_texts(
             if text is None:
                 path.unlink(missing_ok=True)
                 continue
-            put(path, f"Aspirin {text}.")
+            write_file(path, f"Aspirin {text}.")
             # By itself, so that its name is that of files in other folders.
             add(library, path)
             add(library, *sorted((folder / "data").glob("*/*.md")))
-            held = {each.read_text() for each in (folder / "data").glob("*/*.md")}
-            assert held <= set(texts(library).values())
+            file_texts = {file.read_text() for file in (folder / "data").glob("*/*.md")}
+            assert file_texts <= set(read_texts(library).values())
             again = add(library, *sorted((folder / "data").glob("*/*.md")))
             assert (again.added, again.replaced) == (0, 0)
 
@@ -207,71 +207,71 @@ def test_add_after_any_edits_holds_all_file_texts(
 
 
 def test_add_same_id_from_other_file_is_skipped_without_replace(tmp_path: Path, library: Library) -> None:
-    add(library, lines(tmp_path / "may.jsonl", a="Aspirin.", b="Warfarin."))
-    june = lines(tmp_path / "june.jsonl", a="Aspirin, new.", b="Warfarin.", c="Digoxin.")
+    add(library, write_lines(tmp_path / "may.jsonl", a="Aspirin.", b="Warfarin."))
+    june = write_lines(tmp_path / "june.jsonl", a="Aspirin, new.", b="Warfarin.", c="Digoxin.")
     report = add(library, june)
-    assert counted(report) == (1, 0, 1, 1)
-    assert [(each.path, each.reason) for each in report.first_skipped] == [
+    assert get_counts(report) == (1, 0, 1, 1)
+    assert [(skipped.path, skipped.reason) for skipped in report.first_skipped] == [
         (
             "a",
             "same id as a document of another file (may.jsonl), but another text: pass --replace to replace it, or "
             "give this document its own id",
         )
     ]
-    assert texts(library)["a"] == "Aspirin."
-    assert counted(add(library, june, replace=True)) == (0, 1, 2, 0)
-    assert texts(library)["a"] == "Aspirin, new."
-    lines(june, a="Aspirin, newer.")
-    assert counted(add(library, june)) == (0, 1, 0, 0), "it is that file's from now on"
+    assert read_texts(library)["a"] == "Aspirin."
+    assert get_counts(add(library, june, replace=True)) == (0, 1, 2, 0)
+    assert read_texts(library)["a"] == "Aspirin, new."
+    write_lines(june, a="Aspirin, newer.")
+    assert get_counts(add(library, june)) == (0, 1, 0, 0), "it is that file's from now on"
 
 
 def test_add_edited_jsonl_file_replaces_documents(tmp_path: Path, library: Library) -> None:
-    path = lines(tmp_path / "a.jsonl", a="Aspirin.")
+    path = write_lines(tmp_path / "a.jsonl", a="Aspirin.")
     add(library, path)
-    lines(path, a="Aspirin, edited.")
-    assert counted(add(library, path)) == (0, 1, 0, 0)
+    write_lines(path, a="Aspirin, edited.")
+    assert get_counts(add(library, path)) == (0, 1, 0, 0)
     path.rename(tmp_path / "b.jsonl")
-    assert counted(add(library, tmp_path / "b.jsonl")) == (0, 0, 1, 0)
-    lines(tmp_path / "b.jsonl", a="Aspirin, edited again.")
-    assert counted(add(library, tmp_path / "b.jsonl")) == (0, 1, 0, 0), "a renamed file is known by its documents"
+    assert get_counts(add(library, tmp_path / "b.jsonl")) == (0, 0, 1, 0)
+    write_lines(tmp_path / "b.jsonl", a="Aspirin, edited again.")
+    assert get_counts(add(library, tmp_path / "b.jsonl")) == (0, 1, 0, 0), "a renamed file is known by its documents"
 
 
 def test_add_line_and_file_cannot_take_same_id(tmp_path: Path, library: Library) -> None:
-    add(library, put(tmp_path / "report.md", "Aspirin."))
-    report = add(library, lines(tmp_path / "a.jsonl", **{"file:report.md": "Warfarin.", "file:b.md": "Digoxin."}))
-    assert counted(report) == (1, 0, 0, 1)
-    assert counted(add(library, put(tmp_path / "b.md", "Heparin."))) == (1, 0, 0, 0)
-    assert {"Aspirin.", "Digoxin.", "Heparin."} == set(texts(library).values())
+    add(library, write_file(tmp_path / "report.md", "Aspirin."))
+    report = add(library, write_lines(tmp_path / "a.jsonl", **{"file:report.md": "Warfarin.", "file:b.md": "Digoxin."}))
+    assert get_counts(report) == (1, 0, 0, 1)
+    assert get_counts(add(library, write_file(tmp_path / "b.md", "Heparin."))) == (1, 0, 0, 0)
+    assert {"Aspirin.", "Digoxin.", "Heparin."} == set(read_texts(library).values())
 
 
 # -- kills, repair, libraries of earlier versions ---------------------------------------------------------------------
 
 
-def _interrupted(*_: object, **__: object) -> None:
+def _interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
 def test_add_interrupted_after_write_remembers_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
+    first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
     with create(tmp_path / "library") as library, monkeypatch.context() as patch:
-        patch.setattr(LibraryParts, "finish_batch", _interrupted)
+        patch.setattr(LibraryParts, "finish_batch", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             add(library, first)
     with Library.open(tmp_path / "library", write=True) as library:
-        assert texts(library) == {"file:report.md": "Aspirin."}
-        assert counted(add(library, second)) == (1, 0, 0, 0)
-        assert counted(add(library, first)) == (0, 0, 1, 0)
-        assert len(texts(library)) == 2
+        assert read_texts(library) == {"file:report.md": "Aspirin."}
+        assert get_counts(add(library, second)) == (1, 0, 0, 0)
+        assert get_counts(add(library, first)) == (0, 0, 1, 0)
+        assert len(read_texts(library)) == 2
 
 
 def test_repair_keeps_files_of_documents(tmp_path: Path) -> None:
-    first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
+    first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
     with create(tmp_path / "library") as library:
-        add(library, first, lines(tmp_path / "a.jsonl", a="Digoxin."))
+        add(library, first, write_lines(tmp_path / "a.jsonl", a="Digoxin."))
     Library.repair(tmp_path / "library")
     with Library.open(tmp_path / "library", write=True) as library:
-        assert counted(add(library, second)) == (1, 0, 0, 0)
-        assert counted(add(library, lines(tmp_path / "b.jsonl", a="Heparin."))) == (0, 0, 0, 1)
+        assert get_counts(add(library, second)) == (1, 0, 0, 0)
+        assert get_counts(add(library, write_lines(tmp_path / "b.jsonl", a="Heparin."))) == (0, 0, 0, 1)
 
 
 @pytest.mark.parametrize("interrupted_before", ["WordIndex", "Checkpoint"])
@@ -279,15 +279,15 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
     interrupted_before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also after a second one: without the files of documents, `second` would replace `first`."""
-    first, second = put(tmp_path / "A/report.md", "Aspirin."), put(tmp_path / "B/report.md", "Warfarin.")
+    first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
     folder = tmp_path / "library"
     with create(folder) as library:
-        add(library, first, lines(tmp_path / "a.jsonl", a="Digoxin."))
+        add(library, first, write_lines(tmp_path / "a.jsonl", a="Digoxin."))
         library.delete([], {"pubmed:1": "2020"})
         recorded = library._journal.files()
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(rebuild, interrupted_before, _interrupted)
+            patch.setattr(rebuild, interrupted_before, _interrupt)
             with pytest.raises(KeyboardInterrupt):
                 Library.repair(folder)
         assert not (folder / "journal.sqlite").exists()
@@ -295,37 +295,37 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
     with Library.open(folder, write=True) as library:
         assert library._journal.files() == recorded
         assert library.revisions(["pubmed:1"]) == {"pubmed:1": "2020"}
-        assert counted(add(library, second)) == (1, 0, 0, 0)
-        assert len(texts(library)) == 3
+        assert get_counts(add(library, second)) == (1, 0, 0, 0)
+        assert len(read_texts(library)) == 3
 
 
 def test_add_to_earlier_library_matches_files_by_name(tmp_path: Path) -> None:
-    first = put(tmp_path / "A/report.md", "Aspirin.")
+    first = write_file(tmp_path / "A/report.md", "Aspirin.")
     with create(tmp_path / "library") as library:
-        add_documents(library, read_sources([first, lines(tmp_path / "a.jsonl", a="Digoxin.")]), encoder())
+        add_documents(library, read_sources([first, write_lines(tmp_path / "a.jsonl", a="Digoxin.")]), encoder())
     with closing(sqlite3.connect(tmp_path / "library/journal.sqlite")) as journal:
         for table in ("origins", "coming_origins", "source_files"):
             journal.execute(f"DROP TABLE {table}")
     with Library.open(tmp_path / "library") as reader:
         assert reader.search_words("aspirin", 1, Scope())
     with Library.open(tmp_path / "library", write=True) as library:
-        put(first, "Aspirin, edited.")
-        report = add(library, first, lines(tmp_path / "b.jsonl", a="Heparin."))
-        assert (counted(report), report.of_unknown_file) == ((0, 2, 0, 0), 2)
-        assert counted(add(library, put(tmp_path / "B/report.md", "Warfarin."))) == (1, 0, 0, 0)
+        write_file(first, "Aspirin, edited.")
+        report = add(library, first, write_lines(tmp_path / "b.jsonl", a="Heparin."))
+        assert (get_counts(report), report.of_unknown_file) == ((0, 2, 0, 0), 2)
+        assert get_counts(add(library, write_file(tmp_path / "B/report.md", "Warfarin."))) == (1, 0, 0, 0)
 
 
 def test_add_document_without_file_replaces_same_id(library: Library) -> None:
     items: list[ReaderItem] = [Document("a", "Aspirin.")]
     add_documents(library, items, encoder())
-    assert counted(add_documents(library, [Document("a", "Aspirin, new.")], encoder())) == (0, 1, 0, 0)
+    assert get_counts(add_documents(library, [Document("a", "Aspirin, new.")], encoder())) == (0, 1, 0, 0)
 
 
 def test_add_to_copied_library_recognizes_files(tmp_path: Path) -> None:
-    path = put(tmp_path / "A/report.md", "Aspirin.")
+    path = write_file(tmp_path / "A/report.md", "Aspirin.")
     with create(tmp_path / "library") as library:
         add(library, path)
     shutil.copytree(tmp_path / "library", tmp_path / "copy")
-    put(path, "Aspirin, edited.")
+    write_file(path, "Aspirin, edited.")
     with Library.open(tmp_path / "copy", write=True) as copy:
-        assert counted(add(copy, path)) == (0, 1, 0, 0)
+        assert get_counts(add(copy, path)) == (0, 1, 0, 0)

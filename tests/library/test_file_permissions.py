@@ -27,14 +27,14 @@ def open_umask(request: pytest.FixtureRequest) -> Iterator[None]:
     os.umask(before)
 
 
-def modes(folder: Path) -> dict[str, str]:
-    """What is open to others, by its path in the folder."""
+def list_open_modes(folder: Path) -> dict[str, str]:
+    """Return the modes that grant access to others, by path in the folder."""
     everything = [folder, *folder.rglob("*")]
     held = {path: stat.S_IMODE(path.lstat().st_mode) for path in everything}
     return {str(path.relative_to(folder)): oct(mode) for path, mode in held.items() if mode & 0o077}
 
 
-def existing(path: Path) -> Path:
+def make_open_folder(path: Path) -> Path:
     path.mkdir()
     path.chmod(0o755)
     return path
@@ -42,10 +42,10 @@ def existing(path: Path) -> Path:
 
 @pytest.mark.usefixtures("open_umask")
 def test_library_in_open_folder_becomes_private(tmp_path: Path) -> None:
-    folder = existing(tmp_path / "ward")
-    with open_or_create(folder, ENCODER, "hashing", overlap=0) as made:
+    folder = make_open_folder(tmp_path / "ward")
+    with open_or_create(folder, ENCODER, "hashing", overlap=0) as library:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        add_documents(made, [NOTE], ENCODER)
+        add_documents(library, [NOTE], ENCODER)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     ledger = RemovalLog(keep_texts=True)
     ledger.write_to(folder)
@@ -53,37 +53,37 @@ def test_library_in_open_folder_becomes_private(tmp_path: Path) -> None:
     ledger.record(source, "duplicate", "n:1", ["Fever"])
     ledger.close()
     assert (folder / "removed.jsonl").exists()
-    assert modes(folder) == {}
+    assert list_open_modes(folder) == {}
 
 
 @pytest.mark.usefixtures("open_umask")
 def test_open_library_of_notes_becomes_private_when_written(tmp_path: Path) -> None:
     folder = tmp_path / "ward"
-    with open_or_create(folder, ENCODER, "hashing", overlap=0) as made:
-        add_documents(made, [NOTE], ENCODER)
+    with open_or_create(folder, ENCODER, "hashing", overlap=0) as library:
+        add_documents(library, [NOTE], ENCODER)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     with Library.open(folder):
-        assert modes(folder), "a reader changes nothing"
+        assert list_open_modes(folder), "a reader changes nothing"
     with Library.open(folder, write=True):
-        assert modes(folder) == {}
+        assert list_open_modes(folder) == {}
 
 
 def test_open_library_of_papers_becomes_private_when_notes_are_added(tmp_path: Path) -> None:
     folder = tmp_path / "papers"
-    with open_or_create(folder, ENCODER, "hashing", overlap=0) as made:
-        add_documents(made, [PAPER], ENCODER)
-    assert modes(folder) == {}
+    with open_or_create(folder, ENCODER, "hashing", overlap=0) as library:
+        add_documents(library, [PAPER], ENCODER)
+    assert list_open_modes(folder) == {}
     folder.chmod(0o755)
     with Library.open(folder, write=True) as opened:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o755
         add_documents(opened, [NOTE], ENCODER)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert modes(folder) == {}
+    assert list_open_modes(folder) == {}
 
 
 def test_restrict_to_owner_keeps_modes_of_link_targets(tmp_path: Path) -> None:
-    folder, outside = existing(tmp_path / "ward"), tmp_path / "outside"
+    folder, outside = make_open_folder(tmp_path / "ward"), tmp_path / "outside"
     outside.write_text("x")
     outside.chmod(0o644)
     (folder / "link").symlink_to(outside)

@@ -27,7 +27,7 @@ from tests.support.pubmed_xml import article, article_set
 
 # -- a file that may not grow stands for a full disk: that needs no rights to mount one --------------------------------
 
-_IN_A_SMALL_SPACE = """
+_CHILD_SCRIPT = """
 import json, sys
 from pathlib import Path
 from tests.library.test_full_disk import attempt
@@ -36,16 +36,19 @@ sys.stdout.write(json.dumps(attempt(Path(sys.argv[1]), int(sys.argv[2]), sys.arg
 
 
 def attempt(folder: Path, limit: int, step: str) -> tuple[dict[str, str | None], str]:
-    """Revises, or optimizes where a step is named; files may not grow beyond `limit` bytes from the beginning, or from
-    that step on. What was acknowledged, and the error's message, empty where there was none."""
+    """Revise the library, or optimize it if a step is named. Return what was acknowledged, and the error's message.
+
+    Files may not grow beyond `limit` bytes from the beginning, or from that step on. Without an error the message is
+    empty.
+    """
     promised: dict[str, str | None] = {}
     add, delete = Library.add, Library.delete
 
-    def noted_add(self: Library, documents: Sequence[StoredDocument]) -> None:
+    def add_and_note(self: Library, documents: Sequence[StoredDocument]) -> None:
         add(self, documents)
-        promised.update({each.id: each.content_hash for each in documents})
+        promised.update({document.id: document.content_hash for document in documents})
 
-    def noted_delete(self: Library, ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
+    def delete_and_note(self: Library, ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
         delete(self, ids, revisions)
         promised.update(dict.fromkeys(ids))
 
@@ -54,8 +57,8 @@ def attempt(folder: Path, limit: int, step: str) -> tuple[dict[str, str | None],
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Library, "add", noted_add)
-        patch.setattr(Library, "delete", noted_delete)
+        patch.setattr(Library, "add", add_and_note)
+        patch.setattr(Library, "delete", delete_and_note)
         for module, name, value in SMALL if step else ():
             patch.setattr(module, name, value)
         try:
@@ -71,10 +74,10 @@ def attempt(folder: Path, limit: int, step: str) -> tuple[dict[str, str | None],
     return promised, ""
 
 
-def in_a_small_space(folder: Path, limit: int, step: str = "") -> tuple[dict[str, str | None], str]:
-    """The same in a process of its own, as the limit is one of a process."""
+def attempt_in_child(folder: Path, limit: int, step: str = "") -> tuple[dict[str, str | None], str]:
+    """Run `attempt` in a child process, since the limit applies to a process."""
     done = subprocess.run(
-        [sys.executable, "-c", _IN_A_SMALL_SPACE, str(folder), str(limit), step],
+        [sys.executable, "-c", _CHILD_SCRIPT, str(folder), str(limit), step],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -82,18 +85,18 @@ def in_a_small_space(folder: Path, limit: int, step: str = "") -> tuple[dict[str
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    promised, said = json.loads(done.stdout)
-    return promised, said
+    promised, message = json.loads(done.stdout)
+    return promised, message
 
 
 @pytest.mark.parametrize("limit", [60_000, 120_000])
 def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, folder: Path, tmp_path: Path) -> None:
     with Library.open(folder) as library:
         promised: dict[str, str | None] = dict(contents(library).hashes)
-    acknowledged, said = in_a_small_space(folder, limit)
+    acknowledged, message = attempt_in_child(folder, limit)
     assert acknowledged, "no room from the beginning: the test shows nothing"
-    assert "free space" in said or "free disk space" in said
-    assert "Everything acknowledged so far is saved" in said
+    assert "free space" in message or "free disk space" in message
+    assert "Everything acknowledged so far is saved" in message
     promised |= acknowledged
     with Library.open(folder, write=True) as library:
         assert broken_promises(library, promised, 1, COUNT) == []
@@ -107,8 +110,8 @@ def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, f
 def test_optimize_full_disk_keeps_library_unchanged(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Library.open(folder) as library:
         before = contents(library)
-    _, said = in_a_small_space(folder, 60, step)
-    assert "free disk space" in said
+    _, message = attempt_in_child(folder, 60, step)
+    assert "free disk space" in message
     assert read_report(folder) is None
     for module, name, value in SMALL:
         monkeypatch.setattr(module, name, value)
@@ -128,8 +131,8 @@ NAME = "pubmed26n1300.xml.gz"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of citations that do not compress away, the last two of an earlier one taken back at its end."""
+def whole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file of citations that do not compress well. Its end deletes two earlier citations."""
     articles = (
         article(
             pmid,
@@ -144,8 +147,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.3, 0.8, 0.999])
-def test_add_documents_truncated_file_is_completed_by_whole_file(share: float, whole: Path, tmp_path: Path) -> None:
-    data = whole.read_bytes()
+def test_add_documents_truncated_file_is_completed_by_whole_file(
+    share: float, whole_file: Path, tmp_path: Path
+) -> None:
+    data = whole_file.read_bytes()
     part = tmp_path / "cut" / NAME
     part.parent.mkdir()
     part.write_bytes(data[: int(len(data) * share)])
@@ -154,37 +159,37 @@ def test_add_documents_truncated_file_is_completed_by_whole_file(share: float, w
             library, [Document(f"pubmed:{pmid}", "warfarin", revision="1") for pmid in (9001, 9002)], encoder()
         )
         read_before: list[str] = []
-        report = add_documents(library, _noted(read_sources([part]), read_before), encoder())
-        there = len(read_before)
-        assert share * 0.7 * RECORDS <= there <= RECORDS
-        assert read_before == [f"pubmed:{pmid}" for pmid in range(1, there + 1)]
-        assert library.count()[0] == there + 2 - report.deleted
+        report = add_documents(library, _note_ids(read_sources([part]), read_before), encoder())
+        read_count = len(read_before)
+        assert share * 0.7 * RECORDS <= read_count <= RECORDS
+        assert read_before == [f"pubmed:{pmid}" for pmid in range(1, read_count + 1)]
+        assert library.count()[0] == read_count + 2 - report.deleted
         assert library.content_hashes(read_before).keys() == set(read_before)
         (skipped,) = report.first_skipped
-        assert (skipped.path, skipped.where) == (str(part), f"after record {there}")
+        assert (skipped.path, skipped.where) == (str(part), f"after record {read_count}")
         assert library.sources() == []
         # The same file again, whole.
-        known = [FileFingerprint(each.name, each.sha256, each.bytes) for each in library.sources()]
-        again = add_documents(library, read_sources([whole], previous=known), encoder())
+        fingerprints = [FileFingerprint(source.name, source.sha256, source.bytes) for source in library.sources()]
+        again = add_documents(library, read_sources([whole_file], previous=fingerprints), encoder())
         assert (again.added, again.unchanged, again.skipped, again.deleted + report.deleted) == (
-            RECORDS - there,
-            there,
+            RECORDS - read_count,
+            read_count,
             0,
             2,
         )
-        assert [each.name for each in library.sources()] == [NAME]
+        assert [source.name for source in library.sources()] == [NAME]
         assert library.count()[0] == RECORDS
         # It is known now, the broken one still is not.
-        known = [FileFingerprint(each.name, each.sha256, each.bytes) for each in library.sources()]
-        assert list(read_sources([whole], previous=known)) == []
-        assert any(isinstance(item, Skipped) for item in read_sources([part], previous=known))
+        fingerprints = [FileFingerprint(source.name, source.sha256, source.bytes) for source in library.sources()]
+        assert list(read_sources([whole_file], previous=fingerprints)) == []
+        assert any(isinstance(item, Skipped) for item in read_sources([part], previous=fingerprints))
         with create(tmp_path / "straight") as straight:
-            add_documents(straight, read_sources([whole]), encoder())
+            add_documents(straight, read_sources([whole_file]), encoder())
             assert contents(straight) == contents(library)
         assert discrepancies(library, {}) == []
 
 
-def _noted(items: Iterator[ReaderItem], ids: list[str]) -> Iterator[ReaderItem]:
+def _note_ids(items: Iterator[ReaderItem], ids: list[str]) -> Iterator[ReaderItem]:
     for item in items:
         if isinstance(item, Document):
             ids.append(item.id)

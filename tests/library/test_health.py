@@ -52,20 +52,20 @@ def folder(healthy: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def checked(folder: Path) -> HealthReport:
+def run_check(folder: Path) -> HealthReport:
     with Library.open(folder) as library:
         return check_health(library)
 
 
-def findings(report: HealthReport) -> dict[str, Finding | Pairs]:
-    """What was found, by name; nothing that was not."""
+def list_findings(report: HealthReport) -> dict[str, Finding | Pairs]:
+    """Return the findings of the report that are not empty, by name."""
     every = (report.texts, report.rows, report.agreement)
     named = {field.name: getattr(part, field.name) for part in every for field in dataclasses.fields(part)}
     return {name: value for name, value in named.items() if isinstance(value, (Finding, Pairs)) and value.count}
 
 
-def plant(folder: Path, change: Callable[[Rows], Rows | None], *, mend: bool = True) -> HealthReport:
-    """Changes the rows of the table beneath the library; `mend` makes the other parts agree with them."""
+def change_rows(folder: Path, change: Callable[[Rows], Rows | None], *, mend: bool = True) -> HealthReport:
+    """Change the rows of the table below the library. `mend` repairs the other parts afterwards."""
     table: Any = lancedb.connect(str(folder)).open_table("passages")
     rows: Rows = sorted(table.search().to_list(), key=lambda row: (row["document_id"], row["ordinal"]))
     changed = change(rows)
@@ -74,14 +74,14 @@ def plant(folder: Path, change: Callable[[Rows], Rows | None], *, mend: bool = T
     table.add(pa.Table.from_pylist(new, schema=table.schema))
     if mend:
         Library.repair(folder)
-    return checked(folder)
+    return run_check(folder)
 
 
 def of(rows: Rows, document: str) -> Rows:
     return [row for row in rows if row["document_id"] == document]
 
 
-def rewritten(row: dict[str, Any], text: str) -> None:
+def rewrite(row: dict[str, Any], text: str) -> None:
     row.update(text=text, end=row["start"] + len(text))
 
 
@@ -94,7 +94,7 @@ def test_check_health_sound_library_has_no_findings(folder: Path) -> None:
         report = check_health(library, lambda read, of: progress.append((read, of)))
         assert library.count() == (report.contents.documents, report.contents.passages)
     assert report.problems == ()
-    assert findings(report) == {}
+    assert list_findings(report) == {}
     assert report.agreement.compared
     assert report.texts.compared == report.contents.passages > MIN_VECTORS
     assert progress[-1] == (report.contents.passages, report.contents.passages)
@@ -113,7 +113,7 @@ def test_check_health_empty_library_has_no_findings(tmp_path: Path) -> None:
     with create(tmp_path / "library") as library:
         report = check_health(library)
     assert (report.contents.documents, report.contents.passages) == (0, 0)
-    assert (report.problems, report.notices, findings(report)) == ((), (), {})
+    assert (report.problems, report.notices, list_findings(report)) == ((), (), {})
     assert "0 documents, 0 passages" in "\n".join(format_report(report))
 
 
@@ -123,17 +123,17 @@ def test_health_report_contains_no_texts_or_patients(folder: Path) -> None:
         for row in rows:
             row["patient"] = "anna"
 
-    report = plant(folder, change)
-    told = format_report(report)
+    report = change_rows(folder, change)
+    lines = format_report(report)
     data = json.dumps(to_json(report))
-    for said in (data, "\n".join(told)):
-        assert "ab" * 32 in said
-        assert "hashing" in said
-        assert "lancedb" in said
-        for each in documents(0, DOCUMENTS):
-            assert not any(word in said for word in (each.text.split(".")[0], "anna"))
-    assert any(line.startswith("WRONG") and "doc:0#0" in line and "add the files again" in line for line in told)
-    assert "sound" not in "\n".join(told)
+    for output in (data, "\n".join(lines)):
+        assert "ab" * 32 in output
+        assert "hashing" in output
+        assert "lancedb" in output
+        for document in documents(0, DOCUMENTS):
+            assert not any(word in output for word in (document.text.split(".")[0], "anna"))
+    assert any(line.startswith("WRONG") and "doc:0#0" in line and "add the files again" in line for line in lines)
+    assert "sound" not in "\n".join(lines)
     assert format_report(checked_again := dataclasses.replace(report, problems=()))[-1].startswith("sound")
     assert checked_again.rows == report.rows
 
@@ -142,7 +142,7 @@ def test_format_report_removes_control_characters_from_ids(folder: Path) -> None
     def change(rows: Rows) -> None:
         rows[0]["id"] = "\x1b[2Jdoc"
 
-    report = plant(folder, change)
+    report = change_rows(folder, change)
     assert report.rows.wrong_ids.first == ("\x1b[2Jdoc",)
     assert "\x1b" not in "".join(format_report(report))
 
@@ -186,15 +186,15 @@ def _infinite(rows: Rows) -> None:
 
 def _long(rows: Rows) -> None:
     row = of(rows, "doc:1")[0]
-    row["vector"] = [3 * each for each in row["vector"]]
+    row["vector"] = [3 * number for number in row["vector"]]
 
 
 def _empty(rows: Rows) -> None:
-    rewritten(of(rows, "doc:1")[0], "[Not Available].")
+    rewrite(of(rows, "doc:1")[0], "[Not Available].")
 
 
 def _markup(rows: Rows) -> None:
-    rewritten(of(rows, "doc:1")[0], "Naïve &lt;i&gt; cells.")
+    rewrite(of(rows, "doc:1")[0], "Naïve &lt;i&gt; cells.")
 
 
 def _markup_in_title(rows: Rows) -> None:
@@ -222,20 +222,20 @@ def _markup_in_title(rows: Rows) -> None:
 def test_check_health_single_fault_gives_single_finding(
     change: Callable[[Rows], Rows | None], name: str, first: str, folder: Path
 ) -> None:
-    report = plant(folder, change)
-    assert findings(report) == {name: Finding(1, (first,))}
-    said = report.notices if name in ("odd_vector", "empty", "markup") else report.problems
-    assert any(first in sentence for sentence in said)
-    assert bool(report.problems) == (said is report.problems)
+    report = change_rows(folder, change)
+    assert list_findings(report) == {name: Finding(1, (first,))}
+    messages = report.notices if name in ("odd_vector", "empty", "markup") else report.problems
+    assert any(first in sentence for sentence in messages)
+    assert bool(report.problems) == (messages is report.problems)
 
 
 def test_check_health_passages_of_two_versions_are_broken(folder: Path) -> None:
     def change(rows: Rows) -> None:
         of(rows, "doc:2")[-1]["content_hash"] = b"x" * 16
 
-    report = plant(folder, change)
+    report = change_rows(folder, change)
     assert report.rows.broken == Finding(1, ("doc:2",))
-    assert {name for name in findings(report) if not name.endswith("in_journal")} == {"broken"}
+    assert {name for name in list_findings(report) if not name.endswith("in_journal")} == {"broken"}
 
 
 def test_check_health_many_faults_names_first_five(folder: Path) -> None:
@@ -243,7 +243,7 @@ def test_check_health_many_faults_names_first_five(folder: Path) -> None:
         for row in rows:
             row["end"] += 1
 
-    report = plant(folder, change)
+    report = change_rows(folder, change)
     assert report.rows.offsets.count == report.contents.passages
     assert len(report.rows.offsets.first) == 5
     assert "..." in report.problems[0]
@@ -252,60 +252,60 @@ def test_check_health_many_faults_names_first_five(folder: Path) -> None:
 # -- texts that repeat ------------------------------------------------------------------------------------------------
 
 
-def _copied(rows: Rows, text: str) -> Rows:
-    """Document doc:1 says LONG, copy:1 the text, under the same title and the same date."""
+def _copy_document(rows: Rows, text: str) -> Rows:
+    """Give doc:1 the text LONG and add copy:1 with `text`, the same title and the same date."""
     copies = [{**row, "document_id": "copy:1", "id": f"copy:1#{row['ordinal']}"} for row in of(rows, "doc:1")]
-    rewritten(of(rows, "doc:1")[0], LONG)
-    rewritten(copies[0], text)
+    rewrite(of(rows, "doc:1")[0], LONG)
+    rewrite(copies[0], text)
     for row in copies[1:]:
-        rewritten(row, f"{row['id']} is about something else altogether, number {row['ordinal']}")
+        rewrite(row, f"{row['id']} is about something else altogether, number {row['ordinal']}")
     return [*rows, *copies]
 
 
 def test_check_health_identical_passages_are_repeated(folder: Path) -> None:
-    report = plant(folder, lambda rows: _copied(rows, LONG))
+    report = change_rows(folder, lambda rows: _copy_document(rows, LONG))
     pair = report.texts.repeated.first[0]
     assert sorted(pair) == ["copy:1#0", "doc:1#0"]
-    assert findings(report) == {"repeated": Pairs(1, (pair,)), "near": Pairs(1, (pair,))}
+    assert list_findings(report) == {"repeated": Pairs(1, (pair,)), "near": Pairs(1, (pair,))}
     assert report.problems == ()
     assert sum("copy:1#0" in notice for notice in report.notices) == 2
 
 
 def test_check_health_similar_passages_are_near(folder: Path) -> None:
-    report = plant(folder, lambda rows: _copied(rows, LONG.replace("observation79", "nothing")))
-    assert set(findings(report)) == {"near"}
+    report = change_rows(folder, lambda rows: _copy_document(rows, LONG.replace("observation79", "nothing")))
+    assert set(list_findings(report)) == {"near"}
     assert sorted(report.texts.near.first[0]) == ["copy:1#0", "doc:1#0"]
 
 
 def test_check_health_identical_texts_with_other_titles_are_near(folder: Path) -> None:
     def change(rows: Rows) -> Rows:
-        rows = _copied(rows, LONG)
+        rows = _copy_document(rows, LONG)
         rows[-1].update(title="Another study")
         for row in of(rows, "copy:1"):
             row["title"] = "Another study"
         return rows
 
-    assert set(findings(plant(folder, change))) == {"near"}
+    assert set(list_findings(change_rows(folder, change))) == {"near"}
 
 
 def test_check_health_repeats_within_document_are_ignored(folder: Path) -> None:
     def change(rows: Rows) -> None:
         for row in of(rows, "doc:2"):
-            rewritten(row, LONG)
+            rewrite(row, LONG)
 
     with Library.open(folder) as library:
         assert len(library._table.passages_of(["doc:2"])) > 1
-    assert findings(plant(folder, change)) == {}
+    assert list_findings(change_rows(folder, change)) == {}
 
 
 def test_check_health_large_library_reports_sample(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    passages = checked(folder).contents.passages
+    passages = run_check(folder).contents.passages
     monkeypatch.setattr(health, "NEAR_LIMIT", passages // 2)
-    report = plant(folder, lambda rows: _copied(rows, LONG))
+    report = change_rows(folder, lambda rows: _copy_document(rows, LONG))
     assert passages // 4 < report.texts.compared < passages * 3 // 4
     assert report.texts.repeated.count == 1
     monkeypatch.setattr(health, "NEAR_LIMIT", 1)
-    report = checked(folder)
+    report = run_check(folder)
     assert report.texts.compared <= 2
     # Said even where nothing was found in it.
     assert any("a sample" in notice for notice in report.notices)
@@ -313,36 +313,38 @@ def test_check_health_large_library_reports_sample(folder: Path, monkeypatch: py
 
 def test_near_duplicate_sample_selects_similar_texts_together() -> None:
     dice = np.random.default_rng(3)
-    texts = [[f"clinical{word}" for word in dice.integers(0, 900, 80)] for _ in range(600)]
+    texts = []
+    for _ in range(600):
+        texts.append([f"clinical{word}" for word in dice.integers(0, 900, 80)])
     changed = [[*words[:40], "different", *words[41:]] for words in texts]
     chosen = [health._is_in_sample(" ".join(words), 0.25) for words in texts]
-    also = [health._is_in_sample(" ".join(words), 0.25) for words in changed]
+    changed_chosen = [health._is_in_sample(" ".join(words), 0.25) for words in changed]
     assert 0.15 < np.mean(chosen) < 0.35
-    both = sum(first and second for first, second in zip(chosen, also, strict=True))
+    both = sum(first and second for first, second in zip(chosen, changed_chosen, strict=True))
     assert both > 0.9 * sum(chosen)
 
 
 # -- parts that disagree ----------------------------------------------------------------------------------------------
 
 
-def words_of(folder: Path, documents: list[str], passages: list[StoredPassage]) -> HealthReport:
+def replace_words(folder: Path, documents: list[str], passages: list[StoredPassage]) -> HealthReport:
     words = WordIndex(folder)
     words.replace(documents, passages)
     words.close()
-    return checked(folder)
+    return run_check(folder)
 
 
-def stranger(id: str, digest: str = "00" * 16) -> StoredPassage:
+def make_passage(id: str, digest: str = "00" * 16) -> StoredPassage:
     document, _, ordinal = id.rpartition("#")
     return StoredPassage(Passage(id, document, int(ordinal), 0, 7, "aspirin"), digest)
 
 
 def test_check_health_word_entry_without_passage_is_found_and_repaired(folder: Path) -> None:
-    report = words_of(folder, [], [stranger("nobody#0")])
-    assert findings(report) == {"only_in_words": Finding(1, ("nobody#0",))}
+    report = replace_words(folder, [], [make_passage("nobody#0")])
+    assert list_findings(report) == {"only_in_words": Finding(1, ("nobody#0",))}
     assert any("library repair" in problem and "nobody#0" in problem for problem in report.problems)
     assert Library.repair(folder).problems == ()
-    assert findings(checked(folder)) == {}
+    assert list_findings(run_check(folder)) == {}
 
 
 def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,19 +361,19 @@ def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest
 
 
 def test_check_health_passage_without_word_entry_is_found(folder: Path) -> None:
-    report = words_of(folder, ["doc:4"], [])
+    report = replace_words(folder, ["doc:4"], [])
     with Library.open(folder) as library:
-        gone = [stored.passage.id for stored in library._table.passages_of(["doc:4"])]
-    assert set(findings(report)) == {"not_in_words"}
-    assert sorted(report.agreement.not_in_words.first) == sorted(gone)
+        lost = [stored.passage.id for stored in library._table.passages_of(["doc:4"])]
+    assert set(list_findings(report)) == {"not_in_words"}
+    assert sorted(report.agreement.not_in_words.first) == sorted(lost)
 
 
 def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) -> None:
     """The counts agree."""
     with Library.open(folder) as library:
-        kept = [stored for stored in library._table.passages_of(["doc:2"]) if stored.passage.ordinal]
-    report = words_of(folder, ["doc:2"], [*kept, stranger("nobody#0")])
-    assert findings(report) == {
+        remaining = [stored for stored in library._table.passages_of(["doc:2"]) if stored.passage.ordinal]
+    report = replace_words(folder, ["doc:2"], [*remaining, make_passage("nobody#0")])
+    assert list_findings(report) == {
         "not_in_words": Finding(1, ("doc:2#0",)),
         "only_in_words": Finding(1, ("nobody#0",)),
     }
@@ -379,20 +381,20 @@ def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) ->
 
 def test_check_health_outdated_and_repeated_entries_are_found(folder: Path) -> None:
     with Library.open(folder) as library:
-        stored = {each.passage.id: each for each in library._table.passages_of(["doc:2"])}
+        stored = {passage.passage.id: passage for passage in library._table.passages_of(["doc:2"])}
     old = dataclasses.replace(stored["doc:2#0"], content_hash="00" * 16)
-    others = [each for id, each in stored.items() if id != "doc:2#0"]
-    report = words_of(folder, ["doc:2"], [*others, old])
-    assert findings(report) == {
+    others = [passage for id, passage in stored.items() if id != "doc:2#0"]
+    report = replace_words(folder, ["doc:2"], [*others, old])
+    assert list_findings(report) == {
         "not_in_words": Finding(1, ("doc:2#0",)),
         "only_in_words": Finding(1, ("doc:2#0",)),
     }
-    report = words_of(folder, ["doc:2"], [*stored.values(), stored["doc:2#0"]])
-    assert findings(report) == {"only_in_words": Finding(1, ("doc:2#0",))}
+    report = replace_words(folder, ["doc:2"], [*stored.values(), stored["doc:2#0"]])
+    assert list_findings(report) == {"only_in_words": Finding(1, ("doc:2#0",))}
 
 
 @pytest.mark.parametrize(
-    ("statement", "found"),
+    ("statement", "expected"),
     [
         ("DELETE FROM documents WHERE id = 'doc:3'", {"not_in_journal": Finding(1, ("doc:3",))}),
         (
@@ -409,11 +411,11 @@ def test_check_health_outdated_and_repeated_entries_are_found(folder: Path) -> N
         ),
     ],
 )
-def test_check_health_journal_disagreement_is_found(statement: str, found: dict[str, Finding], folder: Path) -> None:
+def test_check_health_journal_disagreement_is_found(statement: str, expected: dict[str, Finding], folder: Path) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database, database:
         database.execute(statement)
-    report = checked(folder)
-    assert findings(report) == found
+    report = run_check(folder)
+    assert list_findings(report) == expected
     assert any("library repair" in problem for problem in report.problems)
 
 
@@ -421,8 +423,8 @@ def test_check_health_documents_lost_from_table_are_found(folder: Path) -> None:
     """Whole documents: no ordinal is missing, only the other parts know."""
     with Library.open(folder) as library:
         lost = [stored.passage.id for stored in library._table.passages_of(["doc:2"])]
-    report = plant(folder, lambda rows: [row for row in rows if row["document_id"] != "doc:2"], mend=False)
-    assert set(findings(report)) == {"only_in_journal", "only_in_words"}
+    report = change_rows(folder, lambda rows: [row for row in rows if row["document_id"] != "doc:2"], mend=False)
+    assert set(list_findings(report)) == {"only_in_journal", "only_in_words"}
     assert report.agreement.only_in_journal.first == ("doc:2",)
     assert sorted(report.agreement.only_in_words.first) == sorted(lost)
 
@@ -430,10 +432,10 @@ def test_check_health_documents_lost_from_table_are_found(folder: Path) -> None:
 def test_check_health_open_batch_skips_comparison(folder: Path) -> None:
     with closing(Journal(folder)) as journal:
         journal.begin(["doc:1"])
-    words_of(folder, ["doc:4"], [])
-    report = checked(folder)
+    replace_words(folder, ["doc:4"], [])
+    report = run_check(folder)
     assert not report.agreement.compared
-    assert (findings(report), report.problems) == ({}, ())
+    assert (list_findings(report), report.problems) == ({}, ())
     assert "a writer is at work, or was stopped" in report.notices[0]
 
 
@@ -460,7 +462,7 @@ def test_check_health_files_removed_by_writer_raises_library_busy(folder: Path) 
     def change(rows: Rows) -> None:
         rows[0]["vector"] = [9.0] * 16
 
-    plant(folder, change)
+    change_rows(folder, change)
     with Library.open(folder) as reader, closing(Journal(folder)) as other:
 
         def write_and_spoil(read: int, passages: int) -> None:
@@ -503,11 +505,11 @@ def test_check_health_reports_sources_years_and_retractions(folder: Path) -> Non
     assert report.contents.first_year == 1989
     assert report.contents.retracted == Finding(1, ("new:1",))
     assert report.contents.deleted == 1
-    assert (report.problems, findings(report)) == ((), {})
-    told = "\n".join(format_report(report))
-    assert "1989 to 2020 (1980s 1, 1990s 2, 2020s" in told
-    assert "PubMed 4" in told
-    assert "corpus.jsonl, 1,234 bytes, sha256 abab" in told
+    assert (report.problems, list_findings(report)) == ((), {})
+    text = "\n".join(format_report(report))
+    assert "1989 to 2020 (1980s 1, 1990s 2, 2020s" in text
+    assert "PubMed 4" in text
+    assert "corpus.jsonl, 1,234 bytes, sha256 abab" in text
 
 
 def test_check_health_many_sources_are_grouped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,6 +519,6 @@ def test_check_health_many_sources_are_grouped(folder: Path, monkeypatch: pytest
         for row in rows:
             row["source"] = row["document_id"]
 
-    report = plant(folder, change)
+    report = change_rows(folder, change)
     assert len(report.contents.by_source) == 4
     assert report.contents.by_source[health.OTHERS] == DOCUMENTS - 3

@@ -26,24 +26,24 @@ from tests.support.library_checks import discrepancies
 from tests.support.library_documents import contents, create, documents, encoder
 
 
-def counted(report: IngestReport) -> tuple[int, int, int, int]:
+def get_counts(report: IngestReport) -> tuple[int, int, int, int]:
     return report.added, report.replaced, report.unchanged, report.skipped
 
 
 def test_add_documents_counts_new_unchanged_and_changed(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         first = add_documents(library, documents(0, 30), encoder())
-        assert counted(first) == (30, 0, 0, 0)
+        assert get_counts(first) == (30, 0, 0, 0)
         assert library.count() == (30, first.passages)
         before = contents(library)
         version = library._table.version
         again = add_documents(library, documents(0, 30), encoder())
-        assert (*counted(again), again.passages) == (0, 0, 30, 0, 0)
+        assert (*get_counts(again), again.passages) == (0, 0, 30, 0, 0)
         assert (contents(library), library._table.version) == (before, version), (
             "nothing is written where nothing changes"
         )
         changed = add_documents(library, documents(1, 36), encoder())
-        assert counted(changed) == (6, 10, 20, 0)
+        assert get_counts(changed) == (6, 10, 20, 0)
         assert discrepancies(library, {}) == []
 
 
@@ -75,9 +75,9 @@ def test_add_documents_repeated_id_keeps_first(tmp_path: Path) -> None:
     items = [Document("a", "aspirin"), Document("b", "stroke"), Document("a", "warfarin"), Document("a", "aspirin")]
     with create(tmp_path / "l") as library:
         report = add_documents(library, items, encoder())
-        assert counted(report) == (2, 0, 1, 1)
+        assert get_counts(report) == (2, 0, 1, 1)
         assert report.first_skipped == (Skipped("a", "", "same id, different text"),)
-        assert counted(add_documents(library, items, encoder())) == (0, 0, 3, 1), "and again when run again"
+        assert get_counts(add_documents(library, items, encoder())) == (0, 0, 3, 1), "and again when run again"
         assert [hit.passage.text for hit in library.search_words("aspirin warfarin", 9, Scope())] == ["aspirin"]
 
 
@@ -93,10 +93,10 @@ def test_add_documents_invalid_documents_are_reported_as_skipped(tmp_path: Path)
     ]
     with create(tmp_path / "l") as library:
         report = add_documents(library, items, encoder())
-        assert counted(report) == (1, 0, 0, 5)
+        assert get_counts(report) == (1, 0, 0, 5)
         assert report.first_skipped[0] == elsewhere
-        assert [each.path for each in report.first_skipped[1:]] == ["a", "", "b", "c"]
-        assert all(each.reason for each in report.first_skipped)
+        assert [skipped.path for skipped in report.first_skipped[1:]] == ["a", "", "b", "c"]
+        assert all(skipped.reason for skipped in report.first_skipped)
         many = add_documents(library, [Document(f"e{i}", "") for i in range(MAX_LISTED + 5)], encoder())
         assert (many.skipped, len(many.first_skipped)) == (MAX_LISTED + 5, MAX_LISTED)
 
@@ -150,17 +150,17 @@ def test_add_documents_slow_encoder_commits_regularly(
     clock = _Clock()
     for module in (ingest_batches, ingest_encoding):
         monkeypatch.setattr(module, "time", clock)
-    told: list[IngestProgress] = []
+    steps: list[IngestProgress] = []
     with create(tmp_path / "l") as library:
         report = add_documents(
-            library, documents(0, 150), _Slow(clock, seconds), on_progress=told.append, passages_per_batch=100
+            library, documents(0, 150), _Slow(clock, seconds), on_progress=steps.append, passages_per_batch=100
         )
         assert library.count() == (150, report.passages)
-    moments = [0.0, *(each.seconds for each in told)]
+    moments = [0.0, *(step.seconds for step in steps)]
     assert max(b - a for a, b in itertools.pairwise(moments)) <= 10.0
-    assert told[-1].saved == 150
+    assert steps[-1].saved == 150
     assert report.encode_seconds == pytest.approx(clock.now)
-    assert len(told) <= 2 * (3 + max(report.passages // 100, report.seconds / 5)), "and not in crumbs"
+    assert len(steps) <= 2 * (3 + max(report.passages // 100, report.seconds / 5)), "and not in crumbs"
 
 
 def test_add_documents_interrupt_finishes_running_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +183,10 @@ def test_add_documents_interrupt_finishes_running_commit(tmp_path: Path, monkeyp
             add_documents(library, documents(0, 60), encoder(), passages_per_batch=12)
         assert commits == 2
         assert signal.getsignal(signal.SIGINT) is before
-        there = library.count()[0]
-        assert 2 <= there < 60
+        stored = library.count()[0]
+        assert 2 <= stored < 60
         assert discrepancies(library, {}) == []
-        assert counted(add_documents(library, documents(0, 60), encoder())) == (60 - there, 0, there, 0)
+        assert get_counts(add_documents(library, documents(0, 60), encoder())) == (60 - stored, 0, stored, 0)
     signal.signal(signal.SIGINT, started_with)
 
 
@@ -199,10 +199,10 @@ def test_add_documents_same_id_of_other_patient_is_skipped(tmp_path: Path, other
     with create(tmp_path / "l") as library:
         add_documents(library, [NOTE], encoder())
         report = add_documents(library, [other, Document("note:2", "Statin.", patient="bert")], encoder())
-        assert counted(report) == (1, 0, 0, 1)
+        assert get_counts(report) == (1, 0, 0, 1)
         assert "--column note-id=NAME" in report.first_skipped[0].reason
-        assert [each.text for each in library.fetch_record(Scope(patient="anna"))] == [NOTE.text]
-        assert counted(add_documents(library, [dataclasses.replace(NOTE, text="Aspirin.")], encoder()))[1] == 1
+        assert [note.text for note in library.fetch_record(Scope(patient="anna"))] == [NOTE.text]
+        assert get_counts(add_documents(library, [dataclasses.replace(NOTE, text="Aspirin.")], encoder()))[1] == 1
         assert discrepancies(library, {}) == []
 
 
@@ -211,7 +211,7 @@ def test_add_documents_withdrawn_note_is_deleted_only_for_its_patient(tmp_path: 
         add_documents(library, [NOTE], encoder())
         assert add_documents(library, [DeletedDocument("note:1", patient="bert")], encoder()).deleted == 0
         again = add_documents(library, [DeletedDocument("note:1", patient="anna"), NOTE], encoder())
-        assert (again.deleted, *counted(again)) == (1, 0, 0, 0, 1), "nor does this addition bring it back"
+        assert (again.deleted, *get_counts(again)) == (1, 0, 0, 0, 1), "nor does this addition bring it back"
         assert library.fetch_record(Scope(patient="anna")) == ()
         assert add_documents(library, [NOTE, DeletedDocument("note:1", patient="anna")], encoder()).deleted == 1
         assert discrepancies(library, {}) == []

@@ -39,7 +39,7 @@ from tests.support.library_documents import COUNT, LARGE, add, contents, create,
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    """An empty one for the documents of `build_stored_document`."""
+    """Return an empty library for the documents of `build_stored_document`."""
     with Library.create(
         tmp_path / "own",
         encoder_fingerprint="check",
@@ -47,8 +47,8 @@ def library(tmp_path: Path) -> Iterator[Library]:
         dimensions=DIMENSIONS,
         max_tokens=64,
         overlap=8,
-    ) as made:
-        yield made
+    ) as new_library:
+        yield new_library
 
 
 # -- who may open it --------------------------------------------------------------------------------------------------
@@ -115,12 +115,12 @@ def test_reader_during_replace_does_not_match_old_words(library: Library, monkey
     """Between the commit of the table and that of the words, the words still speak of the version before."""
     library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin", patient="anna")])
     original = WordIndex.replace
-    seen: list[tuple[str, ...]] = []
+    results: list[tuple[str, ...]] = []
 
     def replace(self: WordIndex, ids: list[str], passages: list[StoredPassage]) -> int:
         with Library.open(library.path) as reader:
             for query, scope in (("aspirin", Scope(patient="anna")), ("warfarin", Scope())):
-                seen.append(tuple(hit.passage.id for hit in reader.search_words(query, 9, scope)))
+                results.append(tuple(hit.passage.id for hit in reader.search_words(query, 9, scope)))
         return original(self, ids, passages)
 
     monkeypatch.setattr(WordIndex, "replace", replace)
@@ -130,7 +130,7 @@ def test_reader_during_replace_does_not_match_old_words(library: Library, monkey
             build_stored_document("b", "aspirin", patient="bert", version="2"),
         ]
     )
-    assert seen == [(), ()]
+    assert results == [(), ()]
     assert [hit.passage.id for hit in library.search_words("aspirin", 9, Scope(patient="bert"))] == ["b#0"]
     assert library.search_words("aspirin", 9, Scope(patient="anna")) == ()
 
@@ -223,7 +223,7 @@ def test_open_half_copied_library_is_refused(damage: str, write: bool, folder: P
         Library.open(folder, write=write)
 
 
-@pytest.mark.parametrize("damage", [each for each in DAMAGES if "words" in each or "journal" in each])
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if "words" in name or "journal" in name])
 def test_repair_rebuilds_words_and_journal(damage: str, base: Path, folder: Path) -> None:
     DAMAGES[damage](folder)
     info = Library.repair(folder)
@@ -242,7 +242,7 @@ def test_repair_missing_passages_raises_library_damaged(damage: str, folder: Pat
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ("[]", "is not a valid manifest"),
@@ -251,9 +251,9 @@ def test_repair_missing_passages_raises_library_damaged(damage: str, folder: Pat
         ('{"format": 3, "more": 1}', "install a newer epicrisis"),
     ],
 )
-def test_open_invalid_manifest_raises_library_damaged(text: str, says: str, folder: Path) -> None:
+def test_open_invalid_manifest_raises_library_damaged(text: str, message: str, folder: Path) -> None:
     (folder / "manifest.json").write_text(text)
-    with pytest.raises(LibraryDamaged, match=says):
+    with pytest.raises(LibraryDamaged, match=message):
         Library.open(folder)
 
 
@@ -301,7 +301,7 @@ def test_add_failed_batch_is_settled_by_next_write(library: Library, monkeypatch
 
 
 def _fill(folder: Path) -> tuple[dict[str, str], int]:
-    """Adds version after version until the disk is full; what was acknowledged, and the version it failed at."""
+    """Add versions until the disk is full. Return the acknowledged hashes and the version that failed."""
     promised: dict[str, str] = {}
     original = Library.add
 
@@ -322,7 +322,7 @@ def _fill(folder: Path) -> tuple[dict[str, str], int]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path | None]]:
-    """Mounts a file system of so many kilobytes, or grows it; `None` where that is not allowed here."""
+    """Return a function that mounts or resizes a file system. It returns None without permission to mount."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = False
@@ -408,7 +408,7 @@ def test_open_reader_works_with_locked_journal(folder: Path) -> None:
 
 def test_add_invalid_document_raises_value_error(library: Library) -> None:
     good = build_stored_document("a", "aspirin")
-    for bad, says in (
+    for bad, message in (
         ([good, good], "contains a document twice"),
         ([build_stored_document("a")], "at least one"),
         ([build_stored_document("a", "b", vectors=[[1.0, 2.0]])], "vectors of that shape"),
@@ -420,7 +420,7 @@ def test_add_invalid_document_raises_value_error(library: Library) -> None:
         ([build_stored_document("a", "\ud800")], "surrogate"),
         ([good, build_stored_document("b", " ")], "no text"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             library.add(bad)
     assert library.count() == (0, 0)
     assert library.info().open_batches == 0
@@ -434,17 +434,17 @@ def test_search_vectors_invalid_vector_raises_input_error(library: Library) -> N
 
 def test_delete_without_revisions_removes_cached_replies(tmp_path: Path) -> None:
     """They may quote what goes. An update of the source, which comes with revisions, leaves them."""
-    with create(tmp_path / "library") as made:
-        add(made, 1, 8)
-        assert holds_patients(made.path)
+    with create(tmp_path / "library") as library:
+        add(library, 1, 8)
+        assert holds_patients(library.path)
         for name in ("replies.sqlite", "replies.sqlite-wal"):
-            (made.path / name).write_text("a reply about document 3")
-        made.delete(["doc:3"], {"doc:3": "0002"})
-        assert len(list(made.path.glob("replies.sqlite*"))) == 2
-        made.delete(["doc:4"])
-        assert not list(made.path.glob("replies.sqlite*"))
+            (library.path / name).write_text("a reply about document 3")
+        library.delete(["doc:3"], {"doc:3": "0002"})
+        assert len(list(library.path.glob("replies.sqlite*"))) == 2
+        library.delete(["doc:4"])
+        assert not list(library.path.glob("replies.sqlite*"))
 
 
 def test_holds_patients_empty_library_returns_false(tmp_path: Path) -> None:
-    with create(tmp_path / "library") as made:
-        assert not holds_patients(made.path)
+    with create(tmp_path / "library") as library:
+        assert not holds_patients(library.path)

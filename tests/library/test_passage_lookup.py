@@ -17,17 +17,18 @@ ANNA = Scope(patient="anna")
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     folder = tmp_path_factory.mktemp("lookup") / "library"
-    with create(folder) as made:
-        add(made, 0, COUNT)
+    with create(folder) as new_library:
+        add(new_library, 0, COUNT)
     return Library.open(folder)
 
 
 def test_read_document_passages_returns_passages_in_order(library: Library) -> None:
-    found = read_document_passages(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
-    assert list(found) == ["doc:1", "doc:7"]
-    for name, passages in found.items():
-        assert [passage.id for passage in passages] == [f"{name}#{i}" for i in range(len(passages))]
-        assert passages == library.fetch([passage.id for passage in passages], Scope())
+    by_document = read_document_passages(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
+    assert list(by_document) == ["doc:1", "doc:7"]
+    for name, passages in by_document.items():
+        passage_ids = [passage.id for passage in passages]
+        assert passage_ids == [f"{name}#{i}" for i in range(len(passages))]
+        assert passages == library.fetch(passage_ids, Scope())
     assert read_document_passages(library, [], Scope()) == {}
 
 
@@ -37,36 +38,38 @@ def test_read_document_passages_note_is_visible_only_to_its_patient(library: Lib
 
 
 def test_sample_passages_depend_only_on_seed_and_contents(library: Library, tmp_path: Path) -> None:
-    drawn = sample_passages(library, 10, 0, Scope())
-    assert len({passage.id for passage in drawn}) == 10
-    assert drawn == sample_passages(library, 10, 0, Scope())
-    assert drawn == sample_passages(library, 25, 0, Scope())[:10]
-    assert drawn != sample_passages(library, 10, 1, Scope())
+    sample = sample_passages(library, 10, 0, Scope())
+    assert len({passage.id for passage in sample}) == 10
+    assert sample == sample_passages(library, 10, 0, Scope())
+    assert sample == sample_passages(library, 25, 0, Scope())[:10]
+    assert sample != sample_passages(library, 10, 1, Scope())
     with create(tmp_path / "other") as other:
         add(other, 1, COUNT)
         add(other, 0, COUNT)
         other.compact()
-        assert [passage.id for passage in sample_passages(other, 10, 0, Scope())] == [passage.id for passage in drawn]
+        other_ids = [passage.id for passage in sample_passages(other, 10, 0, Scope())]
+        assert other_ids == [passage.id for passage in sample]
 
 
 def test_sample_passages_small_scope_returns_all_admitted(library: Library) -> None:
-    everything = sample_passages(library, 10_000, 0, ANNA)
-    assert len(everything) == library.count()[1]
+    all_passages = sample_passages(library, 10_000, 0, ANNA)
+    assert len(all_passages) == library.count()[1]
     literature = sample_passages(library, 10_000, 0, Scope())
-    assert {each.id for each in literature} == {each.id for each in everything if each.patient is None}
+    literature_ids = {passage.id for passage in literature}
+    assert literature_ids == {passage.id for passage in all_passages if passage.patient is None}
     assert sample_passages(library, len(literature), 0, Scope()) == literature
 
 
 def test_sample_passages_narrow_scope_returns_only_admitted(library: Library) -> None:
-    everything = sample_passages(library, 10_000, 0, ANNA)
+    all_passages = sample_passages(library, 10_000, 0, ANNA)
     for scope in (
-        Scope(patient="anna", hidden=frozenset(each.document_id for each in everything[5:])),
+        Scope(patient="anna", hidden=frozenset(passage.document_id for passage in all_passages[5:])),
         Scope(as_of="2010"),
         Scope(since="2015", patient="anna"),
         Scope(as_of="1800"),
     ):
-        admitted = tuple(each for each in everything if scope.admits(each))
-        assert len(admitted) < len(everything)
+        admitted = tuple(passage for passage in all_passages if scope.admits(passage))
+        assert len(admitted) < len(all_passages)
         assert sample_passages(library, 10_000, 0, scope) == admitted
         assert sample_passages(library, 3, 0, scope) == admitted[:3]
 

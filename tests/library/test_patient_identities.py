@@ -137,29 +137,29 @@ def test_add_documents_compares_identity_with_names_of_existing_notes(tmp_path: 
 
 
 def test_add_documents_literature_in_library_of_notes_is_skipped(tmp_path: Path) -> None:
-    with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
-        report = add_documents(made, [note("p1"), note(None), note("p2")], ENCODER, literature=False)
+    with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as store:
+        report = add_documents(store, [note("p1"), note(None), note("p2")], ENCODER, literature=False)
         assert (report.added, report.skipped) == (2, 1)
         assert "pass --literature" in report.first_skipped[0].reason
-        assert not Roster(made).is_mixed()
-        report = add_documents(made, [note(None)], ENCODER, literature=True)
+        assert not Roster(store).is_mixed()
+        report = add_documents(store, [note(None)], ENCODER, literature=True)
         assert (report.added, report.skipped) == (1, 0)
-        assert Roster(made).has_literature()
-        assert not Roster(made).is_mixed()
+        assert Roster(store).has_literature()
+        assert not Roster(store).is_mixed()
 
 
 def test_add_documents_note_in_library_of_literature_is_refused(tmp_path: Path) -> None:
-    with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as made:
+    with open_or_create(tmp_path / "l", ENCODER, "hashing", overlap=0) as store:
         with pytest.raises(InputError, match="pass --literature if they are"):
-            add_documents(made, [note(None), note("p1")], ENCODER, literature=False)
-        assert add_documents(made, [note(None)], ENCODER, literature=False).added == 1
+            add_documents(store, [note(None), note("p1")], ENCODER, literature=False)
+        assert add_documents(store, [note(None)], ENCODER, literature=False).added == 1
         with pytest.raises(InputError, match="pass --literature if they are"):
-            add_documents(made, [note("p1")], ENCODER, literature=False)
-        assert not Roster(made).patients()
-        assert add_documents(made, [note("p1")], ENCODER, literature=True).added == 1
+            add_documents(store, [note("p1")], ENCODER, literature=False)
+        assert not Roster(store).patients()
+        assert add_documents(store, [note("p1")], ENCODER, literature=True).added == 1
         # That both are here has been said; more notes need not say it again, more papers do.
-        assert add_documents(made, [note("p2")], ENCODER, literature=False).added == 1
-        assert add_documents(made, [note(None, 1)], ENCODER, literature=False).skipped == 1
+        assert add_documents(store, [note("p2")], ENCODER, literature=False).added == 1
+        assert add_documents(store, [note(None, 1)], ENCODER, literature=False).skipped == 1
 
 
 def test_check_health_undeclared_mixed_library_has_notice(tmp_path: Path) -> None:
@@ -167,13 +167,13 @@ def test_check_health_undeclared_mixed_library_has_notice(tmp_path: Path) -> Non
 
     with library(tmp_path / "old", [note("p1"), note(None)]) as opened:
         assert Roster(opened).is_mixed()
-        assert any("are used for questions about every patient" in each for each in check_health(opened).notices)
+        assert any("are used for questions about every patient" in notice for notice in check_health(opened).notices)
 
 
 # -- fused libraries --------------------------------------------------------------------------------------------------
 
 
-def made(path: Path, documents: list[Document], *people: PatientIdentity, size: int = 32) -> Library:
+def make_library(path: Path, documents: list[Document], *people: PatientIdentity, size: int = 32) -> Library:
     encoder = HashingEncoder(size, max_tokens=24)
     with open_or_create(path, encoder, "hashing", overlap=0) as writing:
         add_documents(writing, [*people, *documents], encoder)
@@ -197,7 +197,10 @@ NOTES = [note("p1"), note("p2"), note("p2", 1)]
 def test_check_same_documents_different_notes_are_refused(
     documents: list[Document], person: PatientIdentity, reason: str, tmp_path: Path
 ) -> None:
-    with made(tmp_path / "one", NOTES, ADA) as one, made(tmp_path / "two", documents, person, size=48) as two:
+    with (
+        make_library(tmp_path / "one", NOTES, ADA) as one,
+        make_library(tmp_path / "two", documents, person, size=48) as two,
+    ):
         if not reason:
             check_same_documents(one, two)
             return
@@ -208,9 +211,12 @@ def test_check_same_documents_different_notes_are_refused(
 def test_check_same_documents_literature_is_compared_by_id(tmp_path: Path) -> None:
     papers = [Document(f"p:{number}", "Aspirin.") for number in range(3)]
     told_more = [replace(paper, metadata={"journal": "x"}) for paper in papers]
-    with made(tmp_path / "one", papers) as one, made(tmp_path / "two", told_more) as two:
+    with make_library(tmp_path / "one", papers) as one, make_library(tmp_path / "two", told_more) as two:
         check_same_documents(one, two)
-    with made(tmp_path / "three", [*papers[:2], Document("p:9", "Aspirin.")]) as three, pytest.raises(LibraryError):
+    with (
+        make_library(tmp_path / "three", [*papers[:2], Document("p:9", "Aspirin.")]) as three,
+        pytest.raises(LibraryError),
+    ):
         check_same_documents(one, three)
 
 
@@ -218,7 +224,7 @@ def test_check_same_documents_literature_is_compared_by_id(tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
+def numbered_roster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
     people = [
         PatientIdentity("p1", "fhir", ("Ada Byron",), numbers=(("urn:mrn", "MRN-4711"), ("urn:ssn", "999-11-2222"))),
         PatientIdentity("p2", "fhir", ("Grace Hopper",), numbers=(("urn:mrn", "00815"), ("urn:other", "MRN-7"))),
@@ -232,7 +238,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
 
 
 @pytest.mark.parametrize(
-    ("given", "patient"),
+    ("selector", "patient"),
     [
         ("p1", "p1"),
         ("MRN-4711", "p1"),
@@ -249,14 +255,14 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
         ("id:nobody", "id:nobody"),
     ],
 )
-def test_resolve_patient_record_number_returns_patient_id(given: str, patient: str, numbered: Roster) -> None:
-    assert resolve_patient([numbered], given) == patient
+def test_resolve_patient_record_number_returns_patient_id(selector: str, patient: str, numbered_roster: Roster) -> None:
+    assert resolve_patient([numbered_roster], selector) == patient
 
 
-@pytest.mark.parametrize("given", ["MRN-7", "p2", "number:MRN-7"])
-def test_resolve_patient_ambiguous_number_is_refused(given: str, numbered: Roster) -> None:
+@pytest.mark.parametrize("selector", ["MRN-7", "p2", "number:MRN-7"])
+def test_resolve_patient_ambiguous_number_is_refused(selector: str, numbered_roster: Roster) -> None:
     with pytest.raises(InputError, match="is not of one patient alone"):
-        resolve_patient([numbered], given)
+        resolve_patient([numbered_roster], selector)
 
 
 @pytest.mark.parametrize(
@@ -282,12 +288,12 @@ def test_resolve_patient_ambiguous_number_is_refused(given: str, numbered: Roste
     ],
 )
 def test_check_patient_question_with_other_record_number_is_refused(
-    text: str, is_another: bool, numbered: Roster
+    text: str, is_another: bool, numbered_roster: Roster
 ) -> None:
     question = Question(text, patient="p3")
     if not is_another:
-        check_patient([numbered], question)
+        check_patient([numbered_roster], question)
         return
     with pytest.raises(InputError, match="names another patient") as refused:
-        check_patient([numbered], question)
+        check_patient([numbered_roster], question)
     assert "4711" not in refused.value.message

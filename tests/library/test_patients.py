@@ -20,8 +20,8 @@ NAMES = {"10083814": "Anna Maria Muster", "10083815": "Maria Muster", "7": "Bo",
 
 
 def note(patient: str | None, number: int, date: str | None = None, **metadata: object) -> Document:
-    told = {name: value for name, value in metadata.items() if value is not None}
-    return Document(f"n:{patient}:{number}", "The text of a note. " * 9, date=date, patient=patient, metadata=told)
+    details = {name: value for name, value in metadata.items() if value is not None}
+    return Document(f"n:{patient}:{number}", "The text of a note. " * 9, date=date, patient=patient, metadata=details)
 
 
 def documents() -> Iterator[Document]:
@@ -32,21 +32,21 @@ def documents() -> Iterator[Document]:
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+def notes_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     with library(tmp_path_factory.mktemp("ward") / "library", documents()) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+def mixed_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     with library(tmp_path_factory.mktemp("mixed") / "library", [*documents(), note(None, 0)]) as opened:
         yield opened
 
 
-def test_roster_patients_have_counts_and_dates(ward: Library) -> None:
-    found = Roster(ward).patients()
-    assert list(found) == sorted(NAMES)
-    assert found["10083814"] == PatientRecord(
+def test_roster_patients_have_counts_and_dates(notes_library: Library) -> None:
+    patients = Roster(notes_library).patients()
+    assert list(patients) == sorted(NAMES)
+    assert patients["10083814"] == PatientRecord(
         "10083814",
         3,
         "2149",
@@ -56,7 +56,7 @@ def test_roster_patients_have_counts_and_dates(ward: Library) -> None:
         "Anna Maria Muster",
         ("Anna Maria Muster",),
     )
-    assert found["P-1001"].name is None
+    assert patients["P-1001"].name is None
 
 
 def test_roster_patient_without_details_has_empty_record(tmp_path: Path) -> None:
@@ -76,33 +76,35 @@ def test_roster_patient_added_later_is_listed(tmp_path: Path) -> None:
     assert not holds_patients(tmp_path / "nowhere")
 
 
-def refused(opened: Library | Sequence[Library], text: str, patient: str | None) -> str:
-    """Why the question does not fit; empty where it does."""
+def read_refusal(opened: Library | Sequence[Library], text: str, patient: str | None) -> str:
+    """Return why the question is refused, or an empty text."""
     libraries = [opened] if isinstance(opened, Library) else opened
     try:
-        check_patient([Roster(each) for each in libraries], Question(text, patient=patient))
+        check_patient([Roster(store) for store in libraries], Question(text, patient=patient))
     except InputError as error:
         return error.message
     return ""
 
 
-def test_check_patient_library_of_notes_requires_patient(ward: Library, mixed: Library) -> None:
-    said = refused(ward, "What was given?", None)
-    assert "holds only patients' notes: select one with --patient" in said
-    assert f"`epicrisis library patients {ward.path}` lists them" in said
-    assert refused(mixed, "What was given?", None) == ""
-    assert refused(ward, "What was given?", "10083814") == ""
+def test_check_patient_library_of_notes_requires_patient(notes_library: Library, mixed_library: Library) -> None:
+    message = read_refusal(notes_library, "What was given?", None)
+    assert "holds only patients' notes: select one with --patient" in message
+    assert f"`epicrisis library patients {notes_library.path}` lists them" in message
+    assert read_refusal(mixed_library, "What was given?", None) == ""
+    assert read_refusal(notes_library, "What was given?", "10083814") == ""
 
 
 @pytest.mark.parametrize("patient", ["1008381", "100838144", "", " 7", "none", "p-100"])
-def test_check_patient_unknown_patient_is_refused(patient: str, mixed: Library) -> None:
-    assert f"has no notes of patient {patient!r}: `epicrisis library patients" in refused(mixed, "What?", patient)
+def test_check_patient_unknown_patient_is_refused(patient: str, mixed_library: Library) -> None:
+    assert f"has no notes of patient {patient!r}: `epicrisis library patients" in read_refusal(
+        mixed_library, "What?", patient
+    )
 
 
-def test_check_patient_of_second_library_is_refused(mixed: Library, tmp_path: Path) -> None:
+def test_check_patient_of_second_library_is_refused(mixed_library: Library, tmp_path: Path) -> None:
     with library(tmp_path / "beside", [note("elsewhere", 0), note(None, 1)]) as beside:
-        assert "has no notes of patient 'elsewhere'" in refused([mixed, beside], "What?", "elsewhere")
-        assert refused([beside, mixed], "What?", "elsewhere") == ""
+        assert "has no notes of patient 'elsewhere'" in read_refusal([mixed_library, beside], "What?", "elsewhere")
+        assert read_refusal([beside, mixed_library], "What?", "elsewhere") == ""
 
 
 @pytest.mark.parametrize(
@@ -122,11 +124,11 @@ def test_check_patient_of_second_library_is_refused(mixed: Library, tmp_path: Pa
         "Was ÖZ, ÇAN seen?",
     ],
 )
-def test_check_patient_other_patient_in_question_is_refused(text: str, mixed: Library) -> None:
-    said = refused(mixed, text, "10083814")
-    assert "it names another patient of this library: pass --patient for the one it is" in said
-    assert not any(name in said for name in ("10083815", "Maria", "P-1001", "Çan"))
-    assert "it names a patient of this library" in refused(mixed, text, None)
+def test_check_patient_other_patient_in_question_is_refused(text: str, mixed_library: Library) -> None:
+    message = read_refusal(mixed_library, text, "10083814")
+    assert "it names another patient of this library: pass --patient for the one it is" in message
+    assert not any(name in message for name in ("10083815", "Maria", "P-1001", "Çan"))
+    assert "it names a patient of this library" in read_refusal(mixed_library, text, None)
 
 
 @pytest.mark.parametrize(
@@ -146,15 +148,15 @@ def test_check_patient_other_patient_in_question_is_refused(text: str, mixed: Li
         "patient 7.5 mg daily",
     ],
 )
-def test_check_patient_similar_ids_and_names_are_accepted(text: str, mixed: Library) -> None:
-    assert refused(mixed, text, "10083814") == ""
+def test_check_patient_similar_ids_and_names_are_accepted(text: str, mixed_library: Library) -> None:
+    assert read_refusal(mixed_library, text, "10083814") == ""
 
 
 @pytest.fixture(scope="module")
-def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
-    """Ids as MIMIC-III has them, which are also the years of its notes; and one of six digits."""
+def numbered_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    """Return a library with ids like MIMIC-III's, which are also years, and one id of six digits."""
     ids = [*map(str, range(2140, 2164)), "4", "12", "99999", "100000"]
-    with library(tmp_path_factory.mktemp("numbered") / "library", [note(each, 0) for each in ids]) as opened:
+    with library(tmp_path_factory.mktemp("numbered") / "library", [note(id_, 0) for id_ in ids]) as opened:
         yield opened
 
 
@@ -176,8 +178,8 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         "The inpatient 2150?",
     ],
 )
-def test_check_patient_short_number_without_context_is_accepted(text: str, numbered: Library) -> None:
-    assert refused(numbered, text, "2140") == ""
+def test_check_patient_short_number_without_context_is_accepted(text: str, numbered_library: Library) -> None:
+    assert read_refusal(numbered_library, text, "2140") == ""
 
 
 @pytest.mark.parametrize(
@@ -193,28 +195,30 @@ def test_check_patient_short_number_without_context_is_accepted(text: str, numbe
         "In 2150, was subject no. 2150 well?",
     ],
 )
-def test_check_patient_short_number_after_patient_is_refused(text: str, numbered: Library) -> None:
-    assert "names another patient" in refused(numbered, text, "2140")
+def test_check_patient_short_number_after_patient_is_refused(text: str, numbered_library: Library) -> None:
+    assert "names another patient" in read_refusal(numbered_library, text, "2140")
 
 
-def test_check_patient_ids_with_common_prefix_are_distinguished(mixed: Library) -> None:
-    assert refused(mixed, "What did P-1001 take?", "P-1001") == ""
-    assert "another" in refused(mixed, "What did P-1001 take?", "P-100")
-    assert "another" in refused(mixed, "What did P-100 take?", "P-1001")
-    assert "another" in refused(mixed, "What did 10083815 take?", "7"), "a short id is not cut out of a longer one"
+def test_check_patient_ids_with_common_prefix_are_distinguished(mixed_library: Library) -> None:
+    assert read_refusal(mixed_library, "What did P-1001 take?", "P-1001") == ""
+    assert "another" in read_refusal(mixed_library, "What did P-1001 take?", "P-100")
+    assert "another" in read_refusal(mixed_library, "What did P-100 take?", "P-1001")
+    assert "another" in read_refusal(mixed_library, "What did 10083815 take?", "7"), (
+        "a short id is not cut out of a longer one"
+    )
 
 
-def test_check_patient_other_patient_in_option_names_question_id(mixed: Library) -> None:
-    asked = Question("Who?", {"A": "10083815"}, "choice", id="q3", patient="10083814")
+def test_check_patient_other_patient_in_option_names_question_id(mixed_library: Library) -> None:
+    question = Question("Who?", {"A": "10083815"}, "choice", id="q3", patient="10083814")
     with pytest.raises(InputError, match=r"question 'q3': it names another patient"):
-        check_patient([Roster(mixed)], asked)
-    check_patient([Roster(mixed)], replace(asked, options={}))
-    check_patient([], asked)
+        check_patient([Roster(mixed_library)], question)
+    check_patient([Roster(mixed_library)], replace(question, options={}))
+    check_patient([], question)
 
 
 @pytest.fixture(scope="module")
-def spelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
-    """Ids and names that are written in several ways."""
+def spelled_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    """Return a library with ids and names of several spellings."""
     names = {
         "10083814": "Ali Hassan",
         "10083815": "Smith,John",
@@ -230,7 +234,7 @@ def spelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         "10083819": "Anna Maria Muster",
         "10083820": "Muster,",
     }
-    documents = [note(each, 0, patient_name=name) for each, name in names.items()]
+    documents = [note(id_, 0, patient_name=name) for id_, name in names.items()]
     with library(tmp_path_factory.mktemp("spelled") / "library", documents) as opened:
         yield opened
 
@@ -253,8 +257,8 @@ def spelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         "patient 4321.0?",
     ],
 )
-def test_check_patient_other_id_in_any_form_is_refused(text: str, spelled: Library) -> None:
-    assert "names another patient" in refused(spelled, text, "10083814")
+def test_check_patient_other_id_in_any_form_is_refused(text: str, spelled_library: Library) -> None:
+    assert "names another patient" in read_refusal(spelled_library, text, "10083814")
 
 
 @pytest.mark.parametrize(
@@ -275,8 +279,8 @@ def test_check_patient_other_id_in_any_form_is_refused(text: str, spelled: Libra
         "Maria Muster, Anna?",
     ],
 )
-def test_check_patient_other_name_in_any_form_is_refused(text: str, spelled: Library) -> None:
-    assert "names another patient" in refused(spelled, text, "10083814")
+def test_check_patient_other_name_in_any_form_is_refused(text: str, spelled_library: Library) -> None:
+    assert "names another patient" in read_refusal(spelled_library, text, "10083814")
 
 
 @pytest.mark.parametrize(
@@ -301,12 +305,14 @@ def test_check_patient_other_name_in_any_form_is_refused(text: str, spelled: Lib
         ("Platelets 150000, 4321/2?", "10083814"),
     ],
 )
-def test_check_patient_doses_compounds_and_own_name_are_accepted(text: str, patient: str, spelled: Library) -> None:
-    assert refused(spelled, text, patient) == ""
+def test_check_patient_doses_compounds_and_own_name_are_accepted(
+    text: str, patient: str, spelled_library: Library
+) -> None:
+    assert read_refusal(spelled_library, text, patient) == ""
 
 
-def test_check_patient_ids_and_names_are_distinguished_by_spelling(spelled: Library) -> None:
-    assert "another" in refused(spelled, "p-9000?", "P-9000")
-    assert "another" in refused(spelled, "P-9000?", "p-9000")
-    assert "another" in refused(spelled, "Hassan Ali?", "10083814")
-    assert "another" in refused(spelled, "Ali Hassan?", "10083816")
+def test_check_patient_ids_and_names_are_distinguished_by_spelling(spelled_library: Library) -> None:
+    assert "another" in read_refusal(spelled_library, "p-9000?", "P-9000")
+    assert "another" in read_refusal(spelled_library, "P-9000?", "p-9000")
+    assert "another" in read_refusal(spelled_library, "Hassan Ali?", "10083814")
+    assert "another" in read_refusal(spelled_library, "Ali Hassan?", "10083816")

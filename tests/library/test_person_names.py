@@ -46,7 +46,7 @@ NAMES = {
 def roster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster]:
     # An id of letters alone counts as a word, too: these are none.
     notes = [
-        Document(f"n:{each}", "Fever.", patient=f"{each}-77", metadata={"patient_name": NAMES[each]}) for each in NAMES
+        Document(f"n:{key}", "Fever.", patient=f"{key}-77", metadata={"patient_name": NAMES[key]}) for key in NAMES
     ]
     with library(tmp_path_factory.mktemp("named") / "library", notes) as opened:
         yield Roster(opened)
@@ -56,11 +56,11 @@ def is_refused(roster: Roster, text: str, patient: str = "own") -> bool:
     try:
         check_patient([roster], Question(text, patient=f"{patient}-77"))
     except InputError as error:
-        said = error.message
+        message = error.message
     else:
         return False
     words = " ".join(NAMES.values()).split()
-    assert not any(word in said for word in words if len(word) > 3)
+    assert not any(word in message for word in words if len(word) > 3)
     return True
 
 

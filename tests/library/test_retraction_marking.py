@@ -22,7 +22,7 @@ EVERYTHING, DEFAULT = Scope(), Scope(without_retracted=True)
 
 
 def article(pmid: int, revised: int = 2000, relation: str | None = None, of: int = 0, **metadata: Any) -> Document:
-    """A record of PubMed's; with a relation the notice of it."""
+    """Return a PubMed record. A `relation` makes it a notice about article `of`."""
     if relation is not None:
         metadata["corrections"] = [{"type": relation, "pmid": str(of)}]
     if relation == "RetractionOf":
@@ -36,18 +36,18 @@ def article(pmid: int, revised: int = 2000, relation: str | None = None, of: int
     )
 
 
-def listed(number: int, mark: str, day: int | None, *targets: str) -> ArticleStatement:
+def make_statement(number: int, mark: str, day: int | None, *targets: str) -> ArticleStatement:
     return ArticleStatement(f"retraction-watch:{number}", targets, mark, day)
 
 
-def added(path: Path, *items: ReaderItem) -> int:
+def add_items(path: Path, *items: ReaderItem) -> int:
     """Add the items with one command; how many documents were marked anew."""
     with open_or_create(path, ENCODER, "hashing", overlap=0) as library:
         return add_documents(library, items, ENCODER).marked
 
 
-def passages(path: Path, scope: Scope = EVERYTHING) -> dict[str, Passage]:
-    """What each of the two searches finds, which must be the same."""
+def read_passages(path: Path, scope: Scope = EVERYTHING) -> dict[str, Passage]:
+    """Return the passages of both searches, which must agree."""
     with Library.open(path) as library:
         vector = ENCODER.encode_queries(["aspirin stroke"])[0]
         dense = {hit.passage.document_id: hit.passage for hit in library.search_vectors(vector, 50, scope)}
@@ -57,12 +57,12 @@ def passages(path: Path, scope: Scope = EVERYTHING) -> dict[str, Passage]:
     return dense
 
 
-def marks(path: Path) -> dict[str, tuple[str, ...]]:
-    return {name: passage.marks for name, passage in passages(path).items() if passage.marks}
+def read_marks(path: Path) -> dict[str, tuple[str, ...]]:
+    return {name: passage.marks for name, passage in read_passages(path).items() if passage.marks}
 
 
 OLD, NOTICE = article(1), article(9, 2021, "RetractionOf", of=1)
-LIST = listed(5, "retracted", 20210531, "pubmed:1")
+LIST = make_statement(5, "retracted", 20210531, "pubmed:1")
 
 
 @pytest.mark.parametrize("source", [NOTICE, LIST], ids=["notice", "list"])
@@ -76,73 +76,78 @@ def test_retraction_in_any_order_marks_article(source: Document | ArticleStateme
         "together, last": [[OLD, other, source]],
     }
     for items in runs[order]:
-        added(path, *items)
-    assert marks(path)["pubmed:1"] == ("retracted",)
-    assert set(passages(path, DEFAULT)) == {"pubmed:2"}
+        add_items(path, *items)
+    assert read_marks(path)["pubmed:1"] == ("retracted",)
+    assert set(read_passages(path, DEFAULT)) == {"pubmed:2"}
     with Library.open(path) as library:
         assert check_health(library).problems == ()
 
 
 def test_retraction_marking_encodes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    added(tmp_path / "library", OLD)
+    add_items(tmp_path / "library", OLD)
     monkeypatch.setattr(ENCODER, "encode_passages", lambda _: pytest.fail("encoded"), raising=False)
-    assert added(tmp_path / "library", LIST) == 1
-    assert marks(tmp_path / "library") == {"pubmed:1": ("retracted",)}
+    assert add_items(tmp_path / "library", LIST) == 1
+    assert read_marks(tmp_path / "library") == {"pubmed:1": ("retracted",)}
 
 
 def test_unchanged_or_revised_article_keeps_mark(tmp_path: Path) -> None:
     path = tmp_path / "library"
-    added(path, OLD, LIST)
+    add_items(path, OLD, LIST)
     for again in (OLD, article(1, 2022, journal="Gut")):
-        added(path, again)
-        assert marks(path) == {"pubmed:1": ("retracted",)}
+        add_items(path, again)
+        assert read_marks(path) == {"pubmed:1": ("retracted",)}
 
 
 def test_revised_article_record_changes_own_mark(tmp_path: Path) -> None:
     path = tmp_path / "library"
-    added(path, OLD)
-    added(path, article(1, 2021, retracted=True))
-    assert marks(path) == {"pubmed:1": ("retracted",)}
-    added(path, article(1, 2022))
-    assert marks(path) == {}
+    add_items(path, OLD)
+    add_items(path, article(1, 2021, retracted=True))
+    assert read_marks(path) == {"pubmed:1": ("retracted",)}
+    add_items(path, article(1, 2022))
+    assert read_marks(path) == {}
 
 
 def test_revised_notice_moves_mark_to_other_article(tmp_path: Path) -> None:
     path = tmp_path / "library"
-    added(path, OLD, article(2), NOTICE)
-    added(path, article(9, 2022, "RetractionOf", of=2))
-    assert marks(path) == {"pubmed:2": ("retracted",), "pubmed:9": ("retraction-notice",)}
+    add_items(path, OLD, article(2), NOTICE)
+    add_items(path, article(9, 2022, "RetractionOf", of=2))
+    assert read_marks(path) == {"pubmed:2": ("retracted",), "pubmed:9": ("retraction-notice",)}
 
 
 @pytest.mark.parametrize("events", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 def test_reinstatement_lifts_only_earlier_retractions(events: tuple[int, ...], tmp_path: Path) -> None:
-    told = (
-        listed(1, "retracted", 20200101, "pubmed:1"),
-        listed(2, "reinstated", 20210101, "pubmed:1"),
-        listed(3, "retracted", 20220101, "pubmed:1"),
+    statements = (
+        make_statement(1, "retracted", 20200101, "pubmed:1"),
+        make_statement(2, "reinstated", 20210101, "pubmed:1"),
+        make_statement(3, "retracted", 20220101, "pubmed:1"),
     )
     path = tmp_path / "library"
-    added(path, OLD)
+    add_items(path, OLD)
     for number, event in enumerate(events, 1):
-        added(path, told[event])
-        known = set(events[:number])
-        expected = 2 in known or (0 in known and 1 not in known)
-        assert (marks(path) == {"pubmed:1": ("retracted",)}) == expected
+        add_items(path, statements[event])
+        earlier = set(events[:number])
+        expected = 2 in earlier or (0 in earlier and 1 not in earlier)
+        assert (read_marks(path) == {"pubmed:1": ("retracted",)}) == expected
 
 
 def test_reinstatement_keeps_retraction_of_same_or_unknown_day(tmp_path: Path) -> None:
-    lift = listed(2, "reinstated", 20210101, "pubmed:1")
+    lift = make_statement(2, "reinstated", 20210101, "pubmed:1")
     for number, day in enumerate((20210101, None)):
         path = tmp_path / str(number)
-        added(path, OLD, listed(1, "retracted", day, "pubmed:1"), lift)
-        assert marks(path) == {"pubmed:1": ("retracted",)}
+        add_items(path, OLD, make_statement(1, "retracted", day, "pubmed:1"), lift)
+        assert read_marks(path) == {"pubmed:1": ("retracted",)}
 
 
 def test_concern_and_correction_are_marked_and_searched(tmp_path: Path) -> None:
     path = tmp_path / "library"
-    added(path, OLD, listed(1, "corrected", 20200101, "pubmed:1"), article(8, 2020, "ExpressionOfConcernFor", of=1))
-    assert marks(path)["pubmed:1"] == ("expression-of-concern", "corrected")
-    assert "pubmed:1" in passages(path, DEFAULT)
+    add_items(
+        path,
+        OLD,
+        make_statement(1, "corrected", 20200101, "pubmed:1"),
+        article(8, 2020, "ExpressionOfConcernFor", of=1),
+    )
+    assert read_marks(path)["pubmed:1"] == ("expression-of-concern", "corrected")
+    assert "pubmed:1" in read_passages(path, DEFAULT)
 
 
 def test_document_of_other_source_is_marked_by_pmid_or_doi(tmp_path: Path) -> None:
@@ -150,17 +155,22 @@ def test_document_of_other_source_is_marked_by_pmid_or_doi(tmp_path: Path) -> No
     by_doi = Document("pmc:PMC1", "Aspirin and stroke.", metadata={"doi": "10.1000/ABC"})
     by_pmid = Document("paper", "Aspirin and stroke again.", metadata={"pmid": "77"})
     note = Document("note", "Aspirin and stroke.", patient="anna", metadata={"pmid": "77"})
-    added(path, by_doi, by_pmid, note)
+    add_items(path, by_doi, by_pmid, note)
     assert (
-        added(path, listed(1, "retracted", 20200101, "doi:10.1000/abc"), listed(2, "retracted", None, "pubmed:77")) == 2
+        add_items(
+            path,
+            make_statement(1, "retracted", 20200101, "doi:10.1000/abc"),
+            make_statement(2, "retracted", None, "pubmed:77"),
+        )
+        == 2
     )
-    assert marks(path) == {"pmc:PMC1": ("retracted",), "paper": ("retracted",)}
+    assert read_marks(path) == {"pmc:PMC1": ("retracted",), "paper": ("retracted",)}
     later = Document("later", "Aspirin and stroke later.", metadata={"pmid": 77, "doi": "10.1/other"})
-    added(path, later)
-    assert marks(path)["later"] == ("retracted",)
+    add_items(path, later)
+    assert read_marks(path)["later"] == ("retracted",)
     with Library.open(path) as library:
-        (own,) = library.fetch_record(Scope(patient="anna"))
-    assert own.marks == ()
+        (stored_note,) = library.fetch_record(Scope(patient="anna"))
+    assert stored_note.marks == ()
 
 
 @pytest.mark.parametrize("step", ["write_marks", "finish_batch", "clear_due", "replace_statements"])
@@ -168,7 +178,7 @@ def test_marking_interrupted_at_step_is_completed_by_next_addition(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "library"
-    added(path, OLD, article(2))
+    add_items(path, OLD, article(2))
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -179,11 +189,11 @@ def test_marking_interrupted_at_step_is_completed_by_next_addition(
         )
         patched.setattr(f"epicrisis.library.{owner}.{step}", killed)
         with pytest.raises(KeyboardInterrupt):
-            added(path, NOTICE if step == "replace_statements" else LIST)
+            add_items(path, NOTICE if step == "replace_statements" else LIST)
     again: ReaderItem = NOTICE if step == "replace_statements" else article(3)
-    added(path, again)
-    assert marks(path)["pubmed:1"] == ("retracted",)
-    assert "pubmed:1" not in passages(path, DEFAULT)
+    add_items(path, again)
+    assert read_marks(path)["pubmed:1"] == ("retracted",)
+    assert "pubmed:1" not in read_passages(path, DEFAULT)
     with Library.open(path) as library:
         assert library.info().problems == ()
 
@@ -192,7 +202,7 @@ def test_marking_interrupted_is_noticed_and_completed_by_next_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "library"
-    added(path, OLD)
+    add_items(path, OLD)
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
@@ -200,12 +210,12 @@ def test_marking_interrupted_is_noticed_and_completed_by_next_writer(
     with monkeypatch.context() as patched:
         patched.setattr("epicrisis.library.passage_table.PassageTable.write_marks", stopped)
         with pytest.raises(KeyboardInterrupt):
-            added(path, LIST)
+            add_items(path, LIST)
     with Library.open(path) as reader:
         assert MARKS_DUE in check_health(reader).notices
     with Library.open(path, write=True):
         pass
-    assert marks(path) == {"pubmed:1": ("retracted",)}
+    assert read_marks(path) == {"pubmed:1": ("retracted",)}
     with Library.open(path) as reader:
         assert MARKS_DUE not in check_health(reader).notices
 
@@ -217,24 +227,24 @@ def test_earlier_library_is_marked_by_own_notices_at_next_addition(
     old_notice = article(9, 2021, "RetractionOf", of=1, publication_types=["Retraction of Publication"])
     with monkeypatch.context() as before:
         before.setattr("epicrisis.library.ingest_batches.extract_statements", lambda _: ())
-        added(path, OLD, old_notice)
+        add_items(path, OLD, old_notice)
     with sqlite3.connect(path / "journal.sqlite") as journal:
         journal.executescript("DROP TABLE marks; DROP TABLE due;")
-    assert "pubmed:1" in passages(path, DEFAULT), "it opens and is searched as it is"
-    assert added(path, article(3)) == 1
-    assert marks(path)["pubmed:1"] == ("retracted",)
+    assert "pubmed:1" in read_passages(path, DEFAULT), "it opens and is searched as it is"
+    assert add_items(path, article(3)) == 1
+    assert read_marks(path)["pubmed:1"] == ("retracted",)
 
 
 def test_repair_keeps_retraction_statements(tmp_path: Path) -> None:
     path = tmp_path / "library"
-    added(path, OLD, LIST, listed(6, "retracted", 20200101, "pubmed:4"))
+    add_items(path, OLD, LIST, make_statement(6, "retracted", 20200101, "pubmed:4"))
     Library.repair(path)
-    added(path, article(4))
-    assert marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
+    add_items(path, article(4))
+    assert read_marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
     (path / "journal.sqlite").unlink()
     Library.repair(path)
-    added(path, article(5))
-    assert marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
+    add_items(path, article(5))
+    assert read_marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
 
 
 def test_library_without_marking_fails_retraction_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,10 +255,10 @@ def test_library_without_marking_fails_retraction_test(tmp_path: Path, monkeypat
 
 
 def test_list_article_marks_returns_gravest_first() -> None:
-    told = {
+    metadata = {
         "corrections": [{"type": "ErratumIn"}, {"type": "ExpressionOfConcernIn"}, "no entry"],
         "marks": [{"mark": "retracted", "by": "retraction-watch:1"}, 3],
     }
-    assert list_article_marks(told) == ("retracted", "expression-of-concern", "corrected")
+    assert list_article_marks(metadata) == ("retracted", "expression-of-concern", "corrected")
     assert list_article_marks({"publication_types": ["Retraction Notice"]}) == ("retraction-notice",)
     assert list_article_marks({"marks": "retracted", "corrections": {}, "retracted": "no"}) == ()

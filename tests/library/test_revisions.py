@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,15 +35,15 @@ def version(name: str, revision: str | None, text: str = "", **more: object) -> 
     return Document(name, text or f"aspirin of {revision}", revision=revision, metadata=more)
 
 
-class Counting(HashingEncoder):
+class RecordingEncoder(HashingEncoder):
     """Notes every passage that it encodes."""
 
     def __init__(self) -> None:
         super().__init__(DIMENSIONS, 12)
-        self.asked: list[tuple[str, str]] = []
+        self.inputs: list[tuple[str, str]] = []
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
-        self.asked += texts
+        self.inputs += texts
         return super().encode_passages(texts)
 
 
@@ -52,24 +53,24 @@ def library(tmp_path: Path) -> Iterator[Library]:
         yield one
 
 
-def told(report: IngestReport) -> dict[str, int]:
-    """What is not nothing of added, replaced, unchanged, outdated, deleted, skipped."""
-    names = ("added", "replaced", "unchanged", "outdated", "deleted", "skipped")
-    return {name: getattr(report, name) for name in names if getattr(report, name)}
+def get_counts(report: IngestReport) -> dict[str, int]:
+    """Return the counts of the report that are not 0."""
+    fields = ("added", "replaced", "unchanged", "outdated", "deleted", "skipped")
+    return {name: getattr(report, name) for name in fields if getattr(report, name)}
 
 
-def texts(library: Library, document_id: str) -> list[str]:
-    """Of its passages, as a search finds them by words."""
-    found = library.search_words("aspirin", 1000, Scope())
-    return [hit.passage.text for hit in found if hit.passage.document_id == document_id]
+def read_texts(library: Library, document_id: str) -> list[str]:
+    """Return the texts of the document's passages as a word search finds them."""
+    hits = library.search_words("aspirin", 1000, Scope())
+    return [hit.passage.text for hit in hits if hit.passage.document_id == document_id]
 
 
 # -- the latest counts -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
-    """One for all examples; each has documents of its own."""
+def shared_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    """Return one library for all examples, each with documents of its own."""
     with create(tmp_path_factory.mktemp("shared") / "library") as one:
         yield one
         assert discrepancies(one, {}) == []
@@ -81,13 +82,13 @@ _REVISIONS = ("20200101", "20210101", "20220101")
 
 @st.composite
 def _histories(draw: st.DrawFn) -> list[list[ReaderItem]]:
-    """Versions and deletions of two documents, each of a revision of its own, in any order over a few additions."""
+    """Draw versions and deletions of two documents in any order over a few additions."""
     prefix = next(_numbers)
     items: list[ReaderItem] = []
     for name in (f"{prefix}:a", f"{prefix}:b"):
         for revision in draw(st.sets(st.sampled_from(_REVISIONS))):
-            gone = draw(st.booleans())
-            items.append(DeletedDocument(name, revision) if gone else version(name, revision))
+            is_deleted = draw(st.booleans())
+            items.append(DeletedDocument(name, revision) if is_deleted else version(name, revision))
         if draw(st.booleans()):
             items.append(version(name, None))
     items = draw(st.permutations(items))
@@ -97,22 +98,22 @@ def _histories(draw: st.DrawFn) -> list[list[ReaderItem]]:
 
 @settings(deadline=None, max_examples=30)
 @given(history=_histories())
-def test_add_revisions_in_any_order_keeps_latest(shared: Library, history: list[list[ReaderItem]]) -> None:
+def test_add_revisions_in_any_order_keeps_latest(shared_library: Library, history: list[list[ReaderItem]]) -> None:
     for items in history:
-        add_documents(shared, items, encoder())
+        add_documents(shared_library, items, encoder())
     everything = [item for items in history for item in items]
     latest: dict[str, ReaderItem] = {}
     for item in everything:
         assert isinstance(item, (Document, DeletedDocument))
         if item.id not in latest or (item.revision or "") > (getattr(latest[item.id], "revision", "") or ""):
             latest[item.id] = item
-    there = {each: item for each, item in latest.items() if isinstance(item, Document)}
-    assert shared.content_hashes(list(latest)) == {each: content_hash(item) for each, item in there.items()}
-    for each in latest:
-        assert texts(shared, each) == ([there[each].text] if each in there else [])
-    again = add_documents(shared, reversed(everything), encoder())
-    assert told(again).keys() <= {"unchanged", "outdated"}
-    assert shared.content_hashes(list(latest)) == {each: content_hash(item) for each, item in there.items()}
+    present = {id_: item for id_, item in latest.items() if isinstance(item, Document)}
+    assert shared_library.content_hashes(list(latest)) == {id_: content_hash(item) for id_, item in present.items()}
+    for id_ in latest:
+        assert read_texts(shared_library, id_) == ([present[id_].text] if id_ in present else [])
+    again = add_documents(shared_library, reversed(everything), encoder())
+    assert get_counts(again).keys() <= {"unchanged", "outdated"}
+    assert shared_library.content_hashes(list(latest)) == {id_: content_hash(item) for id_, item in present.items()}
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -132,12 +133,14 @@ def test_add_revisions_report_counts_each_kind(library: Library, apart: bool) ->
         (DeletedDocument("never-there", "1"), {}),
     ]
     if apart:
-        for item, says in steps:
-            assert told(add_documents(library, [item], encoder())) == says, item
+        for item, expected in steps:
+            assert get_counts(add_documents(library, [item], encoder())) == expected, item
     else:
-        sums = {name: sum(says.get(name, 0) for _, says in steps) for _, says in steps for name in says}
-        assert told(add_documents(library, [item for item, _ in steps], encoder())) == sums
-    assert texts(library, "a") == ["aspirin of 5"]
+        sums: Counter[str] = Counter()
+        for _, expected in steps:
+            sums.update(expected)
+        assert get_counts(add_documents(library, [item for item, _ in steps], encoder())) == dict(sums)
+    assert read_texts(library, "a") == ["aspirin of 5"]
     assert library.revisions(["a", "never-there", "b"]) == {"a": "5", "never-there": "1"}
 
 
@@ -152,7 +155,7 @@ def test_add_deletion_and_version_of_same_revision_deletes(library: Library) -> 
 def test_add_version_with_revision_wins_over_version_without(library: Library) -> None:
     items = [version("a", "1"), version("a", None), version("b", None), version("b", "1")]
     add_documents(library, items, encoder())
-    assert (texts(library, "a"), texts(library, "b")) == (["aspirin of 1"], ["aspirin of 1"])
+    assert (read_texts(library, "a"), read_texts(library, "b")) == (["aspirin of 1"], ["aspirin of 1"])
     assert library.count() == (2, 2)
 
 
@@ -160,7 +163,7 @@ def test_add_newer_version_removes_all_old_passages(library: Library) -> None:
     add_documents(library, [version("a", "1", LONG), version("b", "1", LONG)], encoder())
     assert library.count()[1] >= 6
     add_documents(library, [version("a", "2")], encoder())
-    assert texts(library, "a") == ["aspirin of 2"]
+    assert read_texts(library, "a") == ["aspirin of 2"]
     assert library.search_words("warfarin statins", 9, Scope(hidden=frozenset({"b"}))) == ()
     assert discrepancies(library, {}) == []
 
@@ -180,34 +183,34 @@ def test_repair_keeps_revisions_and_sources(tmp_path: Path) -> None:
     assert Library.repair(tmp_path / "l").problems == ()
     with Library.open(tmp_path / "l", write=True) as library:
         assert library.revisions(["a", "b", "c"]) == revisions == {"a": "2", "b": "3", "c": "9"}
-        assert [(each.name, each.sha256, each.bytes) for each in library.sources()] == [
+        assert [(source.name, source.sha256, source.bytes) for source in library.sources()] == [
             (mark.name, mark.sha256, mark.bytes)
         ]
         assert library.sources() == sources
         late = [version("a", "1"), version("b", "2"), version("c", "8")]
-        assert told(add_documents(library, late, encoder())) == {"outdated": 3}
+        assert get_counts(add_documents(library, late, encoder())) == {"outdated": 3}
         assert library.count()[0] == 1
 
 
 # -- vectors are made once ---------------------------------------------------------------------------------------------
 
 
-def vectors(library: Library, document_id: str) -> dict[str, bytes]:
-    """float16 by text, as the table holds them."""
-    held = library.vectors_of([document_id])
-    return {text: np.asarray(vector, dtype=np.float16).tobytes() for (_, text), vector in held.items()}
+def read_vectors(library: Library, document_id: str) -> dict[str, bytes]:
+    """Return the stored float16 vectors by text."""
+    stored = library.vectors_of([document_id])
+    return {text: np.asarray(vector, dtype=np.float16).tobytes() for (_, text), vector in stored.items()}
 
 
 def test_add_changed_metadata_encodes_nothing(library: Library) -> None:
-    counting = Counting()
+    counting = RecordingEncoder()
     add_documents(library, [version("a", "1", LONG, mesh=["Stroke"])], counting)
-    assert len(counting.asked) >= 3
-    before = vectors(library, "a")
-    counting.asked.clear()
+    assert len(counting.inputs) >= 3
+    before = read_vectors(library, "a")
+    counting.inputs.clear()
     changed = Document("a", LONG, source="pubmed", date="2021", revision="2", metadata={"mesh": ["Stroke", "Aged"]})
-    assert told(add_documents(library, [changed], counting)) == {"replaced": 1}
-    assert counting.asked == []
-    assert vectors(library, "a") == before
+    assert get_counts(add_documents(library, [changed], counting)) == {"replaced": 1}
+    assert counting.inputs == []
+    assert read_vectors(library, "a") == before
     (first, *_) = library.fetch(["a#0"], Scope())
     assert (first.date, first.metadata, library.revisions(["a"])) == ("2021", changed.metadata, {"a": "2"})
     for passage, vector in zip(*_passages_and_vectors(library), strict=True):
@@ -217,54 +220,58 @@ def test_add_changed_metadata_encodes_nothing(library: Library) -> None:
 def _passages_and_vectors(library: Library) -> tuple[list[str], list[Vectors]]:
     """Read from the table row by row: which vector stands beside which text."""
     rows = library._table.lance.search().select(["text", "vector"]).to_list()
-    return [row["text"] for row in rows], [np.asarray(row["vector"], dtype=np.float32) for row in rows]
+    texts = [row["text"] for row in rows]
+    vectors = [np.asarray(row["vector"], dtype=np.float32) for row in rows]
+    return texts, vectors
 
 
 def test_add_changed_text_encodes_only_new_passages(library: Library) -> None:
-    counting = Counting()
+    counting = RecordingEncoder()
     add_documents(library, [version("a", "1", LONG)], counting)
-    known = {text for _, text in counting.asked}
-    counting.asked.clear()
+    encoded = {text for _, text in counting.inputs}
+    counting.inputs.clear()
     add_documents(
         library, [version("a", "2", LONG + " Placebo did nothing at all for any of these patients.")], counting
     )
-    assert 1 <= len(counting.asked) < len(known)
-    assert not known & {text for _, text in counting.asked}
-    counting.asked.clear()
+    assert 1 <= len(counting.inputs) < len(encoded)
+    assert not encoded & {text for _, text in counting.inputs}
+    counting.inputs.clear()
     add_documents(library, [Document("a", LONG, title="A title", revision="3")], counting)
-    assert len(counting.asked) >= len(known), "a title is part of what is encoded"
+    assert len(counting.inputs) >= len(encoded), "a title is part of what is encoded"
 
 
 def test_add_changed_whitespace_encodes_nothing(library: Library) -> None:
-    counting = Counting()
+    counting = RecordingEncoder()
     add_documents(library, [version("a", "1", "aspirin for stroke")], counting)
     add_documents(library, [version("a", "2", "aspirin  for\nstroke")], counting)
-    assert len(counting.asked) == 1
-    assert texts(library, "a") == ["aspirin  for\nstroke"]
+    assert len(counting.inputs) == 1
+    assert read_texts(library, "a") == ["aspirin  for\nstroke"]
 
 
 def test_add_encoded_document_keeps_vector(library: Library) -> None:
-    counting = Counting()
+    counting = RecordingEncoder()
     vector = np.random.default_rng(3).normal(size=DIMENSIONS).astype(np.float16).astype(np.float32)
     others = [version(f"other:{number}", "1") for number in range(5)]
     items: list[ReaderItem] = [*others[:3], EncodedDocument(version("a", "1", LONG), vector), *others[3:]]
-    assert told(add_documents(library, items, counting)) == {"added": 6}
-    assert len(counting.asked) == 5
-    assert vectors(library, "a") == {LONG: vector.astype(np.float16).tobytes()}, "one passage, its vector untouched"
+    assert get_counts(add_documents(library, items, counting)) == {"added": 6}
+    assert len(counting.inputs) == 5
+    assert read_vectors(library, "a") == {LONG: vector.astype(np.float16).tobytes()}, (
+        "one passage, its vector untouched"
+    )
     assert library.search_vectors(vector, 1, Scope())[0].passage.id == "a#0"
-    counting.asked.clear()
+    counting.inputs.clear()
     # Other metadata from the XML leave a short text's vector as it came.
     add_documents(library, [EncodedDocument(version("b", "1", "aspirin"), -vector)], counting)
     add_documents(library, [version("b", "2", "aspirin", mesh=["Stroke"])], counting)
-    assert counting.asked == []
-    assert vectors(library, "b") == {"aspirin": (-vector).astype(np.float16).tobytes()}
-    assert told(add_documents(library, [EncodedDocument(version("b", "1", "aspirin"), vector)], counting)) == {
+    assert counting.inputs == []
+    assert read_vectors(library, "b") == {"aspirin": (-vector).astype(np.float16).tobytes()}
+    assert get_counts(add_documents(library, [EncodedDocument(version("b", "1", "aspirin"), vector)], counting)) == {
         "outdated": 1
     }
 
 
 @pytest.mark.parametrize(
-    ("vector", "says"),
+    ("vector", "message"),
     [
         (np.zeros(DIMENSIONS + 1), f"{DIMENSIONS + 1} numbers"),
         (np.zeros(DIMENSIONS - 1), f"{DIMENSIONS - 1} numbers"),
@@ -272,28 +279,28 @@ def test_add_encoded_document_keeps_vector(library: Library) -> None:
         (np.full(DIMENSIONS, 1e6), "float16"),
     ],
 )
-def test_add_encoded_document_with_invalid_vector_is_skipped(library: Library, vector: Vectors, says: str) -> None:
+def test_add_encoded_document_with_invalid_vector_is_skipped(library: Library, vector: Vectors, message: str) -> None:
     items: list[ReaderItem] = [EncodedDocument(version("a", "1"), vector.astype(np.float32)), version("b", "1")]
     report = add_documents(library, items, encoder())
-    assert told(report) == {"added": 1, "skipped": 1}
+    assert get_counts(report) == {"added": 1, "skipped": 1}
     (skipped,) = report.first_skipped
     assert skipped.path == "a"
-    assert says in skipped.reason
+    assert message in skipped.reason
 
 
 # -- files that were added whole ---------------------------------------------------------------------------------------
 
 
 def _files(sizes: Sequence[int]) -> Iterator[ReaderItem]:
-    """Files of so many documents each, every document a passage or more, with their marks."""
-    given = documents(0, sum(sizes))
+    """Yield the documents of files of these sizes, each followed by its fingerprint."""
+    corpus = documents(0, sum(sizes))
     for number, size in enumerate(sizes):
-        yield from itertools.islice(given, size)
+        yield from itertools.islice(corpus, size)
         yield FileFingerprint(f"part-{number}", f"{number:064}", size)
 
 
-def names(library: Library) -> list[str]:
-    return [each.name for each in library.sources()]
+def list_sources(library: Library) -> list[str]:
+    return [source.name for source in library.sources()]
 
 
 def test_add_file_is_recorded_after_its_documents(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,10 +314,9 @@ def test_add_file_is_recorded_after_its_documents(library: Library, monkeypatch:
 
     monkeypatch.setattr(Library, "add_source", add_source)
     add_documents(library, _files(sizes), encoder(), passages_per_batch=12)
-    assert [(each.name, each.sha256, each.bytes) for each in library.sources()] == [
-        (f"part-{number}", f"{number:064}", size) for number, size in enumerate(sizes)
-    ]
-    assert all(there >= sum(sizes[: number + 1]) for number, there in enumerate(before))
+    recorded = [(file.name, file.sha256, file.bytes) for file in library.sources()]
+    assert recorded == [(f"part-{number}", f"{number:064}", size) for number, size in enumerate(sizes)]
+    assert all(stored >= sum(sizes[: number + 1]) for number, stored in enumerate(before))
     assert before[0] < sum(sizes), "a file is not kept waiting for all the others"
     assert library.info().sources == tuple(library.sources())
 
@@ -322,26 +328,26 @@ def test_add_reading_error_leaves_file_unrecorded(library: Library) -> None:
 
     with pytest.raises(StorageError, match="the disk"):
         add_documents(library, broken(), encoder())
-    assert (names(library), library.count()[0]) == ([], 0), "its documents still waited"
+    assert (list_sources(library), library.count()[0]) == ([], 0), "its documents still waited"
     add_documents(library, _files([3, 40]), encoder())
-    assert (names(library), library.count()[0]) == (["part-0", "part-1"], 43)
+    assert (list_sources(library), library.count()[0]) == (["part-0", "part-1"], 43)
 
 
 def test_add_encoding_error_leaves_file_unrecorded(library: Library) -> None:
-    class Broken(Counting):
+    class Broken(RecordingEncoder):
         def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
-            if len(self.asked) > 60:
+            if len(self.inputs) > 60:
                 raise StorageError("the graphics card")
             return super().encode_passages(texts)
 
     with pytest.raises(StorageError, match="the graphics card"):
         add_documents(library, _files([20, 60, 60]), Broken(), passages_per_batch=12)
-    there = library.count()[0]
-    assert 20 <= there < 80
-    assert names(library) == ["part-0"]
+    stored = library.count()[0]
+    assert 20 <= stored < 80
+    assert list_sources(library) == ["part-0"]
     before = contents(library)
     add_documents(library, _files([20, 60, 60]), encoder())
-    assert names(library) == ["part-0", "part-1", "part-2"]
+    assert list_sources(library) == ["part-0", "part-1", "part-2"]
     after = contents(library)
     assert before.hashes.items() <= after.hashes.items()
     assert discrepancies(library, before.hashes, 0) == []

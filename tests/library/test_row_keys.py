@@ -12,7 +12,7 @@ ROW = st.tuples(st.integers(-3, 3), st.integers(-2, 2), st.integers(0, 3), st.in
 """(id, document, ordinal, text)"""
 
 
-def keys_of(rows: list[tuple[int, int, int, int]], lengths: list[float] | None = None) -> RowKeys:
+def make_keys(rows: list[tuple[int, int, int, int]], lengths: list[float] | None = None) -> RowKeys:
     keys = RowKeys(len(rows) + 2)
     length = np.asarray(lengths if lengths is not None else np.ones(len(rows)), dtype=np.float32)
     for piece in (slice(0, 3), slice(3, None)):
@@ -23,11 +23,10 @@ def keys_of(rows: list[tuple[int, int, int, int]], lengths: list[float] | None =
 
 @given(st.lists(ROW, max_size=12))
 def test_row_keys_match_dictionary_implementation(rows: list[tuple[int, int, int, int]]) -> None:
-    keys = keys_of(rows)
+    keys = make_keys(rows)
     assert keys.rows == len(rows)
-    assert keys.repeated_ids().tolist() == [
-        n for n, row in enumerate(rows) if row[0] in [other[0] for other in rows[:n]]
-    ]
+    row_ids = [row[0] for row in rows]
+    assert keys.repeated_ids().tolist() == [n for n, row_id in enumerate(row_ids) if row_id in row_ids[:n]]
     ordinals: dict[int, set[int]] = {}
     first_of_text: dict[int, int] = {}
     pairs = []
@@ -36,7 +35,7 @@ def test_row_keys_match_dictionary_implementation(rows: list[tuple[int, int, int
         first = first_of_text.setdefault(text, n)
         if rows[first][1] != document:
             pairs.append((first, n))
-    broken = sorted(document for document, seen in ordinals.items() if seen != set(range(len(seen))))
+    broken = sorted(document for document, numbers in ordinals.items() if numbers != set(range(len(numbers))))
     assert sorted(rows[row][1] for row in keys.broken().tolist()) == broken
     earlier, later = keys.repeated_texts()
     assert list(zip(earlier.tolist(), later.tolist(), strict=True)) == pairs
@@ -49,12 +48,12 @@ def test_row_keys_match_dictionary_implementation(rows: list[tuple[int, int, int
 def test_row_keys_outlying_lengths_are_odd() -> None:
     usual = [1.0 + 0.001 * (n % 7) for n in range(MIN_VECTORS)]
     rows = [(n, n, 0, n) for n in range(MIN_VECTORS + 4)]
-    keys = keys_of(rows, [*usual, 1.2, 0.9, 0.0, float("nan")])
+    keys = make_keys(rows, [*usual, 1.2, 0.9, 0.0, float("nan")])
     assert keys.odd_lengths().tolist() == [MIN_VECTORS, MIN_VECTORS + 1]
-    few = keys_of(rows[: MIN_VECTORS - 1], [*usual[: MIN_VECTORS - 2], 1.2])
+    few = make_keys(rows[: MIN_VECTORS - 1], [*usual[: MIN_VECTORS - 2], 1.2])
     assert few.odd_lengths().tolist() == []
 
 
 def test_row_keys_widely_varying_lengths_are_not_odd() -> None:
     lengths = np.random.default_rng(1).normal(10, 2, 300).clip(3, 17)
-    assert keys_of([(n, n, 0, n) for n in range(300)], lengths.tolist()).odd_lengths().tolist() == []
+    assert make_keys([(n, n, 0, n) for n in range(300)], lengths.tolist()).odd_lengths().tolist() == []

@@ -21,22 +21,15 @@ PATIENTS = (None, None, "anna", "bert")
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, MemoryStore]]:
-    """The same documents on disk and in memory, many of them with equal vectors."""
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, MemoryStore]]:
+    """Return a library and a memory store with the same documents, many with equal vectors."""
     dice = np.random.default_rng(5)
-    documents = [
-        build_stored_document(
-            f"d{i:02d}",
-            *[
-                " ".join(dice.choice(["aspirin", "stroke", "liver", "dose"], 3))
-                for _ in range(int(dice.integers(1, 4)))
-            ],
-            vectors=None,
-            date=DATES[i % len(DATES)],
-            patient=PATIENTS[i % len(PATIENTS)],
-        )
-        for i in range(60)
-    ]
+    documents = []
+    for number in range(60):
+        count = int(dice.integers(1, 4))
+        texts = [" ".join(dice.choice(["aspirin", "stroke", "liver", "dose"], 3)) for _ in range(count)]
+        date, patient = DATES[number % len(DATES)], PATIENTS[number % len(PATIENTS)]
+        documents.append(build_stored_document(f"d{number:02d}", *texts, vectors=None, date=date, patient=patient))
     memory = MemoryStore()
     memory.add(documents)
     with Library.create(
@@ -67,9 +60,9 @@ SCOPES = st.builds(
     scope=SCOPES,
 )
 def test_search_vectors_matches_brute_force(
-    both: tuple[Library, MemoryStore], vector: list[float], k: int, scope: Scope
+    stores: tuple[Library, MemoryStore], vector: list[float], k: int, scope: Scope
 ) -> None:
-    library, memory = both
+    library, memory = stores
     query = np.asarray(vector, dtype=np.float32)
     assert library.search_vectors(query, k, scope) == memory.search_vectors(query, k, scope)
 
@@ -81,13 +74,14 @@ def test_search_vectors_matches_brute_force(
     within=st.none() | st.lists(st.integers(0, 70).map(lambda i: f"d{i:02d}#0"), max_size=20),
 )
 def test_search_words_matches_memory_store(
-    both: tuple[Library, MemoryStore], words: list[str], scope: Scope, within: list[str] | None
+    stores: tuple[Library, MemoryStore], words: list[str], scope: Scope, within: list[str] | None
 ) -> None:
-    library, memory = both
+    library, memory = stores
     query = " ".join(words)
     ours = library.search_words(query, 1000, scope, within)
     theirs = memory.search_words(query, 1000, scope, within)
-    assert {hit.passage.id: hit.passage for hit in ours} == {hit.passage.id: hit.passage for hit in theirs}
+    our_passages = {hit.passage.id: hit.passage for hit in ours}
+    assert our_passages == {hit.passage.id: hit.passage for hit in theirs}
     assert list(ours) == sorted(ours, key=lambda hit: (-hit.score, hit.passage.id))
     for k in (1, 3, 17):
         assert library.search_words(query, k, scope, within) == ours[:k]
@@ -107,10 +101,10 @@ def test_search_words_scores_match_bm25_formula(tmp_path: Path) -> None:
         hits = library.search_words("aspirin aspirin?", 9, Scope())
     lengths, mean = {"a#0": (3, 2), "b#0": (5, 1)}, 10 / 3
     idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
-    wanted = {
-        each: idf * n * 2.2 / (n + 1.2 * (1 - 0.75 + 0.75 * length / mean)) for each, (length, n) in lengths.items()
+    expected = {
+        id_: idf * n * 2.2 / (n + 1.2 * (1 - 0.75 + 0.75 * length / mean)) for id_, (length, n) in lengths.items()
     }
-    assert {hit.passage.id: hit.score for hit in hits} == pytest.approx(wanted, abs=1e-3)
+    assert {hit.passage.id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-3)
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -120,9 +114,9 @@ def test_search_words_scores_match_bm25_formula(tmp_path: Path) -> None:
     metadata=st.dictionaries(st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(max_size=5)),
 )
 def test_fetch_returns_passages_unchanged(
-    both: tuple[Library, MemoryStore], text: str, name: str, metadata: dict[str, object]
+    stores: tuple[Library, MemoryStore], text: str, name: str, metadata: dict[str, object]
 ) -> None:
-    library, _ = both
+    library, _ = stores
     document = build_stored_document(f"any:{name}", text)
     (plain,) = document.passages
     passage = Passage(plain.id, plain.document_id, 0, 0, len(text), text, name, name, "2015", name, metadata)

@@ -15,8 +15,8 @@ from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[[], Library]:
-    """A new library at each call, in a folder whose name is as odd as users' are."""
+def make_library(tmp_path: Path) -> Callable[[], Library]:
+    """Return a function that creates a library in a folder with an unusual name."""
     number = itertools.count()
 
     def create() -> Library:
@@ -36,22 +36,22 @@ def test_memory_store_satisfies_store_contract() -> None:
     check_store(MemoryStore)
 
 
-def test_library_satisfies_store_contract(make: Callable[[], Library]) -> None:
-    check_store(make)
+def test_library_satisfies_store_contract(make_library: Callable[[], Library]) -> None:
+    check_store(make_library)
 
 
 def test_library_above_exact_limit_satisfies_store_contract(
-    make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+    make_library: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_search, "EXACT_LIMIT", 0)
-    check_store(make)
+    check_store(make_library)
 
 
 def test_library_compacting_after_every_write_satisfies_store_contract(
-    make: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+    make_library: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libraries, "_COMPACT_AFTER", 1)
-    check_store(make)
+    check_store(make_library)
 
 
 def test_check_store_rejects_store_that_does_not_delete() -> None:

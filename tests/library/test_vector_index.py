@@ -35,7 +35,7 @@ ANNA = Scope(patient="anna")
 
 @pytest.fixture(scope="module", autouse=True)
 def small_limits() -> Iterator[None]:
-    """A library of a few thousand passages is a large one here."""
+    """Treat a library of a few thousand passages as large."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (vector_search, indexes, libraries, library_parts):
             patch.setattr(module, "EXACT_LIMIT", LIMIT)
@@ -44,7 +44,7 @@ def small_limits() -> Iterator[None]:
 
 
 def vectors(count: int, seed: int, dimensions: int = DIMENSIONS) -> Vectors:
-    """Unit vectors about 40 centres, as they come back from the library: float16."""
+    """Return unit vectors around 40 centres, rounded to float16."""
     dice = np.random.default_rng(seed)
     centres = np.random.default_rng(1).normal(size=(40, dimensions))
     rows = centres[dice.integers(40, size=count)] + 1.5 * dice.normal(size=(count, dimensions))
@@ -53,7 +53,7 @@ def vectors(count: int, seed: int, dimensions: int = DIMENSIONS) -> Vectors:
 
 
 def document(number: int, vector: Vectors, version: str = "1") -> StoredDocument:
-    """One passage: dates over 30 years, half of them reviews, every fiftieth in a rare journal, every tenth Anna's."""
+    """Return a document of one passage. Dates cover 30 years, half are reviews, every tenth is Anna's."""
     name = f"d{number:05d}"
     metadata = {
         "publication_types": ["Review"] if number % 2 else ["Randomized Controlled Trial"],
@@ -78,41 +78,41 @@ class Exact:
     """The same documents searched by brute force; knows nothing of the library."""
 
     def __init__(self, documents: Iterable[StoredDocument]) -> None:
-        self.documents = {each.id: each for each in documents}
+        self.documents = {document.id: document for document in documents}
 
     def nearest(self, vector: Vectors, k: int, scope: Scope) -> list[str]:
-        admitted = [each for each in self.documents.values() if scope.admits(each.passages[0])]
-        rows = np.concatenate([each.vectors for each in admitted]).astype(np.float64)
+        admitted = [document for document in self.documents.values() if scope.admits(document.passages[0])]
+        rows = np.concatenate([document.vectors for document in admitted]).astype(np.float64)
         scores = np.round(rows @ vector.astype(np.float64), 9)
-        ids = [each.passages[0].id for each in admitted]
-        return [ids[row] for row in np.lexsort((np.asarray(ids), -scores))[:k]]
+        passage_ids = [document.passages[0].id for document in admitted]
+        return [passage_ids[row] for row in np.lexsort((np.asarray(passage_ids), -scores))[:k]]
 
 
 @dataclass
 class Ways:
     """How often vectors were searched by the index and by a scan."""
 
-    taken: Counter[str]
+    counts: Counter[str]
 
     @property
     def only(self) -> str:
-        (way,) = self.taken
-        self.taken.clear()
+        (way,) = self.counts
+        self.counts.clear()
         return way
 
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
-    found = Ways(Counter())
+    search_ways = Ways(Counter())
     for name in ("approximate", "scan"):
         original: Callable[..., Any] = getattr(VectorSearch, name)
 
         def counted(*arguments: Any, _name: str = name, _original: Callable[..., Any] = original) -> Any:
-            found.taken[_name] += 1
+            search_ways.counts[_name] += 1
             return _original(*arguments)
 
         monkeypatch.setattr(VectorSearch, name, counted)
-    return found
+    return search_ways
 
 
 def create(folder: Path, dimensions: int = DIMENSIONS) -> Library:
@@ -127,7 +127,7 @@ EXACT = Exact(DOCUMENTS)
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A closed library without an index."""
+    """Return a closed library without an index."""
     folder = tmp_path_factory.mktemp("plain") / "library"
     with create(folder) as library:
         library.add(DOCUMENTS)
@@ -136,7 +136,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def indexed(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with an index."""
+    """Return a closed library with an index."""
     folder = tmp_path_factory.mktemp("indexed") / "library"
     shutil.copytree(plain, folder)
     with Library.open(folder, write=True) as library:
@@ -148,29 +148,29 @@ def indexed(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(indexed: Path, tmp_path: Path) -> Path:
-    """A copy of `indexed` to change."""
+    """Return a copy of `indexed` to change."""
     return Path(shutil.copytree(indexed, tmp_path / "library"))
 
 
-def ids(hits: Sequence[Hit]) -> list[str]:
+def list_ids(hits: Sequence[Hit]) -> list[str]:
     return [hit.passage.id for hit in hits]
 
 
-def recall(library: Library, scope: Scope, k: int = K, exact: Exact = EXACT, queries: int = 40) -> float:
-    """Of the k nearest others of passages of the library, the share that a search finds. Not the library's sample."""
+def measure_recall(library: Library, scope: Scope, k: int = K, exact: Exact = EXACT, queries: int = 40) -> float:
+    """Return the share of the k nearest passages that a search finds, for other queries than the library's own."""
     dice = np.random.default_rng(99)
-    found = 0
+    hit_count = 0
     for number in dice.choice(COUNT, queries, replace=False):
-        own, vector = f"d{number:05d}#0", DOCUMENTS[number].vectors[0]
-        wanted = [each for each in exact.nearest(vector, k + 1, scope) if each != own][:k]
-        hits = [each for each in ids(library.search_vectors(vector, k + 1, scope)) if each != own][:k]
-        found += len(set(wanted) & set(hits))
-    return found / (k * queries)
+        own_id, vector = f"d{number:05d}#0", DOCUMENTS[number].vectors[0]
+        expected = [id_ for id_ in exact.nearest(vector, k + 1, scope) if id_ != own_id][:k]
+        hits = [id_ for id_ in list_ids(library.search_vectors(vector, k + 1, scope)) if id_ != own_id][:k]
+        hit_count += len(set(expected) & set(hits))
+    return hit_count / (k * queries)
 
 
-def same_as_exact(library: Library, scope: Scope = ANNA, exact: Exact = EXACT, queries: int = 5) -> bool:
+def matches_exact(library: Library, scope: Scope = ANNA, exact: Exact = EXACT, queries: int = 5) -> bool:
     return all(
-        ids(library.search_vectors(vector, 20, scope)) == exact.nearest(vector, 20, scope)
+        list_ids(library.search_vectors(vector, 20, scope)) == exact.nearest(vector, 20, scope)
         for vector in vectors(queries, 7)
     )
 
@@ -193,7 +193,7 @@ def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
 def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: Ways) -> None:
     steps: list[str] = []
     with Library.open(shutil.copytree(plain, tmp_path / "l"), write=True) as library:
-        assert same_as_exact(library)
+        assert matches_exact(library)
         assert ways.only == "scan"
         assert (library.info().exact, library.info().unindexed) == (True, COUNT)
         report = library.optimize(recall=0.9, on_step=steps.append)
@@ -204,28 +204,28 @@ def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: W
         assert report.filtered_recall is not None
         assert 0.9 <= report.filtered_recall <= 1.0
         assert (library.info().exact, library.info().unindexed, library.info().problems) == (False, 0, ())
-        ways.taken.clear()
+        ways.counts.clear()
         library.search_vectors(DOCUMENTS[0].vectors[0], 5, ANNA)
         assert ways.only == "approximate"
     assert [step for step in steps if "partitions" in step] == ["building an index of 45 partitions"]
     assert steps[-1] == f"measuring {report.probes} probes"
 
 
-@pytest.mark.parametrize("asked", [0.5, 0.8])
+@pytest.mark.parametrize("target", [0.5, 0.8])
 def test_optimize_reported_recall_matches_search(
-    asked: float, folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
+    target: float, folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
 ) -> None:
     """Against brute force, on other passages than those it was measured on."""
     monkeypatch.setattr(indexes, "QUERIES", 100)
     with Library.open(folder, write=True) as library:
-        report = library.optimize(recall=asked)
+        report = library.optimize(recall=target)
         assert report is not None
         assert report.good
         assert report.recall < 0.99, "it says too little to be checked"
-        ways.taken.clear()
-        assert recall(library, ANNA, queries=100) == pytest.approx(report.recall, abs=0.05)
+        ways.counts.clear()
+        assert measure_recall(library, ANNA, queries=100) == pytest.approx(report.recall, abs=0.05)
         # The newest tenth of the dated is that of the last three years.
-        assert recall(library, Scope(patient="anna", since="2017"), queries=60) == pytest.approx(
+        assert measure_recall(library, Scope(patient="anna", since="2017"), queries=60) == pytest.approx(
             report.filtered_recall, abs=0.06
         )
         assert ways.only == "approximate"
@@ -252,14 +252,14 @@ def test_optimize_recall_below_target_searches_exactly(
         assert report.recall < 0.99
         assert not report.good
         assert library.info().exact
-        ways.taken.clear()
-        assert same_as_exact(library)
+        ways.counts.clear()
+        assert matches_exact(library)
         assert ways.only == "scan"
         # The same index is good for who asks for less.
         again = library.optimize(recall=report.recall - 0.1)
         assert again is not None
         assert again.good
-        ways.taken.clear()
+        ways.counts.clear()
         library.search_vectors(DOCUMENTS[0].vectors[0], 5, ANNA)
         assert ways.only == "approximate"
 
@@ -267,18 +267,18 @@ def test_optimize_recall_below_target_searches_exactly(
 def test_index_report_filtered_recall_below_target_is_not_good() -> None:
     report = IndexReport(COUNT, 45, 2, 10, 0.99, 0.94, 200, 0.95, "2026-01-01T00:00:00+00:00")
     assert not report.good
-    assert [_changed(report, filtered_recall=value).good for value in (0.95, None)] == [True, True]
-    assert not _changed(report, filtered_recall=None, recall=0.94).good
+    assert [_change_report(report, filtered_recall=value).good for value in (0.95, None)] == [True, True]
+    assert not _change_report(report, filtered_recall=None, recall=0.94).good
 
 
-def _changed(report: IndexReport, **changes: Any) -> IndexReport:
+def _change_report(report: IndexReport, **changes: Any) -> IndexReport:
     return dataclasses.replace(report, **changes)
 
 
 def test_optimize_undated_documents_have_no_filtered_recall(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         undated = [document(40 * number + 3, vector) for number, vector in enumerate(vectors(LIMIT + 20, 0))]
-        assert {each.passages[0].date for each in undated} == {None}
+        assert {stored.passages[0].date for stored in undated} == {None}
         library.add(undated)
         report = library.optimize(recall=0.5)
         assert report is not None
@@ -287,9 +287,9 @@ def test_optimize_undated_documents_have_no_filtered_recall(tmp_path: Path) -> N
 
 def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
     def steps(library: Library, **how: Any) -> set[str]:
-        said: list[str] = []
-        library.optimize(recall=0.5, on_step=said.append, **how)
-        return {step for step in said if step.startswith("building")}
+        messages: list[str] = []
+        library.optimize(recall=0.5, on_step=messages.append, **how)
+        return {step for step in messages if step.startswith("building")}
 
     with Library.open(folder, write=True) as library:
         assert steps(library) == set()
@@ -297,10 +297,10 @@ def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
         more = [document(number + COUNT, vector) for number, vector in enumerate(vectors(COUNT + 1, 5))]
         library.add(more[:-1])
         assert steps(library) == set()
-        known = read_report(folder)
-        assert known is not None
-        assert (known.passages, known.partitions) == (2 * COUNT, 45)
-        indexes.write_report(folder, _changed(known, passages=COUNT - 1))
+        report = read_report(folder)
+        assert report is not None
+        assert (report.passages, report.partitions) == (2 * COUNT, 45)
+        indexes.write_report(folder, _change_report(report, passages=COUNT - 1))
         assert steps(library) == {"building an index of 63 partitions"}
 
 
@@ -312,23 +312,23 @@ def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, w
     more = [document(COUNT + number, vector) for number, vector in enumerate(fresh[:30])]
     # Others in the place of the first ten, with vectors of their own.
     changed = [document(number, vector, "2") for number, vector in enumerate(fresh[30:])]
-    gone = [f"d{number:05d}" for number in range(100, 160)]
-    now = {each.id: each for each in [*DOCUMENTS, *more, *changed] if each.id not in gone}
+    deleted = [f"d{number:05d}" for number in range(100, 160)]
+    now = {stored.id: stored for stored in [*DOCUMENTS, *more, *changed] if stored.id not in deleted}
     with Library.open(folder, write=True) as library:
         library.add(more)
         library.add(changed)
-        library.delete(gone)
+        library.delete(deleted)
         assert library.info().unindexed == 40
         for _ in range(2):
-            ways.taken.clear()
-            for each in (*more[::5], *changed[::2]):
-                assert ids(library.search_vectors(each.vectors[0], 1, ANNA)) == [f"{each.id}#0"]
+            ways.counts.clear()
+            for stored in (*more[::5], *changed[::2]):
+                assert list_ids(library.search_vectors(stored.vectors[0], 1, ANNA)) == [f"{stored.id}#0"]
             for number in (*range(0, 10, 3), *range(100, 160, 9)):
                 hits = library.search_vectors(DOCUMENTS[number].vectors[0], 30, ANNA)
-                assert f"d{number:05d}#0" not in ids(hits) or hits[0].score < 0.99
-                assert not {hit.passage.document_id for hit in hits} & set(gone)
+                assert f"d{number:05d}#0" not in list_ids(hits) or hits[0].score < 0.99
+                assert not {hit.passage.document_id for hit in hits} & set(deleted)
                 assert len(hits) == 30
-            assert recall(library, ANNA, exact=Exact(now.values()), queries=20) >= 0.8
+            assert measure_recall(library, ANNA, exact=Exact(now.values()), queries=20) >= 0.8
             assert ways.only == "approximate"
             report = library.optimize(recall=0.9)
             assert report is not None
@@ -339,15 +339,15 @@ def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, w
 def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: Ways) -> None:
     folder = Path(shutil.copytree(plain, tmp_path / "l"))
     with Library.open(folder) as reader:
-        assert same_as_exact(reader)
+        assert matches_exact(reader)
         assert ways.only == "scan"
         with Library.open(folder, write=True) as writer:
             writer.optimize(recall=0.9)
             extra = document(COUNT, -DOCUMENTS[0].vectors[0])
             writer.add([extra])
-        ways.taken.clear()
-        assert ids(reader.search_vectors(extra.vectors[0], 1, ANNA)) == [f"{extra.id}#0"]
-        assert recall(reader, ANNA) >= 0.85
+        ways.counts.clear()
+        assert list_ids(reader.search_vectors(extra.vectors[0], 1, ANNA)) == [f"{extra.id}#0"]
+        assert measure_recall(reader, ANNA) >= 0.85
         assert ways.only == "approximate"
 
 
@@ -371,7 +371,7 @@ def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: W
 )
 def test_search_vectors_broad_filter_keeps_recall(scope: Scope, indexed: Path, ways: Ways) -> None:
     with Library.open(indexed) as library:
-        assert recall(library, scope) >= 0.9
+        assert measure_recall(library, scope) >= 0.9
         assert ways.only == "approximate"
         for vector in vectors(5, 13):
             hits = library.search_vectors(vector, 40, scope)
@@ -395,8 +395,8 @@ def test_search_vectors_narrow_filter_is_exact(
 ) -> None:
     monkeypatch.setattr(vector_search, "MIN_INDEX_SHARE", few)
     with Library.open(indexed) as library:
-        if any(scope.admits(each.passages[0]) for each in DOCUMENTS):
-            assert same_as_exact(library, scope)
+        if any(scope.admits(stored.passages[0]) for stored in DOCUMENTS):
+            assert matches_exact(library, scope)
         else:
             assert library.search_vectors(DOCUMENTS[0].vectors[0], 5, scope) == ()
         assert ways.only == "scan"
@@ -405,7 +405,7 @@ def test_search_vectors_narrow_filter_is_exact(
 # -- what may be wrong with it -----------------------------------------------------------------------------------------
 
 
-def _damaged(**changes: object) -> str:
+def _make_report(**changes: object) -> str:
     whole = {
         "passages": COUNT,
         "partitions": 45,
@@ -430,43 +430,43 @@ def _damaged(**changes: object) -> str:
         "null",
         "\udcff",
         '{"passages": 3}',
-        _damaged(more=1),
-        _damaged(recall="high"),
-        _damaged(probes=None),
-        _damaged(probes=0),
-        _damaged(refine="10"),
-        _damaged(asked=[]),
-        _damaged(filtered_recall=""),
+        _make_report(more=1),
+        _make_report(recall="high"),
+        _make_report(probes=None),
+        _make_report(probes=0),
+        _make_report(refine="10"),
+        _make_report(asked=[]),
+        _make_report(filtered_recall=""),
     ],
 )
 def test_search_vectors_invalid_index_report_is_exact(
     text: str | None, folder: Path, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert json.loads(_damaged()).keys() == json.loads((folder / "index.json").read_text()).keys()
+    assert json.loads(_make_report()).keys() == json.loads((folder / "index.json").read_text()).keys()
     (folder / "index.json").unlink()
     if text is not None:
         (folder / "index.json").write_text(text, errors="surrogateescape")
     with Library.open(folder) as library:
-        assert same_as_exact(library, queries=2)
+        assert matches_exact(library, queries=2)
         assert ways.only == "scan"
         assert (library.info().exact, library.info().index) == (True, None)
 
 
 def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
     (folder / "index.json").write_text("{")
-    said: list[str] = []
+    messages: list[str] = []
     with Library.open(folder, write=True) as library:
-        report = library.optimize(recall=0.5, on_step=said.append)
-        assert "building an index of 45 partitions" in said
+        report = library.optimize(recall=0.5, on_step=messages.append)
+        assert "building an index of 45 partitions" in messages
         assert read_report(folder) == report
 
 
 def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
     """As of a folder that was copied with the report of another one."""
     with Library.open(folder, write=True) as library:
-        (name,) = [each.name for each in library._table.lance.list_indices() if each.columns == ["vector"]]
+        (name,) = [index.name for index in library._table.lance.list_indices() if index.columns == ["vector"]]
         library._table.lance.drop_index(name)
-        assert same_as_exact(library)
+        assert matches_exact(library)
         library.optimize(recall=0.5)
         assert library._vectors.indexed
 
@@ -485,8 +485,14 @@ class Indexed(Library):
     def add(self, documents: Sequence[StoredDocument]) -> None:
         super().add(
             [
-                StoredDocument(each.id, each.content_hash, each.passages, self._padded(each.vectors), each.revision)
-                for each in documents
+                StoredDocument(
+                    document.id,
+                    document.content_hash,
+                    document.passages,
+                    self._padded(document.vectors),
+                    document.revision,
+                )
+                for document in documents
             ]
         )
         self.optimize(recall=0.0)
@@ -512,12 +518,12 @@ def test_indexed_library_satisfies_store_contract(
     monkeypatch.setattr(indexes, "MAX_PARTITIONS", 1)
     monkeypatch.setattr(indexes, "QUERIES", 2)
     monkeypatch.setattr(Indexed, "wide", wide)
-    made: list[Indexed] = []
+    created: list[Indexed] = []
 
     def make() -> Indexed:
-        made.append(
+        created.append(
             Indexed.create(
-                tmp_path / str(len(made)),
+                tmp_path / str(len(created)),
                 encoder_fingerprint="check",
                 encoder_name="check",
                 dimensions=stores.DIMENSIONS + wide,
@@ -525,10 +531,10 @@ def test_indexed_library_satisfies_store_contract(
                 overlap=0,
             )
         )
-        return made[-1]
+        return created[-1]
 
     check_store(make)
-    assert sum(each._vectors.indexed for each in made) >= len(made) - 2
-    assert ways.taken["approximate"] > 50
-    for each in made:
-        each.close()
+    assert sum(library._vectors.indexed for library in created) >= len(created) - 2
+    assert ways.counts["approximate"] > 50
+    for library in created:
+        library.close()

@@ -115,7 +115,7 @@ def test_budget_call_that_may_fit_later_waits_for_running_calls() -> None:
 
 def test_budget_exceeded_message_contains_figures_and_option() -> None:
     inner = Estimating(usage=lambda _: Usage(1, prompt_tokens=PROMPT, cost=PROMPT / 1e6))
-    for limits, said in (
+    for limits, message in (
         (BudgetSettings(tokens=1000), f"{PROMPT:,} of 1,000 tokens are spent, and the next call may need 10,0"),
         (BudgetSettings(usd=0.001), f"${PROMPT / 1e6:.4f} of $0.001 is spent, and the next call may cost $0.0101"),
     ):
@@ -123,7 +123,7 @@ def test_budget_exceeded_message_contains_figures_and_option() -> None:
         run_in_virtual_time(model.complete(make_request()))
         with pytest.raises(BudgetExceeded) as caught:
             run_in_virtual_time(model.complete(make_request(max_tokens=10_000)))
-        assert caught.value.message.startswith(said)
+        assert caught.value.message.startswith(message)
         assert "the answers so far are kept, and the same command continues" in caught.value.message
         assert f"--budget-{'tokens' if limits.tokens else 'usd'}" in caught.value.message
         assert caught.value.usage == Usage()

@@ -26,9 +26,9 @@ REPLAYED = Usage(replayed_calls=1, replayed_tokens=4)
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[ReplyCache]:
-    made = ReplyCache(tmp_path / "replies.sqlite")
-    yield made
-    made.close()
+    reply_cache = ReplyCache(tmp_path / "replies.sqlite")
+    yield reply_cache
+    reply_cache.close()
 
 
 class Named(ScriptedModel):
@@ -77,7 +77,7 @@ CHANGED: dict[str, Any] = {
 
 
 def test_reply_key_each_request_field_changes_key() -> None:
-    assert set(CHANGED) == {each.name for each in fields(ChatRequest)}, "say here how the new field changes the key"
+    assert set(CHANGED) == {field.name for field in fields(ChatRequest)}, "say here how the new field changes the key"
     keys = {compute_reply_key("one", replace(make_request(), **{name: value})) for name, value in CHANGED.items()}
     keys |= {compute_reply_key("one", make_request()), compute_reply_key("two", make_request())}
     assert len(keys) == len(CHANGED) + 2
@@ -117,18 +117,18 @@ requests = st.builds(
 )
 
 
-def turned(value: Any) -> Any:
-    """The same with mappings in another order and whole floats as integers, which a sender may just as well write."""
+def reorder(value: Any) -> Any:
+    """Return the value with mappings in reverse order and whole floats as integers."""
     if isinstance(value, dict):
-        return {key: turned(item) for key, item in reversed(value.items())}
+        return {key: reorder(item) for key, item in reversed(value.items())}
     if isinstance(value, list):
-        return [turned(item) for item in value]
+        return [reorder(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @given(requests, requests)
 def test_reply_key_is_equal_exactly_for_equal_requests(one: ChatRequest, other: ChatRequest) -> None:
-    same = replace(one, temperature=turned(one.temperature), extra=turned(one.extra))
+    same = replace(one, temperature=reorder(one.temperature), extra=reorder(one.extra))
     assert compute_reply_key("f", same) == compute_reply_key("f", one)
     if one != other:
         assert compute_reply_key("f", one) != compute_reply_key("f", other)
@@ -244,7 +244,7 @@ def test_cached_model_concurrent_equal_requests_are_sent_once(cache: ReplyCache)
 
     replies = asyncio.run(together())
     assert len(inner.requests) == 2
-    assert sum((each.usage for each in replies), Usage()) == Usage(
+    assert sum((reply.usage for reply in replies), Usage()) == Usage(
         calls=2, prompt_tokens=6, completion_tokens=2, replayed_calls=18, replayed_tokens=72
     )
 
@@ -302,13 +302,13 @@ def test_cached_model_replay_does_not_contact_endpoint(cache: ReplyCache) -> Non
 
     async def offline(replaying: ReplyCache) -> tuple[ChatReply, int, Capabilities]:
         model = CachedModel(Unreachable(), replaying)
-        told = await model.capabilities()
-        return await model.complete(make_request()), await model.count_tokens(make_request().messages), told
+        capabilities = await model.capabilities()
+        return await model.complete(make_request()), await model.count_tokens(make_request().messages), capabilities
 
-    reply, count, told = asyncio.run(online())
+    reply, count, capabilities = asyncio.run(online())
     cache.close()
     replaying = ReplyCache(cache.path, replay=True)
-    assert asyncio.run(offline(replaying)) == (replace(reply, usage=REPLAYED), count, told)
+    assert asyncio.run(offline(replaying)) == (replace(reply, usage=REPLAYED), count, capabilities)
     replaying.close()
 
 

@@ -22,15 +22,15 @@ from tests.support.loopback import Endpoint, Scripted, completion, serving
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=400)
 
 
-def says(_: object) -> str:
+def write_text(_: object) -> str:
     return "It does not see a thing. " * 40
 
 
-def ignore(_: str | None) -> None:
-    """Streams, for nobody."""
+def ignore_delta(_: str | None) -> None:
+    """Ignore a piece of a stream."""
 
 
-async def until(server: HostileServer, holds: Callable[[ServerLog], bool]) -> None:
+async def wait_until(server: HostileServer, holds: Callable[[ServerLog], bool]) -> None:
     async with asyncio.timeout(10):
         while not holds(server.ledger):
             await asyncio.sleep(0.005)
@@ -46,13 +46,13 @@ def test_cancelled_stream_stops_at_server() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(server, lambda ledger: ledger.hung_up == 1)
+        await wait_until(server, lambda ledger: ledger.hung_up == 1)
         await model.aclose()
         return len(deltas)
 
-    with HostileServer(says, pace=0.02) as server:
-        shown = asyncio.run(run(server))
-        assert 3 <= shown < 100
+    with HostileServer(write_text, pace=0.02) as server:
+        delta_count = asyncio.run(run(server))
+        assert 3 <= delta_count < 100
         assert server.ledger.healthy == 0
 
 
@@ -61,19 +61,19 @@ def test_thousand_cancelled_calls_leave_no_connections() -> None:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=60, concurrency=250)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(2)))
         for _ in range(4):
-            calls = [model.complete(REQUEST, ignore if number % 2 else None) for number in range(250)]
+            calls = [model.complete(REQUEST, ignore_delta if number % 2 else None) for number in range(250)]
             tasks = [asyncio.create_task(call) for call in calls]
-            await until(server, lambda ledger: ledger.in_flight == 250)
+            await wait_until(server, lambda ledger: ledger.in_flight == 250)
             for task in tasks:
                 task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-            assert all(isinstance(each, asyncio.CancelledError) for each in ended)
-            await until(server, lambda ledger: ledger.in_flight == 0)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(result, asyncio.CancelledError) for result in results)
+            await wait_until(server, lambda ledger: ledger.in_flight == 0)
         # Closed at our side, and not only waiting for somebody to collect them.
-        await until(server, lambda _: not server._connections)
+        await wait_until(server, lambda _: not server._connections)
         await model.aclose()
 
-    with HostileServer(says, delay=0.0, script=[None, None, *[Fault.SLOW] * 1000], slow=60.0) as server:
+    with HostileServer(write_text, delay=0.0, script=[None, None, *[Fault.SLOW] * 1000], slow=60.0) as server:
         asyncio.run(run(server))
         assert (server.ledger.hung_up, server.ledger.calls) == (1000, 1002)
 
@@ -81,32 +81,32 @@ def test_thousand_cancelled_calls_leave_no_connections() -> None:
 # -- closed ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shown", [None, 0, 3])
-def test_aclose_ends_running_and_queued_calls(shown: int | None) -> None:
+@pytest.mark.parametrize("min_deltas", [None, 0, 3])
+def test_aclose_ends_running_and_queued_calls(min_deltas: int | None) -> None:
     """`shown`: pieces of the stream that were shown by then; None where the reply comes whole."""
     deltas: list[str | None] = []
 
     async def run(server: HostileServer) -> list[object]:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=None)
         stack = add_layers(model, ModelSettings(concurrency=2, tries=5))
-        calls = [stack.complete(REQUEST, None if shown is None else deltas.append) for _ in range(4)]
+        calls = [stack.complete(REQUEST, None if min_deltas is None else deltas.append) for _ in range(4)]
         tasks = [asyncio.create_task(call) for call in calls]
-        await until(server, lambda ledger: ledger.in_flight == 2 and len(deltas) >= (shown or 0))
+        await wait_until(server, lambda ledger: ledger.in_flight == 2 and len(deltas) >= (min_deltas or 0))
         await stack.aclose()
         async with asyncio.timeout(5):
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        await until(server, lambda ledger: ledger.hung_up == 2)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        await wait_until(server, lambda ledger: ledger.hung_up == 2)
         await stack.aclose()
-        return list(ended)
+        return list(results)
 
-    slow = [Fault.SLOW] * 2 if not shown else []
-    with HostileServer(says, script=slow, slow=60.0, pace=0.02) as server:
-        ended = asyncio.run(run(server))
+    slow = [Fault.SLOW] * 2 if not min_deltas else []
+    with HostileServer(write_text, script=slow, slow=60.0, pace=0.02) as server:
+        results = asyncio.run(run(server))
         assert server.ledger.calls == 2
-    for error in ended:
+    for error in results:
         assert type(error) is ChatError
         assert re.search(r"m at http://127\S+ was closed: open the model again", error.message)
-    spent = sum((error.usage for error in ended if isinstance(error, ChatError)), Usage())
+    spent = sum((error.usage for error in results if isinstance(error, ChatError)), Usage())
     assert (spent.calls, spent.failed_calls, spent.uncounted_calls) == (2, 2, 2)
 
 
@@ -114,7 +114,7 @@ def test_aclose_running_call_has_unknown_cost() -> None:
     async def run(server: HostileServer) -> Usage:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=None, price=lambda _: None)
         task = asyncio.create_task(model.complete(REQUEST))
-        await until(server, lambda ledger: ledger.in_flight == 1)
+        await wait_until(server, lambda ledger: ledger.in_flight == 1)
         await model.aclose()
         with pytest.raises(ChatError, match="was closed") as caught:
             await task
@@ -123,7 +123,7 @@ def test_aclose_running_call_has_unknown_cost() -> None:
         assert (after.value.usage.calls, after.value.usage.cost) == (0, 0.0)
         return caught.value.usage
 
-    with HostileServer(says, script=[Fault.SLOW], slow=60.0) as server:
+    with HostileServer(write_text, script=[Fault.SLOW], slow=60.0) as server:
         spent = asyncio.run(run(server))
         assert server.ledger.calls == 1
     assert (spent.calls, spent.failed_calls, spent.uncounted_calls, spent.cost) == (1, 1, 1, None)
@@ -133,8 +133,8 @@ def test_aclose_running_call_has_unknown_cost() -> None:
 def test_aclose_ends_running_and_waiting_probes() -> None:
     async def run(endpoint: Endpoint) -> list[object]:
         model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=None)
-        asking = [model.count_tokens(REQUEST.messages), model.capabilities(), model.count_tokens(REQUEST.messages)]
-        tasks = [asyncio.create_task(each) for each in asking]
+        probes = [model.count_tokens(REQUEST.messages), model.capabilities(), model.count_tokens(REQUEST.messages)]
+        tasks = [asyncio.create_task(probe) for probe in probes]
         while not endpoint.asked:
             await asyncio.sleep(0.005)
         await model.aclose()
@@ -143,10 +143,10 @@ def test_aclose_ends_running_and_waiting_probes() -> None:
 
     with serving() as endpoint:
         endpoint.script |= {path: [Scripted(hangs=True)] for path in ("/apply-template", "/props")}
-        ended = asyncio.run(run(endpoint))
+        results = asyncio.run(run(endpoint))
         assert len(endpoint.asked) == 1
-    assert [type(error) for error in ended] == [ChatError] * 3
-    assert {error.usage for error in ended if isinstance(error, ChatError)} == {Usage()}
+    assert [type(error) for error in results] == [ChatError] * 3
+    assert {error.usage for error in results if isinstance(error, ChatError)} == {Usage()}
 
 
 def test_aclose_during_token_count_returns_received_reply() -> None:
@@ -182,11 +182,11 @@ def test_complete_endless_reply_raises_and_disconnects(
         await model.complete(request)
         model._timeout = 0.3
         with pytest.raises((EndpointTimeout, ReplyInvalid)):
-            await model.complete(request, ignore if streams else None)
-        await until(server, lambda ledger: ledger.hung_up == 1)
+            await model.complete(request, ignore_delta if streams else None)
+        await wait_until(server, lambda ledger: ledger.hung_up == 1)
         await model.aclose()
 
-    with HostileServer(says, script=[None, fault], slow=60.0) as server:
+    with HostileServer(write_text, script=[None, fault], slow=60.0) as server:
         asyncio.run(run(server))
 
 
@@ -194,8 +194,8 @@ def test_complete_reasoning_over_limit_stops_at_server() -> None:
     async def run(server: HostileServer) -> None:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=20)
         with pytest.raises(ReplyTruncated, match="raise max_reasoning_tokens"):
-            await model.complete(ChatRequest(REQUEST.messages, 10, max_reasoning_tokens=20), ignore)
-        await until(server, lambda ledger: ledger.hung_up == 1)
+            await model.complete(ChatRequest(REQUEST.messages, 10, max_reasoning_tokens=20), ignore_delta)
+        await wait_until(server, lambda ledger: ledger.hung_up == 1)
         await model.aclose()
 
     with HostileServer(lambda _: f"<think> {'so it may be ' * 100}", pace=0.005) as server:
@@ -212,7 +212,7 @@ def test_complete_oversized_body_raises_reply_invalid(
     with serving() as endpoint:
         endpoint.script["/v1/chat/completions"] = [Scripted("x" * 100_000, status, kind)]
         with pytest.raises(ReplyInvalid, match="sends more than a chat reply can contain"):
-            asyncio.run(once(endpoint, streams=streams))
+            asyncio.run(complete_once(endpoint, streams=streams))
 
 
 def test_complete_compressed_reply_raises_reply_invalid() -> None:
@@ -220,12 +220,12 @@ def test_complete_compressed_reply_raises_reply_invalid() -> None:
         packed = Scripted(completion("Yes."), headers={"Content-Encoding": "gzip"})
         endpoint.script["/v1/chat/completions"] = [packed]
         with pytest.raises(ReplyInvalid, match="compresses its replies"):
-            asyncio.run(once(endpoint, streams=False))
+            asyncio.run(complete_once(endpoint, streams=False))
 
 
-async def once(endpoint: Endpoint, *, streams: bool) -> None:
+async def complete_once(endpoint: Endpoint, *, streams: bool) -> None:
     model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
     try:
-        await model.complete(REQUEST, ignore if streams else None)
+        await model.complete(REQUEST, ignore_delta if streams else None)
     finally:
         await model.aclose()

@@ -31,11 +31,11 @@ pytestmark = pytest.mark.models
 MESSAGES = (Message("system", "You answer in JSON."), Message("user", "Is aspirin an antiplatelet drug?"))
 
 
-def weights(home: Path) -> Path:
+def weights_path(home: Path) -> Path:
     return home / "models" / "smollm2-135m" / "model.gguf"
 
 
-def use(
+def run_with_model(
     home: Path,
     work: Callable[[EmbeddedModel], Awaitable[T]],
     context_tokens: int = 1024,
@@ -44,7 +44,7 @@ def use(
 ) -> T:
     async def run() -> T:
         # One thread waits for no other, which is fastest where other work runs.
-        model = EmbeddedModel(weights(home), "smollm2-135m", context_tokens, 1, prefix_cache=prefix_cache)
+        model = EmbeddedModel(weights_path(home), "smollm2-135m", context_tokens, 1, prefix_cache=prefix_cache)
         try:
             return await work(model)
         finally:
@@ -56,7 +56,7 @@ def use(
 def test_embedded_model_satisfies_contract_and_prints_nothing(
     model_home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    use(model_home, check_chat_model)
+    run_with_model(model_home, check_chat_model)
     assert capfd.readouterr() == ("", "")
 
 
@@ -68,17 +68,21 @@ def test_embedded_model_counts_prompt_tokens_and_streams_reply(model_home: Path)
         assert "".join(filter(None, pieces)) == reply.text
         assert (reply.model, reply.usage.cost, reply.finish_reason) == ("smollm2-135m", 0.0, "length")
         assert reply.usage.completion_tokens == 12
-        told = await model.capabilities()
-        assert (told.context_tokens, told.json_schema, told.exact_token_counts) == (1024, True, True)
+        capabilities = await model.capabilities()
+        assert (capabilities.context_tokens, capabilities.json_schema, capabilities.exact_token_counts) == (
+            1024,
+            True,
+            True,
+        )
 
-    use(model_home, work)
+    run_with_model(model_home, work)
 
 
 def test_embedded_model_context_is_limited_to_trained_window(model_home: Path) -> None:
     async def window(model: EmbeddedModel) -> int | None:
         return (await model.capabilities()).context_tokens
 
-    assert use(model_home, window, 100_000) == 8192
+    assert run_with_model(model_home, window, 100_000) == 8192
 
 
 def test_embedded_model_oversized_prompt_raises_context_overflow(model_home: Path) -> None:
@@ -86,7 +90,7 @@ def test_embedded_model_oversized_prompt_raises_context_overflow(model_home: Pat
         return await model.complete(ChatRequest((Message("user", "word " * 2000),), 5))
 
     with pytest.raises(ContextOverflow, match=r"smollm2-135m \(20\d\d tokens, the window holds 1024\)"):
-        use(model_home, work)
+        run_with_model(model_home, work)
 
 
 def obj(**properties: Any) -> dict[str, Any]:
@@ -117,7 +121,7 @@ def test_embedded_model_reply_conforms_to_json_schema(model_home: Path) -> None:
             replies[name] = json.loads(reply.text)
         return replies
 
-    for name, value in use(model_home, work).items():
+    for name, value in run_with_model(model_home, work).items():
         assert SCHEMAS[name][1](value["x"]), f"{name}: {value}"
 
 
@@ -129,7 +133,7 @@ def test_embedded_server_without_key_returns_401(model_home: Path) -> None:
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{address}/props")
 
-    use(model_home, work)
+    run_with_model(model_home, work)
 
 
 def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -> None:
@@ -142,7 +146,7 @@ def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -
             urllib.request.urlopen(f"{address}/health")
         assert (await model.complete(ChatRequest(MESSAGES, 3))).text
 
-    use(model_home, work)
+    run_with_model(model_home, work)
 
 
 def test_embedded_model_concurrent_calls_all_return(model_home: Path) -> None:
@@ -150,13 +154,13 @@ def test_embedded_model_concurrent_calls_all_return(model_home: Path) -> None:
         requests = [ChatRequest((Message("user", f"Count from {number}"),), 5) for number in range(4)]
         return await asyncio.gather(*(model.complete(request) for request in requests))
 
-    assert all(reply.text for reply in use(model_home, work))
+    assert all(reply.text for reply in run_with_model(model_home, work))
 
 
 def test_embedded_model_damaged_file_raises_one_line(
     model_home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    whole = weights(model_home)
+    whole = weights_path(model_home)
     cut = tmp_path / "cut.gguf"
     with whole.open("rb") as stream:
         cut.write_bytes(stream.read(3_000_000))
@@ -171,17 +175,17 @@ def test_embedded_model_damaged_file_raises_one_line(
 INSTRUCTION = Message("system", "You read one document and say what it tells about the question. " * 6)
 
 
-def about(document: str) -> ChatRequest:
+def make_request(document: str) -> ChatRequest:
     return ChatRequest((INSTRUCTION, Message("user", f"The {document} was given to some. " * 5)), 2)
 
 
-async def ask(model: EmbeddedModel, *documents: str) -> list[Usage]:
-    return [(await model.complete(about(document))).usage for document in documents]
+async def ask_about(model: EmbeddedModel, *documents: str) -> list[Usage]:
+    return [(await model.complete(make_request(document))).usage for document in documents]
 
 
 def test_prefix_cache_repeated_prompt_computes_one_token(model_home: Path) -> None:
-    first, *others, again, at_once = use(
-        model_home, lambda model: ask(model, "aspirin", "digoxin", "zinc", *["aspirin"] * 2)
+    first, *others, again, at_once = run_with_model(
+        model_home, lambda model: ask_about(model, "aspirin", "digoxin", "zinc", *["aspirin"] * 2)
     )
     assert first.cached_tokens == 0
     shared = min(usage.cached_tokens for usage in others)
@@ -190,7 +194,9 @@ def test_prefix_cache_repeated_prompt_computes_one_token(model_home: Path) -> No
 
 
 def test_prefix_cache_disabled_computes_every_prompt(model_home: Path) -> None:
-    usages = use(model_home, lambda model: ask(model, "aspirin", "aspirin", "zinc"), prefix_cache=False)
+    usages = run_with_model(
+        model_home, lambda model: ask_about(model, "aspirin", "aspirin", "zinc"), prefix_cache=False
+    )
     assert [usage.cached_tokens for usage in usages] == [0, 0, 0]
 
 
@@ -205,18 +211,18 @@ class Work:
     calls: int
 
 
-async def work_of(model: EmbeddedModel) -> Work:
+async def read_work(model: EmbeddedModel) -> Work:
     assert model._client is not None
     bearer = {"Authorization": f"Bearer {model._client._api_key()}"}
     request = urllib.request.Request(f"{model._address}/metrics", headers=bearer)
     text = await asyncio.to_thread(lambda: urllib.request.urlopen(request).read().decode())
-    told = dict(re.findall(r"^llamacpp:(\w+) (\d+)$", text, re.MULTILINE))
-    return Work(int(told["n_decode_total"]), int(told["requests_processing"]))
+    metrics = dict(re.findall(r"^llamacpp:(\w+) (\d+)$", text, re.MULTILINE))
+    return Work(int(metrics["n_decode_total"]), int(metrics["requests_processing"]))
 
 
-async def work_when(model: EmbeddedModel, holds: Callable[[Work], bool]) -> Work:
+async def wait_for_work(model: EmbeddedModel, holds: Callable[[Work], bool]) -> Work:
     async with asyncio.timeout(300):
-        while not holds(work := await work_of(model)):
+        while not holds(work := await read_work(model)):
             await asyncio.sleep(0.01)
         return work
 
@@ -236,14 +242,14 @@ def test_embedded_model_cancelled_call_ends_at_server(
     async def work(model: EmbeddedModel) -> tuple[int, ChatReply]:
         await model.capabilities()
         call = asyncio.create_task(model.complete(request_, on_delta))
-        await work_when(model, lambda work: work.steps > 0)
+        await wait_for_work(model, lambda work: work.steps > 0)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        ended = await work_when(model, lambda work: work.calls == 0)
+        ended = await wait_for_work(model, lambda work: work.calls == 0)
         return ended.steps, await model.complete(ChatRequest(MESSAGES, 3))
 
-    done, next_reply = use(model_home, work, 8192)
+    done, next_reply = run_with_model(model_home, work, 8192)
     assert 0 < done < steps / 2
     assert next_reply.text
 
@@ -263,7 +269,7 @@ def test_embedded_model_aclose_during_start_stops_server_and_allows_restart(mode
             urllib.request.urlopen(f"{model._address}/health")
         assert (await model.complete(ChatRequest(MESSAGES, 3))).text
 
-    use(model_home, work)
+    run_with_model(model_home, work)
 
 
 CHILD = """
@@ -303,23 +309,23 @@ REMINDER = re.compile(r"^Unclosed client session\nclient_session: .*\n", re.MULT
 
 @pytest.mark.parametrize("what", ["idle", "left in a call"])
 def test_embedded_model_unclosed_process_exits_cleanly(model_home: Path, what: str) -> None:
-    command = [sys.executable, "-c", CHILD, str(weights(model_home)), what]
+    command = [sys.executable, "-c", CHILD, str(weights_path(model_home)), what]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, REMINDER.sub("", ended.stderr)) == (0, "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal to one process there")
 def test_embedded_model_interrupt_during_call_ends_process(model_home: Path) -> None:
-    command = [sys.executable, "-c", CHILD, str(weights(model_home)), "busy"]
+    command = [sys.executable, "-c", CHILD, str(weights_path(model_home)), "busy"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "at work\n"
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGINT
-    said = REMINDER.sub("", stderr)
-    assert said.startswith("Traceback")
-    assert said.endswith("\nKeyboardInterrupt\n")
+    remaining = REMINDER.sub("", stderr)
+    assert remaining.startswith("Traceback")
+    assert remaining.endswith("\nKeyboardInterrupt\n")
 
 
 @pytest.mark.parametrize(

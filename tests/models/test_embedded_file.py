@@ -22,16 +22,16 @@ from tests.models.test_hardware import V2, machine, meminfo, v2
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
-def made(path: Path, weights_bytes: int, window: int) -> Path:
-    """A file with the head of a model of 22.5 KiB for each token of the window."""
+def make_file(path: Path, weights_bytes: int, window: int) -> Path:
+    """Write a file with the header of a model of 22.5 KiB for each token of the window."""
     path.write_bytes(gguf(SMALL | {"llama.context_length": u32(window)}))
     with path.open("r+b") as stream:
         stream.truncate(weights_bytes)
     return path
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, root: Path, model: EmbeddedModel) -> str:
-    """What is said where the machine is the one whose files lie under `root`."""
+def read_refusal(monkeypatch: pytest.MonkeyPatch, root: Path, model: EmbeddedModel) -> str:
+    """Return the error message on a machine whose system files are under `root`."""
     monkeypatch.setattr(embedded, "measure_available_memory", partial(measure_available_memory, root))
     with pytest.raises(ModelFileInvalid) as caught:
         asyncio.run(model.capabilities())
@@ -41,28 +41,30 @@ def refusal(monkeypatch: pytest.MonkeyPatch, root: Path, model: EmbeddedModel) -
 def test_embedded_file_weights_over_memory_are_refused_with_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = made(tmp_path / "large.gguf", 5 * 2**30, 8192)
-    assert refusal(monkeypatch, machine(tmp_path / "root", {"proc/meminfo": meminfo(4)}), EmbeddedModel(path, "m")) == (
-        f"{path} needs 5.2 GiB of memory (weights 5.0, window 0.2) and 4.0 GiB are available: use a smaller model"
-    )
+    path = make_file(tmp_path / "large.gguf", 5 * 2**30, 8192)
+    assert read_refusal(
+        monkeypatch, machine(tmp_path / "root", {"proc/meminfo": meminfo(4)}), EmbeddedModel(path, "m")
+    ) == (f"{path} needs 5.2 GiB of memory (weights 5.0, window 0.2) and 4.0 GiB are available: use a smaller model")
 
 
 def test_embedded_file_window_over_memory_suggests_fitting_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = made(tmp_path / "wide.gguf", 2**20, 131_072)
+    path = make_file(tmp_path / "wide.gguf", 2**20, 131_072)
     limited = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/app")} | v2("/app", 3.0, 1.0)
-    said = refusal(monkeypatch, machine(tmp_path / "root", limited), EmbeddedModel(path, "m", context_tokens=1_000_000))
-    assert "needs 3.0 GiB of memory (weights 0.0, window 2.8) and 2.0 GiB are available" in said
-    fits = re.search(r"set context_tokens to (\d+) or less, or use a smaller model$", said)
+    message = read_refusal(
+        monkeypatch, machine(tmp_path / "root", limited), EmbeddedModel(path, "m", context_tokens=1_000_000)
+    )
+    assert "needs 3.0 GiB of memory (weights 0.0, window 2.8) and 2.0 GiB are available" in message
+    fits = re.search(r"set context_tokens to (\d+) or less, or use a smaller model$", message)
     assert fits is not None
     assert 50_000 < int(fits[1]) < 131_072
     assert estimate_memory(path, int(fits[1])).total <= 2 * 2**30 < estimate_memory(path, 131_072).total
 
 
 def test_estimate_memory_split_model_counts_all_parts(tmp_path: Path) -> None:
-    first = made(tmp_path / "split-00001-of-00002.gguf", 2**20, 8192)
-    made(tmp_path / "split-00002-of-00002.gguf", 3 * 2**20, 8192)
+    first = make_file(tmp_path / "split-00001-of-00002.gguf", 2**20, 8192)
+    make_file(tmp_path / "split-00002-of-00002.gguf", 3 * 2**20, 8192)
     assert estimate_memory(first, 8192).weights == 4 * 2**20
     assert estimate_memory(first, 8192).window == 180 * 2**20
 

@@ -19,7 +19,7 @@ from epicrisis.testing.encoders import check_encoder
 
 @pytest.fixture
 def folder(model_home: Path, tmp_path: Path) -> Path:
-    """MiniLM as a folder of the user's own, with the settings in sentence-transformers' files."""
+    """Return a folder with MiniLM and the settings files of sentence-transformers."""
     for name in ("model.onnx", "tokenizer.json"):
         shutil.copy(model_home / "models" / "minilm" / name, tmp_path / name)
     (tmp_path / "1_Pooling").mkdir()
@@ -57,9 +57,9 @@ def test_encoder_text_beyond_window_is_ignored_but_has_token_spans(model_home: P
 @given(st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 9))
 def test_split_batches_covers_each_text_once_within_token_limit(lengths: list[int], size: int) -> None:
     encodings = [SimpleNamespace(ids=[0] * length) for length in lengths]
-    found = list(split_batches(encodings, size))  # type: ignore[arg-type]
-    assert sorted(number for batch in found for number in batch) == list(range(len(lengths)))
-    for batch in found:
+    batches = list(split_batches(encodings, size))  # type: ignore[arg-type]
+    assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
+    for batch in batches:
         assert 1 <= len(batch) <= size
         assert len(batch) == 1 or len(batch) * max(lengths[number] for number in batch) <= size * USUAL_TOKENS
 
@@ -161,7 +161,7 @@ def test_load_encoder_reads_prompts_and_onnx_folder_of_sentence_transformers(mod
 
 @pytest.mark.models
 @pytest.mark.parametrize(
-    ("name", "said", "complaint"),
+    ("name", "content", "complaint"),
     [
         ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "step Dense"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling is wrong"),
@@ -179,9 +179,9 @@ def test_load_encoder_reads_prompts_and_onnx_folder_of_sentence_transformers(mod
     ],
 )
 def test_load_encoder_unsupported_setting_is_refused(
-    model_home: Path, folder: Path, name: str, said: object, complaint: str
+    model_home: Path, folder: Path, name: str, content: object, complaint: str
 ) -> None:
-    (folder / name).write_text(json.dumps(said))
+    (folder / name).write_text(json.dumps(content))
     with pytest.raises(ModelFileInvalid, match=complaint):
         load_encoder(str(folder), model_home)
 
@@ -201,5 +201,5 @@ def test_minilm_pubmedqa_questions_find_their_abstracts(model_home: Path, data_f
     encoder = load_encoder("minilm", model_home)
     passages = encoder.encode_passages([("", "\n".join(record["CONTEXTS"])) for record in records])
     queries = encoder.encode_queries([record["QUESTION"] for record in records])
-    found = (queries @ passages.T).argmax(axis=1) == np.arange(len(records))
-    assert found.mean() >= 0.96
+    correct = (queries @ passages.T).argmax(axis=1) == np.arange(len(records))
+    assert correct.mean() >= 0.96

@@ -50,25 +50,25 @@ AZURE = "https://mine.openai.azure.com"
 def test_parse_endpoint_valid_address_returns_kind_url_and_model(
     address: str, kind: str, base_url: str, model: str | None
 ) -> None:
-    made = parse_endpoint(address)
-    assert (made.kind, made.base_url, made.model) == (kind, base_url, model)
-    assert made.local == ("127.0.0.1" in base_url or "::1" in base_url)
-    assert base_url.startswith(made.host)
+    endpoint = parse_endpoint(address)
+    assert (endpoint.kind, endpoint.base_url, endpoint.model) == (kind, base_url, model)
+    assert endpoint.local == ("127.0.0.1" in base_url or "::1" in base_url)
+    assert base_url.startswith(endpoint.host)
 
 
 def test_parse_endpoint_address_with_login_and_query_keeps_secrets_out_of_repr() -> None:
-    made = parse_endpoint("https://me:p%40ss%2Fword@models.example:8443/v1?api-version=2&code=s3cret&model=m#n")
-    assert (made.host, made.model) == ("https://models.example:8443", "n")
-    assert (made.login, made.query) == (("me", PASSWORD), {"api-version": "2", "code": "s3cret"})
-    assert "s3cret" not in repr(made)
-    assert PASSWORD not in repr(made)
-    assert {PASSWORD, "p%40ss%2Fword", "s3cret"} <= set(made.secrets)
+    endpoint = parse_endpoint("https://me:p%40ss%2Fword@models.example:8443/v1?api-version=2&code=s3cret&model=m#n")
+    assert (endpoint.host, endpoint.model) == ("https://models.example:8443", "n")
+    assert (endpoint.login, endpoint.query) == (("me", PASSWORD), {"api-version": "2", "code": "s3cret"})
+    assert "s3cret" not in repr(endpoint)
+    assert PASSWORD not in repr(endpoint)
+    assert {PASSWORD, "p%40ss%2Fword", "s3cret"} <= set(endpoint.secrets)
     assert parse_endpoint("https://bedrock-runtime.us-east-1.amazonaws.com").region == "us-east-1"
     assert parse_endpoint("http://localhost:1/openai/v1").root == "http://localhost:1/openai"
 
 
 @pytest.mark.parametrize(
-    ("address", "cure"),
+    ("address", "hint"),
     [
         ("http://", "no host"),
         ("ftp://me:s3cret@models.example/v1", "its scheme is not http"),
@@ -79,8 +79,8 @@ def test_parse_endpoint_address_with_login_and_query_keeps_secrets_out_of_repr()
         ("bedrock://", "bedrock://us-east-1#MODEL"),
     ],
 )
-def test_parse_endpoint_invalid_address_explains_format_without_secrets(address: str, cure: str) -> None:
-    with pytest.raises(ModelMissing, match=cure) as caught:
+def test_parse_endpoint_invalid_address_explains_format_without_secrets(address: str, hint: str) -> None:
+    with pytest.raises(ModelMissing, match=hint) as caught:
         parse_endpoint(address)
     assert "s3cret" not in caught.value.message
     assert "\n" not in caught.value.message
@@ -101,7 +101,7 @@ def test_read_key_file_takes_precedence_over_variable(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("content", "cure"),
+    ("content", "hint"),
     [
         (None, "cannot be read"),
         (b"", "is empty: write the key into it"),
@@ -114,12 +114,12 @@ def test_read_key_file_takes_precedence_over_variable(tmp_path: Path, monkeypatc
     ],
 )
 def test_read_key_invalid_file_raises_settings_error_without_content(
-    tmp_path: Path, content: bytes | None, cure: str
+    tmp_path: Path, content: bytes | None, hint: str
 ) -> None:
     file = tmp_path / "key"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(SettingsError, match=f"api_key_file .*{cure}") as caught:
+    with pytest.raises(SettingsError, match=f"api_key_file .*{hint}") as caught:
         read_key(file, "MY_KEY")
     assert "s3cret" not in caught.value.message
 

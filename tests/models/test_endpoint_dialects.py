@@ -27,11 +27,11 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 REQUEST = ChatRequest((Message("user", "The patient's temperature is 39."),), max_tokens=50)
 
 
-def says(_: object) -> str:
+def write_json(_: object) -> str:
     return '{"a": 1}'
 
 
-async def at_once(model: OpenAICompatibleModel, request: ChatRequest, times: int) -> list[ChatReply]:
+async def complete_concurrently(model: OpenAICompatibleModel, request: ChatRequest, times: int) -> list[ChatReply]:
     try:
         return await asyncio.gather(*(model.complete(request) for _ in range(times)))
     finally:
@@ -39,7 +39,9 @@ async def at_once(model: OpenAICompatibleModel, request: ChatRequest, times: int
 
 
 def ask(url: str | Address, request: ChatRequest = REQUEST, times: int = 1, **settings: Any) -> list[ChatReply]:
-    return asyncio.run(at_once(OpenAICompatibleModel(url, "m", timeout_seconds=5, **settings), request, times))
+    return asyncio.run(
+        complete_concurrently(OpenAICompatibleModel(url, "m", timeout_seconds=5, **settings), request, times)
+    )
 
 
 # -- parameters -----------------------------------------------------------------------------------------------------
@@ -48,7 +50,7 @@ def ask(url: str | Address, request: ChatRequest = REQUEST, times: int = 1, **se
 def test_rejected_parameters_are_omitted_and_noted() -> None:
     refuses = {"max_tokens", "temperature", "top_p", "seed", "response_format"}
     request = replace(REQUEST, temperature=0.5, top_p=0.5, schema=SCHEMA)
-    with HostileServer(says, refuses=refuses, keep_bodies=True) as server:
+    with HostileServer(write_json, refuses=refuses, keep_bodies=True) as server:
         (first,) = ask(server.url, request)
         bodies = [set(received.body) for received in server.received if received.path.endswith("completions")]
         ledger = server.ledger
@@ -64,12 +66,12 @@ def test_rejected_parameters_are_omitted_and_noted() -> None:
 
 
 def test_rejected_parameters_are_remembered_across_concurrent_calls() -> None:
-    with HostileServer(says, refuses={"max_tokens", "seed"}, delay=0.02) as server:
+    with HostileServer(write_json, refuses={"max_tokens", "seed"}, delay=0.02) as server:
 
         async def run() -> tuple[list[ChatReply], list[ChatReply]]:
             model = OpenAICompatibleModel(server.url, "m", timeout_seconds=10)
             together = await asyncio.gather(*(model.complete(REQUEST) for _ in range(64)))
-            return together, await at_once(model, REQUEST, 1)
+            return together, await complete_concurrently(model, REQUEST, 1)
 
         together, after = asyncio.run(run())
         ledger = server.ledger
@@ -81,7 +83,7 @@ def test_rejected_parameters_are_remembered_across_concurrent_calls() -> None:
 
 def test_rejected_streaming_falls_back_to_whole_reply() -> None:
     deltas: list[str | None] = []
-    with HostileServer(says, refuses={"stream"}) as server:
+    with HostileServer(write_json, refuses={"stream"}) as server:
 
         async def run() -> ChatReply:
             model = OpenAICompatibleModel(server.url, "m", timeout_seconds=5)
@@ -267,8 +269,8 @@ def test_azure_deployment_sends_api_version_and_api_key_header(endpoint: Endpoin
         return reply
 
     assert asyncio.run(run()).text == "Yes."
-    [(asked, body, headers)] = endpoint.asked
-    assert (asked, body["model"], headers["api-key"]) == (path, "mine", "k3y")
+    [(sent_path, body, headers)] = endpoint.asked
+    assert (sent_path, body["model"], headers["api-key"]) == (path, "mine", "k3y")
     assert "authorization" not in {name.lower() for name in headers}
 
 
@@ -315,15 +317,15 @@ def test_redirect_is_not_followed_and_raises_endpoint_rejected(endpoint: Endpoin
 
 
 def bedrock(endpoint: Endpoint) -> Address:
-    """Amazon's address, led to this machine: what is seen is our side alone."""
+    """Return Amazon's address redirected to the local endpoint."""
     endpoint.script["/openai/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
-    made = parse_endpoint("bedrock://us-east-1#m")
-    return replace(made, base_url=f"{endpoint.url}/openai/v1", local=True)
+    address = parse_endpoint("bedrock://us-east-1#m")
+    return replace(address, base_url=f"{endpoint.url}/openai/v1", local=True)
 
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials in the environment and nowhere else."""
+    """Set AWS credentials in the environment only."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "s3cret",
@@ -337,12 +339,12 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def signature(endpoint: Endpoint, raw: bytes) -> str:
-    """AWS's version 4, as its documentation has it, over what the server received."""
+    """Compute AWS's signature version 4 of the received request, as the documentation defines it."""
     path, _, headers = endpoint.asked[0]
-    given = {name.lower(): value for name, value in headers.items()}
-    credential, signed, _ = given["authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(", ")
+    lower_headers = {name.lower(): value for name, value in headers.items()}
+    credential, signed, _ = lower_headers["authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(", ")
     names = signed.removeprefix("SignedHeaders=").split(";")
-    lines = [f"{name}:{' '.join(given[name].split())}" for name in names]
+    lines = [f"{name}:{' '.join(lower_headers[name].split())}" for name in names]
     canonical = "\n".join(["POST", path, "", *lines, "", ";".join(names), hashlib.sha256(raw).hexdigest()])
     _, day, region, service, end = credential.removeprefix("Credential=").split("/")
     scope = f"{day}/{region}/{service}/{end}"
@@ -350,7 +352,7 @@ def signature(endpoint: Endpoint, raw: bytes) -> str:
     key = b"AWS4s3cret"
     for part in (day, region, service, end):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    text = f"AWS4-HMAC-SHA256\n{given['x-amz-date']}\n{scope}\n{digest}"
+    text = f"AWS4-HMAC-SHA256\n{lower_headers['x-amz-date']}\n{scope}\n{digest}"
     assert scope.endswith("/us-east-1/bedrock/aws4_request")
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
@@ -361,8 +363,8 @@ def test_bedrock_request_is_signed_with_aws_credentials(endpoint: Endpoint) -> N
         pytest.skip("needs the extra bedrock")
     (reply,) = ask(bedrock(endpoint))
     assert reply.text == "Yes."
-    given = endpoint.asked[0][2]["authorization"]
-    assert given.rpartition("Signature=")[2] == signature(endpoint, endpoint.raw[0])
+    authorization = endpoint.asked[0][2]["authorization"]
+    assert authorization.rpartition("Signature=")[2] == signature(endpoint, endpoint.raw[0])
     assert "s3cret" not in str(endpoint.asked)
 
 
@@ -372,8 +374,13 @@ def test_bedrock_api_key_works_without_botocore(endpoint: Endpoint, monkeypatch:
     ask(bedrock(endpoint), api_key=lambda: "bedrock-api-key-1")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-api-key-2")
     ask(bedrock(endpoint))
-    given = [{name.lower(): value for name, value in headers.items()} for _, _, headers in endpoint.asked]
-    assert [headers["authorization"] for headers in given] == ["Bearer bedrock-api-key-1", "Bearer bedrock-api-key-2"]
+    lower_headers = []
+    for _, _, headers in endpoint.asked:
+        lower_headers.append({name.lower(): value for name, value in headers.items()})
+    assert [headers["authorization"] for headers in lower_headers] == [
+        "Bearer bedrock-api-key-1",
+        "Bearer bedrock-api-key-2",
+    ]
 
 
 @pytest.mark.usefixtures("aws")

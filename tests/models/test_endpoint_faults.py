@@ -32,7 +32,7 @@ REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens
 TEXT = "It does not see a thing."
 
 
-def use(url: str, work: Callable[[OpenAICompatibleModel], Awaitable[T]], timeout: float = 5.0) -> T:
+def run_with_model(url: str, work: Callable[[OpenAICompatibleModel], Awaitable[T]], timeout: float = 5.0) -> T:
     async def run() -> T:
         model = OpenAICompatibleModel(url, "m", timeout_seconds=timeout)
         try:
@@ -43,11 +43,13 @@ def use(url: str, work: Callable[[OpenAICompatibleModel], Awaitable[T]], timeout
     return asyncio.run(run())
 
 
-def ask(fault: Fault, *, streams: bool) -> ChatReply:
+def complete_with_fault(fault: Fault, *, streams: bool) -> ChatReply:
     endless = fault in (Fault.SLOW, Fault.ENDLESS_COMMENTS, Fault.ENDLESS_TEXT)
     with HostileServer(lambda _: TEXT, script=[fault], slow=60.0, retry_after=1.5) as server:
         on_delta = (lambda _: None) if streams else None
-        return use(server.url, lambda model: model.complete(REQUEST, on_delta), timeout=0.3 if endless else 10.0)
+        return run_with_model(
+            server.url, lambda model: model.complete(REQUEST, on_delta), timeout=0.3 if endless else 10.0
+        )
 
 
 KINDS: dict[type[ChatError], set[Fault]] = {
@@ -87,7 +89,7 @@ def test_complete_fault_raises_expected_error_and_retry_after(
     kind: type[ChatError], fault: Fault, streams: bool
 ) -> None:
     with pytest.raises(kind) as caught:
-        ask(fault, streams=streams)
+        complete_with_fault(fault, streams=streams)
     assert type(caught.value) is kind
     if fault is Fault.BUSY_DATE:
         assert caught.value.retry_after is not None
@@ -102,15 +104,15 @@ def test_complete_fault_raises_expected_error_and_retry_after(
 def test_complete_truncated_or_endless_body_raises_error(streams: bool) -> None:
     cut, endless = (ReplyInvalid, ReplyInvalid) if streams else (EndpointUnreachable, EndpointTimeout)
     with pytest.raises(cut):
-        ask(Fault.CUT, streams=streams)
+        complete_with_fault(Fault.CUT, streams=streams)
     with pytest.raises((endless, EndpointTimeout)):
-        ask(Fault.ENDLESS_TEXT, streams=streams)
+        complete_with_fault(Fault.ENDLESS_TEXT, streams=streams)
 
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_complete_harmless_fault_returns_text(streams: bool) -> None:
     for fault in HARMLESS:
-        assert ask(fault, streams=streams).text
+        assert complete_with_fault(fault, streams=streams).text
 
 
 def test_complete_exhausted_quota_raises_endpoint_rejected() -> None:
@@ -118,7 +120,7 @@ def test_complete_exhausted_quota_raises_endpoint_rejected() -> None:
     with serving() as endpoint:
         endpoint.script["/v1/chat/completions"] = [Scripted(spent, 429)]
         with pytest.raises(EndpointRejected, match="no credit left"):
-            use(endpoint.url, lambda model: model.complete(REQUEST))
+            run_with_model(endpoint.url, lambda model: model.complete(REQUEST))
 
 
 # -- questions about the endpoint -----------------------------------------------------------------------------------
@@ -133,12 +135,12 @@ def test_probe_transient_failure_is_raised_and_probed_again(status: int) -> None
         with pytest.raises(EndpointBusy) as caught:
             await model.count_tokens(REQUEST.messages)
         assert (caught.value.retryable, caught.value.usage.calls) == (True, 0)
-        told = await model.capabilities()
-        return await model.count_tokens(REQUEST.messages), told.context_tokens, told.exact_token_counts
+        capabilities = await model.capabilities()
+        return await model.count_tokens(REQUEST.messages), capabilities.context_tokens, capabilities.exact_token_counts
 
     with serving() as endpoint:
         endpoint.script |= {"/tokenize": [Scripted("", status), VLLM], "/v1/models": [WINDOW]}
-        assert use(endpoint.url, ask_twice) == (17, 2048, True)
+        assert run_with_model(endpoint.url, ask_twice) == (17, 2048, True)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422, 501])
@@ -148,7 +150,7 @@ def test_probe_rejected_paths_count_as_unsupported(status: int) -> None:
 
     with serving() as endpoint:
         endpoint.script |= {path: [Scripted({}, status)] for path in ("/tokenize", "/apply-template", "/props")}
-        assert use(endpoint.url, counted) is False
+        assert run_with_model(endpoint.url, counted) is False
         assert [path for path, _, _ in endpoint.asked] == ["/props", "/v1/models", "/apply-template", "/tokenize"]
 
 
@@ -164,7 +166,7 @@ def test_probe_persistent_failure_counts_as_unsupported() -> None:
     with serving() as endpoint:
         endpoint.script["/props"] = [Scripted("", 500)]
         endpoint.script["/tokenize"] = [VLLM]
-        assert use(endpoint.url, until_told) == (PATIENCE - 1, True)
+        assert run_with_model(endpoint.url, until_told) == (PATIENCE - 1, True)
 
 
 def test_probe_concurrent_callers_share_one_probe() -> None:
@@ -173,9 +175,9 @@ def test_probe_concurrent_callers_share_one_probe() -> None:
 
     with serving() as endpoint:
         endpoint.script |= {"/tokenize": [VLLM], "/v1/models": [WINDOW]}
-        assert use(endpoint.url, together) == [17] * 20
-        asked = [path for path, _, _ in endpoint.asked]
-    assert (asked.count("/apply-template"), asked.count("/tokenize")) == (1, 21)
+        assert run_with_model(endpoint.url, together) == [17] * 20
+        paths = [path for path, _, _ in endpoint.asked]
+    assert (paths.count("/apply-template"), paths.count("/tokenize")) == (1, 21)
 
 
 def test_model_name_lookup_is_shared_and_retried_after_failure() -> None:

@@ -38,9 +38,9 @@ def strings(*values: str) -> Entry:
 
 
 def gguf(entries: Mapping[str, Entry]) -> bytes:
-    """The head of a file without tensors."""
-    written = (text(key) + struct.pack("<I", kind) + value for key, (kind, value) in entries.items())
-    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(written)
+    """Return the header of a file without tensors."""
+    encoded = (text(key) + struct.pack("<I", kind) + value for key, (kind, value) in entries.items())
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(encoded)
 
 
 SMALL = {
@@ -58,11 +58,11 @@ SMALL = {
 VOCABULARY = {"tokenizer.ggml.tokens": strings("a", "b"), "tokenizer.ggml.token_type": array(1, 3)}
 
 
-def head(folder: Path, **changed: Entry | None) -> GgufHeader:
-    """Of a file like SMALL; `None` leaves a key out."""
+def read_changed_header(folder: Path, **changed: Entry | None) -> GgufHeader:
+    """Read the header of a file like SMALL with changes. None leaves a key out."""
     changes = {f"llama.{key.replace('__', '.')}": value for key, value in changed.items()}
-    said = {key: value for key, value in (SMALL | changes | VOCABULARY).items() if value is not None}
-    (folder / "model.gguf").write_bytes(gguf(said))
+    entries = {key: value for key, value in (SMALL | changes | VOCABULARY).items() if value is not None}
+    (folder / "model.gguf").write_bytes(gguf(entries))
     return read_gguf_header(folder / "model.gguf")
 
 
@@ -74,7 +74,7 @@ def test_gguf_header_real_model_matches_llama_cpp_buffer_size(model_home: Path) 
 
 
 def test_gguf_header_is_independent_of_vocabulary_position(tmp_path: Path) -> None:
-    assert head(tmp_path) == GgufHeader("llama", 8192, 23040)
+    assert read_changed_header(tmp_path) == GgufHeader("llama", 8192, 23040)
     (tmp_path / "model.gguf").write_bytes(gguf(VOCABULARY | SMALL))
     assert read_gguf_header(tmp_path / "model.gguf") == GgufHeader("llama", 8192, 23040)
 
@@ -96,12 +96,12 @@ def test_gguf_header_is_independent_of_vocabulary_position(tmp_path: Path) -> No
 def test_gguf_header_kv_bytes_follow_attention_settings(
     tmp_path: Path, changed: dict[str, Entry | None], kv_bytes: int
 ) -> None:
-    assert head(tmp_path, **changed) == GgufHeader("llama", 8192, kv_bytes)
+    assert read_changed_header(tmp_path, **changed) == GgufHeader("llama", 8192, kv_bytes)
 
 
 def test_gguf_header_without_context_length_is_none(tmp_path: Path) -> None:
-    assert head(tmp_path, context_length=None).context_tokens is None
-    assert head(tmp_path, context_length=u32(0)).context_tokens is None
+    assert read_changed_header(tmp_path, context_length=None).context_tokens is None
+    assert read_changed_header(tmp_path, context_length=u32(0)).context_tokens is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_gguf_header_impossible_value_raises_model_file_invalid(
     tmp_path: Path, changed: dict[str, Entry | None]
 ) -> None:
     with pytest.raises(ModelFileInvalid, match=r"model\.gguf") as caught:
-        head(tmp_path, **changed)
+        read_changed_header(tmp_path, **changed)
     assert "\n" not in caught.value.message
 
 

@@ -61,15 +61,15 @@ def test_available_memory_without_meminfo_is_physical_memory(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2.0, 6.0), (6.0, 2.0)])
 def test_available_memory_cgroup_v2_uses_tightest_nested_limit(tmp_path: Path, outer: float, inner: float) -> None:
-    told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/slice/app.scope")}
-    machine(tmp_path, told | v2("/slice", outer, 0.5) | v2("/slice/app.scope", inner, 0.5, files=0.25))
+    files = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/slice/app.scope")}
+    machine(tmp_path, files | v2("/slice", outer, 0.5) | v2("/slice/app.scope", inner, 0.5, files=0.25))
     assert measure_available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2, 6), (6, 2)])
 def test_available_memory_cgroup_v1_uses_tightest_nested_limit(tmp_path: Path, outer: int, inner: int) -> None:
-    told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/outer/inner", "/")}
-    machine(tmp_path, told | v1("/outer", outer * GIB, 0.5) | v1("/outer/inner", inner * GIB, 0.5, files=0.25))
+    files = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/outer/inner", "/")}
+    machine(tmp_path, files | v1("/outer", outer * GIB, 0.5) | v1("/outer/inner", inner * GIB, 0.5, files=0.25))
     assert measure_available_memory(tmp_path) == min(outer - 0.5, inner - 0.25) * GIB
 
 
@@ -80,22 +80,22 @@ def test_available_memory_container_uses_root_cgroup(tmp_path: Path, path: str) 
 
 
 def test_available_memory_ignores_limit_of_other_cgroup(tmp_path: Path) -> None:
-    told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/ours")}
-    machine(tmp_path, told | v2("/ours", "max", 0.1) | v2("/theirs", 1.0, 0.1))
+    files = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V2.format("/ours")}
+    machine(tmp_path, files | v2("/ours", "max", 0.1) | v2("/theirs", 1.0, 0.1))
     assert measure_available_memory(tmp_path) == 20 * GIB
 
 
 def test_available_memory_hybrid_cgroups_uses_either_limit(tmp_path: Path) -> None:
-    told = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/a", "/") + "\n" + V2.format("/b")}
-    machine(tmp_path, told | v1("/a", 8 * GIB, 1.0) | v2("/unified/b", 3.0, 1.0))
+    files = {"proc/meminfo": meminfo(20), "proc/self/cgroup": V1.format("/a", "/") + "\n" + V2.format("/b")}
+    machine(tmp_path, files | v1("/a", 8 * GIB, 1.0) | v2("/unified/b", 3.0, 1.0))
     assert measure_available_memory(tmp_path) == 2 * GIB
 
 
 # -- cores ----------------------------------------------------------------------------------------------------------
 
 
-def cores(monkeypatch: pytest.MonkeyPatch, root: Path, allowed: set[int], files: dict[str, object]) -> int:
-    """Of a machine of 4 cores of two threads each (0 and 4, 1 and 5, ...), to a process that may run on `allowed`."""
+def count_cores(monkeypatch: pytest.MonkeyPatch, root: Path, allowed: set[int], files: dict[str, object]) -> int:
+    """Count the usable cores of a machine of 4 cores with two threads each (0 and 4, 1 and 5, ...)."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
     siblings = {
         f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": f"{cpu % 4},{cpu % 4 + 4}" for cpu in range(8)
@@ -104,12 +104,12 @@ def cores(monkeypatch: pytest.MonkeyPatch, root: Path, allowed: set[int], files:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "wanted"), [(set(range(8)), 4), ({0, 1}, 2), ({0, 4}, 1), ({0, 1, 5}, 2), ({0, 1, 2, 3}, 4)]
+    ("allowed", "expected"), [(set(range(8)), 4), ({0, 1}, 2), ({0, 4}, 1), ({0, 1, 5}, 2), ({0, 1, 2, 3}, 4)]
 )
 def test_usable_cores_sibling_threads_count_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, allowed: set[int], wanted: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, allowed: set[int], expected: int
 ) -> None:
-    assert cores(monkeypatch, tmp_path, allowed, {}) == wanted
+    assert count_cores(monkeypatch, tmp_path, allowed, {}) == expected
 
 
 def test_usable_cores_without_topology_counts_each_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -118,25 +118,27 @@ def test_usable_cores_without_topology_counts_each_cpu(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("quota", "wanted"),
+    ("quota", "expected"),
     [("max 100000", 4), ("250000 100000", 3), ("200000 100000", 2), ("50000 100000", 1), ("900000 100000", 4)],
 )
 def test_usable_cores_cgroup_v2_quota_limits_count(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, wanted: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, expected: int
 ) -> None:
     files: dict[str, object] = {"proc/self/cgroup": V2.format("/pod/app"), "sys/fs/cgroup/pod/app/cpu.max": quota}
-    assert cores(monkeypatch, tmp_path, set(range(8)), files) == wanted
+    assert count_cores(monkeypatch, tmp_path, set(range(8)), files) == expected
     machine(tmp_path, {"sys/fs/cgroup/pod/cpu.max": "100000 100000"})
     assert count_usable_cores(tmp_path) == 1
 
 
-@pytest.mark.parametrize(("quota", "wanted"), [(-1, 4), (250_000, 3), (20_000, 1)])
+@pytest.mark.parametrize(("quota", "expected"), [(-1, 4), (250_000, 3), (20_000, 1)])
 def test_usable_cores_cgroup_v1_quota_limits_count(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: int, wanted: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: int, expected: int
 ) -> None:
     folder = "sys/fs/cgroup/cpu/docker/app"
     files = {"proc/self/cgroup": V1.format("/", "/docker/app"), f"{folder}/cpu.cfs_quota_us": quota}
-    assert cores(monkeypatch, tmp_path, set(range(8)), files | {f"{folder}/cpu.cfs_period_us": 100_000}) == wanted
+    assert (
+        count_cores(monkeypatch, tmp_path, set(range(8)), files | {f"{folder}/cpu.cfs_period_us": 100_000}) == expected
+    )
 
 
 @pytest.mark.parametrize(

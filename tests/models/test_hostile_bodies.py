@@ -90,15 +90,15 @@ def test_surrogate_pair_split_across_events_is_joined(endpoint: Endpoint) -> Non
     events.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
     endpoint.script["/v1/chat/completions"] = [Scripted(body, kind="text/event-stream")]
-    shown: list[str | None] = []
+    pieces: list[str | None] = []
 
     async def call() -> ChatReply:
         model = OpenAICompatibleModel(f"{endpoint.url}#m")
         try:
-            return await model.complete(REQUEST, shown.append)
+            return await model.complete(REQUEST, pieces.append)
         finally:
             await model.aclose()
 
     reply = asyncio.run(call())
     assert reply.text == "It is \U0001f600. \ufffdno\ufffd"
-    assert "".join(piece or "" for piece in shown) == reply.text
+    assert "".join(piece or "" for piece in pieces) == reply.text

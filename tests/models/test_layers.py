@@ -27,14 +27,14 @@ EVERYTHING = ModelSettings(
 )
 
 
-def names(model: ChatModel) -> list[str]:
-    """The layers from the outside in."""
-    found = [type(model).__name__]
-    return found + (names(model._inner) if hasattr(model, "_inner") else [])
+def list_layer_names(model: ChatModel) -> list[str]:
+    """Return the names of the layers from the outside in."""
+    layer_names = [type(model).__name__]
+    return layer_names + (list_layer_names(model._inner) if hasattr(model, "_inner") else [])
 
 
-def clocked(model: ChatModel) -> ChatModel:
-    """With the rate limit on the loop's own time."""
+def use_loop_clock(model: ChatModel) -> ChatModel:
+    """Set the clock of the rate limit to the time of the event loop."""
     layer = model
     while hasattr(layer, "_inner"):
         if isinstance(layer, RateLimitedModel):
@@ -45,11 +45,17 @@ def clocked(model: ChatModel) -> ChatModel:
 
 def test_add_layers_adds_only_configured_layers(tmp_path: Path) -> None:
     bare = ScriptedModel(lambda _: "yes")
-    assert names(add_layers(bare, ModelSettings())) == ["RetryingModel", "ConcurrencyLimitedModel", "ScriptedModel"]
-    assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == names(
+    assert list_layer_names(add_layers(bare, ModelSettings())) == [
+        "RetryingModel",
+        "ConcurrencyLimitedModel",
+        "ScriptedModel",
+    ]
+    assert list_layer_names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == list_layer_names(
         add_layers(bare, ModelSettings())
     )
-    assert names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings(minutes=1))))[0] == "TimedModel"
+    assert (
+        list_layer_names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings(minutes=1))))[0] == "TimedModel"
+    )
     full = add_layers(
         bare,
         EVERYTHING,
@@ -57,7 +63,7 @@ def test_add_layers_adds_only_configured_layers(tmp_path: Path) -> None:
         budget=Budget(BudgetSettings(tokens=1, minutes=1)),
         record=tmp_path / "calls.jsonl",
     )
-    assert names(full) == [
+    assert list_layer_names(full) == [
         "RecordingModel",
         "CachedModel",
         "TimedModel",
@@ -107,19 +113,21 @@ def test_replayed_call_uses_no_budget_time_or_slot(tmp_path: Path) -> None:
     cache.close()
 
 
-def failing(*errors: ChatError) -> SlowModel:
-    """The first calls fail with these."""
+def make_failing_model(*errors: ChatError) -> SlowModel:
+    """Return a model whose first calls raise these errors."""
     left = iter(errors)
     return SlowModel(failure=lambda _: next(left, None))
 
 
 def test_retried_call_charges_and_counts_every_attempt() -> None:
     unknown = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
-    inner = failing(EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(1, 1, prompt_tokens=3)))
+    inner = make_failing_model(
+        EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(1, 1, prompt_tokens=3))
+    )
     budget = Budget(BudgetSettings(tokens=10_000))
 
     async def thrice() -> tuple[ChatReply, float]:
-        model = clocked(add_layers(inner, ModelSettings(requests_per_minute=2), budget=budget))
+        model = use_loop_clock(add_layers(inner, ModelSettings(requests_per_minute=2), budget=budget))
         return await model.complete(make_request()), get_time()
 
     reply, ended = run_in_virtual_time(thrice())
@@ -130,7 +138,7 @@ def test_retried_call_charges_and_counts_every_attempt() -> None:
 
 
 def test_retry_is_refused_when_budget_is_exceeded() -> None:
-    inner = failing(EndpointBusy("500", usage=Usage(1, 1, uncounted_calls=1)), EndpointBusy("500"))
+    inner = make_failing_model(EndpointBusy("500", usage=Usage(1, 1, uncounted_calls=1)), EndpointBusy("500"))
 
     async def stopped() -> float:
         with pytest.raises(BudgetExceeded) as caught:
@@ -145,9 +153,9 @@ def test_retry_is_refused_when_budget_is_exceeded() -> None:
 
 
 def test_retry_pause_releases_concurrency_slot() -> None:
-    told = EndpointBusy("429")
-    told.retry_after = 30
-    inner = failing(told)
+    busy = EndpointBusy("429")
+    busy.retry_after = 30
+    inner = make_failing_model(busy)
 
     async def two() -> float:
         model = add_layers(inner, ModelSettings(concurrency=1))
@@ -164,13 +172,13 @@ def test_retry_pause_releases_concurrency_slot() -> None:
 
 
 def test_time_limit_ends_retry_pause() -> None:
-    told = EndpointBusy("429")
-    told.retry_after = 100
+    busy = EndpointBusy("429")
+    busy.retry_after = 100
 
     async def ended() -> float:
         budget = Budget(BudgetSettings(minutes=0.5), clock=get_time)
         with pytest.raises(BudgetExceeded):
-            await add_layers(failing(told), ModelSettings(), budget=budget).complete(make_request())
+            await add_layers(make_failing_model(busy), ModelSettings(), budget=budget).complete(make_request())
         return get_time()
 
     assert run_in_virtual_time(ended()) == 30
@@ -181,7 +189,7 @@ def test_call_cancelled_in_queue_spends_nothing() -> None:
     budget = Budget(BudgetSettings(tokens=10_000))
 
     async def cancelling() -> None:
-        model = clocked(add_layers(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
+        model = use_loop_clock(add_layers(inner, ModelSettings(concurrency=2, requests_per_minute=1), budget=budget))
         # One is sent, one has a turn and waits for its minute, one waits for a turn.
         tasks = [asyncio.create_task(model.complete(make_request(sample=number))) for number in range(3)]
         await asyncio.sleep(1)
@@ -199,13 +207,16 @@ def test_rate_limit_counts_starts_at_endpoint() -> None:
     inner = SlowModel(seconds=lambda request: 100.0 if request.sample < 3 else 1.0)
 
     async def many() -> None:
-        model = clocked(add_layers(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
+        model = use_loop_clock(add_layers(inner, ModelSettings(concurrency=3, requests_per_minute=4)))
         await asyncio.gather(*(model.complete(make_request(sample=number)) for number in range(20)))
 
     run_in_virtual_time(many())
     starts = [call.start for call in inner.load.calls]
     assert len(starts) == 20
-    assert max(sum(first <= other < first + 60 for other in starts) for first in starts) == 4
+    calls_per_minute = []
+    for first in starts:
+        calls_per_minute.append(sum(first <= other < first + 60 for other in starts))
+    assert max(calls_per_minute) == 4
     assert inner.load.maximum == 3
 
 

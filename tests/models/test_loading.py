@@ -31,7 +31,7 @@ def test_load_chat_file_returns_embedded_model_without_loading(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("smollm2-135m", "epicrisis models pull smollm2-135m"),
         ("smollm-135m", "did you mean smollm2-135m"),
@@ -41,8 +41,8 @@ def test_load_chat_file_returns_embedded_model_without_loading(tmp_path: Path) -
         ("model.gguf", "no file or folder"),
     ],
 )
-def test_load_chat_missing_model_suggests_remedy(name: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelMissing, match=says):
+def test_load_chat_missing_model_suggests_remedy(name: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelMissing, match=message):
         load_chat(ModelSettings(name=name), tmp_path)
 
 
@@ -53,7 +53,7 @@ def test_is_demo_recognizes_demo_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"", "not a GGUF"),
         (b"<html>", "not a GGUF"),
@@ -62,10 +62,10 @@ def test_is_demo_recognizes_demo_model() -> None:
         (b"GGUF\x03\0\0\0" + b"\0" * 8 + b"\x01" + b"\0" * 7 + b"\xff" * 8, "damaged"),
     ],
 )
-def test_read_gguf_header_invalid_file_is_refused_in_one_line(content: bytes, says: str, tmp_path: Path) -> None:
+def test_read_gguf_header_invalid_file_is_refused_in_one_line(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
-    with pytest.raises(ModelFileInvalid, match=says) as caught:
+    with pytest.raises(ModelFileInvalid, match=message) as caught:
         read_gguf_header(path)
     assert "\n" not in caught.value.message
     with pytest.raises(ModelFileInvalid, match="cannot be read"):

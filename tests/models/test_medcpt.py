@@ -70,10 +70,10 @@ class Card:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The two networks as transformers saves them, and a model.json above."""
-    made: Path = tmp_path_factory.mktemp("medcpt")
-    (made / "model.json").write_text(json.dumps({"settings": MEDCPT}))
-    return made
+    """Return a folder with both networks as transformers saves them and a model.json."""
+    medcpt_folder: Path = tmp_path_factory.mktemp("medcpt")
+    (medcpt_folder / "model.json").write_text(json.dumps({"settings": MEDCPT}))
+    return medcpt_folder
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +83,11 @@ def card(folder: Path) -> Card:
 
 @pytest.fixture(scope="module")
 def onnx_folder(folder: Path, card: Card, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made: Path = tmp_path_factory.mktemp("onnx") / "medcpt"
-    shutil.copytree(folder, made)
-    tiny_models.to_onnx(card._queries, made / "query")
-    tiny_models.to_onnx(card._articles, made / "article")
-    return made
+    medcpt_folder: Path = tmp_path_factory.mktemp("onnx") / "medcpt"
+    shutil.copytree(folder, medcpt_folder)
+    tiny_models.to_onnx(card._queries, medcpt_folder / "query")
+    tiny_models.to_onnx(card._articles, medcpt_folder / "article")
+    return medcpt_folder
 
 
 @pytest.fixture(scope="module", params=["torch", "onnx"])
@@ -104,8 +104,8 @@ def test_medcpt_query_vectors_match_model_card(encoder: Encoder, card: Card) -> 
 
 def test_medcpt_article_vectors_match_model_card(encoder: Encoder, card: Card) -> None:
     expected = card.articles(ARTICLES)
-    found = encoder.encode_passages([(title, text) for title, text in ARTICLES])
-    assert np.allclose(found, expected, atol=1e-5)
+    vectors = encoder.encode_passages([(title, text) for title, text in ARTICLES])
+    assert np.allclose(vectors, expected, atol=1e-5)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
 
 
@@ -139,19 +139,19 @@ def test_medcpt_pair_truncation_matches_transformers(folder: Path, card: Card, p
     texts = [[f"{word} " * title, f"risk {word} " * (text // 2)] for title, text, word in pairs]
     expected = card.tokens(texts, 512)
     tokenizer = load_tokenizer(folder / "article" / "tokenizer.json", 512)
-    found = pad_batch(tokenizer.encode_batch([(title, text) for title, text in texts]))
-    for name, array in zip(("input_ids", "attention_mask", "token_type_ids"), found, strict=True):
+    arrays = pad_batch(tokenizer.encode_batch([(title, text) for title, text in texts]))
+    for name, array in zip(("input_ids", "attention_mask", "token_type_ids"), arrays, strict=True):
         assert np.array_equal(array, expected[name].numpy()), name
 
 
 def test_medcpt_query_truncation_matches_transformers(folder: Path, card: Card) -> None:
-    found = pad_batch(load_tokenizer(folder / "query" / "tokenizer.json", 64).encode_batch(QUERIES))
-    assert np.array_equal(found[0], card.tokens(QUERIES, 64)["input_ids"].numpy())
-    assert found[0].shape == (5, 64)
+    arrays = pad_batch(load_tokenizer(folder / "query" / "tokenizer.json", 64).encode_batch(QUERIES))
+    assert np.array_equal(arrays[0], card.tokens(QUERIES, 64)["input_ids"].numpy())
+    assert arrays[0].shape == (5, 64)
 
 
 def test_medcpt_fingerprint_covers_networks_and_settings(folder: Path, card: Card, tmp_path: Path) -> None:
-    seen = {load_encoder(str(folder), folder).fingerprint}
+    fingerprints = {load_encoder(str(folder), folder).fingerprint}
     changes: list[dict[str, Any]] = [{"max_query_tokens": 32}, {"title": "\n"}, {"query_prefix": "Q: "}, {}]
     for number, change in enumerate(changes):
         place = tmp_path / str(number) / folder.name
@@ -159,5 +159,5 @@ def test_medcpt_fingerprint_covers_networks_and_settings(folder: Path, card: Car
         (place / "model.json").write_text(json.dumps({"settings": MEDCPT | change}))
         if not change:
             tiny_models.make_bert(place / "query", 3)
-        seen.add(load_encoder(str(place), place).fingerprint)
-    assert len(seen) == 5
+        fingerprints.add(load_encoder(str(place), place).fingerprint)
+    assert len(fingerprints) == 5

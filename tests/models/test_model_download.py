@@ -52,7 +52,7 @@ def make_wheel(folder: Path, name: str, content: bytes) -> None:
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that pip takes for the registry, with one wheel a part."""
+    """Return a folder that pip uses as its registry, with one wheel per part."""
     folder = tmp_path / "registry"
     folder.mkdir()
     for number, part in enumerate(PARTS):
@@ -63,19 +63,19 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def known(files: tuple[PinnedFile, ...]) -> Catalogue:
+def make_catalogue(files: tuple[PinnedFile, ...]) -> Catalogue:
     return {"tiny": PinnedModel("tiny", "chat", "a test", "none", {"context": 16}, files)}
 
 
-def joined(whole: bytes = WHOLE, parts: tuple[bytes, ...] = PARTS) -> Catalogue:
+def make_wheel_catalogue(whole: bytes = WHOLE, parts: tuple[bytes, ...] = PARTS) -> Catalogue:
     source = tuple(
         WheelPart(f"tinypart{number}==1.0", f"tinypart{number}/part.bin", len(part), sha256(part))
         for number, part in enumerate(parts)
     )
-    return known((PinnedFile("model.gguf", len(whole), sha256(whole), source),))
+    return make_catalogue((PinnedFile("model.gguf", len(whole), sha256(whole), source),))
 
 
-def leftovers(home: Path) -> list[str]:
+def list_files(home: Path) -> list[str]:
     return sorted(str(path.relative_to(home)) for path in home.rglob("*") if not path.name.endswith(".lock"))
 
 
@@ -83,31 +83,31 @@ def leftovers(home: Path) -> list[str]:
 
 
 def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_path: Path) -> None:
-    home, seen = tmp_path / "home", list[tuple[int, int]]()
-    folder = pull_model("tiny", home, lambda done, total: seen.append((done, total)), models=joined())
+    home, progress = tmp_path / "home", list[tuple[int, int]]()
+    folder = pull_model("tiny", home, lambda done, total: progress.append((done, total)), models=make_wheel_catalogue())
     assert (folder / "model.gguf").read_bytes() == WHOLE
-    assert leftovers(home) == ["models", "models/tiny", "models/tiny/model.gguf", "models/tiny/model.json"]
-    assert seen[-1] == (len(WHOLE), len(WHOLE))
-    assert seen == sorted(seen)
+    assert list_files(home) == ["models", "models/tiny", "models/tiny/model.gguf", "models/tiny/model.json"]
+    assert progress[-1] == (len(WHOLE), len(WHOLE))
+    assert progress == sorted(progress)
     record = json.loads((folder / "model.json").read_text())
     assert (record["name"], record["files"][0]["sha256"]) == ("tiny", sha256(WHOLE))
-    found = find_model("tiny", "chat", home, models=joined())
-    assert (found.files["model.gguf"], found.settings["context"]) == (folder / "model.gguf", 16)
-    assert [model.name for model in list_installed_models(home, models=joined())] == ["tiny"]
-    verify_model("tiny", home, models=joined())
+    model_files = find_model("tiny", "chat", home, models=make_wheel_catalogue())
+    assert (model_files.files["model.gguf"], model_files.settings["context"]) == (folder / "model.gguf", 16)
+    assert [model.name for model in list_installed_models(home, models=make_wheel_catalogue())] == ["tiny"]
+    verify_model("tiny", home, models=make_wheel_catalogue())
 
 
 def test_pull_installed_model_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
-    pull_model("tiny", tmp_path, models=joined())
+    pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     for wheel in wheels.iterdir():
         wheel.unlink()
-    assert pull_model("tiny", tmp_path, models=joined(), local_only=True).is_dir()
+    assert pull_model("tiny", tmp_path, models=make_wheel_catalogue(), local_only=True).is_dir()
 
 
 def test_pull_local_only_raises_network_refused_without_writing(wheels: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     with pytest.raises(NetworkRefused, match="tiny"):
-        pull_model("tiny", home, models=joined(), local_only=True)
+        pull_model("tiny", home, models=make_wheel_catalogue(), local_only=True)
     assert not home.exists()
 
 
@@ -121,52 +121,56 @@ def test_pull_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path,
         with zipfile.ZipFile(wheels / "tinypart1-1.0-py3-none-any.whl", "w") as wheel:
             wheel.writestr("tinypart1-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tinypart1\nVersion: 1.0\n")
             wheel.writestr("tinypart1-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-    models = {"part": joined(parts=bad), "whole": joined(whole=WHOLE[::-1]), "member": joined()}[wrong]
+    models = {
+        "part": make_wheel_catalogue(parts=bad),
+        "whole": make_wheel_catalogue(whole=WHOLE[::-1]),
+        "member": make_wheel_catalogue(),
+    }[wrong]
     with pytest.raises(ModelFileInvalid, match="pinned") as caught:
         pull_model("tiny", home, models=models)
     if wrong != "member":
         expected, got = (bad[1], PARTS[1]) if wrong == "part" else (WHOLE[::-1], WHOLE)
         assert sha256(expected) in caught.value.message
         assert sha256(got) in caught.value.message
-    assert leftovers(home) == ["models"]
+    assert list_files(home) == ["models"]
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
         find_model("tiny", "chat", home, models=models)
 
 
 def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path, tmp_path: Path) -> None:
     last = wheels / "tinypart2-1.0-py3-none-any.whl"
-    kept = last.read_bytes()
+    content = last.read_bytes()
     last.unlink()
     with pytest.raises(ModelMissing, match=r"pip could not fetch tinypart2==1\.0"):
-        pull_model("tiny", tmp_path / "home", models=joined())
-    assert not list_installed_models(tmp_path / "home", models=joined())
-    last.write_bytes(kept)
+        pull_model("tiny", tmp_path / "home", models=make_wheel_catalogue())
+    assert not list_installed_models(tmp_path / "home", models=make_wheel_catalogue())
+    last.write_bytes(content)
     for first in ("tinypart0", "tinypart1"):
         (wheels / f"{first}-1.0-py3-none-any.whl").unlink()
-    folder = pull_model("tiny", tmp_path / "home", models=joined())
+    folder = pull_model("tiny", tmp_path / "home", models=make_wheel_catalogue())
     assert (folder / "model.gguf").read_bytes() == WHOLE
 
 
 def test_verify_model_changed_file_is_reported(wheels: Path, tmp_path: Path) -> None:
-    folder = pull_model("tiny", tmp_path, models=joined())
+    folder = pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     (folder / "model.gguf").write_bytes(WHOLE[::-1])
     with pytest.raises(ModelFileInvalid, match=f"expected sha256 {sha256(WHOLE)}, got {sha256(WHOLE[::-1])}"):
-        verify_model("tiny", tmp_path, models=joined())
+        verify_model("tiny", tmp_path, models=make_wheel_catalogue())
     (folder / "model.gguf").write_bytes(WHOLE[:-1])
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
-        verify_model("tiny", tmp_path, models=joined())
-    assert (pull_model("tiny", tmp_path, models=joined()) / "model.gguf").read_bytes() == WHOLE
+        verify_model("tiny", tmp_path, models=make_wheel_catalogue())
+    assert (pull_model("tiny", tmp_path, models=make_wheel_catalogue()) / "model.gguf").read_bytes() == WHOLE
 
 
 def test_list_installed_models_other_checksum_is_not_installed(wheels: Path, tmp_path: Path) -> None:
-    pull_model("tiny", tmp_path, models=joined())
-    assert not list_installed_models(tmp_path, models=joined(whole=WHOLE[::-1]))
+    pull_model("tiny", tmp_path, models=make_wheel_catalogue())
+    assert not list_installed_models(tmp_path, models=make_wheel_catalogue(whole=WHOLE[::-1]))
 
 
 def test_pull_unwritable_folder_raises_storage_error(wheels: Path, tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file where the folder should be")
     with pytest.raises(StorageError, match="cannot write"):
-        pull_model("tiny", tmp_path, models=joined())
+        pull_model("tiny", tmp_path, models=make_wheel_catalogue())
 
 
 def test_pull_unknown_name_suggests_nearest() -> None:
@@ -190,64 +194,64 @@ class Hub:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    made = Hub()
+    hub_server = Hub()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = self.headers.get("Range")
-            made.ranges.append(asked)
+            range_header = self.headers.get("Range")
+            hub_server.ranges.append(range_header)
             if self.path != f"/owner/name/resolve/{REVISION}/onnx/model.onnx":
                 self.send_error(404)
                 return
-            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and made.resumes else 0
+            start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header and hub_server.resumes else 0
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(WHOLE) - start))
             self.end_headers()
-            stop, made.breaks_after = made.breaks_after, None
+            stop, hub_server.breaks_after = hub_server.breaks_after, None
             self.wfile.write(WHOLE[start : len(WHOLE) if stop is None else start + stop])
 
         def log_message(self, *_: object) -> None:
-            """Nothing on the screen."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
-    yield made
+    yield hub_server
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-def hosted(path: str = "onnx/model.onnx", whole: bytes = WHOLE) -> Catalogue:
+def make_hub_catalogue(path: str = "onnx/model.onnx", whole: bytes = WHOLE) -> Catalogue:
     file = PinnedFile("model.gguf", len(whole), sha256(whole), HubFile("owner/name", REVISION, path))
-    return known((file,))
+    return make_catalogue((file,))
 
 
 @pytest.mark.parametrize("resumes", [True, False])
 def test_pull_hub_interrupted_file_is_resumed(hub: Hub, tmp_path: Path, resumes: bool) -> None:
     hub.breaks_after, hub.resumes = 5000, resumes
     with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
-        pull_model("tiny", tmp_path, models=hosted())
-    folder = pull_model("tiny", tmp_path, models=hosted())
+        pull_model("tiny", tmp_path, models=make_hub_catalogue())
+    folder = pull_model("tiny", tmp_path, models=make_hub_catalogue())
     assert (folder / "model.gguf").read_bytes() == WHOLE
     assert hub.ranges == [None, "bytes=5000-"]
 
 
 def test_pull_hub_wrong_checksum_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ModelFileInvalid, match=sha256(WHOLE)):
-        pull_model("tiny", tmp_path, models=hosted(whole=WHOLE[::-1]))
-    assert leftovers(tmp_path) == ["models"]
+        pull_model("tiny", tmp_path, models=make_hub_catalogue(whole=WHOLE[::-1]))
+    assert list_files(tmp_path) == ["models"]
 
 
 def test_pull_hub_missing_file_or_server_raises_model_missing(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ModelMissing, match="404"):
-        pull_model("tiny", tmp_path, models=hosted("no/such/file"))
+        pull_model("tiny", tmp_path, models=make_hub_catalogue("no/such/file"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelMissing, match="HF_ENDPOINT"):
-        pull_model("tiny", tmp_path, models=hosted())
+        pull_model("tiny", tmp_path, models=make_hub_catalogue())
 
 
 # -- unpinned -------------------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ class Repository:
         self.commits = {OLD: {"config.json": b"{}", "model-1.bin": WHOLE, "model-2.bin": PARTS[0], "README.md": b"#"}}
         self.main = OLD
         self.breaks_after: int | None = None
-        self.asked: list[str] = []
+        self.paths: list[str] = []
         self.lies = False
 
     def move(self, **changes: bytes) -> None:
@@ -272,7 +276,7 @@ class Repository:
         }
 
     def answer(self, path: str) -> bytes | None:
-        self.asked.append(path)
+        self.paths.append(path)
         if path.startswith("/api/models/owner/name/revision/"):
             commit = path.partition("?")[0].rpartition("/")[2]
             commit = self.main if commit == "main" else commit
@@ -290,119 +294,121 @@ class Repository:
 
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
-    made = Repository()
+    hub_repository = Repository()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            data = made.answer(self.path)
+            data = hub_repository.answer(self.path)
             if data is None:
                 self.send_error(404)
                 return
-            asked = self.headers.get("Range")
-            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+            range_header = self.headers.get("Range")
+            start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header else 0
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(data) - start))
             self.end_headers()
             stop = len(data)
-            if made.breaks_after is not None and len(data) > made.breaks_after:
-                stop, made.breaks_after = start + made.breaks_after, None
+            if hub_repository.breaks_after is not None and len(data) > hub_repository.breaks_after:
+                stop, hub_repository.breaks_after = start + hub_repository.breaks_after, None
             self.wfile.write(data[start:stop])
 
         def log_message(self, *_: object) -> None:
-            """Nothing on the screen."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    yield made
+    yield hub_repository
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-def loose(*take: str, revision: str = "main") -> Catalogue:
+def make_unpinned_catalogue(*take: str, revision: str = "main") -> Catalogue:
     folder = HubFolder("owner/name", take or ("config.json", "model-*.bin"), revision, "query/")
     return {"tiny": PinnedModel("tiny", "encoder", "a test", "none", {"pooling": "cls"}, (), unpinned=(folder,))}
 
 
 def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: Repository, tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    folder = pull_model("tiny", tmp_path, lambda done, total: seen.append((done, total)), models=loose())
+    progress: list[tuple[int, int]] = []
+    folder = pull_model(
+        "tiny", tmp_path, lambda done, total: progress.append((done, total)), models=make_unpinned_catalogue()
+    )
     total = 2 + len(WHOLE) + len(PARTS[0])
-    assert seen[-1] == (total, total)
-    found = find_model("tiny", "encoder", tmp_path, models=loose())
-    assert found.files["query/model-1.bin"].read_bytes() == WHOLE
-    assert found.sha256 == {
+    assert progress[-1] == (total, total)
+    model_files = find_model("tiny", "encoder", tmp_path, models=make_unpinned_catalogue())
+    assert model_files.files["query/model-1.bin"].read_bytes() == WHOLE
+    assert model_files.sha256 == {
         "query/config.json": sha256(b"{}"),
         "query/model-1.bin": sha256(WHOLE),
         "query/model-2.bin": sha256(PARTS[0]),
     }
-    assert found.part("query/").files.keys() == {"config.json", "model-1.bin", "model-2.bin"}
+    assert model_files.part("query/").files.keys() == {"config.json", "model-1.bin", "model-2.bin"}
     record = json.loads((folder / "model.json").read_text())
     assert {file["source"]["revision"] for file in record["files"]} == {OLD}
     assert not (folder / "pull.json").exists()
-    assert [model.name for model in list_installed_models(tmp_path, models=loose())] == ["tiny"]
-    verify_model("tiny", tmp_path, models=loose())
+    assert [model.name for model in list_installed_models(tmp_path, models=make_unpinned_catalogue())] == ["tiny"]
+    verify_model("tiny", tmp_path, models=make_unpinned_catalogue())
 
-    asked = len(repository.asked)
+    request_count = len(repository.paths)
     repository.move(model_1=WHOLE[::-1])
-    assert pull_model("tiny", tmp_path, models=loose(), local_only=True) == folder
-    assert len(repository.asked) == asked
+    assert pull_model("tiny", tmp_path, models=make_unpinned_catalogue(), local_only=True) == folder
+    assert len(repository.paths) == request_count
     (folder / "query" / "model-1.bin").write_bytes(b"cut")
     (folder / "query" / "config.json").write_bytes(b"[]")
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
-        find_model("tiny", "encoder", tmp_path, models=loose())
-    pull_model("tiny", tmp_path, models=loose())
+        find_model("tiny", "encoder", tmp_path, models=make_unpinned_catalogue())
+    pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
     assert (folder / "query" / "config.json").read_bytes() == b"{}"
-    assert not any("/api/" in path for path in repository.asked[asked:])
+    assert not any("/api/" in path for path in repository.paths[request_count:])
 
 
 def test_verify_model_unpinned_changed_byte_is_reported(repository: Repository, tmp_path: Path) -> None:
-    folder = pull_model("tiny", tmp_path, models=loose())
+    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
     (folder / "query" / "config.json").write_bytes(b"[]")
     with pytest.raises(ModelFileInvalid, match=r"query/config\.json"):
-        verify_model("tiny", tmp_path, models=loose())
+        verify_model("tiny", tmp_path, models=make_unpinned_catalogue())
 
 
 def test_pull_unpinned_interrupted_download_keeps_commit(repository: Repository, tmp_path: Path) -> None:
     repository.breaks_after = 5000
     with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
-        pull_model("tiny", tmp_path, models=loose())
-    assert not list_installed_models(tmp_path, models=loose())
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    assert not list_installed_models(tmp_path, models=make_unpinned_catalogue())
     repository.move(model_1=WHOLE[::-1])
-    folder = pull_model("tiny", tmp_path, models=loose())
+    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
-    assert sum("/api/" in path for path in repository.asked) == 1
+    assert sum("/api/" in path for path in repository.paths) == 1
 
 
 def test_pull_unpinned_bytes_unlike_listing_leave_nothing(repository: Repository, tmp_path: Path) -> None:
     repository.lies = True
     with pytest.raises(ModelFileInvalid, match="the source has changed"):
-        pull_model("tiny", tmp_path, models=loose())
-    assert leftovers(tmp_path) == ["models"]
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    assert list_files(tmp_path) == ["models"]
 
 
 def test_pull_unpinned_missing_or_unsafe_file_is_named(repository: Repository, tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match=r"has no tokenizer\.json at main"):
-        pull_model("tiny", tmp_path, models=loose("config.json", "tokenizer.json"))
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue("config.json", "tokenizer.json"))
     repository.commits[OLD]["../model-3.bin"] = b"x"
     with pytest.raises(ModelFileInvalid, match="outside its folder"):
-        pull_model("tiny", tmp_path, models=loose("*.bin"))
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue("*.bin"))
     repository.commits[OLD] = {}
     repository.answer = lambda path: b"<html>"  # type: ignore[method-assign]
     with pytest.raises(ModelMissing, match="did not send a hub's reply"):
-        pull_model("tiny", tmp_path, models=loose())
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
     with pytest.raises(NetworkRefused):
-        pull_model("tiny", tmp_path, models=loose(), local_only=True)
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue(), local_only=True)
 
 
 def test_pull_unpinned_other_revision_is_other_model(repository: Repository, tmp_path: Path) -> None:
-    pull_model("tiny", tmp_path, models=loose())
+    pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
     repository.move(model_1=WHOLE[::-1])
-    assert not list_installed_models(tmp_path, models=loose(revision=NEW))
-    folder = pull_model("tiny", tmp_path, models=loose(revision=NEW))
+    assert not list_installed_models(tmp_path, models=make_unpinned_catalogue(revision=NEW))
+    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue(revision=NEW))
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE[::-1]
 
 

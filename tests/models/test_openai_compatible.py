@@ -34,7 +34,7 @@ REQUEST = ChatRequest((Message("user", SECRET),), max_tokens=10, seed=7)
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 
 
-def use(model: OpenAICompatibleModel, work: Callable[[OpenAICompatibleModel], Awaitable[T]]) -> T:
+def run_with_model(model: OpenAICompatibleModel, work: Callable[[OpenAICompatibleModel], Awaitable[T]]) -> T:
     async def run() -> T:
         try:
             return await work(model)
@@ -49,7 +49,7 @@ def complete(
 ) -> ChatReply:
     endpoint.script["/v1/chat/completions"] = list(script)
     model = OpenAICompatibleModel(endpoint.url, "asked", timeout_seconds=5)
-    return use(model, lambda it: it.complete(request, None if deltas is None else deltas.append))
+    return run_with_model(model, lambda it: it.complete(request, None if deltas is None else deltas.append))
 
 
 # -- healthy --------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_complete_each_call_opens_new_connection(endpoint: Endpoint) -> None:
         await model.complete(REQUEST)
 
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
-    use(OpenAICompatibleModel(endpoint.url, "asked", timeout_seconds=5), twice)
+    run_with_model(OpenAICompatibleModel(endpoint.url, "asked", timeout_seconds=5), twice)
     assert len(endpoint.connections) == 2
 
 
@@ -113,7 +113,7 @@ def test_complete_extra_parameters_are_sent(endpoint: Endpoint) -> None:
 def test_complete_without_model_name_uses_first_listed_model(endpoint: Endpoint) -> None:
     endpoint.script["/v1/models"] = [Scripted({"data": [{"id": "first"}, {"id": "second"}]})]
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes."))]
-    use(OpenAICompatibleModel(f"{endpoint.url}/v1/"), lambda it: it.complete(REQUEST))
+    run_with_model(OpenAICompatibleModel(f"{endpoint.url}/v1/"), lambda it: it.complete(REQUEST))
     assert endpoint.bodies("/v1/chat/completions")[0]["model"] == "first"
 
 
@@ -124,14 +124,14 @@ def test_complete_without_listed_model_explains_how_to_name_one(endpoint: Endpoi
     kind = "text/html" if isinstance(listed, str) else "application/json"
     endpoint.script["/v1/models"] = [Scripted(listed, kind=kind)]
     with pytest.raises(EndpointRejected, match=r"lists no model.*#NAME"):
-        use(OpenAICompatibleModel(endpoint.url), lambda it: it.complete(REQUEST))
+        run_with_model(OpenAICompatibleModel(endpoint.url), lambda it: it.complete(REQUEST))
 
 
 def test_complete_works_in_several_event_loops(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes."))]
     model = OpenAICompatibleModel(endpoint.url, "asked")
     texts = [asyncio.run(model.complete(REQUEST)).text for _ in range(2)]
-    use(model, lambda it: it.aclose())
+    run_with_model(model, lambda it: it.aclose())
     assert texts == ["Yes.", "Yes."]
 
 
@@ -139,8 +139,8 @@ def test_complete_sends_only_configured_key(endpoint: Endpoint, monkeypatch: pyt
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-someone-else")
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "sk-admin-of-someone-else")
     endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
-    use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(REQUEST))
-    use(OpenAICompatibleModel(endpoint.url, "m", lambda: "sk-mine"), lambda it: it.complete(REQUEST))
+    run_with_model(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(REQUEST))
+    run_with_model(OpenAICompatibleModel(endpoint.url, "m", lambda: "sk-mine"), lambda it: it.complete(REQUEST))
     headers = [headers for _, _, headers in endpoint.asked]
     assert [header["authorization"] for header in headers] == ["Bearer none", "Bearer sk-mine"]
     assert "someone-else" not in str(headers)
@@ -171,7 +171,7 @@ def test_complete_rejected_schema_is_omitted_in_later_calls(endpoint: Endpoint) 
         first, second = await model.complete(request), await model.complete(request)
         return first, second, (await model.capabilities()).json_schema
 
-    first, second, takes_schema = use(OpenAICompatibleModel(endpoint.url, "m"), twice)
+    first, second, takes_schema = run_with_model(OpenAICompatibleModel(endpoint.url, "m"), twice)
     assert [("response_format" in body) for body in endpoint.bodies("/v1/chat/completions")] == [True, False, False]
     assert (first.usage.calls, first.usage.failed_calls) == (2, 1)
     assert (second.text, second.usage.calls, takes_schema) == ("no JSON", 1, False)
@@ -223,14 +223,14 @@ FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("script", "kind", "says", "streams"),
+    ("script", "kind", "message", "streams"),
     [(*failure, False) for failure in FAILURES]
     + [(*failure, True) for failure in FAILURES if failure[0].status != 200],
 )
 def test_complete_failure_raises_typed_one_line_error_with_usage(
-    endpoint: Endpoint, script: Scripted, kind: type[EpicrisisError], says: str, streams: bool
+    endpoint: Endpoint, script: Scripted, kind: type[EpicrisisError], message: str, streams: bool
 ) -> None:
-    with pytest.raises(kind, match=says) as caught:
+    with pytest.raises(kind, match=message) as caught:
         complete(endpoint, script, deltas=[] if streams else None)
     error = caught.value
     assert type(error) is kind
@@ -254,11 +254,11 @@ BROKEN_STREAMS: list[tuple[Scripted, type[EpicrisisError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("script", "kind", "says"), BROKEN_STREAMS)
+@pytest.mark.parametrize(("script", "kind", "message"), BROKEN_STREAMS)
 def test_complete_broken_stream_raises_error(
-    endpoint: Endpoint, script: Scripted, kind: type[EpicrisisError], says: str
+    endpoint: Endpoint, script: Scripted, kind: type[EpicrisisError], message: str
 ) -> None:
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=message):
         complete(endpoint, script, deltas=[])
 
 
@@ -266,7 +266,7 @@ def test_complete_broken_stream_raises_error(
 def test_complete_error_quotation_cut_inside_prompt_is_not_quoted(endpoint: Endpoint, start: int) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": f"{'so ' * 99}"[:start] + SECRET}}, 400)]
     with pytest.raises(EndpointRejected, match="rejects the request") as caught:
-        use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(REQUEST))
+        run_with_model(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(REQUEST))
     assert SECRET[:3] not in caught.value.message
 
 
@@ -275,7 +275,7 @@ def test_complete_error_with_escaped_prompt_is_not_quoted(endpoint: Endpoint) ->
     echo = f"invalid input: {json.dumps(request.messages[0].content)}"
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": echo}}, 400)]
     with pytest.raises(EndpointRejected, match=r"rejects the request \(400\): check"):
-        use(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(request))
+        run_with_model(OpenAICompatibleModel(endpoint.url, "m"), lambda it: it.complete(request))
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429, 500])
@@ -284,7 +284,7 @@ def test_complete_error_message_excludes_prompt_and_key(endpoint: Endpoint, stat
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": echo}}, status)]
     model = OpenAICompatibleModel(endpoint.url, "m", lambda: "sk-mine")
     with pytest.raises(EpicrisisError, match="127") as caught:
-        use(model, lambda it: it.complete(REQUEST))
+        run_with_model(model, lambda it: it.complete(REQUEST))
     assert echo not in caught.value.message
     assert caught.value.__cause__ is None
 
@@ -295,7 +295,7 @@ def test_complete_hanging_endpoint_raises_timeout(endpoint: Endpoint, streams: b
     deltas: list[str | None] = []
     model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=0.3)
     with pytest.raises(EndpointTimeout, match=r"0\.3 s") as caught:
-        use(model, lambda it: it.complete(REQUEST, deltas.append if streams else None))
+        run_with_model(model, lambda it: it.complete(REQUEST, deltas.append if streams else None))
     assert deltas == (["Ye"] if streams else [])
     assert caught.value.retryable
 
@@ -305,7 +305,7 @@ def test_complete_without_server_raises_unreachable() -> None:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(EndpointUnreachable, match=f"nothing answers at {url}.*--model"):
-            use(OpenAICompatibleModel(url, "m"), lambda it: it.complete(REQUEST))
+            run_with_model(OpenAICompatibleModel(url, "m"), lambda it: it.complete(REQUEST))
 
 
 def test_complete_local_only_raises_network_refused() -> None:
@@ -313,7 +313,7 @@ def test_complete_local_only_raises_network_refused() -> None:
     try:
         for url in ("http://192.0.2.1/v1", "http://models.example/v1"):
             with pytest.raises(NetworkRefused, match="--local-only"):
-                use(OpenAICompatibleModel(url, "m"), lambda it: it.complete(REQUEST))
+                run_with_model(OpenAICompatibleModel(url, "m"), lambda it: it.complete(REQUEST))
     finally:
         set_local_only(False)
 
@@ -329,13 +329,13 @@ def test_capabilities_llama_cpp_counts_tokens_and_reports_window(endpoint: Endpo
     }
 
     async def ask(model: OpenAICompatibleModel) -> tuple[int, int | None, bool]:
-        told = await model.capabilities()
-        return await model.count_tokens(REQUEST.messages), told.context_tokens, told.exact_token_counts
+        capabilities = await model.capabilities()
+        return await model.count_tokens(REQUEST.messages), capabilities.context_tokens, capabilities.exact_token_counts
 
-    assert use(OpenAICompatibleModel(endpoint.url, "m"), ask) == (3, 4096, True)
+    assert run_with_model(OpenAICompatibleModel(endpoint.url, "m"), ask) == (3, 4096, True)
     assert endpoint.bodies("/apply-template")[-1]["messages"][0]["content"] == SECRET
     assert endpoint.bodies("/tokenize")[-1]["content"] == "<user>hello"
-    assert use(OpenAICompatibleModel(endpoint.url, "m", context_tokens=1000), ask)[1] == 1000
+    assert run_with_model(OpenAICompatibleModel(endpoint.url, "m", context_tokens=1000), ask)[1] == 1000
 
 
 def test_capabilities_vllm_counts_tokens_and_reports_window(endpoint: Endpoint) -> None:
@@ -345,31 +345,31 @@ def test_capabilities_vllm_counts_tokens_and_reports_window(endpoint: Endpoint) 
     }
 
     async def ask(model: OpenAICompatibleModel) -> tuple[int, int | None, bool]:
-        told = await model.capabilities()
-        return await model.count_tokens(REQUEST.messages), told.context_tokens, told.exact_token_counts
+        capabilities = await model.capabilities()
+        return await model.count_tokens(REQUEST.messages), capabilities.context_tokens, capabilities.exact_token_counts
 
-    assert use(OpenAICompatibleModel(endpoint.url, "m"), ask) == (17, 2048, True)
+    assert run_with_model(OpenAICompatibleModel(endpoint.url, "m"), ask) == (17, 2048, True)
     assert endpoint.bodies("/tokenize")[-1]["messages"][0]["content"] == SECRET
 
 
 def test_capabilities_without_tokenizer_count_is_upper_estimate(endpoint: Endpoint) -> None:
     async def ask(model: OpenAICompatibleModel) -> tuple[int, int | None, bool]:
-        told = await model.capabilities()
-        return await model.count_tokens(REQUEST.messages), told.context_tokens, told.exact_token_counts
+        capabilities = await model.capabilities()
+        return await model.count_tokens(REQUEST.messages), capabilities.context_tokens, capabilities.exact_token_counts
 
     expected = -(-len(SECRET.encode()) // 3) + 8
-    assert use(OpenAICompatibleModel(endpoint.url, "m"), ask) == (expected, None, False)
-    assert use(OpenAICompatibleModel(endpoint.url, "m", context_tokens=512), ask) == (expected, 512, False)
+    assert run_with_model(OpenAICompatibleModel(endpoint.url, "m"), ask) == (expected, None, False)
+    assert run_with_model(OpenAICompatibleModel(endpoint.url, "m", context_tokens=512), ask) == (expected, 512, False)
 
 
 def test_capabilities_are_probed_once(endpoint: Endpoint) -> None:
     async def ask(model: OpenAICompatibleModel) -> None:
         await model.capabilities()
-        asked = len(endpoint.asked)
+        request_count = len(endpoint.asked)
         await model.capabilities()
-        assert len(endpoint.asked) == asked > 0
+        assert len(endpoint.asked) == request_count > 0
 
-    use(OpenAICompatibleModel(endpoint.url, "m"), ask)
+    run_with_model(OpenAICompatibleModel(endpoint.url, "m"), ask)
 
 
 @pytest.mark.parametrize("streams", [False, True])

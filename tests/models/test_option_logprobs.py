@@ -23,12 +23,12 @@ LETTERS = ("A", "B", "C", "D")
 REQUEST = ChatRequest((Message("user", "Which?"),), max_tokens=50, temperature=0.7, top_p=0.5, options=LETTERS)
 
 
-def logs(**probabilities: float) -> dict[str, float]:
+def compute_logs(**probabilities: float) -> dict[str, float]:
     return {name: math.log(value) for name, value in probabilities.items()}
 
 
-def rounded(told: OptionLogprobs) -> dict[str, float]:
-    return {option: round(math.exp(value), 6) for option, value in told.values.items()}
+def round_probabilities(logprobs: OptionLogprobs) -> dict[str, float]:
+    return {option: round(math.exp(value), 6) for option, value in logprobs.values.items()}
 
 
 def test_option_logprobs_variants_of_one_letter_are_summed() -> None:
@@ -36,16 +36,16 @@ def test_option_logprobs_variants_of_one_letter_are_summed() -> None:
         *[("A", 0.10), (" A", 0.05), ("▁A", 0.05), ("ĠA", 0.04), ("a", 0.03), ("(A", 0.02), ('"A"', 0.01)],
         *[("B", 0.2), ("b)", 0.1), ("The", 0.3), ("AB", 0.05), ("", 0.01)],
     ]
-    told = compute_option_logprobs(LETTERS, [(token, math.log(probability)) for token, probability in tokens])
-    assert rounded(told) == {"A": 0.5, "B": 0.5}
-    assert told.mass == pytest.approx(0.6)
-    assert told.missing == ("C", "D")
+    logprobs = compute_option_logprobs(LETTERS, [(token, math.log(probability)) for token, probability in tokens])
+    assert round_probabilities(logprobs) == {"A": 0.5, "B": 0.5}
+    assert logprobs.mass == pytest.approx(0.6)
+    assert logprobs.missing == ("C", "D")
 
 
 def test_option_logprobs_case_matters_only_for_options_that_differ_in_case() -> None:
     assert set(compute_option_logprobs(("A", "a"), [("A", -1.0), ("a", -2.0)]).values) == {"A", "a"}
     assert set(compute_option_logprobs(("yes", "no"), [(" YES", -1.0), ("No", -2.0)]).values) == {"yes", "no"}
-    assert rounded(compute_option_logprobs(("b", "C"), [("B", -1.0)])) == {"b": 1.0}
+    assert round_probabilities(compute_option_logprobs(("b", "C"), [("B", -1.0)])) == {"b": 1.0}
 
 
 def test_option_logprobs_options_without_tokens_are_missing() -> None:
@@ -59,11 +59,11 @@ def test_option_logprobs_options_without_tokens_are_missing() -> None:
 
 @given(st.dictionaries(st.sampled_from(LETTERS), st.floats(-30, -1.5), min_size=1))
 def test_option_logprobs_probabilities_sum_to_one(tokens: dict[str, float]) -> None:
-    told = compute_option_logprobs(LETTERS, tokens.items())
-    assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)
-    assert told.mass == pytest.approx(sum(math.exp(value) for value in tokens.values()))
-    assert {*told.values, *told.missing} == set(LETTERS)
-    assert tokens[max(told.values, key=lambda option: told.values[option])] == max(tokens.values())
+    logprobs = compute_option_logprobs(LETTERS, tokens.items())
+    assert sum(math.exp(value) for value in logprobs.values.values()) == pytest.approx(1)
+    assert logprobs.mass == pytest.approx(sum(math.exp(value) for value in tokens.values()))
+    assert {*logprobs.values, *logprobs.missing} == set(LETTERS)
+    assert tokens[max(logprobs.values, key=lambda option: logprobs.values[option])] == max(tokens.values())
 
 
 # -- on the wire ----------------------------------------------------------------------------------------------------
@@ -91,10 +91,10 @@ def ask(endpoint: Endpoint, *script: Scripted, times: int = 1, **settings: Any) 
 
 
 def test_complete_with_options_requests_one_undistorted_token(endpoint: Endpoint) -> None:
-    (told,), capable = ask(endpoint, Scripted(reply("B", logs(A=0.3, B=0.3, The=0.4))))
-    assert told.option_logprobs is not None
-    assert rounded(told.option_logprobs) == {"A": 0.5, "B": 0.5}
-    assert (told.text, capable) == ("", True)
+    (answer,), capable = ask(endpoint, Scripted(reply("B", compute_logs(A=0.3, B=0.3, The=0.4))))
+    assert answer.option_logprobs is not None
+    assert round_probabilities(answer.option_logprobs) == {"A": 0.5, "B": 0.5}
+    assert (answer.text, capable) == ("", True)
     assert endpoint.bodies("/v1/chat/completions") == [
         {
             "model": "m",
@@ -109,20 +109,20 @@ def test_complete_with_options_requests_one_undistorted_token(endpoint: Endpoint
 
 
 def test_complete_with_options_sampled_token_counts_outside_top_logprobs(endpoint: Endpoint) -> None:
-    (told,), _ = ask(endpoint, Scripted(reply("D", logs(A=0.3, The=0.4))))
-    assert told.option_logprobs is not None
-    assert set(told.option_logprobs.values) == {"A", "D"}
+    (answer,), _ = ask(endpoint, Scripted(reply("D", compute_logs(A=0.3, The=0.4))))
+    assert answer.option_logprobs is not None
+    assert set(answer.option_logprobs.values) == {"A", "D"}
 
 
 def test_complete_with_options_duplicate_token_texts_are_summed(endpoint: Endpoint) -> None:
     """A tokenizer that puts blanks into its tokens has `A` twice, and may tell both without the blank."""
-    told = reply("A", {})
+    body = reply("A", {})
     rows = [("A", 0.5), ("B", 0.2), ("A", 0.1)]
     tokens = [{"token": token, "logprob": math.log(probability)} for token, probability in rows]
-    told["choices"][0]["logprobs"]["content"] = [{**tokens[0], "top_logprobs": tokens}]
-    (answer,), _ = ask(endpoint, Scripted(told))
+    body["choices"][0]["logprobs"]["content"] = [{**tokens[0], "top_logprobs": tokens}]
+    (answer,), _ = ask(endpoint, Scripted(body))
     assert answer.option_logprobs is not None
-    assert rounded(answer.option_logprobs) == {"A": 0.75, "B": 0.25}
+    assert round_probabilities(answer.option_logprobs) == {"A": 0.75, "B": 0.25}
     assert answer.option_logprobs.mass == pytest.approx(0.8)
 
 
@@ -134,10 +134,10 @@ TOO_MANY = {
 
 
 def test_complete_with_options_too_many_logprobs_requests_fewer(endpoint: Endpoint) -> None:
-    replies, _ = ask(endpoint, Scripted(TOO_MANY, 400), Scripted(reply("A", logs(A=0.9))), times=2)
-    asked = [body["top_logprobs"] for body in endpoint.bodies("/v1/chat/completions")]
-    assert asked == [20, 5, 5]
-    assert [told.usage.failed_calls for told in replies] == [1, 0]
+    replies, _ = ask(endpoint, Scripted(TOO_MANY, 400), Scripted(reply("A", compute_logs(A=0.9))), times=2)
+    limits = [body["top_logprobs"] for body in endpoint.bodies("/v1/chat/completions")]
+    assert limits == [20, 5, 5]
+    assert [answer.usage.failed_calls for answer in replies] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -171,15 +171,15 @@ def test_complete_with_options_endpoint_without_logprobs_is_called_once(endpoint
 
 def test_complete_with_options_declared_unsupported_sends_nothing(endpoint: Endpoint) -> None:
     with pytest.raises(EndpointRejected, match="reports no token probabilities"):
-        ask(endpoint, Scripted(reply("A", logs(A=0.9))), option_logprobs=False)
+        ask(endpoint, Scripted(reply("A", compute_logs(A=0.9))), option_logprobs=False)
     assert endpoint.asked == []
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        Scripted(reply("<think>", logs(A=0.1))),
-        Scripted(reply("It", logs(A=0.1), content=None, reasoning="It")),
+        Scripted(reply("<think>", compute_logs(A=0.1))),
+        Scripted(reply("It", compute_logs(A=0.1), content=None, reasoning="It")),
     ],
 )
 def test_complete_with_options_reasoning_model_raises_endpoint_rejected(endpoint: Endpoint, script: Scripted) -> None:
@@ -208,16 +208,16 @@ def test_embedded_model_option_logprobs_ignore_sampler_settings(model_home: Path
         messages = (Message("user", WHICH),)
         # The first fills the prefix cache; with it, figures differ in the second digit.
         await model.complete(ChatRequest(messages, 1))
-        told = [await model.complete(ChatRequest(messages, 1, options=LETTERS, extra=extra)) for extra in samplers]
+        replies = [await model.complete(ChatRequest(messages, 1, options=LETTERS, extra=extra)) for extra in samplers]
         await model.aclose()
-        return [each.option_logprobs for each in told]
+        return [reply.option_logprobs for reply in replies]
 
-    told, *others = asyncio.run(run())
-    assert told is not None
-    assert others == [told, told]
-    assert told.missing == ()
-    assert 0.5 < told.mass <= 1
-    assert sum(math.exp(value) for value in told.values.values()) == pytest.approx(1)
+    first, *others = asyncio.run(run())
+    assert first is not None
+    assert others == [first, first]
+    assert first.missing == ()
+    assert 0.5 < first.mass <= 1
+    assert sum(math.exp(value) for value in first.values.values()) == pytest.approx(1)
 
 
 @pytest.mark.models
@@ -228,22 +228,22 @@ def test_embedded_model_option_logprobs_match_raw_completion(model_home: Path) -
         model = EmbeddedModel(model_home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", 512)
         messages = (Message("user", WHICH),)
         await model.complete(ChatRequest(messages, 1))
-        told = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
+        logprobs = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
         server = (await model._get_client())._open_session().connection
         prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})
         await model.aclose()
-        return told, raw["completion_probabilities"][0]["top_logprobs"]
+        return logprobs, raw["completion_probabilities"][0]["top_logprobs"]
 
-    told, rows = asyncio.run(run())
-    assert told is not None
+    logprobs, rows = asyncio.run(run())
+    assert logprobs is not None
     letters = [
         (row["token"].strip(), math.exp(row["logprob"])) for row in rows if row["token"].strip().upper() in LETTERS
     ]
     assert {" A", "A"} <= {row["token"] for row in rows}
     mass = sum(probability for _, probability in letters)
-    assert told.mass == pytest.approx(mass, abs=0.01)
-    for option, value in told.values.items():
+    assert logprobs.mass == pytest.approx(mass, abs=0.01)
+    for option, value in logprobs.values.items():
         assert math.exp(value) == pytest.approx(
             sum(probability for letter, probability in letters if letter.upper() == option) / mass, abs=0.01
         )

@@ -24,7 +24,7 @@ def _nothing_is_contacted() -> Iterator[None]:
     set_local_only(False)
 
 
-def cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float | None:
+def compute_call_cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float | None:
     return build_cost_function(ModelSettings(name=name, price=price))(usage)
 
 
@@ -38,10 +38,12 @@ def cost(name: str, price: Price | None = None, usage: Usage = USAGE) -> float |
     ],
 )
 def test_cost_known_model_uses_price_list(name: str) -> None:
-    told = cost(name)
-    assert told is not None
-    assert 0.01 < told < 10
-    assert cost(name, usage=Usage(prompt_tokens=1)) != cost(name, usage=Usage(completion_tokens=1))
+    usd = compute_call_cost(name)
+    assert usd is not None
+    assert 0.01 < usd < 10
+    assert compute_call_cost(name, usage=Usage(prompt_tokens=1)) != compute_call_cost(
+        name, usage=Usage(completion_tokens=1)
+    )
 
 
 def test_cost_cached_tokens_are_cheaper() -> None:
@@ -63,11 +65,11 @@ def test_cost_cached_tokens_are_cheaper() -> None:
     ],
 )
 def test_cost_unknown_model_is_none(name: str) -> None:
-    assert cost(name) is None
-    assert cost(name, Price(input=1, output=2)) == pytest.approx(1.2)
+    assert compute_call_cost(name) is None
+    assert compute_call_cost(name, Price(input=1, output=2)) == pytest.approx(1.2)
 
 
 def test_cost_local_model_is_zero_without_configured_price() -> None:
     for name in ("http://127.0.0.1:8000/v1#gpt-4o-mini", "http://[::1]:8000", "smollm2-135m"):
-        assert cost(name) == 0.0
-        assert cost(name, Price(input=1, output=2, cached=0.5)) == pytest.approx(0.6 + 0.2 + 0.2)
+        assert compute_call_cost(name) == 0.0
+        assert compute_call_cost(name, Price(input=1, output=2, cached=0.5)) == pytest.approx(0.6 + 0.2 + 0.2)

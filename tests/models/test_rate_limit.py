@@ -19,13 +19,18 @@ from tests.support.virtual_clock import Call, SlowModel, get_time, make_request,
 PROMPT = estimate_prompt_tokens(make_request().messages)
 
 
-def limited(inner: SlowModel, requests: float | None = None, tokens: float | None = None) -> RateLimitedModel:
+def make_limited_model(
+    inner: SlowModel, requests: float | None = None, tokens: float | None = None
+) -> RateLimitedModel:
     return RateLimitedModel(inner, requests, tokens, clock=get_time)
 
 
-def windows(calls: list[Call]) -> list[list[Call]]:
-    """For each call all that start within the 60 seconds that begin with it."""
-    return [[other for other in calls if first.start <= other.start < first.start + 60 - 1e-6] for first in calls]
+def list_windows(calls: list[Call]) -> list[list[Call]]:
+    """Return for each call all calls that start within 60 seconds from its start."""
+    windows = []
+    for first in calls:
+        windows.append([other for other in calls if first.start <= other.start < first.start + 60 - 1e-6])
+    return windows
 
 
 arrivals = st.lists(
@@ -40,7 +45,7 @@ arrivals = st.lists(
 @given(requests=st.integers(1, 6), tokens=st.none() | st.integers(100, 1500), arriving=arrivals)
 def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, arriving: list[dict[str, Any]]) -> None:
     def used(number: int) -> Usage:
-        """All of the prompt, and the part of the reply that is not left unused."""
+        """Return the usage of the whole prompt and the used part of the reply."""
         arrival = arriving[number]
         return Usage(1, prompt_tokens=PROMPT, completion_tokens=int(arrival["reply"] * (1 - arrival["unused"])))
 
@@ -49,7 +54,7 @@ def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, a
     )
 
     async def arrive() -> None:
-        model = limited(inner, requests, tokens)
+        model = make_limited_model(inner, requests, tokens)
 
         async def one(number: int) -> None:
             await asyncio.sleep(arriving[number]["after"])
@@ -59,7 +64,7 @@ def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, a
 
     run_in_virtual_time(arrive())
     assert len(inner.load.calls) == len(arriving)
-    for window in windows(inner.load.calls):
+    for window in list_windows(inner.load.calls):
         assert len(window) <= requests
         spent = [used(call.request.sample) for call in window]
         if tokens is not None and len(window) > 1:
@@ -67,12 +72,12 @@ def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, a
             assert sum(usage.prompt_tokens + usage.completion_tokens for usage in spent) <= tokens
 
 
-def starts(model_limits: tuple[float | None, float | None], count: int, **values: Any) -> list[float]:
-    """When each of so many calls that come at once reaches the model; each takes a second."""
+def measure_starts(model_limits: tuple[float | None, float | None], count: int, **values: Any) -> list[float]:
+    """Return the start times of `count` simultaneous calls. Each call takes a second."""
     inner = SlowModel(usage=lambda request: Usage(1, prompt_tokens=PROMPT, completion_tokens=request.seed))
 
     async def at_once() -> None:
-        model = limited(inner, *model_limits)
+        model = make_limited_model(inner, *model_limits)
         await asyncio.gather(*(model.complete(make_request(sample=number, **values)) for number in range(count)))
 
     run_in_virtual_time(at_once())
@@ -81,23 +86,25 @@ def starts(model_limits: tuple[float | None, float | None], count: int, **values
 
 
 def test_rate_limit_calls_within_limit_start_immediately_in_order() -> None:
-    assert starts((10, None), 25) == pytest.approx([0] * 10 + [60] * 10 + [120] * 5, abs=2 * POLL_SECONDS)
+    assert measure_starts((10, None), 25) == pytest.approx([0] * 10 + [60] * 10 + [120] * 5, abs=2 * POLL_SECONDS)
 
 
 def test_rate_limit_below_one_per_minute_uses_longer_window() -> None:
-    assert starts((0.5, None), 3) == pytest.approx([0, 120, 240], abs=2 * POLL_SECONDS)
-    assert starts((1.9, None), 3) == pytest.approx([0, 60, 120], abs=2 * POLL_SECONDS)
+    assert measure_starts((0.5, None), 3) == pytest.approx([0, 120, 240], abs=2 * POLL_SECONDS)
+    assert measure_starts((1.9, None), 3) == pytest.approx([0, 60, 120], abs=2 * POLL_SECONDS)
 
 
 def test_rate_limit_call_over_token_limit_runs_alone() -> None:
-    assert starts((None, 50), 3, max_tokens=1000, seed=1000) == pytest.approx([0, 60, 120], abs=2 * POLL_SECONDS)
+    assert measure_starts((None, 50), 3, max_tokens=1000, seed=1000) == pytest.approx(
+        [0, 60, 120], abs=2 * POLL_SECONDS
+    )
 
 
 def test_rate_limit_unused_tokens_are_returned() -> None:
     """Two reservations fit; as each call ends it gives back so much that the next can go, no minute must pass."""
     limit = 2 * (PROMPT + 1000)
-    assert starts((None, limit), 6, max_tokens=1000, seed=10)[-1] < 10
-    assert starts((None, limit), 3, max_tokens=1000, seed=1000)[-1] >= 60
+    assert measure_starts((None, limit), 6, max_tokens=1000, seed=10)[-1] < 10
+    assert measure_starts((None, limit), 3, max_tokens=1000, seed=1000)[-1] >= 60
 
 
 @pytest.mark.parametrize(("usage", "waits"), [(Usage(1, 1, cost=None), False), (Usage(1, 1, uncounted_calls=1), True)])
@@ -105,7 +112,7 @@ def test_rate_limit_failed_call_counts_used_tokens(usage: Usage, waits: bool) ->
     inner = SlowModel(failure=lambda request: EndpointBusy("busy", usage=usage) if request.sample == 0 else None)
 
     async def two() -> float:
-        model = limited(inner, None, PROMPT + 1500)
+        model = make_limited_model(inner, None, PROMPT + 1500)
         with pytest.raises(EndpointBusy):
             await model.complete(make_request(max_tokens=1000))
         await model.complete(make_request(max_tokens=1000, sample=1))
@@ -118,7 +125,7 @@ def test_rate_limit_cancelled_call_does_not_block_queue() -> None:
     inner = SlowModel(seconds=lambda _: 5)
 
     async def cancelling() -> None:
-        model = limited(inner, 2)
+        model = make_limited_model(inner, 2)
         tasks = [asyncio.create_task(model.complete(make_request(sample=number))) for number in range(5)]
         await asyncio.sleep(1)
         tasks[0].cancel()  # in flight: it was started and stays in the window
@@ -134,7 +141,7 @@ def test_rate_limit_cancelled_call_does_not_block_queue() -> None:
 
 def test_rate_limit_token_counts_and_probes_are_not_limited() -> None:
     async def probing() -> float:
-        model = limited(SlowModel(), 1)
+        model = make_limited_model(SlowModel(), 1)
         await model.complete(make_request())
         await asyncio.gather(*(model.count_tokens(make_request().messages) for _ in range(5)), model.capabilities())
         return get_time()

@@ -22,7 +22,7 @@ from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, make_request, run_in_virtual_time
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
@@ -31,7 +31,7 @@ def test_recording_line_contains_request_and_reply(tmp_path: Path) -> None:
     request = make_request("Größe?", schema={"type": "object"}, sample=3, extra={"effort": "low"})
     model = RecordingModel(ScriptedModel(lambda _: "{}"), path)
     reply = asyncio.run(model.complete(request))
-    (line,) = lines(path)
+    (line,) = read_lines(path)
     assert line.pop("seconds") >= 0
     assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
     assert line == {
@@ -60,7 +60,7 @@ def test_recording_failed_and_cancelled_calls_are_written(tmp_path: Path) -> Non
             await task
 
     run_in_virtual_time(both())
-    failed, cancelled = lines(path)
+    failed, cancelled = read_lines(path)
     assert failed["error"] == {"kind": "EndpointRejected", "message": "bad key"}
     assert failed["usage"] == to_json(usage)
     assert cancelled["error"]["kind"] == "Cancelled"
@@ -79,7 +79,7 @@ def test_recording_replayed_reply_is_marked(tmp_path: Path) -> None:
 
     asyncio.run(twice())
     cache.close()
-    first, second = lines(tmp_path / "calls.jsonl")
+    first, second = read_lines(tmp_path / "calls.jsonl")
     assert (first["replayed"], second["replayed"]) == (False, True)
     assert second["reply"]["text"] == "yes"
 
@@ -119,12 +119,12 @@ def test_recording_lines_of_several_models_stay_whole(tmp_path: Path) -> None:
         await asyncio.gather(*(model.complete(make_request()) for model in models for _ in range(5)))
 
     asyncio.run(together())
-    assert sorted(line["model"] for line in lines(path)) == list("aaaaabbbbbccccc")
+    assert sorted(line["model"] for line in read_lines(path)) == list("aaaaabbbbbccccc")
 
 
 def test_recording_unwritable_path_sends_nothing(tmp_path: Path) -> None:
     inner = ScriptedModel(lambda _: "yes")
-    with pytest.raises(StorageError, match=r"cannot be recorded there .*--record"):
+    with pytest.raises(StorageError, match=r"cannot be recorded there .*leave out the setting record; the cache"):
         asyncio.run(RecordingModel(inner, tmp_path).complete(make_request()))
     assert inner.requests == []
 
@@ -152,7 +152,7 @@ def test_recording_call_ending_after_close_is_written_to_own_file(tmp_path: Path
             await task
 
     run_in_virtual_time(closed())
-    assert [line["reply"]["text"] for line in lines(tmp_path / "calls.jsonl")] == ["yes"]
+    assert [line["reply"]["text"] for line in read_lines(tmp_path / "calls.jsonl")] == ["yes"]
     assert (tmp_path / "another").stat().st_size == 0
 
 

@@ -41,12 +41,12 @@ FULL = ChatReply(
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[ReplyCache]:
-    made = ReplyCache(tmp_path / "replies.sqlite")
-    yield made
-    made.close()
+    reply_cache = ReplyCache(tmp_path / "replies.sqlite")
+    yield reply_cache
+    reply_cache.close()
 
 
-def put(cache: ReplyCache, *numbers: int) -> None:
+def put_replies(cache: ReplyCache, *numbers: int) -> None:
     async def all_of_them() -> None:
         await asyncio.gather(*(cache.put(make_key(number), make_reply(number)) for number in numbers))
 
@@ -76,14 +76,14 @@ def test_reply_cache_reply_round_trips_all_fields(cache: ReplyCache) -> None:
 
 
 def test_reply_cache_second_put_keeps_first_reply(cache: ReplyCache) -> None:
-    put(cache, 1)
+    put_replies(cache, 1)
     asyncio.run(cache.put(make_key(1), FULL))
     assert cache.get(make_key(1)) == make_reply(1)
 
 
 def test_reply_cache_last_model_fact_is_returned(cache: ReplyCache) -> None:
-    for told in (Capabilities(4096, True, True), Capabilities(None, False, False, True)):
-        cache.put_fact(make_key(1), told)
+    for capabilities in (Capabilities(4096, True, True), Capabilities(None, False, False, True)):
+        cache.put_fact(make_key(1), capabilities)
     cache.put_fact(make_key(2), 17)
     cache.close()
     assert cache.get_fact(make_key(1), Capabilities) == Capabilities(None, False, False, True)
@@ -103,7 +103,7 @@ def test_reply_cache_file_is_created_at_first_read(tmp_path: Path) -> None:
 
 
 def test_reply_cache_clear_removes_replies_and_shrinks_file(cache: ReplyCache) -> None:
-    put(cache, *range(200))
+    put_replies(cache, *range(200))
     cache.put_fact(make_key(1), 17)
     full = cache.stats()
     assert full.replies == 200
@@ -114,7 +114,7 @@ def test_reply_cache_clear_removes_replies_and_shrinks_file(cache: ReplyCache) -
     assert cache.get(make_key(1)) is None
     assert cache.get_fact(make_key(1), int) is None
     assert all(b"word" not in file.read_bytes() for file in cache.path.parent.iterdir())
-    put(cache, 1)
+    put_replies(cache, 1)
     assert cache.get(make_key(1)) == make_reply(1)
 
 
@@ -144,30 +144,31 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.usefixtures("umask")
 def test_reply_cache_files_are_private_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first byte on: looked at after each step of its making, whatever the umask."""
-    seen: list[int] = []
+    modes: list[int] = []
     real = sqlite3.connect
 
-    def looking(*arguments: object, **named: object) -> sqlite3.Connection:
-        look()
+    def connect(*arguments: object, **named: object) -> sqlite3.Connection:
+        record_modes()
         db: sqlite3.Connection = real(*arguments, **named)  # type: ignore[call-overload]
-        db.set_trace_callback(lambda _: look())
+        db.set_trace_callback(lambda _: record_modes())
         return db
 
-    def look() -> None:
-        seen.extend(stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir())
+    def record_modes() -> None:
+        modes.extend(stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir())
 
-    monkeypatch.setattr(sqlite3, "connect", looking)
+    monkeypatch.setattr(sqlite3, "connect", connect)
     cache = ReplyCache(tmp_path / "replies.sqlite")
-    put(cache, *range(50))
-    look()
-    assert {file.name for file in tmp_path.iterdir()} == {f"replies.sqlite{end}" for end in ("", "-wal", "-shm")}
+    put_replies(cache, *range(50))
+    record_modes()
+    file_names = {file.name for file in tmp_path.iterdir()}
+    assert file_names == {"replies.sqlite", "replies.sqlite-wal", "replies.sqlite-shm"}
     cache.close()
-    assert len(seen) > 20
-    assert set(seen) == {0o600}
+    assert len(modes) > 20
+    assert set(modes) == {0o600}
 
 
 def test_reply_cache_opening_readable_file_restricts_mode(cache: ReplyCache) -> None:
-    put(cache, 1)
+    put_replies(cache, 1)
     cache.close()
     cache.path.chmod(0o644)
     again = ReplyCache(cache.path)
@@ -183,13 +184,13 @@ def test_reply_cache_replay_creates_and_writes_nothing(cache: ReplyCache, tmp_pa
     missing = ReplyCache(tmp_path / "elsewhere" / "replies.sqlite", replay=True)
     assert missing.get(make_key(1)) is None
     assert not missing.path.parent.exists()
-    put(cache, 1)
+    put_replies(cache, 1)
     replaying = ReplyCache(cache.path, replay=True)
     assert replaying.get(make_key(1)) == make_reply(1)
     with pytest.raises(StorageError, match=r"set cache\.mode to on"):
-        put(replaying, 2)
+        put_replies(replaying, 2)
     # What another process writes meanwhile is seen.
-    put(cache, 3)
+    put_replies(cache, 3)
     assert replaying.get(make_key(3)) == make_reply(3)
     replaying.close()
 
@@ -197,7 +198,7 @@ def test_reply_cache_replay_creates_and_writes_nothing(cache: ReplyCache, tmp_pa
 def test_reply_cache_replay_in_unwritable_folder_reads_replies(cache: ReplyCache) -> None:
     """Where SQLite cannot make the files it keeps beside its own, as on a read-only disk. Root may write anywhere, so a
     folder in the place of one of them stands for that."""
-    put(cache, 1)
+    put_replies(cache, 1)
     cache.close()
     Path(f"{cache.path}-shm").mkdir()
     replaying = ReplyCache(cache.path, replay=True)
@@ -208,24 +209,24 @@ def test_reply_cache_replay_in_unwritable_folder_reads_replies(cache: ReplyCache
 # -- what is wrong with the file --------------------------------------------------------------------------------------
 
 
-def other_database(path: Path) -> None:
+def write_other_database(path: Path) -> None:
     db = sqlite3.connect(path)
     db.execute("CREATE TABLE replies(key, reply)")
     db.close()
 
 
-def newer_format(path: Path) -> None:
+def write_newer_format(path: Path) -> None:
     cache = ReplyCache(path)
-    put(cache, 1)
+    put_replies(cache, 1)
     cache.close()
     db = sqlite3.connect(path)
     db.execute("PRAGMA user_version=2")
     db.close()
 
 
-def scribbled_over(path: Path) -> None:
+def overwrite_pages(path: Path) -> None:
     cache = ReplyCache(path)
-    put(cache, *range(200))
+    put_replies(cache, *range(200))
     cache.close()
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -234,9 +235,9 @@ def scribbled_over(path: Path) -> None:
             file.write(b"\xff" * 4096)
 
 
-def no_replies_in_it(path: Path) -> None:
+def write_invalid_replies(path: Path) -> None:
     cache = ReplyCache(path)
-    put(cache, 1)
+    put_replies(cache, 1)
     cache.close()
     db = sqlite3.connect(path)
     db.execute("UPDATE replies SET reply = '{}'")
@@ -249,10 +250,10 @@ def no_replies_in_it(path: Path) -> None:
     "make",
     [
         lambda path: path.write_text("Not a database at all. " * 100),
-        other_database,
-        newer_format,
-        scribbled_over,
-        no_replies_in_it,
+        write_other_database,
+        write_newer_format,
+        overwrite_pages,
+        write_invalid_replies,
     ],
 )
 def test_reply_cache_foreign_or_damaged_file_raises_input_error_and_is_unchanged(
@@ -277,7 +278,7 @@ def test_reply_cache_empty_file_after_kill_is_initialized(empty: bytes | None, t
     else:
         path.write_bytes(empty)
     cache = ReplyCache(path)
-    put(cache, 1)
+    put_replies(cache, 1)
     assert cache.get(make_key(1)) == make_reply(1)
     cache.close()
 
@@ -306,9 +307,9 @@ def test_reply_cache_read_only_folder_raises_storage_error_on_open(
 def test_reply_cache_full_disk_returns_replies_with_note(tmp_path: Path) -> None:
     """Files that may not grow beyond a limit stand for a full disk."""
     path = tmp_path / "replies.sqlite"
-    said, wrong = run_child("fill", path, 40_000).communicate(timeout=60)
-    assert wrong == ""
-    notes = said.splitlines()
+    output, errors = run_child("fill", path, 40_000).communicate(timeout=60)
+    assert errors == ""
+    notes = output.splitlines()
     assert len(notes) == 10
     assert all(note.startswith("this reply was not cached: ") and "cache.mode to off" in note for note in notes)
     cache = ReplyCache(path)
@@ -322,15 +323,15 @@ def test_reply_cache_full_disk_returns_replies_with_note(tmp_path: Path) -> None
 def test_reply_cache_four_processes_share_replies(tmp_path: Path) -> None:
     path, count = tmp_path / "replies.sqlite", 100
     child = run_child("share", path, 4, count)
-    said, wrong = child.communicate(timeout=60)
-    assert (child.returncode, wrong) == (0, "")
-    foreign = [int(line) for line in said.splitlines()]
+    output, errors = child.communicate(timeout=60)
+    assert (child.returncode, errors) == (0, "")
+    foreign = [int(line) for line in output.splitlines()]
     # Each key was written by one, and read by all.
     assert len(foreign) == 4
     assert sum(foreign) == 3 * count
     cache = ReplyCache(path)
     assert cache.stats().replies == count
-    writers = {there.model for number in range(count) if (there := cache.get(make_key(number))) is not None}
+    writers = {reply.model for number in range(count) if (reply := cache.get(make_key(number))) is not None}
     assert len(writers) > 1, "they hardly met: the test shows nothing"
     cache.close()
 
@@ -338,12 +339,12 @@ def test_reply_cache_four_processes_share_replies(tmp_path: Path) -> None:
 # -- kill -9 ----------------------------------------------------------------------------------------------------------
 
 
-class Counting(BaseHTTPRequestHandler):
+class CountingHandler(BaseHTTPRequestHandler):
     """Answers each question, some of them late, and counts how often each was asked."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
-    asked: Counter[str]
+    counts: Counter[str]
     random = random.Random(4)
 
     def do_GET(self) -> None:
@@ -352,7 +353,7 @@ class Counting(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         question = body["messages"][0]["content"]
-        self.asked[question] += 1
+        self.counts[question] += 1
         time.sleep(self.random.choice((0, 0, 0.005, 0.02)))
         choice = {"message": {"role": "assistant", "content": f"reply to {question}"}, "finish_reason": "stop"}
         self._say({"model": "served", "choices": [choice], "usage": {"prompt_tokens": 2, "completion_tokens": 4}})
@@ -366,24 +367,24 @@ class Counting(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Nothing on the screen."""
+        """Print nothing."""
 
 
-class Server(ThreadingHTTPServer):
+class QuietServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
     def handle_error(self, *_: object) -> None:
-        """A caller that was killed no longer listens."""
+        """Ignore callers that were killed."""
 
 
 @contextmanager
-def counting() -> Iterator[tuple[str, Counter[str]]]:
-    asked: Counter[str] = Counter()
-    server = Server(("127.0.0.1", 0), type("Handler", (Counting,), {"asked": asked}))
+def run_counting_server() -> Iterator[tuple[str, Counter[str]]]:
+    counts: Counter[str] = Counter()
+    server = QuietServer(("127.0.0.1", 0), type("Handler", (CountingHandler,), {"counts": counts}))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
+    yield f"http://127.0.0.1:{server.server_port}", counts
     server.shutdown()
     thread.join()
     server.server_close()
@@ -393,7 +394,7 @@ def test_reply_cache_killed_process_repeats_no_completed_call(tmp_path: Path) ->
     """Whatever came back is never asked for again; asked twice is at most what was on its way at a kill."""
     chance, acknowledged = random.Random(9), tmp_path / "acknowledged"
     on_their_way, paid = 0, dict[str, int]()
-    with counting() as (url, asked):
+    with run_counting_server() as (url, counts):
         runs = run_child("calls", url, tmp_path / "replies.sqlite", acknowledged)
         assert runs.stdin is not None
         assert runs.stdout is not None
@@ -402,24 +403,24 @@ def test_reply_cache_killed_process_repeats_no_completed_call(tmp_path: Path) ->
             runs.stdin.flush()
             child = int(runs.stdout.readline())
             if share is not None:
-                wait_for(asked, CALLS * (share + chance.uniform(-0.1, 0.1)))
+                wait_for(counts, CALLS * (share + chance.uniform(-0.1, 0.1)))
                 time.sleep(chance.uniform(0, 0.01))
                 os.kill(child, signal.SIGKILL)
             assert int(runs.stdout.readline()) == (0 if share is None else -signal.SIGKILL)
             time.sleep(0.1)  # until the server has counted what a dead caller sent
             returned = {f"question {line}" for line in acknowledged.read_text().split()}
-            assert {question: asked[question] for question in paid} == paid, "asked again though it had come back"
-            paid = {question: asked[question] for question in returned}
-            on_their_way += len(asked) - len(returned)
+            assert {question: counts[question] for question in paid} == paid, "asked again though it had come back"
+            paid = {question: counts[question] for question in returned}
+            on_their_way += len(counts) - len(returned)
         runs.stdin.close()
         runs.stdout.close()
         runs.wait(10)
-    assert len(paid) == len(asked) == CALLS
-    assert asked.total() <= CALLS + on_their_way
+    assert len(paid) == len(counts) == CALLS
+    assert counts.total() <= CALLS + on_their_way
     assert 0 < on_their_way < 0.3 * CALLS, "the kills fell between the calls: the test shows nothing"
 
 
-def wait_for(asked: Counter[str], count: float) -> None:
+def wait_for(counts: Counter[str], count: float) -> None:
     until = time.monotonic() + 60
-    while asked.total() < count and time.monotonic() < until:
+    while counts.total() < count and time.monotonic() < until:
         time.sleep(0.001)

@@ -36,7 +36,10 @@ PASSAGES = ["Aspirin. It reduces mortality.", LONG, "", "Insulin is the treatmen
 
 
 def brute_force(words: np.ndarray[Any, Any], passage: np.ndarray[Any, Any]) -> float:
-    return sum(max(float(np.dot(word, other)) for other in passage) for word in words)
+    total = 0.0
+    for word in words:
+        total += max(float(np.dot(word, other)) for other in passage)
+    return total
 
 
 # -- a cross-encoder ------------------------------------------------------------------------------------------------
@@ -89,7 +92,7 @@ def test_load_reranker_network_without_score_is_refused(tmp_path: Path) -> None:
 
 
 def colbert_by_hand(bert: Any, linear: Any, tokenizer: Any, text: str, window: int, marker: str) -> Any:
-    """The published steps one by one: (vectors, ids) of one text, not padded."""
+    """Return (vectors, ids) of one text by the published steps, without padding."""
     import torch
 
     ids = tokenizer(text, truncation=True, max_length=window - 1)["input_ids"]
@@ -143,8 +146,8 @@ def test_load_reranker_colbert_missing_part_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFileInvalid, match="attends to its mask tokens"):
         load_reranker(str(tmp_path), tmp_path)
     tiny_models.make_bert(tmp_path / "plain", 1)
-    said = {"scoring": "late-interaction", "max_tokens": 64, "projection": "linear.weight"}
-    (tmp_path / "plain" / "model.json").write_text(json.dumps({"settings": said}))
+    settings = {"scoring": "late-interaction", "max_tokens": 64, "projection": "linear.weight"}
+    (tmp_path / "plain" / "model.json").write_text(json.dumps({"settings": settings}))
     with pytest.raises(ModelFileInvalid, match=r"has no tensor linear\.weight"):
         load_reranker(str(tmp_path / "plain"), tmp_path)
 
@@ -161,10 +164,10 @@ def test_max_sim_matches_brute_force() -> None:
 
 @pytest.fixture
 def minilm_as_reranker(model_home: Path, tmp_path: Path) -> Path:
-    """The real MiniLM's token vectors, for late interaction."""
+    """Return a folder with MiniLM as a late-interaction reranker."""
     shutil.copytree(model_home / "models" / "minilm", tmp_path / "late")
-    said = {"scoring": "late-interaction", "max_tokens": 128}
-    (tmp_path / "late" / "model.json").write_text(json.dumps({"settings": said}))
+    settings = {"scoring": "late-interaction", "max_tokens": 128}
+    (tmp_path / "late" / "model.json").write_text(json.dumps({"settings": settings}))
     return tmp_path / "late"
 
 
@@ -184,8 +187,8 @@ def test_late_interaction_minilm_scores_match_brute_force(minilm_as_reranker: Pa
         ids = np.array([tokenizer.encode(text).ids])
         feeds = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
         hidden = session.run(None, feeds)[0][0]
-        found: np.ndarray[Any, Any] = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
-        return found
+        normalised: np.ndarray[Any, Any] = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
+        return normalised
 
     expected = [brute_force(vectors(QUERY), vectors(passage)) for passage in PASSAGES]
     # The int8 weights give slightly other numbers in another batch.
@@ -195,11 +198,11 @@ def test_late_interaction_minilm_scores_match_brute_force(minilm_as_reranker: Pa
 
 @pytest.mark.models
 def test_load_reranker_invalid_setting_is_named(minilm_as_reranker: Path) -> None:
-    for said, complaint in [
+    for settings, complaint in [
         ({"scoring": "votes", "max_tokens": 9}, "scoring"),
         ({"scoring": "late-interaction"}, "max"),
     ]:
-        (minilm_as_reranker / "model.json").write_text(json.dumps({"settings": said}))
+        (minilm_as_reranker / "model.json").write_text(json.dumps({"settings": settings}))
         with pytest.raises(ModelFileInvalid, match=complaint):
             load_reranker(str(minilm_as_reranker), minilm_as_reranker)
 
@@ -215,14 +218,14 @@ def test_load_reranker_missing_model_names_pull_command(tmp_path: Path) -> None:
 # -- an endpoint ----------------------------------------------------------------------------------------------------
 
 
-def results(*scores: float) -> dict[str, Any]:
-    """Best first, as endpoints answer."""
+def make_results(*scores: float) -> dict[str, Any]:
+    """Return a reply with the best score first, as endpoints answer."""
     listed = [{"index": index, "relevance_score": score} for index, score in enumerate(scores)]
     return {"id": "x", "results": sorted(listed, key=lambda entry: -entry["relevance_score"]), "usage": {}}
 
 
 def test_http_reranker_scores_follow_passage_order(endpoint: Endpoint, tmp_path: Path) -> None:
-    endpoint.script["/v1/rerank"] = [Scripted(results(0.1, 0.9, -2.0))]
+    endpoint.script["/v1/rerank"] = [Scripted(make_results(0.1, 0.9, -2.0))]
     reranker = load_reranker(f"{endpoint.url}#some/model", tmp_path, api_key=lambda: "a-key")
     scores = reranker.score(QUERY, ["a", "b", "c"])
     assert scores.dtype == np.float32
@@ -236,7 +239,7 @@ def test_http_reranker_scores_follow_passage_order(endpoint: Endpoint, tmp_path:
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/rerank", "/v1/rerank/"])
 def test_http_reranker_accepts_url_path_variants(endpoint: Endpoint, path: str) -> None:
-    endpoint.script["/v1/rerank"] = [Scripted(results(1.0))]
+    endpoint.script["/v1/rerank"] = [Scripted(make_results(1.0))]
     assert HttpReranker(endpoint.url + path).score(QUERY, ["a"]).tolist() == [1.0]
     assert "Authorization" not in endpoint.asked[0][2]
     assert "model" not in endpoint.asked[0][1]
@@ -248,8 +251,8 @@ def test_http_reranker_accepts_url_path_variants(endpoint: Endpoint, path: str) 
         (Scripted("<html>", kind="text/html"), ReplyInvalid),
         (Scripted("{"), ReplyInvalid),
         (Scripted({"data": []}), ReplyInvalid),
-        (Scripted(results(1.0)), ReplyInvalid),
-        (Scripted(results(1.0, 2.0, 3.0)), ReplyInvalid),
+        (Scripted(make_results(1.0)), ReplyInvalid),
+        (Scripted(make_results(1.0, 2.0, 3.0)), ReplyInvalid),
         (Scripted({"results": [{"index": 0, "relevance_score": 1}] * 2}), ReplyInvalid),
         (
             Scripted('{"results": [{"index": 0, "relevance_score": NaN}, {"index": 1, "relevance_score": 1}]}'),
@@ -285,7 +288,7 @@ def test_http_reranker_hanging_or_missing_endpoint_raises_error(endpoint: Endpoi
 
 
 def test_http_reranker_local_only_refuses_remote_host(endpoint: Endpoint) -> None:
-    endpoint.script["/v1/rerank"] = [Scripted(results(1.0))]
+    endpoint.script["/v1/rerank"] = [Scripted(make_results(1.0))]
     set_local_only(True)
     try:
         with pytest.raises(NetworkRefused, match=r"rerank\.example"):

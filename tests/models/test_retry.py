@@ -27,8 +27,8 @@ from tests.support.virtual_clock import get_time, make_request, run_in_virtual_t
 REQUEST = make_request()
 
 
-def failing(*errors: ChatError) -> ScriptedModel:
-    """Raises these in turn, then says yes."""
+def make_failing_model(*errors: ChatError) -> ScriptedModel:
+    """Return a model that raises these errors in turn, then answers yes."""
     left: Iterator[ChatError] = iter(errors)
 
     def script(_: ChatRequest) -> str:
@@ -39,18 +39,18 @@ def failing(*errors: ChatError) -> ScriptedModel:
     return ScriptedModel(script)
 
 
-def told_to_wait(seconds: float) -> ChatError:
+def make_busy_error(seconds: float) -> ChatError:
     error = EndpointBusy("busy (429)")
     error.retry_after = seconds
     return error
 
 
-def lasted(seconds: float) -> ChatError:
+def make_timeout(seconds: float) -> ChatError:
     return EndpointTimeout("no answer", usage=Usage(seconds=seconds))
 
 
-def seconds_until(model: RetryingModel, request: ChatRequest = REQUEST) -> tuple[ChatReply | ChatError, float]:
-    """How the call ends, and when."""
+def measure_call(model: RetryingModel, request: ChatRequest = REQUEST) -> tuple[ChatReply | ChatError, float]:
+    """Return how the call ends, and when."""
 
     async def call() -> tuple[ChatReply | ChatError, float]:
         try:
@@ -69,7 +69,7 @@ def complete(model: RetryingModel, request: ChatRequest = REQUEST) -> ChatReply:
 
 
 def test_retry_retryable_failures_are_repeated_and_counted() -> None:
-    inner = failing(EndpointBusy("busy"), ReplyInvalid("HTML"))
+    inner = make_failing_model(EndpointBusy("busy"), ReplyInvalid("HTML"))
     reply = complete(RetryingModel(inner, 3))
     assert reply.text == "yes"
     assert (reply.usage.calls, reply.usage.failed_calls, reply.usage.prompt_tokens) == (3, 2, 3)
@@ -77,7 +77,7 @@ def test_retry_retryable_failures_are_repeated_and_counted() -> None:
 
 
 def test_retry_exhausted_error_has_total_usage_and_number_of_tries() -> None:
-    inner = failing(*(EndpointUnreachable(f"try {number}") for number in range(5)))
+    inner = make_failing_model(*(EndpointUnreachable(f"try {number}") for number in range(5)))
     with pytest.raises(EndpointUnreachable, match=r"^try 2 \(tried 3 times\)$") as caught:
         complete(RetryingModel(inner, 3))
     assert (caught.value.usage.calls, caught.value.usage.failed_calls) == (3, 3)
@@ -86,12 +86,12 @@ def test_retry_exhausted_error_has_total_usage_and_number_of_tries() -> None:
 
 def test_retry_single_try_keeps_message() -> None:
     with pytest.raises(EndpointUnreachable, match=r"^nothing there$"):
-        complete(RetryingModel(failing(EndpointUnreachable("nothing there")), 1))
+        complete(RetryingModel(make_failing_model(EndpointUnreachable("nothing there")), 1))
 
 
 @pytest.mark.parametrize("tries", [1, 3])
 def test_retry_permanent_failure_is_raised_immediately(tries: int) -> None:
-    inner = failing(EndpointRejected("bad key"))
+    inner = make_failing_model(EndpointRejected("bad key"))
     with pytest.raises(EndpointRejected, match=r"^bad key$"):
         complete(RetryingModel(inner, tries))
     assert len(inner.requests) == 1
@@ -120,14 +120,14 @@ def test_retry_other_error_is_raised_unchanged() -> None:
 # -- rhythm -----------------------------------------------------------------------------------------------------------
 
 
-def waits(request: ChatRequest, *errors: ChatError, deadline: float = 1000.0, tries: int = 99) -> list[float]:
-    """The pauses after these failures, in seconds."""
+def measure_pauses(request: ChatRequest, *errors: ChatError, deadline: float = 1000.0, tries: int = 99) -> list[float]:
+    """Return the pauses after these failures, in seconds."""
     paused: list[float] = []
 
     async def sleep(seconds: float) -> None:
         paused.append(seconds)
 
-    complete(RetryingModel(failing(*errors), tries, deadline, 1.0, sleep), request)
+    complete(RetryingModel(make_failing_model(*errors), tries, deadline, 1.0, sleep), request)
     return paused
 
 
@@ -135,32 +135,34 @@ def test_retry_pauses_grow_and_depend_only_on_request() -> None:
     def busy() -> list[ChatError]:
         return [EndpointBusy("busy") for _ in range(9)]
 
-    first = waits(REQUEST, *busy())
+    first = measure_pauses(REQUEST, *busy())
     assert len(first) == 9
     assert all(0.5 * 2 ** min(n, 6) <= pause <= 1.5 * 2 ** min(n, 6) for n, pause in enumerate(first))
-    assert waits(REQUEST, *busy()) == first
-    others = [waits(make_request(sample=number), *busy())[0] for number in range(256)]
+    assert measure_pauses(REQUEST, *busy()) == first
+    others = [measure_pauses(make_request(sample=number), *busy())[0] for number in range(256)]
     # Spread evenly enough that no tenth of the time holds more than a fifth of them.
     assert len(set(others)) == 256
-    assert max(sum(low <= each < low + 0.1 for each in others) for low in (0.5 + n / 10 for n in range(10))) < 52
+    for tenth in range(10):
+        low = 0.5 + tenth / 10
+        assert sum(low <= wait < low + 0.1 for wait in others) < 52
 
 
 def test_retry_pause_is_at_least_retry_after_with_jitter() -> None:
-    firsts = [waits(make_request(sample=number), told_to_wait(20))[0] for number in range(256)]
+    firsts = [measure_pauses(make_request(sample=number), make_busy_error(20))[0] for number in range(256)]
     assert min(firsts) >= 20
     assert max(firsts) <= 21.5
     assert len(set(firsts)) == 256
 
 
 def test_retry_after_response_does_not_count_as_try() -> None:
-    inner = failing(*(told_to_wait(5) for _ in range(7)), EndpointBusy("500"))
+    inner = make_failing_model(*(make_busy_error(5) for _ in range(7)), EndpointBusy("500"))
     reply = complete(RetryingModel(inner, 2, 200.0))
     assert (reply.usage.calls, reply.usage.failed_calls) == (9, 8)
 
 
 def test_retry_after_zero_forever_stops_at_deadline() -> None:
-    inner = failing(*(told_to_wait(0) for _ in range(1000)))
-    result, seconds = seconds_until(RetryingModel(inner, 5, 120.0))
+    inner = make_failing_model(*(make_busy_error(0) for _ in range(1000)))
+    result, seconds = measure_call(RetryingModel(inner, 5, 120.0))
     assert isinstance(result, EndpointBusy)
     assert seconds == pytest.approx(120)
     assert len(inner.requests) < 20
@@ -171,13 +173,15 @@ def test_retry_after_zero_forever_stops_at_deadline() -> None:
 
 
 def test_retry_wait_beyond_deadline_is_not_started() -> None:
-    result, seconds = seconds_until(RetryingModel(failing(told_to_wait(3600)), 5, 120.0))
+    result, seconds = measure_call(RetryingModel(make_failing_model(make_busy_error(3600)), 5, 120.0))
     assert isinstance(result, EndpointBusy)
     assert seconds == 0
     assert "3600 s" in result.message
     assert "120 s that remain" in result.message
     assert "retry_seconds" in result.message
-    result, seconds = seconds_until(RetryingModel(failing(told_to_wait(80), told_to_wait(50)), 5, 120.0))
+    result, seconds = measure_call(
+        RetryingModel(make_failing_model(make_busy_error(80), make_busy_error(50)), 5, 120.0)
+    )
     assert isinstance(result, EndpointBusy)
     assert 80 <= seconds < 82
     assert "tried 2 times" in result.message
@@ -185,17 +189,17 @@ def test_retry_wait_beyond_deadline_is_not_started() -> None:
 
 def test_retry_first_try_may_exceed_deadline() -> None:
     """A timeout of ten minutes is tried again, though failures may be tried again for two minutes only."""
-    result, _ = seconds_until(RetryingModel(failing(lasted(600)), 5, 120.0))
+    result, _ = measure_call(RetryingModel(make_failing_model(make_timeout(600)), 5, 120.0))
     assert isinstance(result, ChatReply)
-    inner = failing(lasted(600), lasted(600))
-    result, _ = seconds_until(RetryingModel(inner, 5, 120.0))
+    inner = make_failing_model(make_timeout(600), make_timeout(600))
+    result, _ = measure_call(RetryingModel(inner, 5, 120.0))
     assert isinstance(result, EndpointTimeout)
     assert result.message == "no answer (tried 2 times)"
     assert result.usage.seconds == 1200
 
 
 def test_retry_last_pause_is_cut_at_deadline() -> None:
-    pauses = waits(REQUEST, *(EndpointBusy("busy") for _ in range(5)), deadline=20.0)
+    pauses = measure_pauses(REQUEST, *(EndpointBusy("busy") for _ in range(5)), deadline=20.0)
     assert sum(pauses) == pytest.approx(20)
 
 
@@ -220,17 +224,17 @@ class Breaking(Layer):
 
 
 def test_retry_interrupted_stream_is_voided_before_restart() -> None:
-    seen: list[str | None] = []
+    deltas: list[str | None] = []
     model = RetryingModel(Breaking(["on", "ly"], [], ["a"], ["whole ", "one"]))
-    reply = run_in_virtual_time(model.complete(REQUEST, seen.append))
-    assert seen == ["on", "ly", None, "a", None, "whole ", "one"]
+    reply = run_in_virtual_time(model.complete(REQUEST, deltas.append))
+    assert deltas == ["on", "ly", None, "a", None, "whole ", "one"]
     assert reply.text == "whole one"
 
 
 def test_retry_stream_without_deltas_is_not_voided() -> None:
-    seen: list[str | None] = []
-    run_in_virtual_time(RetryingModel(Breaking([], ["all"])).complete(REQUEST, seen.append))
-    assert seen == ["all"]
+    deltas: list[str | None] = []
+    run_in_virtual_time(RetryingModel(Breaking([], ["all"])).complete(REQUEST, deltas.append))
+    assert deltas == ["all"]
     assert complete(RetryingModel(Breaking(["hidden"], ["all"]))).text == "all"
 
 
@@ -274,12 +278,12 @@ def test_retry_counts_capabilities_and_fingerprints_are_repeated() -> None:
 
 
 def test_retrying_model_satisfies_chat_model_contract() -> None:
-    asyncio.run(check_chat_model(RetryingModel(failing())))
-    assert RetryingModel(failing()).name == "scripted"
+    asyncio.run(check_chat_model(RetryingModel(make_failing_model())))
+    assert RetryingModel(make_failing_model()).name == "scripted"
 
 
 def test_retry_cancellation_ends_pause() -> None:
-    inner = failing(told_to_wait(100))
+    inner = make_failing_model(make_busy_error(100))
 
     async def cancelled() -> float:
         task = asyncio.create_task(RetryingModel(inner).complete(REQUEST))

@@ -16,7 +16,7 @@ LATER = "Wed, 21 Oct 2015 07:29:30 GMT"
 
 
 @pytest.mark.parametrize(
-    ("headers", "said", "seconds"),
+    ("headers", "message", "seconds"),
     [
         ({"retry-after-ms": "250"}, "", 0.25),
         ({"retry-after-ms": "250", "retry-after": "9"}, "try again in 5s", 0.25),
@@ -49,13 +49,13 @@ LATER = "Wed, 21 Oct 2015 07:29:30 GMT"
         ({"x-ratelimit-reset-tokens": "12"}, "", 12.0),
     ],
 )
-def test_read_retry_after_supported_forms_return_seconds(headers: dict[str, str], said: str, seconds: float) -> None:
-    assert read_retry_after(headers, said) == pytest.approx(seconds)
+def test_read_retry_after_supported_forms_return_seconds(headers: dict[str, str], message: str, seconds: float) -> None:
+    assert read_retry_after(headers, message) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("told", ["", "-1", "soon", "nan", "inf", "1e3", "0x10", "1,5", "9" * 400, "Wed, 99 Oct"])
-def test_read_retry_after_invalid_header_returns_none(told: str) -> None:
-    assert read_retry_after({"retry-after": told, "retry-after-ms": told, "x-ratelimit-reset-tokens": told}) is None
+@pytest.mark.parametrize("value", ["", "-1", "soon", "nan", "inf", "1e3", "0x10", "1,5", "9" * 400, "Wed, 99 Oct"])
+def test_read_retry_after_invalid_header_returns_none(value: str) -> None:
+    assert read_retry_after({"retry-after": value, "retry-after-ms": value, "x-ratelimit-reset-tokens": value}) is None
 
 
 def test_read_retry_after_unreached_limit_is_ignored() -> None:
@@ -68,15 +68,17 @@ def test_read_retry_after_unreached_limit_is_ignored() -> None:
     assert map_error_response(ErrorResponse(500, {}, "", limits), "host", []).retry_after is None
 
 
-@pytest.mark.parametrize("said", ["try again", "try again in a while", "retry in -3s", "in 3s", "again in 5 parsecs"])
-def test_read_retry_after_message_without_time_returns_none(said: str) -> None:
-    assert read_retry_after({}, said) is None
+@pytest.mark.parametrize(
+    "message", ["try again", "try again in a while", "retry in -3s", "in 3s", "again in 5 parsecs"]
+)
+def test_read_retry_after_message_without_time_returns_none(message: str) -> None:
+    assert read_retry_after({}, message) is None
 
 
 def test_read_retry_after_date_without_server_date_counts_from_now() -> None:
-    told = read_retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
-    assert told is not None
-    assert told > 1_000_000_000
+    seconds = read_retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
+    assert seconds is not None
+    assert seconds > 1_000_000_000
 
 
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.integers(0, 999))
@@ -88,13 +90,15 @@ def test_read_retry_after_duration_parts_are_summed(hours: int, minutes: int, se
 
 
 @given(st.text(), st.text())
-def test_read_retry_after_any_text_returns_seconds_or_none(header: str, said: str) -> None:
-    told = read_retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, said)
-    assert told is None or told >= 0
+def test_read_retry_after_any_text_returns_seconds_or_none(header: str, message: str) -> None:
+    seconds = read_retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, message)
+    assert seconds is None or seconds >= 0
 
 
-@pytest.mark.parametrize("said", ["9" * 60_000, "try again in " + "9" * 60_000, "try again in 1" + " " * 60_000 + "s"])
-def test_read_retry_after_long_message_takes_linear_time(said: str) -> None:
+@pytest.mark.parametrize(
+    "message", ["9" * 60_000, "try again in " + "9" * 60_000, "try again in 1" + " " * 60_000 + "s"]
+)
+def test_read_retry_after_long_message_takes_linear_time(message: str) -> None:
     start = time.thread_time()
-    read_retry_after({"retry-after": said, "x-ratelimit-reset-tokens": said}, said)
+    read_retry_after({"retry-after": message, "x-ratelimit-reset-tokens": message}, message)
     assert time.thread_time() - start < 1

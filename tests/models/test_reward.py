@@ -59,7 +59,7 @@ def test_reward_model_special_tokens_in_text_do_not_end_turn(tmp_path: Path) -> 
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"rows": ["a", "b"], "attributes": ["a"]}, "its head has 3 rows, 2 are named: mend rows"),
         ({"rows": ["a", "b", "c"], "attributes": ["d"]}, "has no attribute d: mend attributes"),
@@ -67,10 +67,12 @@ def test_reward_model_special_tokens_in_text_do_not_end_turn(tmp_path: Path) -> 
         ({"rows": ["a", "b", "c"]}, "does not say its attributes"),
     ],
 )
-def test_load_reward_model_invalid_settings_are_named(tmp_path: Path, settings: dict[str, object], said: str) -> None:
+def test_load_reward_model_invalid_settings_are_named(
+    tmp_path: Path, settings: dict[str, object], message: str
+) -> None:
     tiny_models.make_reward_model(tmp_path, 1, rows=3)
     (tmp_path / "model.json").write_text(json.dumps({"settings": settings}), encoding="utf-8")
-    with pytest.raises(ModelFileInvalid, match=said):
+    with pytest.raises(ModelFileInvalid, match=message):
         load_reward_model(str(tmp_path), tmp_path)
 
 
@@ -79,7 +81,7 @@ def test_load_reward_model_invalid_settings_are_named(tmp_path: Path, settings: 
 PAIRS = [(ANSWER, "aspirin prevent stroke"), (QUESTION, ""), ("warfarin therapy", f"{ANSWER} {ANSWER}")]
 
 
-def labelled(folder: Path, names: list[str]) -> None:
+def write_labels(folder: Path, names: list[str]) -> None:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config |= {"id2label": dict(enumerate(names)), "label2id": {name: at for at, name in enumerate(names)}}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -94,20 +96,21 @@ def test_nli_probabilities_match_transformers_for_any_label_order(tmp_path: Path
     from transformers import AutoTokenizer
 
     network = tiny_models.make_cross_encoder(tmp_path, 3, labels=3)
-    labelled(tmp_path, names)
+    write_labels(tmp_path, names)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     with torch.no_grad():
         encoded = tokenizer([list(pair) for pair in PAIRS], padding=True, return_tensors="pt")
         expected = network(**encoded).logits.softmax(dim=1).numpy()
-    found = load_nli(str(tmp_path), tmp_path).probabilities(PAIRS)
-    order = [[name.lower() for name in names].index(label) for label in LABELS]
-    assert np.allclose(found, expected[:, order], atol=1e-5)
+    probabilities = load_nli(str(tmp_path), tmp_path).probabilities(PAIRS)
+    lower_names = [name.lower() for name in names]
+    order = [lower_names.index(label) for label in LABELS]
+    assert np.allclose(probabilities, expected[:, order], atol=1e-5)
 
 
 @pytest.mark.torch
 def test_nli_model_satisfies_contract_and_refuses_long_pairs(tmp_path: Path) -> None:
     tiny_models.make_cross_encoder(tmp_path, 3, labels=3)
-    labelled(tmp_path, list(LABELS))
+    write_labels(tmp_path, list(LABELS))
     model = load_nli(str(tmp_path), tmp_path)
     check_nli(model)
     with pytest.raises(ContextOverflow, match="the model reads 512"):
@@ -119,9 +122,9 @@ def test_load_nli_model_without_labels_is_refused(tmp_path: Path) -> None:
     tiny_models.make_cross_encoder(tmp_path, 3, labels=3)
     with pytest.raises(ModelFileInvalid, match=r"does not say its labels: put a model\.json beside it"):
         load_nli(str(tmp_path), tmp_path)
-    said = {"settings": {"labels": list(LABELS), "max_tokens": 512}}
+    content = {"settings": {"labels": list(LABELS), "max_tokens": 512}}
     other = tmp_path / "other"
     tiny_models.make_cross_encoder(other, 3, labels=2)
-    (other / "model.json").write_text(json.dumps(said), encoding="utf-8")
+    (other / "model.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ModelFileInvalid, match="wanted are 3: it is no NLI model"):
         load_nli(str(other), tmp_path)

@@ -33,10 +33,10 @@ REQUEST = ChatRequest((Message("user", PROMPT),), max_tokens=40)
 PLACES = ["variable", "file", "login", "query"]
 
 
-def planted(
+def make_settings(
     place: str, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch, timeout: float = 10.0
 ) -> ModelSettings:
-    """Settings of a model at that URL with a key in that place."""
+    """Return the settings of a model at `url` with the key in `place`."""
     parts = urlsplit(url)
     if place == "variable":
         monkeypatch.setenv("EPICRISIS_API_KEY", f"{KEY}\n")
@@ -48,8 +48,8 @@ def planted(
 
 
 @pytest.fixture
-def logged() -> Iterator[list[str]]:
-    """All that is logged by anybody at the lowest level."""
+def log_lines() -> Iterator[list[str]]:
+    """Return the list of everything logged at the lowest level."""
     lines: list[str] = []
 
     class Kept(logging.Handler):
@@ -65,15 +65,15 @@ def logged() -> Iterator[list[str]]:
     root.setLevel(level)
 
 
-def told(error: BaseException) -> str:
-    """All that an error and what is behind it say."""
+def format_error(error: BaseException) -> str:
+    """Return the texts of an error and of its causes."""
     chain = list(walk_causes(error))
     lines = [part for cause in chain for part in (str(cause), repr(cause), repr(cause.args), repr(vars(cause)))]
     return "\n".join([*lines, *traceback.format_exception(error)])
 
 
-def fail(settings: ModelSettings, *, streams: bool) -> EpicrisisError | None:
-    """The error of a call, or none, and of the questions about the endpoint."""
+def call_model(settings: ModelSettings, *, streams: bool) -> EpicrisisError | None:
+    """Return the error of a call, or None."""
 
     async def run() -> EpicrisisError | None:
         model = load_chat(settings, Path("/nonexistent"))
@@ -82,24 +82,24 @@ def fail(settings: ModelSettings, *, streams: bool) -> EpicrisisError | None:
         except EpicrisisError as error:
             return error
         finally:
-            shown = [repr(settings), str(settings.model_dump(mode="json")), repr(model), model.name]
-            assert KEY not in "".join([*shown, await model.fingerprint()])
+            texts = [repr(settings), str(settings.model_dump(mode="json")), repr(model), model.name]
+            assert KEY not in "".join([*texts, await model.fingerprint()])
             await model.aclose()
         return None
 
     return asyncio.run(run(), debug=True)
 
 
-def assert_clean(error: EpicrisisError, logged: list[str]) -> None:
-    """Nothing of the key, and nothing of the patient; no foreign error, nor a frame that holds the request."""
+def assert_clean(error: EpicrisisError, log_lines: list[str]) -> None:
+    """Check that the error and the log contain neither key nor prompt, and the traceback no foreign frames."""
     assert list(walk_causes(error)) == [error]
-    text = told(error)
+    text = format_error(error)
     assert KEY not in text
     assert PROMPT not in text
     files = {frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)}
     assert not [file for file in files if "site-packages" in file]
-    assert KEY not in "\n".join(logged)
-    assert PROMPT not in "\n".join(logged)
+    assert KEY not in "\n".join(log_lines)
+    assert PROMPT not in "\n".join(log_lines)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,15 @@ def assert_clean(error: EpicrisisError, logged: list[str]) -> None:
     [(PLACES[number % 4], fault) for number, fault in enumerate(Fault) if fault.name != "ENDLESS_TEXT"],
 )
 def test_any_fault_does_not_reveal_key(
-    place: str, fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+    place: str, fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
 ) -> None:
     streams = list(Fault).index(fault) % 8 > 3
     timeout = 0.3 if fault in (Fault.SLOW, Fault.ENDLESS_COMMENTS) else 10.0
     with HostileServer(lambda _: "It does not.", script=[fault], slow=60.0) as server:
-        error = fail(planted(place, server.url, tmp_path, monkeypatch, timeout), streams=streams)
+        error = call_model(make_settings(place, server.url, tmp_path, monkeypatch, timeout), streams=streams)
     if error is not None:
-        assert_clean(error, logged)
-    assert KEY not in "\n".join(logged)
+        assert_clean(error, log_lines)
+    assert KEY not in "\n".join(log_lines)
 
 
 ECHO = f"you sent {KEY} and {PROMPT}"
@@ -143,34 +143,34 @@ ECHOES = [
 
 @pytest.mark.parametrize("script", ECHOES, ids=range(len(ECHOES)))
 def test_echoing_server_is_not_quoted(
-    script: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+    script: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
 ) -> None:
     with serving() as endpoint:
         endpoint.script["/v1/chat/completions"] = [script]
-        settings = planted("file", f"{endpoint.url}/v1", tmp_path, monkeypatch, 1.0 if script.hangs else 10.0)
+        settings = make_settings("file", f"{endpoint.url}/v1", tmp_path, monkeypatch, 1.0 if script.hangs else 10.0)
         for streams in (False, True):
-            error = fail(settings, streams=streams)
+            error = call_model(settings, streams=streams)
             assert error is not None
-            assert_clean(error, logged)
+            assert_clean(error, log_lines)
             assert KEY in str(endpoint.asked[-1])
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_unreachable_and_refused_endpoints_do_not_reveal_key(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
 ) -> None:
     with serving() as endpoint:
-        gone = f"{endpoint.url}/v1"
-    error = fail(planted(place, gone, tmp_path, monkeypatch), streams=False)
+        closed_url = f"{endpoint.url}/v1"
+    error = call_model(make_settings(place, closed_url, tmp_path, monkeypatch), streams=False)
     assert error is not None
-    assert_clean(error, logged)
+    assert_clean(error, log_lines)
     set_local_only(True)
     try:
-        refused = fail(planted(place, "http://192.0.2.1:9/v1", tmp_path, monkeypatch), streams=True)
+        refused = call_model(make_settings(place, "http://192.0.2.1:9/v1", tmp_path, monkeypatch), streams=True)
     finally:
         set_local_only(False)
     assert isinstance(refused, NetworkRefused)
-    assert_clean(refused, logged)
+    assert_clean(refused, log_lines)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -178,10 +178,10 @@ def test_cache_recording_and_log_do_not_contain_key(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cache, the recording, the log with its texts: the prompt is in all of them."""
-    kept = tmp_path / "kept"
+    folder = tmp_path / "kept"
 
     async def calls(settings: ModelSettings, cache: ReplyCache) -> None:
-        model = add_layers(load_chat(settings, tmp_path), settings, cache=cache, record=kept / "calls", log_text=True)
+        model = add_layers(load_chat(settings, tmp_path), settings, cache=cache, record=folder / "calls", log_text=True)
         assert (await model.complete(REQUEST)).usage.calls == 1
         await model.count_tokens(REQUEST.messages)
         await model.capabilities()
@@ -193,21 +193,24 @@ def test_cache_recording_and_log_do_not_contain_key(
         query = f"?key={KEY}" if place == "query" else ""
         refusal = Scripted({"error": {"message": ECHO, "code": KEY}}, 400, headers={"Location": KEY})
         endpoint.script[f"/v1/chat/completions{query}"] = [Scripted(completion("Yes.", usage=USAGE)), refusal]
-        settings, cache = planted(place, f"{endpoint.url}/v1", tmp_path, monkeypatch), ReplyCache(kept / "replies")
-        with closing(open_log(kept / "log", with_text=True)):
+        settings, cache = (
+            make_settings(place, f"{endpoint.url}/v1", tmp_path, monkeypatch),
+            ReplyCache(folder / "replies"),
+        )
+        with closing(open_log(folder / "log", with_text=True)):
             asyncio.run(calls(settings, cache))
         assert cache.stats().replies == 1
         assert KEY in str(endpoint.asked) or place == "login"
-    written = {file.name: file.read_bytes() for file in kept.iterdir()}
+    contents = {file.name: file.read_bytes() for file in folder.iterdir()}
     cache.close()
-    assert {"calls", "replies", "replies-wal", "log"} <= set(written)
-    assert [name for name in ("calls", "log") if PROMPT.encode() not in written[name]] == []
-    assert [name for name, data in written.items() if KEY.encode() in data] == []
+    assert {"calls", "replies", "replies-wal", "log"} <= set(contents)
+    assert [name for name in ("calls", "log") if PROMPT.encode() not in contents[name]] == []
+    assert [name for name, data in contents.items() if KEY.encode() in data] == []
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_failed_probe_does_not_reveal_key(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
 ) -> None:
     async def count(model: ChatModel) -> None:
         try:
@@ -219,10 +222,10 @@ def test_failed_probe_does_not_reveal_key(
         busy = Scripted({"error": {"message": ECHO}}, 500)
         query = f"?key={KEY}" if place == "query" else ""
         endpoint.script |= {f"{path}{query}": [busy] for path in ("/apply-template", "/tokenize", "/props")}
-        settings = planted(place, f"{endpoint.url}/v1", tmp_path, monkeypatch)
+        settings = make_settings(place, f"{endpoint.url}/v1", tmp_path, monkeypatch)
         with pytest.raises(EpicrisisError, match="failed") as caught:
             asyncio.run(count(load_chat(settings, tmp_path)))
-        assert_clean(caught.value, logged)
+        assert_clean(caught.value, log_lines)
 
 
 def test_key_is_sent_in_configured_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +234,6 @@ def test_key_is_sent_in_configured_place(tmp_path: Path, monkeypatch: pytest.Mon
             monkeypatch.delenv("EPICRISIS_API_KEY", raising=False)
             paths = ["/v1/chat/completions", f"/v1/chat/completions?key={KEY}"]
             endpoint.script |= {path: [Scripted(completion("Yes."))] for path in paths}
-            assert fail(planted(place, f"{endpoint.url}/v1", tmp_path, monkeypatch), streams=False) is None
+            assert call_model(make_settings(place, f"{endpoint.url}/v1", tmp_path, monkeypatch), streams=False) is None
             chat = [(path, headers) for path, _, headers in endpoint.asked if "completions" in path]
             assert sent in chat[-1][0] + chat[-1][1]["authorization"]

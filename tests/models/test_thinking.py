@@ -53,12 +53,12 @@ def test_split_thinking_expected_end_tag_without_start_ends_thinking() -> None:
 )
 def test_thinking_splitter_any_chunks_match_whole_text(pieces: list[str], expected: bool) -> None:
     text = "".join(pieces)
-    whole = split_thinking(text, expected=expected)
+    expected_parts = split_thinking(text, expected=expected)
     splitter, answer, thinking = ThinkingSplitter(expected=expected), "", ""
     for parts in [*(splitter.feed(character) for character in text), splitter.finish()]:
         answer = parts.answer if parts.void else answer + parts.answer
         thinking += parts.thinking
-    assert (answer, thinking) == whole
+    assert (answer, thinking) == expected_parts
 
 
 # -- on the wire ----------------------------------------------------------------------------------------------------
@@ -79,11 +79,11 @@ def ask(
     return asyncio.run(run())
 
 
-def whole(message: Mapping[str, object], finish: str = "stop", usage: object = USAGE) -> Scripted:
+def make_reply(message: Mapping[str, object], finish: str = "stop", usage: object = USAGE) -> Scripted:
     return Scripted({"choices": [{"message": message, "finish_reason": finish}], "usage": usage})
 
 
-def streamed(*deltas: Mapping[str, object], finish: str | None = "stop", usage: object = USAGE) -> Scripted:
+def make_stream(*deltas: Mapping[str, object], finish: str | None = "stop", usage: object = USAGE) -> Scripted:
     events: list[dict[str, object]] = [{"choices": [{"delta": delta}]} for delta in deltas]
     events += [{"choices": [{"delta": {}, "finish_reason": finish}]}] if finish else []
     events += [{"choices": [], "usage": usage}]
@@ -107,18 +107,18 @@ def streamed(*deltas: Mapping[str, object], finish: str | None = "stop", usage: 
     ],
 )
 def test_complete_thinking_is_separated_from_text(endpoint: Endpoint, message: dict[str, object]) -> None:
-    reply = ask(endpoint, whole(message))
+    reply = ask(endpoint, make_reply(message))
     assert (reply.text, reply.reasoning) == ("Yes.", "It may be.")
     assert reply.usage.reasoning_tokens == 4
     assert endpoint.bodies("/v1/chat/completions")[0]["max_tokens"] == 250
 
 
 def test_complete_reasoning_of_unknown_form_is_ignored(endpoint: Endpoint) -> None:
-    assert ask(endpoint, whole({"content": "Yes.", "reasoning": {"effort": "low"}})).reasoning == ""
+    assert ask(endpoint, make_reply({"content": "Yes.", "reasoning": {"effort": "low"}})).reasoning == ""
 
 
 def test_complete_stream_does_not_deliver_thinking(endpoint: Endpoint) -> None:
-    script = streamed(
+    script = make_stream(
         {"role": "assistant", "content": ""},
         {"reasoning_content": "It "},
         {"reasoning": "may be."},
@@ -135,29 +135,29 @@ def test_complete_stream_does_not_deliver_thinking(endpoint: Endpoint) -> None:
 def test_complete_stream_delivered_thinking_is_voided(endpoint: Endpoint) -> None:
     deltas: list[str | None] = []
     reply = ask(
-        endpoint, streamed({"content": "It may be."}, {"content": "</think>"}, {"content": "Yes."}), deltas=deltas
+        endpoint, make_stream({"content": "It may be."}, {"content": "</think>"}, {"content": "Yes."}), deltas=deltas
     )
     assert (deltas, reply.text, reply.reasoning) == (["It may be.", None, "Yes."], "Yes.", "It may be.")
 
 
 def test_reasoning_tokens_reported_by_endpoint_are_used(endpoint: Endpoint) -> None:
     usage = USAGE | {"completion_tokens_details": {"reasoning_tokens": 21}}
-    assert ask(endpoint, whole({"content": "Yes."}, usage=usage)).usage.reasoning_tokens == 21
+    assert ask(endpoint, make_reply({"content": "Yes."}, usage=usage)).usage.reasoning_tokens == 21
     beside = USAGE | {"total_tokens": 139}
-    spent = ask(endpoint, whole({"content": "Yes."}, usage=beside)).usage
+    spent = ask(endpoint, make_reply({"content": "Yes."}, usage=beside)).usage
     assert (spent.completion_tokens, spent.reasoning_tokens) == (130, 100)
 
 
 def test_reasoning_tokens_are_counted_by_endpoint_tokenizer(endpoint: Endpoint) -> None:
     endpoint.script["/tokenize"] = [Scripted({"count": 7})]
-    spent = ask(endpoint, whole({"content": "Yes.", "reasoning": "It may be."})).usage
+    spent = ask(endpoint, make_reply({"content": "Yes.", "reasoning": "It may be."})).usage
     assert (spent.completion_tokens, spent.reasoning_tokens, spent.uncounted_calls) == (30, 7, 0)
     assert endpoint.bodies("/tokenize")[-1] == {"model": "m", "prompt": "It may be.", "add_special_tokens": False}
 
 
 def test_complete_thinking_without_reasoning_limit_is_noted(endpoint: Endpoint) -> None:
     request = ChatRequest(REQUEST.messages, 50)
-    reply = ask(endpoint, whole({"content": "Yes.", "reasoning": "It may be."}), request)
+    reply = ask(endpoint, make_reply({"content": "Yes.", "reasoning": "It may be."}), request)
     assert reply.notes == ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
     assert endpoint.bodies("/v1/chat/completions")[0]["max_tokens"] == 50
 
@@ -174,7 +174,7 @@ def test_complete_thinking_without_reasoning_limit_is_noted(endpoint: Endpoint) 
 def test_complete_thinking_without_answer_raises_reply_truncated(
     endpoint: Endpoint, message: dict[str, object], usage: object, tokens: int, streams: bool
 ) -> None:
-    script = streamed(message, finish="length", usage=usage) if streams else whole(message, "length", usage)
+    script = make_stream(message, finish="length", usage=usage) if streams else make_reply(message, "length", usage)
     with pytest.raises(ReplyTruncated, match=f"thought for {tokens} tokens .*raise max_reasoning_tokens") as caught:
         ask(endpoint, script, deltas=[] if streams else None)
     spent = caught.value.usage
@@ -184,12 +184,12 @@ def test_complete_thinking_without_answer_raises_reply_truncated(
 
 def test_complete_only_thinking_raises_reply_invalid(endpoint: Endpoint) -> None:
     with pytest.raises(ReplyInvalid, match="only thinks"):
-        ask(endpoint, whole({"content": "", "reasoning": "It may be."}))
+        ask(endpoint, make_reply({"content": "", "reasoning": "It may be."}))
 
 
 def test_complete_stream_thinking_over_limit_is_stopped(endpoint: Endpoint) -> None:
     thoughts = [{"reasoning": f" thought{number}"} for number in range(260)]
-    script = streamed(*thoughts, {"content": "Yes."})
+    script = make_stream(*thoughts, {"content": "Yes."})
     with pytest.raises(ReplyTruncated, match="thought for 201 tokens") as caught:
         ask(endpoint, script, deltas=[])
     spent = caught.value.usage
@@ -198,5 +198,5 @@ def test_complete_stream_thinking_over_limit_is_stopped(endpoint: Endpoint) -> N
 
 
 def test_complete_stream_thinking_by_letter_is_not_overcounted(endpoint: Endpoint) -> None:
-    script = streamed(*({"reasoning": letter} for letter in "It may be so. " * 20), {"content": "Yes."})
+    script = make_stream(*({"reasoning": letter} for letter in "It may be so. " * 20), {"content": "Yes."})
     assert ask(endpoint, script, deltas=[]).text == "Yes."

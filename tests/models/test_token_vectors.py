@@ -17,7 +17,7 @@ from tests.support import tiny_models
 TEXTS = ["Aspirin reduces the risk of stroke .", "warfarin", "Oral therapy, daily ; in children with diabetes mellitus"]
 
 
-def settle(folder: Path, **settings: object) -> None:
+def write_settings(folder: Path, **settings: object) -> None:
     (folder / "model.json").write_text(json.dumps({"settings": settings}), encoding="utf-8")
 
 
@@ -32,16 +32,16 @@ def test_token_encoder_layer_matches_transformers(tmp_path: Path, layer: int | N
     from transformers import AutoTokenizer
 
     model = tiny_models.make_bert(tmp_path, 1)
-    settle(tmp_path, max_tokens=64, **({} if layer is None else {"layer": layer}))
+    write_settings(tmp_path, max_tokens=64, **({} if layer is None else {"layer": layer}))
     encoder = load_token_encoder(str(tmp_path), tmp_path)
     assert encoder.name == (tmp_path.name if layer is None else f"{tmp_path.name}_L{layer}")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    for text, found in zip(TEXTS, encoder.encode_tokens(TEXTS), strict=True):
+    for text, encoding in zip(TEXTS, encoder.encode_tokens(TEXTS), strict=True):
         with torch.no_grad():
             encoded = tokenizer(text, return_tensors="pt")
             expected = model(**encoded, output_hidden_states=True).hidden_states[layer or 2][0].numpy()
-        assert np.allclose(found.vectors, expected, atol=1e-5)
-        assert found.content.tolist() == [False, *[True] * (len(expected) - 2), False]
+        assert np.allclose(encoding.vectors, expected, atol=1e-5)
+        assert encoding.content.tolist() == [False, *[True] * (len(expected) - 2), False]
     check_token_encoder(encoder)
 
 
@@ -56,38 +56,38 @@ def test_token_encoder_bare_vocabulary_matches_transformers(tmp_path: Path, lowe
     for name in ("tokenizer.json", "tokenizer_config.json", "model.safetensors"):
         (tmp_path / name).unlink(missing_ok=True)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    settle(tmp_path, layer=1, max_tokens=64, lowercase=lowercase)
+    write_settings(tmp_path, layer=1, max_tokens=64, lowercase=lowercase)
     tokenizer = BertTokenizerFast.from_pretrained(tmp_path, do_lower_case=lowercase)
     text = "Aspirin réduces\u00a0the RISK (stroke), 5 x 心"
     with torch.no_grad():
         encoded = tokenizer(text, return_tensors="pt")
         expected = model(**encoded, output_hidden_states=True).hidden_states[1][0].numpy()
-    (found,) = load_token_encoder(str(tmp_path), tmp_path).encode_tokens([text])
-    assert found.vectors.shape == expected.shape
-    assert np.allclose(found.vectors, expected, atol=1e-5)
+    (encoding,) = load_token_encoder(str(tmp_path), tmp_path).encode_tokens([text])
+    assert encoding.vectors.shape == expected.shape
+    assert np.allclose(encoding.vectors, expected, atol=1e-5)
     (lower,) = load_token_encoder(str(tmp_path), tmp_path).encode_tokens([text.lower()])
-    assert np.array_equal(lower.vectors, found.vectors) == lowercase
+    assert np.array_equal(lower.vectors, encoding.vectors) == lowercase
 
 
 @pytest.mark.torch
 def test_load_token_encoder_invalid_model_is_named(tmp_path: Path) -> None:
     model = tiny_models.make_bert(tmp_path, 1)
-    settle(tmp_path, layer=3, max_tokens=64)
+    write_settings(tmp_path, layer=3, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match=r"lacks \d+ of its weights \(encoder.layer.2"):
         load_token_encoder(str(tmp_path), tmp_path)
     tiny_models.to_onnx(model, tmp_path)
-    settle(tmp_path, layer=1, max_tokens=64)
+    write_settings(tmp_path, layer=1, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match="last layer alone"):
         load_token_encoder(str(tmp_path), tmp_path)
-    settle(tmp_path, layers=1, max_tokens=64)
+    write_settings(tmp_path, layers=1, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match="setting layers is wrong"):
         load_token_encoder(str(tmp_path), tmp_path)
-    settle(tmp_path, layer=0, max_tokens=64)
+    write_settings(tmp_path, layer=0, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match=r"setting layer is wrong.*model\.json"):
         load_token_encoder(str(tmp_path), tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "vocab.txt").write_text("no\nvocabulary\n", encoding="utf-8")
-    settle(tmp_path, max_tokens=64)
+    write_settings(tmp_path, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match=r"vocab\.txt has no token \[CLS\]"):
         load_token_encoder(str(tmp_path), tmp_path)
 

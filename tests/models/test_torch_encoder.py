@@ -20,7 +20,7 @@ from tests.support import tiny_models
 TEXTS = ["Aspirin reduces the risk of stroke.", "", "warfarin " * 60, "Does insulin lower mortality in children?"]
 
 
-def say(folder: Path, **settings: Any) -> None:
+def write_settings(folder: Path, **settings: Any) -> None:
     (folder / "model.json").write_text(json.dumps({"settings": settings}))
 
 
@@ -45,13 +45,13 @@ def test_torch_encoder_folder_matches_sentence_transformers(
     steps = [words, modules.Pooling(32, pooling_mode=pooling), *([modules.Normalize()] if normalise else [])]
     prompts = {"query": "treatment: ", "document": "trial: "}
     kind = "cosine" if normalise else "dot"
-    made = library.SentenceTransformer(modules=steps, prompts=prompts, similarity_fn_name=kind, device="cpu")
-    made.save(str(tmp_path))
-    made = library.SentenceTransformer(str(tmp_path), device="cpu")
+    theirs = library.SentenceTransformer(modules=steps, prompts=prompts, similarity_fn_name=kind, device="cpu")
+    theirs.save(str(tmp_path))
+    theirs = library.SentenceTransformer(str(tmp_path), device="cpu")
     ours = load_encoder(str(tmp_path), tmp_path)
-    assert np.allclose(ours.encode_queries(TEXTS), made.encode_query(TEXTS), atol=1e-5)
+    assert np.allclose(ours.encode_queries(TEXTS), theirs.encode_query(TEXTS), atol=1e-5)
     passages = [("", text) for text in TEXTS]
-    assert np.allclose(ours.encode_passages(passages), made.encode_document(TEXTS), atol=1e-5)
+    assert np.allclose(ours.encode_passages(passages), theirs.encode_document(TEXTS), atol=1e-5)
     assert not np.allclose(ours.encode_passages(passages), ours.encode_queries(TEXTS), atol=1e-3)
     check_encoder(ours)
     prefix = len(ours.token_spans(prompts["query"]))
@@ -74,11 +74,11 @@ def test_torch_encoder_decoder_uses_last_token_of_closed_text(tmp_path: Path) ->
     model, tokenizer = tiny_models.make_decoder(tmp_path, 1)
     instruct = "Instruct: the treatment\nQuery: "
     settings = {"pooling": "last", "normalise": True, "max_tokens": 40, "query_prefix": instruct, "end_token": "</s>"}
-    say(tmp_path, **settings)
+    write_settings(tmp_path, **settings)
     ours = load_encoder(str(tmp_path), tmp_path)
 
     def card(texts: list[str]) -> Any:
-        """As the cards of SFR and Qwen do it: closed by hand, padded on the left, the last token, length 1."""
+        """Return vectors as the cards of SFR and Qwen compute them: closed, padded left, last token, length 1."""
         tokenizer.padding_side = "left"
         closed = [[*ids[:39], tokenizer.eos_token_id] for ids in tokenizer(texts)["input_ids"]]
         batch = tokenizer.pad({"input_ids": closed}, padding=True, return_tensors="pt")
@@ -95,14 +95,14 @@ def test_torch_encoder_decoder_uses_last_token_of_closed_text(tmp_path: Path) ->
 @pytest.mark.torch
 def test_torch_encoder_separator_title_joins_title_and_text(bert: Path) -> None:
     """SPECTER: title[SEP]abstract as one text, as its authors and MedRAG give it."""
-    say(bert, pooling="cls", normalise=False, max_tokens=512, title="[SEP]")
+    write_settings(bert, pooling="cls", normalise=False, max_tokens=512, title="[SEP]")
     joined = load_encoder(str(bert), bert)
-    say(bert, pooling="cls", normalise=False, max_tokens=512)
+    write_settings(bert, pooling="cls", normalise=False, max_tokens=512)
     plain = load_encoder(str(bert), bert)
     title, text = "Heart disease", "Aspirin and warfarin."
-    found = joined.encode_passages([(title, text), ("", text)])
-    assert np.allclose(found, plain.encode_queries([f"{title}[SEP]{text}", text]), atol=1e-6)
-    assert not np.allclose(found[0], plain.encode_passages([(title, text)])[0], atol=1e-3)
+    vectors = joined.encode_passages([(title, text), ("", text)])
+    assert np.allclose(vectors, plain.encode_queries([f"{title}[SEP]{text}", text]), atol=1e-6)
+    assert not np.allclose(vectors[0], plain.encode_passages([(title, text)])[0], atol=1e-3)
 
 
 @pytest.mark.torch
@@ -116,7 +116,7 @@ def test_torch_encoder_missing_weights_are_refused(tmp_path: Path) -> None:
         tmp_path / "model.safetensors",
         {"format": "pt"},
     )
-    say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
+    write_settings(tmp_path, pooling="cls", normalise=False, max_tokens=512)
     with pytest.raises(ModelFileInvalid, match=r"lacks 16 of its weights"):
         load_encoder(str(tmp_path), tmp_path)
 
@@ -125,7 +125,7 @@ def test_torch_encoder_missing_weights_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_torch_encoder_invalid_file_is_named(tmp_path: Path, name: str) -> None:
     tiny_models.make_bert(tmp_path, 1)
-    say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
+    write_settings(tmp_path, pooling="cls", normalise=False, max_tokens=512)
     (tmp_path / name).write_bytes(b"{not a model")
     with pytest.raises(ModelFileInvalid, match="pull it again") as caught:
         load_encoder(str(tmp_path), tmp_path)
@@ -136,7 +136,7 @@ def test_torch_encoder_invalid_file_is_named(tmp_path: Path, name: str) -> None:
 def test_torch_encoder_sharded_and_pickled_weights_are_read(bert: Path, tmp_path: Path) -> None:
     import torch
 
-    say(bert, pooling="cls", normalise=False, max_tokens=512)
+    write_settings(bert, pooling="cls", normalise=False, max_tokens=512)
     expected = load_encoder(str(bert), bert).encode_queries(TEXTS)
     parts, older = tmp_path / "parts", tmp_path / "older"
     model = tiny_models.make_bert(parts, 1)
@@ -147,7 +147,7 @@ def test_torch_encoder_sharded_and_pickled_weights_are_read(bert: Path, tmp_path
     torch.save(model.state_dict(), older / "pytorch_model.bin")
     assert len(list(parts.glob("model-*.safetensors"))) > 1
     for folder in (parts, older):
-        say(folder, pooling="cls", normalise=False, max_tokens=512)
+        write_settings(folder, pooling="cls", normalise=False, max_tokens=512)
         assert np.allclose(load_encoder(str(folder), folder).encode_queries(TEXTS), expected, atol=1e-6)
     tiny_models.make_bert(older, 2)
     by_name = load_encoder(str(older / "pytorch_model.bin"), older)
@@ -164,7 +164,7 @@ def test_torch_encoder_without_torch_names_extra(model_home: Path, tmp_path: Pat
     for name in ("model.safetensors", "config.json"):
         (tmp_path / name).write_bytes(b"{}")
     (tmp_path / "tokenizer.json").write_bytes((model_home / "models" / "minilm" / "tokenizer.json").read_bytes())
-    say(tmp_path, pooling="cls", normalise=False, max_tokens=512)
+    write_settings(tmp_path, pooling="cls", normalise=False, max_tokens=512)
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"

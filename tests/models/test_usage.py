@@ -32,11 +32,11 @@ PRICE = Price(input=1_000_000.0, output=10_000_000.0, cached=100_000.0)
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is taken for another machine's here is on this one."""
+    """Bypass proxies, since remote endpoints are simulated on this machine."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-async def one(url: str, *, local: bool, price: Price | None, streams: bool, timeout: float) -> ChatReply:
+async def complete_once(url: str, *, local: bool, price: Price | None, streams: bool, timeout: float) -> ChatReply:
     address = replace(parse_endpoint(url), local=local)
     cost = None if price is None else partial(compute_cost, price=price)
     model = OpenAICompatibleModel(address, "m", timeout_seconds=timeout, price=cost)
@@ -46,17 +46,17 @@ async def one(url: str, *, local: bool, price: Price | None, streams: bool, time
         await model.aclose()
 
 
-def spent(
+def measure_usage(
     url: str, *, local: bool = True, price: Price | None = None, streams: bool = False, timeout: float = 5.0
 ) -> Usage:
-    return asyncio.run(one(url, local=local, price=price, streams=streams, timeout=timeout)).usage
+    return asyncio.run(complete_once(url, local=local, price=price, streams=streams, timeout=timeout)).usage
 
 
-def says(_: object) -> str:
+def write_text(_: object) -> str:
     return TEXT
 
 
-UNTRUE = [
+FALSE_USAGES = [
     Fault.USAGE_MISSING,
     Fault.USAGE_NULL,
     Fault.USAGE_ZERO,
@@ -67,10 +67,10 @@ UNTRUE = [
 
 
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("fault", [None, *UNTRUE])
+@pytest.mark.parametrize("fault", [None, *FALSE_USAGES])
 def test_usage_missing_or_false_is_counted_by_endpoint_tokenizer(fault: Fault | None, streams: bool) -> None:
-    with HostileServer(says, script=[fault]) as server:
-        usage = spent(server.url, local=False, price=PRICE, streams=streams)
+    with HostileServer(write_text, script=[fault]) as server:
+        usage = measure_usage(server.url, local=False, price=PRICE, streams=streams)
         ledger = server.ledger
     assert (usage.prompt_tokens, usage.completion_tokens) == TOKENS == (ledger.prompt_tokens, ledger.completion_tokens)
     assert (usage.calls, usage.failed_calls, usage.uncounted_calls, usage.cached_tokens) == (1, 0, 0, 0)
@@ -99,19 +99,19 @@ def test_usage_missing_or_false_is_counted_by_endpoint_tokenizer(fault: Fault | 
 )
 def test_usage_without_tokenizer_is_estimated_with_unknown_cost(endpoint: Endpoint, usage: Any) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=usage))]
-    estimated = spent(endpoint.url, local=False, price=PRICE)
+    estimated = measure_usage(endpoint.url, local=False, price=PRICE)
     assert estimated.prompt_tokens == -(-len(REQUEST.messages[0].content) // 3) + 8
     assert estimated.completion_tokens == len(TEXT) // 3
     assert (estimated.uncounted_calls, estimated.cost) == (1, None)
-    assert spent(endpoint.url).cost == 0.0
+    assert measure_usage(endpoint.url).cost == 0.0
 
 
 def test_usage_cached_tokens_have_own_price(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=USAGE))]
-    assert spent(endpoint.url, local=False, price=PRICE).cost == pytest.approx(30 + 2 + 40)
-    assert spent(endpoint.url, price=PRICE).cost == pytest.approx(72)
-    assert spent(endpoint.url).cost == 0.0
-    assert spent(endpoint.url, local=False).cost is None
+    assert measure_usage(endpoint.url, local=False, price=PRICE).cost == pytest.approx(30 + 2 + 40)
+    assert measure_usage(endpoint.url, price=PRICE).cost == pytest.approx(72)
+    assert measure_usage(endpoint.url).cost == 0.0
+    assert measure_usage(endpoint.url, local=False).cost is None
 
 
 @pytest.mark.parametrize(("words", "notes"), [(100, 0), (1000, 1)])
@@ -125,21 +125,21 @@ def test_usage_truncated_prompt_is_noted(endpoint: Endpoint, words: int, notes: 
         await model.aclose()
         return reply
 
-    told_of = asyncio.run(run()).notes
-    assert len(told_of) == notes
-    assert all("read 50 tokens, too few" in note for note in told_of)
+    reply_notes = asyncio.run(run()).notes
+    assert len(reply_notes) == notes
+    assert all("read 50 tokens, too few" in note for note in reply_notes)
 
 
 def test_usage_tokenizer_failure_keeps_reply(endpoint: Endpoint) -> None:
     endpoint.script["/tokenize"] = [Scripted({"count": 1}), Scripted("", 500)]
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT))]
-    usage = spent(endpoint.url)
+    usage = measure_usage(endpoint.url)
     assert (usage.uncounted_calls, usage.completion_tokens) == (1, 8)
 
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(
-    ("fault", "known"),
+    ("fault", "has_cost"),
     [
         *[(fault, True) for fault in (Fault.BUSY_SILENT, Fault.SERVER_ERROR, Fault.UNAVAILABLE, Fault.OVERFLOW_VLLM)],
         *[(fault, True) for fault in (Fault.FILTERED_PROMPT, Fault.EMPTY_TEXT, Fault.FILTERED_REPLY)],
@@ -148,36 +148,36 @@ def test_usage_tokenizer_failure_keeps_reply(endpoint: Endpoint) -> None:
         *[(fault, False) for fault in (Fault.MALFORMED_JSON, Fault.TRUNCATED_JSON, Fault.HTML, Fault.ERROR_WITHIN)],
     ],
 )
-def test_usage_failure_that_may_be_charged_has_unknown_cost(fault: Fault, known: bool, streams: bool) -> None:
-    with HostileServer(says, script=[fault], slow=9.0) as server:
+def test_usage_failure_that_may_be_charged_has_unknown_cost(fault: Fault, has_cost: bool, streams: bool) -> None:
+    with HostileServer(write_text, script=[fault], slow=9.0) as server:
         timeout = 0.3 if fault is Fault.SLOW else 5.0
         with pytest.raises(EpicrisisError) as caught:
-            spent(server.url, local=False, price=PRICE, streams=streams, timeout=timeout)
+            measure_usage(server.url, local=False, price=PRICE, streams=streams, timeout=timeout)
         ledger = server.ledger
     usage = caught.value.usage
-    assert (usage.calls, usage.failed_calls, usage.uncounted_calls) == (1, 1, int(not known))
-    assert (usage.cost is not None) == known
+    assert (usage.calls, usage.failed_calls, usage.uncounted_calls) == (1, 1, int(not has_cost))
+    assert (usage.cost is not None) == has_cost
     assert (usage.prompt_tokens, usage.completion_tokens) == (ledger.told_prompt_tokens, ledger.told_completion_tokens)
     assert usage.seconds > 0
 
 
 def test_usage_local_failure_is_free() -> None:
-    with HostileServer(says, script=[Fault.RESET_AT_ONCE]) as server, pytest.raises(EpicrisisError) as caught:
-        spent(server.url)
+    with HostileServer(write_text, script=[Fault.RESET_AT_ONCE]) as server, pytest.raises(EpicrisisError) as caught:
+        measure_usage(server.url)
     assert (caught.value.usage.cost, caught.value.usage.uncounted_calls) == (0.0, 1)
 
 
 def test_usage_unreachable_endpoint_is_free() -> None:
-    with HostileServer(says) as server:
+    with HostileServer(write_text) as server:
         url = server.url
     with pytest.raises(EpicrisisError, match="nothing answers") as caught:
-        spent(url, local=False)
+        measure_usage(url, local=False)
     assert (caught.value.usage.cost, caught.value.usage.uncounted_calls, caught.value.usage.failed_calls) == (0.0, 0, 1)
 
 
 def test_usage_stream_without_usage_is_estimated(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(sse("Ye", "s."), kind="text/event-stream")]
-    usage = spent(endpoint.url, local=False, streams=True)
+    usage = measure_usage(endpoint.url, local=False, streams=True)
     assert (usage.completion_tokens, usage.uncounted_calls, usage.cost) == (2, 1, None)
 
 
@@ -190,10 +190,10 @@ NAMES = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_de
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), json_values | st.integers(-5, 500)), st.booleans())
-def test_read_reported_usage_any_json_is_plausible_or_none(raw: dict[str, Any], said: bool) -> None:
-    usage = read_reported_usage(json.loads(json.dumps(raw)), REQUEST, said)
+def test_read_reported_usage_any_json_is_plausible_or_none(raw: dict[str, Any], has_text: bool) -> None:
+    usage = read_reported_usage(json.loads(json.dumps(raw)), REQUEST, has_text)
     if usage is not None:
         assert 0 <= usage.cached <= usage.prompt < 20_000
         assert usage.prompt > 0
         assert 0 <= (usage.reasoning or 0) <= usage.completion < 2000
-        assert usage.completion > 0 or not said
+        assert usage.completion > 0 or not has_text

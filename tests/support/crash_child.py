@@ -100,7 +100,7 @@ def die() -> None:
 
 
 def arm(moment: str, passes: int) -> None:
-    """Wraps the function of that moment so that the process dies there, after it came to pass `passes` times.
+    """Wrap the function of that moment so that the process dies there, after `passes` passes.
 
     For a moment within a function `passes` seeds the delay as well.
     """
@@ -128,7 +128,7 @@ def arm(moment: str, passes: int) -> None:
 
 
 def acknowledge(path: Path) -> None:
-    """Writes down each document (id, hash or null) when the library has acknowledged it or its deletion, durably."""
+    """Record each document (id, hash or null) durably when the library has acknowledged it or its deletion."""
     original_add, original_delete = libraries.Library.add, libraries.Library.delete
 
     def add(self: Library, documents: Sequence[StoredDocument]) -> None:
@@ -172,7 +172,7 @@ def main(action: str, folder: Path, acknowledged: Path, version: int, count: int
 
 
 def forked(arguments: list[str]) -> int:
-    """Runs `main` in a process of its own; its exit code, -9 where it was killed."""
+    """Run `main` in a forked process. Return its exit code, -9 if it was killed."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

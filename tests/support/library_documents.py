@@ -50,7 +50,7 @@ def encoder() -> HashingEncoder:
 
 
 def documents(version: int, count: int) -> Iterator[Document]:
-    """Version `n` of the corpus: a third of the documents change with the version, in length as well."""
+    """Yield version `n` of the corpus. A third of the documents change with the version, in length as well."""
     for number in range(count):
         changes = number % 3 == 0
         dice = random.Random(f"{number}/{version if changes else 0}")
@@ -66,11 +66,11 @@ def documents(version: int, count: int) -> Iterator[Document]:
 
 
 def revised(version: int, count: int) -> Iterator[ReaderItem]:
-    """Version `n` as PubMed's files bring it: revisions, a seventh taken back for now, a mark after every 16."""
+    """Yield version `n` with revisions: a seventh is deleted, a fingerprint follows every 16."""
     revision = f"{version:04}"
     for number, document in enumerate(documents(version, count)):
-        gone = random.Random(f"gone {number}/{version}").random() < 1 / 7
-        yield DeletedDocument(document.id, revision) if gone else dataclasses.replace(document, revision=revision)
+        is_deleted = random.Random(f"gone {number}/{version}").random() < 1 / 7
+        yield DeletedDocument(document.id, revision) if is_deleted else dataclasses.replace(document, revision=revision)
         if number % 16 == 15:
             yield FileFingerprint(f"v{version}-{number // 16}", f"{version:032}{number:032}", number)
 
@@ -85,13 +85,13 @@ SMALL = (
 
 
 def create(folder: Path) -> Library:
-    used = encoder()
+    hashing = encoder()
     return Library.create(
         folder,
-        encoder_fingerprint=used.fingerprint,
+        encoder_fingerprint=hashing.fingerprint,
         encoder_name="hashing",
-        dimensions=used.dimensions,
-        max_tokens=used.max_tokens,
+        dimensions=hashing.dimensions,
+        max_tokens=hashing.max_tokens,
         overlap=0,
     )
 
@@ -120,38 +120,42 @@ class Contents:
     deleted: dict[str, str]
     """The revisions of those that were taken back."""
     sources: list[str]
-    found: tuple[tuple[str, ...], ...]
+    results: tuple[tuple[str, ...], ...]
     """What a few questions find, by vectors and by words."""
 
 
 def contents(library: Library) -> Contents:
-    """Reads past the public face, so that nothing hides behind a filter."""
+    """Read the contents below the public interface, so that no filter hides anything."""
     import tantivy
 
     library._table.refresh()
     library._words.refresh()
-    stored = [each for batch in library._table.batches() for each in batch]
-    table = {each.passage.id: (each.passage.text, each.content_hash) for each in stored}
+    stored = [entry for batch in library._table.batches() for entry in batch]
+    table = {entry.passage.id: (entry.passage.text, entry.content_hash) for entry in stored}
     searcher = library._words._index.searcher()
     addresses = [address for _, address in searcher.search(tantivy.Query.all_query(), 10_000).hits]
     versions = searcher.fast_field_values("version", addresses) if addresses else []
-    words = [(str(searcher.doc(each)["id"][0]), int(n or 0)) for each, n in zip(addresses, versions, strict=True)]
+    words = []
+    for address, version in zip(addresses, versions, strict=True):
+        words.append((str(searcher.doc(address)["id"][0]), int(version or 0)))
     hashes = library._journal._db.execute("SELECT id, content_hash FROM documents")
-    vectors = library._table.lance.search().select(["id", "vector"]).to_list()
+    vectors = {}
+    for row in library._table.lance.search().select(["id", "vector"]).to_list():
+        vectors[row["id"]] = np.asarray(row["vector"], dtype=np.float16).tobytes()
     return Contents(
         table=table,
-        vectors={row["id"]: np.asarray(row["vector"], dtype=np.float16).tobytes() for row in vectors},
+        vectors=vectors,
         rows=len(stored),
         words=sorted(words),
         hashes={document_id: digest.hex() for document_id, digest in hashes},
         revisions=dict(library._journal._db.execute("SELECT id, revision FROM documents")),
         deleted=dict(library._journal.deletions()),
-        sources=sorted(each.name for each in library.sources()),
-        found=tuple(_found(library)),
+        sources=sorted(source.name for source in library.sources()),
+        results=tuple(_search(library)),
     )
 
 
-def _found(library: Library) -> Iterator[tuple[str, ...]]:
+def _search(library: Library) -> Iterator[tuple[str, ...]]:
     for question in ("aspirin and stroke", "liver biopsy in sepsis"):
         for scope in (Scope(), Scope(patient="anna", as_of="2021")):
             vector = np.asarray(encoder().encode_queries([question])[0])

@@ -35,8 +35,8 @@ class Endpoint:
     closing: threading.Event = field(default_factory=threading.Event)
 
     def next(self, path: str) -> Scripted:
-        left = self.script.get(path, [Scripted({"error": {"message": "no such path"}}, 404)])
-        return left.pop(0) if len(left) > 1 else left[0]
+        responses = self.script.get(path, [Scripted({"error": {"message": "no such path"}}, 404)])
+        return responses.pop(0) if len(responses) > 1 else responses[0]
 
     def bodies(self, path: str) -> list[dict[str, Any]]:
         return [body for asked, body, _ in self.asked if asked == path]
@@ -72,22 +72,22 @@ class _Handler(BaseHTTPRequestHandler):
             self.endpoint.closing.wait(30)
 
     def log_message(self, *_: object) -> None:
-        """Nothing on the screen."""
+        """Print nothing."""
 
 
 @contextmanager
 def serving() -> Iterator[Endpoint]:
-    """A running endpoint; it stops, and what hangs on it is let go, when the block ends."""
-    made = Endpoint()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"endpoint": made}))
+    """Run an endpoint. At the end of the block it stops and releases hanging responses."""
+    endpoint = Endpoint()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"endpoint": endpoint}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    made.url = f"http://127.0.0.1:{server.server_port}"
+    endpoint.url = f"http://127.0.0.1:{server.server_port}"
     try:
-        yield made
+        yield endpoint
     finally:
-        made.closing.set()
+        endpoint.closing.set()
         server.shutdown()
         thread.join()
         server.server_close()

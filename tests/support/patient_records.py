@@ -34,21 +34,21 @@ _CASE = re.compile(r"case (\d+)z")
 
 
 def word(number: int) -> str:
-    """What only prompts of that patient's questions may hold."""
+    """Return the word that only prompts of that patient's questions may contain."""
     return f"kanary{number}q"
 
 
 def question(number: int, case: str = "", **more: object) -> Question:
-    """A question of patient `number`, which matches every note of every patient. Its prompts tell whose it is."""
+    """Return a question of patient `number` that matches every note. Its prompts identify the patient."""
     text = f"Which drug was given for stroke (case {number}z{case}) in the discharge summary and on the ward?"
     return Question(text, OPTIONS, "choice", id=f"q{number}{case}", patient=PATIENTS[number], **more)  # type: ignore[arg-type]
 
 
 def notes() -> Iterator[Document]:
-    """Three a patient, and a note that all share word for word; each cites the next patient by id."""
+    """Yield three notes for each patient, and one with a shared text. Each cites the next patient by id."""
     for number, patient in enumerate(PATIENTS):
         other = PATIENTS[(number + 1) % len(PATIENTS)]
-        told = {"note_type": "discharge", "encounter": f"e{number}"}
+        metadata = {"note_type": "discharge", "encounter": f"e{number}"}
         for day in range(1, 4):
             yield Document(
                 f"note:{other}:{patient}:{day}",
@@ -58,9 +58,9 @@ def notes() -> Iterator[Document]:
                 source="notes",
                 date=f"2150-0{day}",
                 patient=patient,
-                metadata=told,
+                metadata=metadata,
             )
-        yield Document(f"shared:{patient}", SHARED, source="notes", date="2150-05", patient=patient, metadata=told)
+        yield Document(f"shared:{patient}", SHARED, source="notes", date="2150-05", patient=patient, metadata=metadata)
 
 
 def papers() -> Iterator[Document]:
@@ -70,26 +70,26 @@ def papers() -> Iterator[Document]:
 
 
 def solved() -> Iterator[Document]:
-    """Solved questions, and a note that strayed among them."""
+    """Yield solved questions and one misplaced note."""
     for number in range(3):
         text = f"Which drug was given for stroke in the solved question number {number} of this set?"
-        told = {"question": text, "options": OPTIONS, "choice": "A", "answer": "Aspirin.", "reasoning": "It is."}
-        yield Document(f"solved:{number}", text, metadata=told)
+        metadata = {"question": text, "options": OPTIONS, "choice": "A", "answer": "Aspirin.", "reasoning": "It is."}
+        yield Document(f"solved:{number}", text, metadata=metadata)
     yield Document("strayed", f"Which drug was given for stroke? {word(0)}", patient=PATIENTS[0])
 
 
 def library(path: Path, documents: Iterable[Document], encoder: HashingEncoder = ENCODER) -> Library:
-    """A library of these, open for reading."""
-    with open_or_create(path, encoder, "hashing", overlap=0) as made:
-        add_documents(made, documents, encoder)
+    """Create a library of these documents and open it for reading."""
+    with open_or_create(path, encoder, "hashing", overlap=0) as store:
+        add_documents(store, documents, encoder)
     return Library.open(path)
 
 
 def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: bool = False) -> LibrarySearch:
-    """The records and the papers in one library, or the papers in one beside; and how it is searched."""
-    everything = list(notes()) if beside else [*notes(), *papers()]
-    first = library(folder / "ward", everything)
-    also = [SearchableStore(library(folder / "other", everything, OTHER_ENCODER), OTHER_ENCODER)] if fused else []
+    """Return the search of the records and papers in one library, or with the papers in a second one."""
+    records = list(notes()) if beside else [*notes(), *papers()]
+    first = library(folder / "ward", records)
+    fused_stores = [SearchableStore(library(folder / "other", records, OTHER_ENCODER), OTHER_ENCODER)] if fused else []
     # Notes of the same ids as well: another person's, for all that anybody knows.
     literature = (
         [SearchableStore(library(folder / "papers", [*papers(), *notes()]), ENCODER, "papers")] if beside else []
@@ -97,7 +97,7 @@ def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: b
     retriever = Retriever(
         first,
         ENCODER,
-        also=also,
+        also=fused_stores,
         beside=literature,
         remedy="segments",
         sentences=find_sentences,
@@ -107,16 +107,16 @@ def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: b
 
 
 def examples(folder: Path) -> ExampleSearch:
-    """The library of solved questions and how it is searched."""
-    made = library(folder / "solved", solved())
-    return ExampleSearch(LibrarySearch(made, Retriever(made, ENCODER)), ExampleSettings(k=2), 0)
+    """Return the search of the library of solved questions."""
+    store = library(folder / "solved", solved())
+    return ExampleSearch(LibrarySearch(store, Retriever(store, ENCODER)), ExampleSettings(k=2), 0)
 
 
 def recorder(context_tokens: int = 1_000_000) -> ScriptedModel:
-    """A model that answers whatever it is asked, and keeps every prompt."""
+    """Return a model that answers every request and records the prompts."""
 
     def script(request: ChatRequest) -> str:
-        messages = [{"role": each.role, "content": each.content} for each in request.messages]
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
         schema = {} if request.schema is None else {"response_format": {"json_schema": {"schema": request.schema}}}
         return schema_reply({"messages": messages, **schema})
 
@@ -134,16 +134,16 @@ class Seen:
 
 
 def looked_at(requests: Sequence[ChatRequest]) -> Seen:
-    """What stands in the prompts. Every one tells whose question it is of."""
+    """Return the words in the prompts by patient. Every prompt identifies its question."""
     seen = Seen()
     for request in requests:
         text = "\n".join(message.content for message in request.messages)
-        asked = {int(number) for number in _CASE.findall(text)}
-        assert len(asked) == 1, "a prompt is of one question"
-        (patient,) = asked
-        for found in sorted({int(number) for number in _WORD.findall(text)}):
-            if found == patient:
+        numbers = {int(number) for number in _CASE.findall(text)}
+        assert len(numbers) == 1, "a prompt is of one question"
+        (patient,) = numbers
+        for owner in sorted({int(number) for number in _WORD.findall(text)}):
+            if owner == patient:
                 seen.own.add(patient)
-            elif found != LITERATURE:
-                seen.leaks.append((patient, found))
+            elif owner != LITERATURE:
+                seen.leaks.append((patient, owner))
     return seen

@@ -42,9 +42,9 @@ def article(
 
 
 def article_set(articles: Iterable[str], deleted: Iterable[object] = ()) -> str:
-    """A whole file."""
-    gone = "".join(f'<PMID Version="1">{pmid}</PMID>' for pmid in deleted)
-    tail = f"<DeleteCitation>{gone}</DeleteCitation>" if gone else ""
+    """Return a whole file."""
+    deletions = "".join(f'<PMID Version="1">{pmid}</PMID>' for pmid in deleted)
+    tail = f"<DeleteCitation>{deletions}</DeleteCitation>" if deletions else ""
     return f"{HEAD}<PubmedArticleSet>\n{''.join(articles)}{tail}</PubmedArticleSet>\n"
 
 
@@ -71,7 +71,7 @@ def write_realistic(path: Path, count: int, seed: int = 7) -> None:
 
 
 def realistic(pmid: int, dice: random.Random) -> str:
-    """One citation as PubMed's are."""
+    """Return one citation like PubMed's."""
     doi = f"10.1000/j.{pmid}"
     return article(
         pmid,

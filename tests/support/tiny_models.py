@@ -110,10 +110,11 @@ def make_reward_model(folder: Path, seed: int, rows: int = 19) -> tuple[Any, Any
 
     folder.mkdir(parents=True, exist_ok=True)
     marks = ["begin_of_text", "start_header_id", "end_header_id", "eot_id"]
-    vocabulary = {word: at for at, word in enumerate(["<unk>", *(f"<|{mark}|>" for mark in marks), "user", *WORDS])}
+    special_words = [f"<|{mark}|>" for mark in marks]
+    vocabulary = {word: index for index, word in enumerate(["<unk>", *special_words, "user", *WORDS])}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.add_special_tokens([AddedToken(f"<|{mark}|>", special=True) for mark in marks])
+    words.add_special_tokens([AddedToken(word, special=True) for word in special_words])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)

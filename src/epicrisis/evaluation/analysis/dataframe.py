@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 def runs_to_dataframe(paths: Sequence[Path]) -> pandas.DataFrame:
     """Return one row per case of the runs, which are folders or files of answers.
 
-    Columns: run, question (its id), question_key (cases of one question share it), strategy, state, choice and gold (letters), right
-    (None if the case cannot be scored), prompt_tokens, completion_tokens, calls, seconds (of model time), usd (None if
-    the price is unknown), and one column `condition.NAME` for each condition of an experiment. No text of questions,
-    answers or documents is included. Raises InputError for a path without records, and ModelMissing without pandas.
+    Columns: run, question (its id), question_key (cases of one question share it), strategy, state, choice and gold
+    (letters), right (None if the case cannot be scored), prompt_tokens, completion_tokens, calls, seconds (of model
+    time), usd (None if the price is unknown), and one column `condition.NAME` for each condition of an experiment. No
+    text of questions, answers or documents is included. Raises InputError for a path without records, and ModelMissing
+    without pandas.
     """
     try:
         import pandas

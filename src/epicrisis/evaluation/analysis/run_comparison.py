@@ -5,7 +5,7 @@ A run with several arms is compared arm by arm. Positions and repeats of a quest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 from pathlib import Path
@@ -24,6 +24,7 @@ from epicrisis.evaluation.analysis.grouping import (
     count_endings,
     describe_chance,
     describe_omitted_parts,
+    group_by,
     make_notes,
     mean_by_pair,
     mean_score,
@@ -165,19 +166,20 @@ def _compare(
     mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: AccuracyMeasure
 ) -> tuple[tuple[Cell, ...], Difference | None]:
     """Return the cells under _PAIR_COLUMNS, and the difference if there is one."""
-    pair = tuple(name for name in REPEATED if _has_condition(mine, name) and _has_condition(theirs, name))
+    shared = _condition_names(mine).keys() & _condition_names(theirs).keys()
+    pair = tuple(name for name in REPEATED if name in shared)
     my_scores, their_scores = mean_by_pair(mine, pair, measure), mean_by_pair(theirs, pair, measure)
     my_cases, their_cases = _pairing_keys(mine, pair), _pairing_keys(theirs, pair)
     scored = my_scores.keys() & their_scores.keys()
-    won = sum(my_scores[key] > their_scores[key] for key in scored)
-    lost = sum(my_scores[key] < their_scores[key] for key in scored)
+    wins = sum(my_scores[key] > their_scores[key] for key in scored)
+    losses = sum(my_scores[key] < their_scores[key] for key in scored)
     difference = compare_to_baseline(Group((), mine, theirs, pair), measure)
     test = None
     if difference is not None:
-        values = {my_scores[key] for key in scored} | {their_scores[key] for key in scored}
+        values = {*map(my_scores.get, scored), *map(their_scores.get, scored)}
         test = "McNemar" if difference.n == difference.clusters and values <= {0, 1} else "sign flips"
     unscored = len(my_cases & their_cases) - len(scored)
-    counts = (len(scored), len(my_cases - their_cases), len(their_cases - my_cases), unscored, won, lost, test)
+    counts = (len(scored), len(my_cases - their_cases), len(their_cases - my_cases), unscored, wins, losses, test)
     return counts, difference
 
 
@@ -185,11 +187,7 @@ def _pairing_keys(outcomes: Sequence[Outcome], pair: Sequence[str]) -> set[Pairi
     return {(outcome.question, *map(outcome.condition.get, pair)) for outcome in outcomes}
 
 
-def _has_condition(outcomes: Sequence[Outcome], name: str) -> bool:
-    return any(name in outcome.condition for outcome in outcomes)
-
-
-def _condition_names(outcomes: Sequence[Outcome]) -> dict[str, None]:
+def _condition_names(outcomes: Iterable[Outcome]) -> dict[str, None]:
     """Return the names of all conditions, without duplicates, in order."""
     return dict.fromkeys(chain.from_iterable(outcome.condition for outcome in outcomes))
 
@@ -197,10 +195,15 @@ def _condition_names(outcomes: Sequence[Outcome]) -> dict[str, None]:
 def _separating_conditions(runs: Sequence[Sequence[Outcome]]) -> tuple[str, ...]:
     """Return the conditions, except REPEATED, that have several values in a run."""
     names: list[str] = []
-    for name in _condition_names(list(chain.from_iterable(runs))):
-        if name not in REPEATED and any(len({outcome.condition.get(name) for outcome in run}) > 1 for run in runs):
+    for name in _condition_names(chain.from_iterable(runs)):
+        values = [_condition_values(run, name) for run in runs]
+        if name not in REPEATED and max(map(len, values)) > 1:
             names.append(name)
     return tuple(names)
+
+
+def _condition_values(outcomes: Iterable[Outcome], name: str) -> set[Cell]:
+    return {outcome.condition.get(name) for outcome in outcomes}
 
 
 def _common_conditions(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
@@ -209,11 +212,11 @@ def _common_conditions(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
 
 def _split_strata(outcomes: Sequence[Outcome], names: Sequence[str]) -> Mapping[Stratum, list[Outcome]]:
     """Return the outcomes grouped by their values of these conditions."""
-    strata: dict[Stratum, list[Outcome]] = {}
-    for outcome in outcomes:
-        stratum = tuple((name, outcome.condition[name]) for name in names if name in outcome.condition)
-        strata.setdefault(stratum, []).append(outcome)
-    return strata
+
+    def stratum(outcome: Outcome) -> Stratum:
+        return tuple((name, outcome.condition[name]) for name in names if name in outcome.condition)
+
+    return group_by(outcomes, stratum)
 
 
 def _match_strata(one: _ScoredRun, other: _ScoredRun) -> Iterator[tuple[Stratum, list[Outcome], list[Outcome]]]:
@@ -230,7 +233,7 @@ def _constant_conditions(outcomes: Sequence[Outcome]) -> dict[str, Cell]:
     """Return the conditions that have one value in all outcomes."""
     constants: dict[str, Cell] = {}
     for name in _condition_names(outcomes):
-        values = {outcome.condition.get(name) for outcome in outcomes}
+        values = _condition_values(outcomes, name)
         if name not in REPEATED and len(values) == 1:
             constants[name] = values.pop()
     return constants

@@ -9,6 +9,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -101,8 +102,13 @@ def count_key_columns(table: Table) -> int:
     """Return the number of leading columns that identify a row: at least one, and all leading columns of words."""
     numbers = range(1, len(table.columns))
     identifying = next((n for n in numbers if len({row[:n] for row in table.rows}) == len(table.rows)), 1)
-    words = next((n for n in numbers if any(not isinstance(row[n], str) for row in table.rows)), 1)
+    columns = list(zip(*table.rows, strict=True))
+    words = next((n for n in numbers if columns and not _is_text(columns[n])), 1)
     return max(identifying, words)
+
+
+def _is_text(cells: Sequence[Cell]) -> bool:
+    return all(isinstance(cell, str) for cell in cells)
 
 
 def label_row(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) -> str:
@@ -196,7 +202,7 @@ def _make_columns(table: Table, width: int | None) -> list[_Column]:
             cells = [textwrap.wrap(heading, max(room, longest_word)) or [""]]
             for text in texts:
                 cells.append([text] if right else textwrap.wrap(text, max(room, 1)) or [""])
-        columns.append(_Column(cells, max(cell_len(line) for lines in cells for line in lines), right))
+        columns.append(_Column(cells, max(map(cell_len, chain.from_iterable(cells))), right))
     return columns
 
 
@@ -234,27 +240,28 @@ def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False)
 
     Empty if the table has no differences.
     """
-    rows: list[tuple[str, Difference]] = []
+    labels: list[list[str]] = []
+    differences: list[Difference] = []
     heading = ""
     for index, name in enumerate(table.columns):
         for row in table.rows:
             if isinstance(difference := row[index], Difference):
-                rows.append((label_row(table, row), difference))
-        if rows:
+                labels.append(textwrap.wrap(label_row(table, row), width // 3) or [""])
+                differences.append(difference)
+        if differences:
             heading = name
             break
     else:
         return ""
-    labels = [textwrap.wrap(label, width // 3) or [""] for label, _ in rows]
-    left = max(len(line) for lines in labels for line in lines) + _GAP
-    low = min(0.0, *(difference.interval.low for _, difference in rows))
-    high = max(0.0, *(difference.interval.high for _, difference in rows))
-    scale = _Scale(low, high if high > low else low + 0.01, max(20, width - left))
-    lines = [f"{heading}, with its {rows[0][1].interval.confidence:.0%} interval".replace("%", " %")]
-    for label, (_, difference) in zip(labels, rows, strict=True):
+    margin = max(map(len, chain.from_iterable(labels))) + _GAP
+    low = min(0.0, *(difference.interval.low for difference in differences))
+    high = max(0.0, *(difference.interval.high for difference in differences))
+    scale = _Scale(low, high if high > low else low + 0.01, max(20, width - margin))
+    lines = [f"{heading}, with its {differences[0].interval.confidence:.0%} interval".replace("%", " %")]
+    for label, difference in zip(labels, differences, strict=True):
         interval = scale.draw(difference, _ASCII_MARKS if ascii_only else _UNICODE_MARKS)
-        lines += [f"{label[0]:<{left}}{interval}", *label[1:]]
-    lines.append(" " * left + scale.axis())
+        lines += [f"{label[0]:<{margin}}{interval}", *label[1:]]
+    lines.append(" " * margin + scale.axis())
     return "\n".join(map(str.rstrip, lines))
 
 

@@ -229,7 +229,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
         else:
             unmarked.append(
                 f"{run.name}: these open answers are not marked yet, so nothing says which are right: `epicrisis "
-                "open-ended mark FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same "
+                "grade correctness FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same "
                 "command again."
             )
     built = tables(split_sets(outcomes), remarks=tuple(notes)) if outcomes else ()

@@ -170,8 +170,10 @@ def calibrate(
     results: dict[str, HeldOutResult] = {}
     rules: list[Rule] = []
     for fold in range(folds):
-        held_out = [rankings for rankings in recorded if fold_of(rankings.key, folds, seed) == fold]
-        others = [rankings for rankings in recorded if fold_of(rankings.key, folds, seed) != fold]
+        held_out: list[QuestionRankings] = []
+        others: list[QuestionRankings] = []
+        for rankings in recorded:
+            (held_out if fold_of(rankings.key, folds, seed) == fold else others).append(rankings)
         rule = fit_rule(others, definition, recall, signals=signals, depth=depth)
         rules.append(rule)
         values = sorted(label_rankings(others, rule.signal, definition, depth)[1])

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.answers import ModelCalled, Usage
+from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
@@ -196,12 +197,11 @@ def tables(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
     """Build the table of each arm's cost per question, and its input beyond plain RAG's where both are counted."""
     rows: list[tuple[Cell, ...]] = []
-    for arm, k in dict.fromkeys((case.arm, case.k) for case in cases):
-        of_arm = [case for case in cases if (case.arm, case.k) == (arm, k)]
+    for (arm, k), of_arm in group_by(cases, attrgetter("arm", "k")).items():
         counted = [case for case in of_arm if case.counted]
         repeated = sum(case.repeated for case in counted)
         skipped = sum(case.skipped for case in of_arm)
-        tokens = [_mean(counted, f"total.{name}") for name in _TOKENS]
+        tokens = _mean_totals(counted)
         charged = any(case.cost is not None for case in counted)
         charges = _mean(counted, "seconds"), _mean(counted, "cost") if charged else None
         extra = None if arm == RAG else _extra_input(_twins(cases, arm, k))
@@ -231,21 +231,30 @@ def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
 
 def _mean(cases: Sequence[CaseCost], attribute: str) -> Mean:
     """Return the mean of an attribute (`seconds`, `total.input`) over the cases, clustered by question."""
-    return estimate_mean([*map(attrgetter(attribute), cases)], [case.question for case in cases], shares=False)
+    return estimate_mean([*map(attrgetter(attribute), cases)], _questions(cases), shares=False)
+
+
+def _mean_totals(cases: Sequence[CaseCost]) -> list[Mean]:
+    return [_mean(cases, f"total.{name}") for name in _TOKENS]
+
+
+def _questions(cases: Iterable[CaseCost]) -> list[str]:
+    return [case.question for case in cases]
 
 
 def _extra_input(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:
     if not twins:
         return None
-    extra = [case.total.input - other.total.input for case, other in twins]
-    return estimate_mean(extra, [case.question for case, _ in twins], shares=False)
+    extra = [case.total.input - rival.total.input for case, rival in twins]
+    return estimate_mean(extra, _questions(case for case, _ in twins), shares=False)
 
 
 def _twins(cases: Iterable[CaseCost], arm: str, k: Cell) -> list[tuple[CaseCost, CaseCost]]:
     """Return the arm's counted cases at this k, each with plain RAG's of the same question and condition."""
     counted = [case for case in cases if case.counted and case.k == k]
-    rivals = {case.twin: case for case in counted if case.arm == RAG}
-    return [(case, rivals[case.twin]) for case in counted if case.arm == arm and case.twin in rivals]
+    by_arm = group_by(counted, attrgetter("arm"))
+    rivals = {case.twin: case for case in by_arm.get(RAG, ())}
+    return [(case, rivals[case.twin]) for case in by_arm.get(arm, ()) if case.twin in rivals]
 
 
 def token_ratio(cases: Iterable[CaseCost], k: Cell) -> float | None:
@@ -336,11 +345,9 @@ def _predicted_rows(
         return (k, what, *tokens_of(tokens), *_ratios(tokens, base), *charges)
 
     def measure(what: str, cases: Sequence[CaseCost]) -> tuple[Cell, ...]:
-        tokens = [_mean(cases, f"total.{name}") for name in _TOKENS]
-        charges: list[Mean | None] = []
-        for name in _CHARGES:
-            charge = _mean(cases, name)
-            charges.append(None if charge.unscored else charge)
+        tokens = _mean_totals(cases)
+        means = [_mean(cases, name) for name in _CHARGES]
+        charges = [None if mean.unscored else mean for mean in means]
         return (k, f"measured: {what}", *tokens, *_ratios(_mean_tokens(cases), base), *charges)
 
     rows = [
