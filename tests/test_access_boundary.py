@@ -105,7 +105,7 @@ def seen(opened: LibrarySearch, patients: Sequence[int], **settings: Any) -> See
 
 
 @pytest.mark.parametrize(("strategy", "by", "unit"), WAYS)
-def test_no_strategy_sends_words_of_another_patient(
+def test_strategies_send_no_text_of_other_patients(
     strategy: str, by: str, unit: str, plain: LibrarySearch, shown: ExampleSearch
 ) -> None:
     patients = ALL if (by, unit) == ("hybrid", "chunk") else FEW
@@ -127,20 +127,20 @@ def test_no_strategy_sends_words_of_another_patient(
     ],
 )
 @pytest.mark.parametrize("strategy", READING)
-def test_no_setting_lets_another_patient_in(strategy: str, settings: dict[str, Any], plain: LibrarySearch) -> None:
+def test_settings_do_not_admit_other_patients(strategy: str, settings: dict[str, Any], plain: LibrarySearch) -> None:
     found = seen(plain, FEW, strategy=strategy, **settings)
     assert (found.leaks, found.own) == ([], set(FEW))
 
 
 @pytest.mark.parametrize("way", ["fused", "reranked", "beside"])
-def test_no_other_library_and_no_reranker_lets_another_patient_in(way: str, tmp_path: Path) -> None:
+def test_other_library_and_reranker_do_not_admit_other_patients(way: str, tmp_path: Path) -> None:
     with ward(tmp_path, **{way: True}) as opened:
         for strategy, unit in (("rag", "chunk"), ("rag", "note"), ("brief-context", "chunk"), ("full-context", "note")):
             found = seen(opened, FEW, strategy=strategy, unit=unit)
             assert (found.leaks, found.own) == ([], set(FEW))
 
 
-def test_a_question_in_segments_sees_its_own_patient_in_each(plain: LibrarySearch) -> None:
+def test_segmented_question_reads_only_its_patient(plain: LibrarySearch) -> None:
     model = recorder()
     long = [question(n, " " + "and the stroke of the patient. " * 30) for n in FEW]
     answers = asked(plain, long, model=model, strategy="rag", by="dense")
@@ -148,7 +148,7 @@ def test_a_question_in_segments_sees_its_own_patient_in_each(plain: LibrarySearc
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(FEW))
 
 
-def test_a_prompt_over_the_window_is_parted_within_the_patient(plain: LibrarySearch) -> None:
+def test_prompt_over_window_is_split_within_patient(plain: LibrarySearch) -> None:
     model = recorder(context_tokens=900)
     many: dict[str, Any] = {"strategy": "brief-context", "preflight": {"enabled": False}, "partition": 9}
     answers = asked(plain, [question(number) for number in FEW], model=model, **many)
@@ -156,7 +156,7 @@ def test_a_prompt_over_the_window_is_parted_within_the_patient(plain: LibrarySea
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(FEW))
 
 
-def test_literature_is_seen_by_all_and_notes_by_nobody_without_a_patient(plain: LibrarySearch) -> None:
+def test_question_without_patient_reads_literature_and_no_notes(plain: LibrarySearch) -> None:
     model = recorder()
     nobody = Question("Which drug was given for stroke (case 11z)?", {"A": "x", "B": "y"}, "choice")
     asked(plain, [nobody], model=model, strategy="rag")
@@ -167,7 +167,7 @@ def test_literature_is_seen_by_all_and_notes_by_nobody_without_a_patient(plain: 
 # -- runs -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_over_all_patients_at_once_keeps_them_apart(plain: LibrarySearch, tmp_path: Path) -> None:
+def test_concurrent_run_keeps_patients_apart(plain: LibrarySearch, tmp_path: Path) -> None:
     model = recorder()
     questions = [question(number, f" {turn}") for turn in range(2) for number in ALL]
 
@@ -190,7 +190,7 @@ def echo(request: ChatRequest) -> str:
     return json.dumps(fill(request.schema or {}, {"found": True, "quotes": []}, told))
 
 
-def test_a_reply_kept_for_one_patient_is_not_given_to_another(plain: LibrarySearch, tmp_path: Path) -> None:
+def test_cached_reply_is_not_reused_for_other_patient(plain: LibrarySearch, tmp_path: Path) -> None:
     """The same words are asked of all; the prompts differ by the notes, and so does where a reply is kept."""
     text = "Which drug was given for stroke, says the discharge summary?"
     questions = [Question(text, id="same", patient=patient) for patient in PATIENTS]
@@ -207,7 +207,7 @@ def test_a_reply_kept_for_one_patient_is_not_given_to_another(plain: LibrarySear
         assert [answer.text for answer in answers] == [word(number) for number in ALL]
 
 
-def test_two_patients_with_one_text_share_a_reply_that_tells_of_neither(tmp_path: Path) -> None:
+def test_patients_with_equal_text_share_cached_reply(tmp_path: Path) -> None:
     """The one prompt that two patients can have in common is one of the same words throughout."""
     store = MemoryStore()
     for name in ("anna", "bert"):
@@ -228,7 +228,7 @@ def test_two_patients_with_one_text_share_a_reply_that_tells_of_neither(tmp_path
 # -- what no search looks for ---------------------------------------------------------------------------------------
 
 
-def test_records_lookups_and_draws_are_of_the_patient_alone(plain: LibrarySearch) -> None:
+def test_records_lookups_and_samples_contain_only_patient(plain: LibrarySearch) -> None:
     library = plain.library
     everything = {p.id for patient in PATIENTS for p in library.fetch_record(Scope(patient=patient))}
     assert library.fetch_record(Scope()) == ()
@@ -251,7 +251,7 @@ def ranking_of(patient: str, library: Any) -> Ranking:
 
 
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
-def test_a_ranking_of_another_patient_is_refused_and_nothing_is_sent(strategy: str, plain: LibrarySearch) -> None:
+def test_ranking_of_other_patient_is_rejected_without_request(strategy: str, plain: LibrarySearch) -> None:
     model = recorder()
     treatment = RunOverrides(strategy=strategy, ranking=ranking_of(PATIENTS[1], plain.library))  # type: ignore[arg-type]
     with pytest.raises(ScopeViolation, match="nothing was sent"):
@@ -285,7 +285,7 @@ def leaky(plain: LibrarySearch) -> LibrarySearch:
 
 
 @pytest.mark.parametrize("strategy", READING)
-def test_a_search_that_leaks_is_stopped_before_anything_is_sent(strategy: str, leaky: LibrarySearch) -> None:
+def test_leaking_search_is_stopped_before_request(strategy: str, leaky: LibrarySearch) -> None:
     model = recorder()
     with pytest.raises(ScopeViolation):
         asked(leaky, [question(0)], model=model, strategy=strategy, order="rank", preflight={"enabled": False})
@@ -293,14 +293,14 @@ def test_a_search_that_leaks_is_stopped_before_anything_is_sent(strategy: str, l
 
 
 @pytest.mark.parametrize("strategy", READING)
-def test_these_tests_would_find_a_leak(strategy: str, leaky: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leak_is_detected_by_these_tests(strategy: str, leaky: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the second check off as well another patient's words are in the prompts, and are seen there."""
     monkeypatch.setattr(Scope, "admits", lambda self, passage: True)
     found = seen(leaky, [0], strategy=strategy, order="rank", preflight={"enabled": False})
     assert (0, 1) in found.leaks
 
 
-def test_a_library_whose_filter_is_gone_is_found_out(plain: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_without_filter_is_detected(plain: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two checks alone holds; with neither the words are found."""
     switches: dict[str, Callable[[], None]] = {
         "filter": lambda: monkeypatch.setattr("epicrisis.library.exact_search.VectorMatrix.nearest", _unfiltered),

@@ -33,7 +33,7 @@ def how(server: HostileServer, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategy", ["rag", "full-context"])
-def test_a_question_is_asked_of_a_patient(strategy: str, ward: Path) -> None:
+def test_ask_with_patient_reads_record(strategy: str, ward: Path) -> None:
     with HostileServer(schema_reply) as server:
         answer = epicrisis.ask(ward, "What was given?", patient=ANNA, **how(server, strategy=strategy))
     (found,) = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
@@ -41,7 +41,7 @@ def test_a_question_is_asked_of_a_patient(strategy: str, ward: Path) -> None:
     assert answer.question.patient == ANNA
 
 
-def test_a_stream_likewise_and_a_question_may_say_it_itself(ward: Path) -> None:
+def test_stream_with_patient_in_question_reads_record(ward: Path) -> None:
     async def last(question: str | Question, patient: str | None) -> str | None:
         with HostileServer(schema_reply) as server:
             events = [event async for event in stream(ward, question, patient=patient, **how(server))]
@@ -59,19 +59,19 @@ def test_a_stream_likewise_and_a_question_may_say_it_itself(ward: Path) -> None:
     ("patient", "reason"), [("nobody", "has no notes of patient"), (None, "select one with --patient")]
 )
 @pytest.mark.parametrize("strategy", ["rag", "closed-book"])
-def test_a_patient_who_is_not_there(strategy: str, patient: str | None, reason: str, ward: Path) -> None:
+def test_ask_with_unknown_patient_raises(strategy: str, patient: str | None, reason: str, ward: Path) -> None:
     with HostileServer(schema_reply) as server:
         with pytest.raises(InputError, match=reason):
             epicrisis.ask(ward, "What was given?", patient=patient, **how(server, strategy=strategy))
         assert server.received == ()
 
 
-def test_a_question_keeps_its_patient() -> None:
+def test_question_keeps_patient() -> None:
     assert build_question("What was given?", ["yes", "no"], ANNA).patient == ANNA
     assert build_question("What was given?").patient is None
 
 
-def test_a_budget_of_notes_without_whole_notes_is_refused() -> None:
+def test_note_budget_without_note_unit_is_rejected() -> None:
     with pytest.raises(SettingsError, match="use the setting unit = note"):
         check_settings(Settings(strategy="rag", note_tokens=900))
     assert check_settings(Settings(strategy="rag", unit="note", note_tokens=900)).note_tokens == 900

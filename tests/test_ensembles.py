@@ -91,7 +91,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("strategy", "calls"), CALLS.items())
-def test_each_strategy_makes_the_calls_that_were_planned(examples: LibrarySearch, strategy: str, calls: int) -> None:
+def test_strategy_makes_planned_calls(examples: LibrarySearch, strategy: str, calls: int) -> None:
     settings = settings_of(strategy=strategy)
 
     def never(request: ChatRequest) -> str:
@@ -106,14 +106,14 @@ def test_each_strategy_makes_the_calls_that_were_planned(examples: LibrarySearch
 
 
 @pytest.mark.parametrize("strategy", ["zero-shot", "self-consistency", "medprompt"])
-def test_a_plan_says_what_a_question_without_options_lacks(examples: LibrarySearch, strategy: str) -> None:
+def test_plan_reports_questions_without_options(examples: LibrarySearch, strategy: str) -> None:
     settings = settings_of(strategy=strategy)
     asked = Question("What is it?", id="open")
     plan = asyncio.run(plan_questions(pipeline_of(settings, replies, examples), settings, [asked], [strategy]))
     assert plan.strategies[0].states == {"has no options": 1}
 
 
-def test_a_judge_of_drafts_is_planned_for_as_well(examples: LibrarySearch) -> None:
+def test_plan_includes_reward_judge(examples: LibrarySearch) -> None:
     settings = settings_of(strategy="self-reflection", models={"reward": {"name": "smollm2-135m"}})
     plan = asyncio.run(plan_questions(pipeline_of(settings, replies, examples), settings, [ASKED], ["self-reflection"]))
     answer = answered(settings, examples)
@@ -132,7 +132,7 @@ def found(answer: Answer) -> ExamplesFound:
     return event
 
 
-def test_the_nearest_are_shown_and_never_the_question_itself(examples: LibrarySearch) -> None:
+def test_nearest_examples_are_shown_without_question_itself(examples: LibrarySearch) -> None:
     question = Question(f"{solved(5).text}", OPTIONS, "choice", id="another id")
     event = found(answered(settings_of(strategy="medprompt"), examples, question))
     assert event.left_out == ("made/case-5",)
@@ -147,7 +147,7 @@ def notes(answer: Answer) -> list[str]:
     return [event.message for event in answer.trace if isinstance(event, Notice) and event.kind == "search"]
 
 
-def test_what_their_search_has_to_say_is_said(examples: LibrarySearch) -> None:
+def test_example_search_notes_are_reported(examples: LibrarySearch) -> None:
     """That there are fewer than were wanted, that a question was not read whole, and by what they are found."""
     long = Question("fever and cough " * 300, OPTIONS, "choice", id="long")
     settings = settings_of(strategy="medprompt", examples={"k": 30}, long_questions="cut")
@@ -161,7 +161,7 @@ def test_what_their_search_has_to_say_is_said(examples: LibrarySearch) -> None:
     assert pipeline_of(settings, replies, examples).recipe()["examples"]["encoder"] == "hashing"
 
 
-def test_random_ones_differ_by_question_and_fixed_ones_do_not(examples: LibrarySearch) -> None:
+def test_random_examples_differ_by_question_and_fixed_do_not(examples: LibrarySearch) -> None:
     """The controls: as many examples, none of them nearer than chance."""
     other = Question("Does it help?", OPTIONS, "choice", id="x")
     chosen = {
@@ -177,13 +177,13 @@ def test_random_ones_differ_by_question_and_fixed_ones_do_not(examples: LibraryS
     assert again.ids == chosen["random", "x"]
 
 
-def test_a_library_of_anything_else_is_refused(tmp_path: Path) -> None:
+def test_library_without_examples_is_rejected(tmp_path: Path) -> None:
     opened = library_of(tmp_path / "papers", [Document("d0", "Which disease it is, nobody knows.")])
     with pytest.raises(InputError, match="d0 is no solved question: name a library that `epicrisis examples build`"):
         answered(settings_of(strategy="medprompt"), opened)
 
 
-def test_medprompt_without_a_library_says_so_before_any_call(tmp_path: Path) -> None:
+def test_medprompt_without_library_fails_before_any_call(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="medprompt shows solved questions: name a library of them"):
         Pipeline.open(settings_of(strategy="medprompt", home=str(tmp_path)), None)
 
@@ -191,7 +191,7 @@ def test_medprompt_without_a_library_says_so_before_any_call(tmp_path: Path) -> 
 # -- the setup of the study -------------------------------------------------------------------------------------------
 
 
-def test_the_preset_is_the_studys_setup_and_whatever_is_said_goes_before_it() -> None:
+def test_preset_matches_study_and_explicit_settings_override_it() -> None:
     settings = load_settings({"preset": "cr"})
     assert settings.strategy == "medprompt"
     assert (settings.votes.n, settings.votes.shuffle, settings.votes.tie) == (5, True, "abstain")

@@ -41,23 +41,23 @@ def real() -> dict[str, type[EpicrisisError]]:
     return found
 
 
-def test_the_drawn_tree_is_the_real_one() -> None:
+def test_error_tree_in_docstring_matches_classes() -> None:
     parents = {name: None if kind is EpicrisisError else kind.__bases__[0].__name__ for name, kind in real().items()}
     assert {name: parent for name, (parent, _) in drawn().items()} == parents
     assert len(parents) > 15
 
 
-def test_every_error_of_the_module_hangs_in_the_tree() -> None:
+def test_all_error_classes_are_in_tree() -> None:
     defined = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert defined == set(real())
 
 
-def test_what_may_be_tried_again() -> None:
+def test_retryable_errors_are_marked() -> None:
     assert {name for name, kind in real().items() if kind.retryable} == RETRYABLE
     assert {name for name, (_, remark) in drawn().items() if remark.endswith("(retryable)")} == RETRYABLE
 
 
-def test_exit_codes_are_as_drawn() -> None:
+def test_exit_codes_match_tree() -> None:
     tree = drawn()
 
     def code(name: str) -> int:
@@ -71,7 +71,7 @@ def test_exit_codes_are_as_drawn() -> None:
 
 
 @pytest.mark.parametrize("kind", real().values(), ids=lambda kind: kind.__name__)
-def test_each_error_carries_its_message_and_what_was_spent(kind: type[EpicrisisError]) -> None:
+def test_error_has_message_and_usage(kind: type[EpicrisisError]) -> None:
     error = kind("do this", usage=Usage(calls=2))
     assert (error.message, str(error)) == ("do this", "do this")
     assert error.usage == Usage(calls=2)

@@ -91,7 +91,7 @@ def names(ranking: Ranking) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
-def test_a_patients_passages_are_read_in_time_and_others_by_rank(ward: LibrarySearch, strategy: str) -> None:
+def test_patient_passages_are_ordered_by_time_and_others_by_rank(ward: LibrarySearch, strategy: str) -> None:
     answer, _ = asked(ward, CHEST, strategy=strategy, k=5)
     found = ranking_of(answer)
     dates = [passage.date or "" for passage in found.passages]
@@ -104,7 +104,7 @@ def test_a_patients_passages_are_read_in_time_and_others_by_rank(ward: LibrarySe
     assert ranking_of(asked(ward, Question("chest pain?"), strategy=strategy)[0]).retriever == "hybrid"
 
 
-def test_whole_notes_are_read_in_time(ward: LibrarySearch) -> None:
+def test_whole_notes_are_ordered_by_time(ward: LibrarySearch) -> None:
     answer, model = asked(ward, CHEST, unit="note", k=2)
     found = ranking_of(answer)
     assert len(found.hits) == 2
@@ -114,7 +114,7 @@ def test_whole_notes_are_read_in_time(ward: LibrarySearch) -> None:
     assert TIME_ORDER_STATEMENT in model.requests[0].messages[-1].content
 
 
-def test_notes_over_the_budget_are_left_out_whole_and_said(ward: LibrarySearch) -> None:
+def test_notes_over_budget_are_excluded_and_reported(ward: LibrarySearch) -> None:
     best = names(ranking_of(asked(ward, CHEST, unit="note", k=3, order="rank")[0]))
     answer, _ = asked(ward, CHEST, unit="note", k=3, order="rank", note_tokens=700)
     found = ranking_of(answer)
@@ -126,11 +126,11 @@ def test_notes_over_the_budget_are_left_out_whole_and_said(ward: LibrarySearch) 
     assert said.startswith(f"{len(left)} of 3 notes do not fit the budget of 700 tokens whole, and are left out: ")
 
 
-def test_the_best_note_is_kept_however_small_the_budget_is(ward: LibrarySearch) -> None:
+def test_best_note_is_kept_with_any_budget(ward: LibrarySearch) -> None:
     assert len(ranking_of(asked(ward, CHEST, unit="note", k=3, note_tokens=1)[0]).hits) == 1
 
 
-def test_without_a_budget_the_window_is_one(ward: LibrarySearch) -> None:
+def test_note_budget_defaults_to_model_window(ward: LibrarySearch) -> None:
     whole, model = asked(ward, CHEST, unit="note", k=3, window=100_000)
     assert len(ranking_of(whole).hits) == 3
     tokens = asyncio.run(model.count_tokens(model.requests[0].messages))
@@ -140,7 +140,7 @@ def test_without_a_budget_the_window_is_one(ward: LibrarySearch) -> None:
     assert "what the model's window leaves" in notices(answer, "search")[0]
 
 
-def test_full_context_reads_every_note_of_the_patient_in_time(ward: LibrarySearch) -> None:
+def test_full_context_reads_all_notes_by_time(ward: LibrarySearch) -> None:
     answer, model = asked(ward, CHEST, strategy="full-context")
     assert names(ranking_of(answer)) == ["first", "second", "third"]
     assert "the record has 3 notes" in notices(answer, "search")
@@ -149,14 +149,14 @@ def test_full_context_reads_every_note_of_the_patient_in_time(ward: LibrarySearc
         asked(ward, Question("chest pain?"), strategy="full-context")
 
 
-def test_a_treatment_replaces_the_record(ward: LibrarySearch) -> None:
+def test_override_replaces_record(ward: LibrarySearch) -> None:
     placed = rank_in_order(ranking_of(asked(ward, CHEST, strategy="full-context")[0]).passages[:1], "placed", {})
     answer, model = asked(ward, CHEST, RunOverrides(strategy="full-context", ranking=placed))
     assert ranking_of(answer) == placed
     assert TIME_ORDER_STATEMENT not in model.requests[0].messages[-1].content, "nobody says in what order they stand"
 
 
-def test_what_is_said_of_time_is_held_against_the_record(ward: LibrarySearch) -> None:
+def test_time_in_question_filters_record(ward: LibrarySearch) -> None:
     question = Question("What was the diagnosis of the second admission?", id="t", patient="p1")
     answer, model = asked(ward, question, reply=FOUND, k=9)
     assert set(names(ranking_of(answer))) == {"second"}
@@ -175,14 +175,14 @@ def test_what_is_said_of_time_is_held_against_the_record(ward: LibrarySearch) ->
     assert "left out" not in shown.requests[0].messages[-1].content
 
 
-def test_what_of_time_cannot_be_told_leaves_no_note_out(ward: LibrarySearch) -> None:
+def test_unresolved_time_excludes_no_note(ward: LibrarySearch) -> None:
     answer, _ = asked(ward, Question("What was found in the ninth admission?", patient="p1"), k=9)
     assert set(names(ranking_of(answer))) == {"first", "second", "third"}
     (said,) = notices(answer, "timeline")
     assert said.endswith("no note is left out")
 
 
-def test_new_settings_stand_in_a_recipe_only_where_they_are_said() -> None:
+def test_recipe_contains_new_settings_only_if_set() -> None:
     models = dict.fromkeys(ROLES, ScriptedModel(lambda _: NOT_FOUND))
     plain = Pipeline(Settings(), models).recipe()["settings"]
     new = {"unit", "order", "note_tokens", "fusion_times", "timeline", "extract"}
@@ -219,7 +219,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_k_documents_of_literature_are_read_and_k_passages_where_that_is_said(papers: LibrarySearch, by: str) -> None:
+def test_k_counts_documents_or_passages_by_setting(papers: LibrarySearch, by: str) -> None:
     answer, model = asked(papers, PAIN, k=4, by=by)
     found = ranking_of(answer)
     documents = [passage.document_id for passage in found.passages]
@@ -230,7 +230,7 @@ def test_k_documents_of_literature_are_read_and_k_passages_where_that_is_said(pa
     assert len(ranking_of(asked(papers, PAIN, k=4, by=by, count="passages")[0]).hits) == 4
 
 
-def test_a_part_is_of_so_many_documents(papers: LibrarySearch) -> None:
+def test_partition_counts_documents(papers: LibrarySearch) -> None:
     answer, _ = asked(papers, PAIN, k=6, strategy="brief-context", partition=4)
     parts = [{passage.rpartition("#")[0] for passage in partial.passages} for partial in answer.partials]
     assert [len(part) for part in parts] == [4, 2]
@@ -239,7 +239,7 @@ def test_a_part_is_of_so_many_documents(papers: LibrarySearch) -> None:
     assert [len(partial.passages) for partial in by_passages.partials] == [4, 2]
 
 
-def test_a_record_is_read_by_passages_unless_documents_are_said(ward: LibrarySearch) -> None:
+def test_record_counts_passages_by_default(ward: LibrarySearch) -> None:
     assert len(ranking_of(asked(ward, CHEST, k=2)[0]).hits) == 2
     found = ranking_of(asked(ward, CHEST, k=2, count="documents")[0])
     assert len({passage.document_id for passage in found.passages}) == 2
@@ -247,12 +247,12 @@ def test_a_record_is_read_by_passages_unless_documents_are_said(ward: LibrarySea
     assert [passage.date for passage in found.passages] == sorted(str(passage.date) for passage in found.passages)
 
 
-def test_whole_notes_are_documents_whatever_is_counted(ward: LibrarySearch) -> None:
+def test_whole_notes_count_as_documents(ward: LibrarySearch) -> None:
     for count in ("documents", "passages"):
         assert len(ranking_of(asked(ward, CHEST, unit="note", k=2, count=count)[0]).hits) == 2
 
 
-def test_what_is_counted_stands_in_the_recipe() -> None:
+def test_recipe_contains_count_unit() -> None:
     models = dict.fromkeys(ROLES, ScriptedModel(lambda _: NOT_FOUND))
     assert [Pipeline(Settings(count=count), models).recipe()["settings"]["count"] for count in (None, "passages")] == [
         None,
@@ -260,7 +260,7 @@ def test_what_is_counted_stands_in_the_recipe() -> None:
     ]
 
 
-def test_the_verdict_on_literature_says_which_rule_judged(papers: LibrarySearch, ward: LibrarySearch) -> None:
+def test_literature_verdict_names_rule(papers: LibrarySearch, ward: LibrarySearch) -> None:
     def verdict(opened: LibrarySearch, question: Question, **check: Any) -> tuple[str | None, str]:
         preflight = asked(opened, question, strategy="brief-context", preflight=check)[0].preflight
         assert preflight is not None

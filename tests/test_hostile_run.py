@@ -58,7 +58,7 @@ async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], 
         await model.aclose()
 
 
-def test_with_three_calls_in_ten_failing_every_question_ends_in_a_true_state() -> None:
+def test_run_with_thirty_percent_failures_gives_correct_states() -> None:
     with HostileServer() as server:
         healthy, spent = asyncio.run(answers(server, range(QUESTIONS)))
         ledger = server.ledger

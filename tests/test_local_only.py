@@ -96,7 +96,7 @@ def asked_for(trace: str) -> set[str]:
     return found
 
 
-def test_what_the_trace_tells() -> None:
+def test_trace_parser_returns_contacted_hosts() -> None:
     assert (
         asked_for(
             "1 connect(3, {sa_family=AF_UNIX, sun_path=...}, 110) = 0\n"
@@ -115,7 +115,7 @@ def test_what_the_trace_tells() -> None:
     ) == {"192.0.2.1", "192.0.2.2", "2001:db8::1", "VSOCK"}
 
 
-def test_native_code_that_asks_outside_is_caught(tmp_path: Path) -> None:
+def test_connection_from_native_code_is_detected(tmp_path: Path) -> None:
     """Which the guard inside Python cannot: the proof below would be none without this."""
     planted = f"""
 import ctypes, socket, struct, threading
@@ -183,7 +183,7 @@ def environment(folder: Path, model_home: Path) -> dict[str, str]:
 
 
 @pytest.mark.models
-def test_the_whole_program_asks_nobody_but_this_machine(tmp_path: Path, model_home: Path) -> None:
+def test_program_with_local_only_contacts_no_other_machine(tmp_path: Path, model_home: Path) -> None:
     """And says nothing of anybody on the way, on whatever stream and however its libraries are asked to."""
     tempting = environment(tmp_path, model_home)
 

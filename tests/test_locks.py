@@ -23,7 +23,7 @@ def pinned(name: str) -> set[str]:
     return set(re.findall(r"(?m)^([\w.-]+)==", read(name).lower()))
 
 
-def test_no_package_is_pinned_twice() -> None:
+def test_lock_pins_every_package_once() -> None:
     """Two versions of one cannot be installed, and `make lock` moves those of the first file alone."""
     first, second, torch = (pinned(name) for name in (*HASHED, TORCH))
     assert torch == {"torch"}
@@ -34,7 +34,7 @@ def test_no_package_is_pinned_twice() -> None:
 
 
 @pytest.mark.parametrize("name", HASHED)
-def test_every_pin_has_its_hashes_and_no_address(name: str) -> None:
+def test_lock_pins_have_hashes_and_no_urls(name: str) -> None:
     pins = re.split(r"(?m)^(?=[\w.-]+==)", read(name))[1:]
     without = [pin.split("\n")[0] for pin in pins if not re.search(r"(?m)^    --hash=sha256:[0-9a-f]{64}( \\)?$", pin)]
     assert len(pins) >= len(pinned(name)) > 20, "one for each of several Pythons"
@@ -43,13 +43,13 @@ def test_every_pin_has_its_hashes_and_no_address(name: str) -> None:
     assert "index" not in re.sub(r"(?m)^ +#.*$", "", read(name))
 
 
-def test_what_builds_the_package_is_locked() -> None:
+def test_lock_contains_build_requirements() -> None:
     assert {"hatchling", "editables"} <= pinned("requirements.lock")
 
 
 @pytest.mark.parametrize("uv", ["", "uv"])
 @pytest.mark.parametrize("target", ["environment", "torch"])
-def test_make_installs_nothing_but_by_hash(uv: str, target: str, tmp_path: Path) -> None:
+def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path) -> None:
     """Every install is from a file of hashes, of torch's wheel, or of this package without what it depends on."""
     venv = tmp_path / "venv"
     goal = str(venv / ".installed") if target == "environment" else "-W requirements.lock .venv-torch/.installed"
@@ -76,7 +76,7 @@ def wheel(folder: Path) -> None:
         file.writestr("tiny-1.0.dist-info/RECORD", "")
 
 
-def test_a_file_of_another_hash_is_refused(tmp_path: Path) -> None:
+def test_installer_rejects_file_with_other_hash(tmp_path: Path) -> None:
     """With the options of the Makefile, on a package made here."""
     options = re.findall(r"(?m)^LOCKED := (.*)$", read("Makefile"))[0].split()
     wheel(tmp_path)

@@ -96,11 +96,11 @@ def planted(value: Any) -> Any:
     return tuple(planted(inner) for inner in value) if isinstance(value, tuple) else value
 
 
-def test_every_kind_of_event_is_among_these() -> None:
+def test_all_event_types_are_tested() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(Event))
 
 
-def test_no_string_of_any_event_is_repeated_that_could_be_a_text(log: Path) -> None:
+def test_log_contains_no_event_text(log: Path) -> None:
     for event in EVENTS:
         log_event(f"{PATIENT}:0123456789abcdef", planted(event))
         log_event(PATIENT, planted(event))
@@ -110,7 +110,7 @@ def test_no_string_of_any_event_is_repeated_that_could_be_a_text(log: Path) -> N
     assert {line["question"] for line in lines(log)} == {"0123456789abcdef", "?"}
 
 
-def test_what_is_told_of_each_event(log: Path) -> None:
+def test_log_line_of_event_has_expected_fields(log: Path) -> None:
     for event in EVENTS:
         log_event(KEY, event)
     told = {line.pop("event"): line for line in lines(log)}
@@ -145,19 +145,19 @@ def test_what_is_told_of_each_event(log: Path) -> None:
 @pytest.mark.parametrize(
     ("reason", "told"), [("length", "length"), ("EndpointTimeout", "EndpointTimeout"), ("Muster", "other")]
 )
-def test_a_reason_that_an_endpoint_made_up_is_not_repeated(log: Path, reason: str, told: str) -> None:
+def test_log_omits_unknown_finish_reason(log: Path, reason: str, told: str) -> None:
     log_event(KEY, replace(CALLED, finish_reason=reason))
     assert lines(log)[0]["finish_reason"] == told
 
 
-def test_an_error_is_told_by_its_kind(log: Path) -> None:
+def test_log_contains_error_kind(log: Path) -> None:
     log_error(KEY, EndpointBusy(PATIENT))
     log_error(KEY, ValueError(PATIENT))
     assert [line["error"] for line in lines(log)] == ["EndpointBusy", "ValueError"]
     assert PATIENT not in log.read_text(encoding="utf-8")
 
 
-def test_nothing_else_comes_into_the_log_whoever_logs(log: Path) -> None:
+def test_log_omits_messages_of_other_loggers(log: Path) -> None:
     for name in ("epicrisis", "epicrisis.corpus", "epicrisis.text"):
         try:
             raise ValueError(PATIENT)
@@ -172,14 +172,14 @@ REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", PATIENT))
 REPLY = ChatReply("She is well.", "stop", "m", Usage(), reasoning="Let me see.")
 
 
-def test_prompts_and_replies_are_not_written_unasked(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_omits_prompts_and_replies_by_default(log: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         log_call(REQUEST, REPLY)
     assert log.read_text(encoding="utf-8") == ""
     assert PATIENT not in caplog.text
 
 
-def test_asked_for_they_are_written_to_the_file_and_nowhere_else(
+def test_log_text_is_written_only_to_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     opened = open_log(tmp_path / "log", with_text=True)
@@ -202,7 +202,7 @@ def test_asked_for_they_are_written_to_the_file_and_nowhere_else(
 # -- the file -------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_log_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_logging_is_silent_by_default(capfd: pytest.CaptureFixture[str]) -> None:
     log_event(KEY, CALLED)
     log_error(KEY, ValueError(PATIENT))
     log_call(REQUEST, REPLY)
@@ -210,7 +210,7 @@ def test_without_a_log_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> Non
     assert not logging.getLogger("epicrisis").isEnabledFor(logging.INFO)
 
 
-def test_a_log_is_for_its_owner_and_is_gone_on_with(tmp_path: Path) -> None:
+def test_log_file_is_private_and_appended(tmp_path: Path) -> None:
     path = tmp_path / "new" / "log"
     for _ in range(2):
         opened = open_log(path)
@@ -222,7 +222,7 @@ def test_a_log_is_for_its_owner_and_is_gone_on_with(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_two_logs_at_once_each_have_every_line(tmp_path: Path) -> None:
+def test_two_logs_receive_all_lines(tmp_path: Path) -> None:
     first, second = open_log(tmp_path / "a"), open_log(tmp_path / "b", with_text=True)
     log_event(KEY, CALLED)
     second.close()
@@ -233,7 +233,7 @@ def test_two_logs_at_once_each_have_every_line(tmp_path: Path) -> None:
     assert not any(isinstance(handler, LogFile) for handler in logging.getLogger("epicrisis").handlers)
 
 
-def test_an_application_may_listen(caplog: pytest.LogCaptureFixture) -> None:
+def test_application_handler_receives_lines(caplog: pytest.LogCaptureFixture) -> None:
     """With its own handlers on the logger `epicrisis`, to ids and counts."""
     with caplog.at_level(logging.INFO, logger="epicrisis"):
         log_event(KEY, planted(EVENTS[0]))
@@ -242,7 +242,7 @@ def test_an_application_may_listen(caplog: pytest.LogCaptureFixture) -> None:
     assert PATIENT not in caplog.text
 
 
-def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_unwritable_log_reports_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"the log .* cannot be written \(Is a directory\): "):
         open_log(tmp_path)
     if Path("/dev/full").exists():

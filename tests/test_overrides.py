@@ -36,13 +36,13 @@ def ranking_of(answer: Answer) -> Ranking:
     return found
 
 
-def test_without_one_it_is_as_the_settings_say() -> None:
+def test_run_without_overrides_follows_settings() -> None:
     answer, model = answered(NO_OVERRIDES, models={"writer": {"temperature": 0.3, "top_p": 0.9}}, seed=7)
     assert answer.strategy == "closed-book"
     assert [(r.temperature, r.top_p, r.seed) for r in model.requests] == [(0.3, 0.9, 7)]
 
 
-def test_another_strategy_reads_the_ranking_it_is_given() -> None:
+def test_strategy_override_reads_supplied_ranking() -> None:
     answer, model = answered(RunOverrides(strategy="rag", ranking=RANKING))
     assert answer.strategy == "rag"
     assert ranking_of(answer) == RANKING
@@ -51,7 +51,7 @@ def test_another_strategy_reads_the_ranking_it_is_given() -> None:
 
 
 @pytest.mark.parametrize("partition", [None, 2, 3])
-def test_partition_and_no_preflight(partition: int | None) -> None:
+def test_partition_override_without_preflight_splits_ranking(partition: int | None) -> None:
     treatment = RunOverrides(strategy="brief-context", ranking=RANKING, preflight=False, partition=partition)
     answer, model = answered(treatment, partition=5)
     assert answer.preflight is None
@@ -60,7 +60,7 @@ def test_partition_and_no_preflight(partition: int | None) -> None:
 
 
 @pytest.mark.parametrize(("agree", "read"), [(True, {"rag"}), (False, {"map"})])
-def test_a_verdict_that_is_given_is_the_one_that_decides(agree: bool, read: set[str]) -> None:
+def test_verdict_override_decides(agree: bool, read: set[str]) -> None:
     given = verdict(agree)
     answer, model = answered(RunOverrides(strategy="brief-context", ranking=RANKING, preflight=given))
     assert answer.preflight == given
@@ -68,7 +68,7 @@ def test_a_verdict_that_is_given_is_the_one_that_decides(agree: bool, read: set[
     assert set(stages(model)) == read
 
 
-def test_how_every_role_draws() -> None:
+def test_temperature_and_seed_overrides_apply_to_all_roles() -> None:
     treatment = RunOverrides("brief-context", RANKING, preflight=False, seed=11, temperature=0.2)
     _, model = answered(treatment, models={"map": {"temperature": 0.9}})
     assert {(r.temperature, r.seed) for r in model.requests} == {(0.2, 11)}

@@ -140,7 +140,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_replies_can_be_read_and_grow(form: AnswerFormat) -> None:
+def test_sample_replies_are_readable_and_grow(form: AnswerFormat) -> None:
     texts = [synthetic_reply(form.schema(), size) for size in REPLY_SIZES]
     least, expected, most = (form.read(text) for text in texts)
     assert not least.found
@@ -151,7 +151,7 @@ def test_replies_can_be_read_and_grow(form: AnswerFormat) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_longest_reply_fills_all_there_is_room_for(form: AnswerFormat) -> None:
+def test_longest_reply_fills_limit(form: AnswerFormat) -> None:
     most = form.read(synthetic_reply(form.schema(), "most", 2))
     assert len(most.text) >= ANSWER_CHARACTERS - 1
     assert count_words(most.text) == ANSWER_CHARACTERS // 2
@@ -163,7 +163,7 @@ def test_the_longest_reply_fills_all_there_is_room_for(form: AnswerFormat) -> No
     assert (most.choice is None) == (not form.options)
 
 
-def test_replies_without_a_schema_grow_too() -> None:
+def test_sample_replies_without_schema_grow() -> None:
     assert (
         1
         == count_words(synthetic_reply(None, "least"))
@@ -172,7 +172,7 @@ def test_replies_without_a_schema_grow_too() -> None:
     )
 
 
-def test_a_schema_that_is_not_understood_is_refused() -> None:
+def test_unknown_schema_is_rejected() -> None:
     with pytest.raises(ValueError, match="number"):
         synthetic_reply({"type": "number"}, "most")
 
@@ -182,7 +182,7 @@ def test_a_schema_that_is_not_understood_is_refused() -> None:
 
 @pytest.mark.parametrize("strategy", ["rag", "closed-book", "chain-of-thought"])
 @pytest.mark.parametrize("size", REPLY_SIZES)
-def test_prompts_of_one_call_are_exact(strategy: str, size: ReplySize) -> None:
+def test_single_call_prompt_tokens_are_exact(strategy: str, size: ReplySize) -> None:
     settings, store = settings_of(), store_of(papers(12))
     real = spent(settings, store, QUESTIONS, sized(size), strategy)
     (row,) = planned_for(settings, store, QUESTIONS, strategy).strategies
@@ -193,7 +193,7 @@ def test_prompts_of_one_call_are_exact(strategy: str, size: ReplySize) -> None:
     assert row.completion_tokens.least <= real.completion_tokens <= row.completion_tokens.most
 
 
-def test_map_prompts_are_exact_and_the_reduce_call_is_a_range() -> None:
+def test_map_prompt_tokens_are_exact_and_reduce_is_range() -> None:
     """Where nothing is found there is no reduce call: then map calls are all there is."""
     settings, store = settings_of(k=8, partition=3), store_of(papers(12))
     nothing = spent(settings, store, QUESTIONS, sized("least"), "brief-context")
@@ -207,7 +207,7 @@ def test_map_prompts_are_exact_and_the_reduce_call_is_a_range() -> None:
     assert row.states == {"read in parts": 3}
 
 
-def test_the_longest_findings_are_the_most_that_a_reduce_prompt_holds() -> None:
+def test_longest_findings_bound_reduce_prompt() -> None:
     """The document with the longest title, quoted three times by each part, is the worst there can be."""
     settings, store = settings_of(), store_of(papers(12))
     (row,) = planned_for(settings, store, QUESTIONS, "brief-context").strategies
@@ -227,7 +227,7 @@ PROSE = st.text("abcdefgh .,;()0123456789", max_size=120).filter(lambda text: te
     draw=st.integers(0, 2**32),
 )
 @hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_is_replied_lies_between_least_and_most(
+def test_actual_tokens_lie_within_estimate(
     texts: list[tuple[str, str]], k: int, partition: int, preflight: bool, draw: int
 ) -> None:
     settings = settings_of(k=k, partition=partition, preflight={"enabled": preflight, "n": 2, "depth": 8})
@@ -246,7 +246,7 @@ def test_whatever_is_replied_lies_between_least_and_most(
         assert row.completion_tokens.least <= real.completion_tokens <= row.completion_tokens.most
 
 
-def test_the_preflight_is_run_and_not_guessed() -> None:
+def test_plan_runs_preflight() -> None:
     """Where the rankings agree brief-context is plain RAG, and its prompts are exact."""
     store = store_of(papers(12))
     agreeing = settings_of(preflight={"enabled": True, "n": 1, "threshold": 0.0, "depth": 1})
@@ -254,7 +254,7 @@ def test_the_preflight_is_run_and_not_guessed() -> None:
     assert (brief.prompt_tokens, brief.exact, brief.states) == (rag.prompt_tokens, True, {})
 
 
-def test_each_search_is_made_once() -> None:
+def test_plan_makes_each_search_once() -> None:
     class Counted(MemoryStore):
         searches = 0
 
@@ -269,7 +269,7 @@ def test_each_search_is_made_once() -> None:
     assert store.searches == 2, "one search, and one of the preflight, for three strategies' worth of runs"
 
 
-def test_what_does_not_fit_is_counted_and_brief_context_reads_it_in_parts() -> None:
+def test_plan_counts_prompts_over_window_and_splits_brief_context() -> None:
     settings, store = settings_of(partition=8), store_of([(title, text * 6) for title, text in papers(12)])
     small = ScriptedModel(never, context_tokens=1500)
     rag, brief = planned_for(settings, store, QUESTIONS, "rag", "brief-context", model=small).strategies
@@ -279,20 +279,20 @@ def test_what_does_not_fit_is_counted_and_brief_context_reads_it_in_parts() -> N
     assert brief.calls.least >= 2 * len(QUESTIONS)
 
 
-def test_a_closed_book_prompt_over_the_window_is_counted() -> None:
+def test_plan_counts_closed_book_prompt_over_window() -> None:
     tiny = ScriptedModel(never, context_tokens=40)
     (row,) = planned_for(settings_of(), store_of([]), QUESTIONS[:1], "closed-book", model=tiny).strategies
     assert row.states == {"does not fit the window": 1}
     assert row.prompt_tokens.most == 0
 
 
-def test_nothing_retrieved_is_counted() -> None:
+def test_plan_counts_questions_without_passages() -> None:
     (row,) = planned_for(settings_of(), store_of([]), QUESTIONS, "rag").strategies
     assert row.states == {"nothing retrieved": 3}
     assert row.calls == CostRange(0, 0, 0)
 
 
-def test_findings_that_may_not_fit_are_counted_apart() -> None:
+def test_plan_counts_findings_that_may_exceed_window() -> None:
     settings, store = settings_of(k=4, partition=1), store_of(papers(12))
     narrow = ScriptedModel(never, context_tokens=810)
     (row,) = planned_for(settings, store, QUESTIONS[:1], "brief-context", model=narrow).strategies
@@ -335,7 +335,7 @@ def spent_on(settings: Settings, store: MemoryStore, cases: Sequence[Case]) -> U
     return sum((answer.usage for answer in answers), Usage())
 
 
-def test_cases_are_planned_as_they_are_treated() -> None:
+def test_plan_of_cases_applies_overrides() -> None:
     settings, store = settings_of(strategy="medprompt"), store_of([])
     row, real = for_cases(settings, store, compared(6)), spent_on(settings, store, compared(6))
     assert row.calls == CostRange(*[real.calls] * 3)
@@ -344,7 +344,7 @@ def test_cases_are_planned_as_they_are_treated() -> None:
     assert row.strategy == "zero-shot, self-consistency, medprompt"
 
 
-def test_a_sample_of_cases_has_its_share_of_every_arm() -> None:
+def test_sample_of_cases_is_stratified_by_arm() -> None:
     """The cases of a question follow each other, some of one call and some of twenty-five."""
     store, settings = store_of([]), settings_of(strategy="self-consistency")
     asked = [case.question for case in compared(60)[::3]]
@@ -358,7 +358,7 @@ def test_a_sample_of_cases_has_its_share_of_every_arm() -> None:
         assert for_cases(settings, store, cases).calls.expected == pytest.approx(sum(known), rel=0.08)
 
 
-def test_a_treated_case_reads_and_sees_what_its_treatment_says() -> None:
+def test_case_with_overrides_reads_overridden_evidence() -> None:
     """Its ranking, its partition and no preflight; or its own scope."""
     settings = settings_of(strategy="brief-context", preflight={"enabled": True, "n": 1, "threshold": 0.0, "depth": 1})
     store, question = store_of(papers(12)), QUESTIONS[0]
@@ -374,7 +374,7 @@ def test_a_treated_case_reads_and_sees_what_its_treatment_says() -> None:
 REMOTE = "https://models.example.org/v1#m"
 
 
-def test_money_by_the_stated_price() -> None:
+def test_plan_computes_cost_from_price() -> None:
     price = {"input": 1.0, "output": 10.0}
     settings = settings_of(models={"writer": {"name": REMOTE, "price": price}})
     (row,) = planned_for(settings, store_of(papers(12)), QUESTIONS, "rag").strategies
@@ -384,7 +384,7 @@ def test_money_by_the_stated_price() -> None:
     assert row.usd.least < row.usd.expected < row.usd.most
 
 
-def test_an_unknown_price_is_unknown_and_a_model_of_ones_own_charges_nothing() -> None:
+def test_unknown_price_gives_unknown_cost_and_local_model_is_free() -> None:
     store = store_of(papers(3))
     (unknown,) = planned_for(settings_of(models={"writer": {"name": REMOTE}}), store, QUESTIONS, "rag").strategies
     (own,) = planned_for(settings_of(), store, QUESTIONS, "rag").strategies
@@ -392,7 +392,7 @@ def test_an_unknown_price_is_unknown_and_a_model_of_ones_own_charges_nothing() -
     assert own.usd == CostRange(0, 0, 0)
 
 
-def test_thinking_is_planned() -> None:
+def test_plan_includes_thinking_tokens() -> None:
     store, question = store_of(papers(3)), QUESTIONS[:1]
     (plain,) = planned_for(settings_of(), store, question, "closed-book").strategies
     thinks = settings_of(models={"writer": {"name": REMOTE, "max_reasoning_tokens": 1000}})
@@ -401,7 +401,7 @@ def test_thinking_is_planned() -> None:
     assert more == [0, 500, 1000]
 
 
-def test_time_is_unknown_until_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_time_is_unknown_without_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=100.0, completion=10.0)
 
@@ -415,7 +415,7 @@ def test_time_is_unknown_until_it_is_measured(monkeypatch: pytest.MonkeyPatch) -
     assert timed.at_once == {"scripted": 1}, "an embedded model takes its calls in turn"
 
 
-def test_calls_side_by_side_take_the_time_of_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_calls_take_time_of_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1.0)
 
@@ -429,7 +429,7 @@ def test_calls_side_by_side_take_the_time_of_the_longest(monkeypatch: pytest.Mon
     assert row.seconds.most == pytest.approx(map_call + reduce_call, abs=0.01)
 
 
-def test_a_rate_limit_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_time_includes_rate_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1e9)
 
@@ -442,7 +442,7 @@ def test_a_rate_limit_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row.seconds.most == 60 * (len(QUESTIONS) if limit == "requests_per_minute" else tokens)
 
 
-def test_a_speed_is_measured_by_two_short_calls() -> None:
+def test_speed_is_measured_with_two_short_calls() -> None:
     model = ScriptedModel(lambda request: "one " * request.max_tokens)
     speed = asyncio.run(measure_speed(model))
     assert speed.prompt > 0
@@ -460,7 +460,7 @@ def many(n: int) -> list[Question]:
     return [replace(QUESTIONS[i % 3], id=str(i), text=QUESTIONS[i % 3].text + " Why?" * (i % 7)) for i in range(n)]
 
 
-def test_a_sample_stands_for_all_and_says_how_surely() -> None:
+def test_sample_estimate_has_confidence_interval() -> None:
     settings, store, questions = settings_of(), store_of(papers(12)), many(90)
     whole = planned_for(settings, store, questions, "rag").strategies[0]
     sampled = planned_for(settings, store, questions, "rag", sample=30)
@@ -473,7 +473,7 @@ def test_a_sample_stands_for_all_and_says_how_surely() -> None:
     assert planned_for(settings, store, questions, "rag", sample=30) == sampled, "the sample has a seed"
 
 
-def test_a_sum_over_a_sample_by_hand() -> None:
+def test_sample_sum_matches_manual_example() -> None:
     """Ten questions, four planned: mean 3, standard deviation sqrt(10/3), half-width 1.96 * 10 * s / 2 * sqrt(0.6)."""
     rows = [(0, 1, 9), (1, 2, 9), (1, 5, 9), (2, 4, 9)]
     made = extrapolate(rows, 10)
@@ -483,14 +483,14 @@ def test_a_sum_over_a_sample_by_hand() -> None:
     assert extrapolate([(5, 3, 1)], 1) == CostRange(1, 3, 5), "ends out of order"
 
 
-def test_without_a_word_two_hundred_are_planned() -> None:
+def test_plan_samples_two_hundred_by_default() -> None:
     seen: list[int] = []
     made = planned_for(settings_of(), store_of([]), many(230), "closed-book", advance=seen.append)
     assert (made.questions, made.planned) == (230, 200)
     assert seen == [200] * 200
 
 
-def test_what_cannot_be_planned_is_one_line(tmp_path: Path) -> None:
+def test_invalid_plan_request_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give a question"):
         planned_for(settings_of(), store_of([]), [], "rag")
     with pytest.raises(InputError, match="and a strategy"):
@@ -515,7 +515,7 @@ class Estimating(Layer):
         return replace(await super().capabilities(), exact_token_counts=False)
 
 
-def test_an_estimate_is_never_called_exact() -> None:
+def test_estimate_is_not_labelled_exact() -> None:
     model = Estimating(ScriptedModel(never))
     made = planned_for(settings_of(), store_of(papers(3)), QUESTIONS, *DEFAULT_STRATEGIES, model=model)
     assert not made.exact_counts
@@ -523,13 +523,13 @@ def test_an_estimate_is_never_called_exact() -> None:
 
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in ("medprompt", "full-context")])
-def test_what_cannot_be_counted_ends_the_plan(strategy: str) -> None:
+def test_plan_without_token_count_fails(strategy: str) -> None:
     """A strategy would take it for an answer that failed."""
     with pytest.raises(UserError, match="start it"):
         planned_for(settings_of(), store_of(papers(12)), QUESTIONS, strategy, model=Deaf(ScriptedModel(never)))
 
 
-def test_options_are_planned_as_one_token() -> None:
+def test_option_reply_is_planned_as_one_token() -> None:
     model = PlanningModel(CountingModel(ScriptedModel(never)), "most", {}, lambda usage: 0.0, None)
     asked = ChatRequest((Message("user", "A or B?"),), 1, options=("A", "B"))
     answered = asyncio.run(model.complete(asked))
@@ -556,7 +556,7 @@ def plan_of(usd: CostRange | None, tokens: float) -> CostPlan:
         (CostRange(0, 0, 0), 1e12, None),
     ],
 )
-def test_a_run_over_a_threshold_asks(usd: CostRange | None, tokens: float, said: str | None) -> None:
+def test_run_over_threshold_asks_for_confirmation(usd: CostRange | None, tokens: float, said: str | None) -> None:
     asked = threshold_question(plan_of(usd, tokens), load_settings())
     if said is None:
         assert asked is None
@@ -568,7 +568,7 @@ def test_a_run_over_a_threshold_asks(usd: CostRange | None, tokens: float, said:
         assert asked.endswith("Go on?")
 
 
-def test_a_run_is_planned_by_a_few_of_its_questions() -> None:
+def test_run_estimate_uses_sample_of_questions() -> None:
     store, questions = store_of(papers(12)), many(60)
     price = {"input": 1.0, "output": 1.0}
     settings = settings_of(
@@ -579,7 +579,7 @@ def test_a_run_is_planned_by_a_few_of_its_questions() -> None:
     assert "60 questions with rag" in asked
 
 
-def test_a_run_of_cases_is_planned_by_a_few_of_them() -> None:
+def test_run_estimate_uses_sample_of_cases() -> None:
     """Those that are still to be asked; where all are as the settings say, they are planned as questions are."""
     cases, store = compared(60), store_of([])
     settings = settings_of(
@@ -605,7 +605,7 @@ def test_a_run_of_cases_is_planned_by_a_few_of_them() -> None:
     assert asked(plain, *[NO_OVERRIDES] * len(cases)) == as_questions
 
 
-def test_nothing_is_planned_where_nobody_charges() -> None:
+def test_confirmation_is_skipped_for_free_run() -> None:
     settings = settings_of(plan={"ask_above_usd": 0.0, "ask_above_tokens": 0})
     pipeline = pipeline_of(settings, Deaf(ScriptedModel(never)), store_of(papers(3)))
     assert asyncio.run(confirmation_question(pipeline, settings, QUESTIONS)) is None
@@ -615,7 +615,7 @@ def test_nothing_is_planned_where_nobody_charges() -> None:
         asyncio.run(confirmation_question(pipeline, charged.model_copy(update={"cache": settings.cache}), QUESTIONS))
 
 
-def test_dollars() -> None:
+def test_format_dollars_rounds_amounts() -> None:
     assert [format_dollars(x) for x in (0, 0.00001, 0.0123, 12.3, 1234.5)] == [
         "$0.00",
         "<$0.0001",
@@ -642,7 +642,7 @@ class Terse(Layer):
 
 
 @pytest.mark.models
-def test_the_servers_own_count_is_the_plans(model_home: Path) -> None:
+def test_plan_uses_token_count_of_server(model_home: Path) -> None:
     from epicrisis.components import open_models
 
     settings, store = settings_of(home=model_home, k=2, threads=1), store_of([(t, text[:60]) for t, text in papers(4)])

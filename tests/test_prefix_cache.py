@@ -85,13 +85,13 @@ def whole(model_home: Path) -> int:
 
 
 @pytest.mark.parametrize("partitions", [2, 8])
-def test_all_parts_together_compute_what_plain_rag_computes(model_home: Path, whole: int, partitions: int) -> None:
+def test_prefix_cache_makes_map_cost_equal_rag(model_home: Path, whole: int, partitions: int) -> None:
     parts = computed(model_home, partitions)
     assert len(parts["map"]) == partitions
     assert sum(parts["map"]) <= whole + partitions * AROUND
 
 
-def test_without_the_prefix_cache_they_compute_more_and_so_does_reduce(model_home: Path, whole: int) -> None:
+def test_map_and_reduce_without_prefix_cache_compute_more(model_home: Path, whole: int) -> None:
     parts, anew = computed(model_home, 2), computed(model_home, 2, prefix_cache=False)
     assert sum(anew["map"]) > whole + 2 * AROUND
     assert anew["reduce"][0] - parts["reduce"][0] > len(QUESTION.text) // 6, "reduce begins with the question as well"

@@ -22,25 +22,25 @@ def test_printable_replaces_every_unsafe_character() -> None:
     assert printable(f"a{UNSAFE}b") == "a" + REPLACEMENT * len(UNSAFE) + "b"
 
 
-def test_printable_keeps_what_people_write() -> None:
+def test_printable_keeps_ordinary_text() -> None:
     kept = (
         "naïve 5 µg, β-blocker, 高血圧, عربى, \u200cمی\u200cخواهم, hi\u00adphen, 👩\u200d⚕️, thin\u2009space\u00a0[red]"
     )
     assert printable(kept) == kept
 
 
-def test_printable_of_line_breaks_is_one_line() -> None:
+def test_printable_replaces_line_breaks() -> None:
     assert printable("a\nb\r\nc\rd\ve\ff\x85g\u2028h\u2029i\tj") == "a b c d e f g h i j"
     assert printable("a\n\tb", lines=True) == "a\n\tb"
     assert printable("a\r\u2028b", lines=True) == f"a{REPLACEMENT * 2}b"
 
 
-def test_lines_end_at_every_kind_of_break() -> None:
+def test_split_lines_handles_all_line_breaks() -> None:
     assert split_printable_lines("a\u2028b\x85c\r\nd") == ["a", "b", "c", "d"]
 
 
 @given(ANY)
-def test_no_text_is_shown_with_an_unsafe_character(text: str) -> None:
+def test_printable_text_has_no_unsafe_characters(text: str) -> None:
     assert not unsafe_in(printable(text))
     assert "\n" not in printable(text)
     assert not unsafe_in(printable(text, lines=True))
@@ -48,21 +48,21 @@ def test_no_text_is_shown_with_an_unsafe_character(text: str) -> None:
 
 
 @given(st.recursive(ANY, lambda inner: st.lists(inner) | st.dictionaries(ANY, inner), max_leaves=5))
-def test_json_is_safe_to_show_and_the_same_data(value: object) -> None:
+def test_printable_json_keeps_data(value: object) -> None:
     text = printable_json(json.dumps(value, ensure_ascii=False, indent=2))
     assert not unsafe_in(text)
     assert json.loads(text) == value
     text.encode()
 
 
-def test_json_escapes_characters_beyond_the_first_plane_as_pairs() -> None:
+def test_printable_json_escapes_supplementary_characters_as_pairs() -> None:
     assert printable_json('"\U000e0041é\x9b"') == '"\\udb40\\udc41é\\u009b"'
 
 
 @pytest.mark.parametrize(
     "word", ["plain", "my library", "it's; rm -rf ~", "$(id)", "a\x1b[31m'\\b", "new\nline", "a\u202eb"]
 )
-def test_a_quoted_word_is_read_back_by_the_shell(word: str) -> None:
+def test_quote_for_shell_round_trips(word: str) -> None:
     quoted = quote_for_shell(word)
     assert printable(quoted) == quoted
     told = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True).stdout
@@ -71,11 +71,11 @@ def test_a_quoted_word_is_read_back_by_the_shell(word: str) -> None:
         assert shlex.split(quoted) == [word]
 
 
-def test_every_error_is_one_printable_line() -> None:
+def test_error_message_is_one_printable_line() -> None:
     error = InputError(f"the file a{UNSAFE}b\nepicrisis: all is well is missing: check it")
     assert not unsafe_in(str(error))
     assert "\n" not in error.as_failure().message
 
 
-def test_the_table_of_unsafe_characters_is_whole() -> None:
+def test_unsafe_character_table_is_complete() -> None:
     assert {unicodedata.category(character) for character in UNSAFE} == {"Cc", "Cf", "Cs"}

@@ -71,7 +71,7 @@ from epicrisis.privacy import (
         (127, False),
     ],
 )
-def test_what_is_this_machine(host: object, local: bool) -> None:
+def test_is_local_host_recognizes_this_machine(host: object, local: bool) -> None:
     assert is_local(host) is local
 
 
@@ -115,7 +115,7 @@ def run(code: str) -> str:
     return done.stdout
 
 
-def test_remote_hosts_are_refused_whoever_asks() -> None:
+def test_guard_rejects_remote_hosts_for_all_clients() -> None:
     out = run("""
         set_local_only(True)
         outcome(lambda: connect(("203.0.113.7", 80)))
@@ -171,7 +171,7 @@ def test_remote_hosts_are_refused_whoever_asks() -> None:
     ]
 
 
-def test_higher_clients_are_seen_below_themselves() -> None:
+def test_guard_applies_below_http_clients() -> None:
     """Mail, file transfer, HTTP, whatever stands on sockets."""
     out = run("""
         import ftplib, http.client, smtplib
@@ -190,7 +190,7 @@ def test_higher_clients_are_seen_below_themselves() -> None:
     assert out.splitlines() == ["refused 203.0.113.7"] * 4
 
 
-def test_a_second_asker_who_wants_less_loosens_nothing() -> None:
+def test_guard_stays_after_second_caller_disables_it() -> None:
     """A pipeline opened without --local-only beside one with it."""
     out = run("""
         from epicrisis.pipeline import Pipeline
@@ -205,7 +205,7 @@ def test_a_second_asker_who_wants_less_loosens_nothing() -> None:
     assert out.split() == ["refused", "203.0.113.7"]
 
 
-def test_this_machine_is_reached_all_the_same() -> None:
+def test_guard_allows_local_connections() -> None:
     out = run("""
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
@@ -233,7 +233,7 @@ def test_this_machine_is_reached_all_the_same() -> None:
     assert out.split() == ["done", "done", "here", "pair", "pair"]
 
 
-def test_unix_sockets_are_this_machine() -> None:
+def test_guard_allows_unix_sockets() -> None:
     out = run("""
         import os, tempfile
         set_local_only(True)
@@ -246,7 +246,7 @@ def test_unix_sockets_are_this_machine() -> None:
     assert out.split() == ["done"]
 
 
-def test_without_the_guard_nothing_is_refused_by_us() -> None:
+def test_connections_without_guard_are_not_rejected() -> None:
     """Whether a datagram gets anywhere is the machine's affair: only that we do not refuse it counts."""
     out = run("""
         def send():
@@ -268,7 +268,7 @@ def test_without_the_guard_nothing_is_refused_by_us() -> None:
 
 
 @pytest.mark.parametrize("first", ["openai", "epicrisis.privacy"])
-def test_the_libraries_below_log_no_requests(first: str) -> None:
+def test_http_libraries_log_no_requests(first: str) -> None:
     """OpenAI's client sets the level of its logger when it is imported, which may be before and may be after."""
     code = f"""
 import {first}, logging
@@ -288,7 +288,7 @@ print(len(logging.getLogger().handlers))
     assert done.stdout.split() == ["1" if first == "openai" else "0"]
 
 
-def test_a_handler_put_on_a_library_by_hand_is_left_alone() -> None:
+def test_custom_handler_of_library_is_kept() -> None:
     logger = logging.getLogger("lancedb")
     handler = logging.NullHandler()
     logger.addHandler(handler)
@@ -299,7 +299,7 @@ def test_a_handler_put_on_a_library_by_hand_is_left_alone() -> None:
         logger.removeHandler(handler)
 
 
-def test_libraries_do_not_report_to_their_makers() -> None:
+def test_library_telemetry_is_disabled() -> None:
     """onnxruntime does, from native code, from its first moment on: the word is given when this package is loaded."""
     code = "import epicrisis.privacy, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "0"}
@@ -307,7 +307,7 @@ def test_libraries_do_not_report_to_their_makers() -> None:
     assert done.stdout == "1\n"
 
 
-def test_who_starts_processes_and_who_logs() -> None:
+def test_modules_with_processes_and_loggers_are_listed() -> None:
     """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, and readers
     of files. A second logger would not pass the list of what may be logged."""
     imported: dict[str, set[str]] = {"subprocess": set(), "logging": set(), "multiprocessing": set()}
@@ -356,7 +356,7 @@ def test_who_starts_processes_and_who_logs() -> None:
         ("", ""),
     ],
 )
-def test_addresses_lose_their_secrets(url: str, shown: str) -> None:
+def test_strip_secrets_removes_credentials_from_url(url: str, shown: str) -> None:
     assert strip_secrets(url) == shown
 
 
@@ -364,7 +364,7 @@ _SAFE = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1,
 
 
 @given(user=_SAFE, password=st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1), host=_SAFE)
-def test_whatever_stands_in_a_password_goes(user: str, password: str, host: str) -> None:
+def test_strip_secrets_removes_any_password(user: str, password: str, host: str) -> None:
     secret = f"Q{password}Q"
     shown = strip_secrets(f"http://{user}:{secret}@{host}.org/v1")
     assert secret not in shown
@@ -397,12 +397,12 @@ def test_whatever_stands_in_a_password_goes(user: str, password: str, host: str)
         (PurePosixPath("/data/http:/x"), None),
     ],
 )
-def test_what_lies_beyond_this_machine(value: str | PurePosixPath, place: str | None) -> None:
+def test_remote_host_returns_host_of_url(value: str | PurePosixPath, place: str | None) -> None:
     assert remote_host(value) == place
 
 
 @pytest.mark.parametrize("path", ["s3://bucket/x", "gs://b", "az://b/x", "hf://m/x", "http://h/x", "file:///x"])
-def test_only_local_paths_are_paths(path: str) -> None:
+def test_local_path_rejects_urls(path: str) -> None:
     for written in (path, Path(path)):
         with pytest.raises(
             InputError, match=f"{path.split(':')[0]}:// is not a folder or file on this machine: copy it"
@@ -410,14 +410,14 @@ def test_only_local_paths_are_paths(path: str) -> None:
             local_path(written)
 
 
-def test_paths_come_with_their_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_path_expands_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/anna")
     assert local_path("~/lib") == Path("/home/anna/lib")
     assert local_path(Path("a:b/c")) == Path("a:b/c")
 
 
 @given(st.text())
-def test_no_text_is_too_strange_for_an_address(text: str) -> None:
+def test_remote_host_accepts_any_text(text: str) -> None:
     for url in (text, f"http://{text}"):
         assert parse_host(url) is None or isinstance(parse_host(url), str)
         assert isinstance(strip_secrets(url), str)
@@ -427,7 +427,7 @@ def test_no_text_is_too_strange_for_an_address(text: str) -> None:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def test_private_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_private_files_have_owner_permissions(tmp_path: Path) -> None:
     def mode(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode)
 
@@ -444,13 +444,13 @@ def test_private_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert open_to_all.read_text() == "kept"
 
 
-def test_what_is_no_file_keeps_its_mode() -> None:
+def test_non_file_keeps_mode() -> None:
     before = Path("/dev/null").stat().st_mode
     os.close(open_private(Path("/dev/null"), os.O_WRONLY | os.O_APPEND))
     assert Path("/dev/null").stat().st_mode == before
 
 
-def test_a_runs_recipe_holds_no_secret() -> None:
+def test_run_recipe_contains_no_secret() -> None:
     """It stands in every line of a run's records."""
     from epicrisis.configuration import load_settings
     from epicrisis.pipeline import Pipeline

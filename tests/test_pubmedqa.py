@@ -33,7 +33,7 @@ EVERYTHING = Scope()
 @pytest.mark.parametrize(
     ("by", "least", "most"), [("bm25", 0.95, 0.985), ("dense", 0.95, 0.985), ("hybrid", 0.96, 0.99)]
 )
-def test_search_finds_each_questions_abstract(
+def test_search_returns_abstract_of_question(
     by: SearchMode,
     least: float,
     most: float,
@@ -119,7 +119,7 @@ def right(answers: Sequence[Answer]) -> int:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_rag_is_as_blind_as_its_reader(place: int, cases: list[Case]) -> None:
+def test_rag_accuracy_matches_reader_curve(place: int, cases: list[Case]) -> None:
     outcome = run_arm(rag, cases, lambda case: case.placed(place))
     assert all(unfence(request.messages[-1].content)[place] for request in outcome.requests)
     assert_rate(right(outcome.answers), len(cases), u_curve()(place, K))
@@ -144,17 +144,17 @@ def check_brief_context(place: int, cases: list[Case], rank: Callable[[Case], Ra
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_map_call_is_as_blind_as_its_reader(place: int, cases: list[Case]) -> None:
+def test_map_accuracy_matches_reader_curve(place: int, cases: list[Case]) -> None:
     check_brief_context(place, cases, lambda case: case.placed(place))
 
 
-def test_map_reading_another_ranking_is_found_out(cases: list[Case]) -> None:
+def test_map_with_other_ranking_is_detected(cases: list[Case]) -> None:
     """Errata C1: the map calls read the original order, the study's ranking reaches only the other arm."""
     with pytest.raises(AssertionError):
         check_brief_context(7, cases, lambda case: ranking_of(case.retrieved[:K]))
 
 
-def test_brief_context_is_flatter_than_rag(cases: list[Case]) -> None:
+def test_brief_context_has_flatter_curve_than_rag(cases: list[Case]) -> None:
     """By the amount the curve says: at the worst place of 16, and over all places."""
     some = cases[:300]
     worst = run_arm(rag, some, lambda case: case.placed(7))
@@ -166,7 +166,7 @@ def test_brief_context_is_flatter_than_rag(cases: list[Case]) -> None:
     assert gain > margin
 
 
-def test_the_same_cases_give_the_same_answers(cases: list[Case]) -> None:
+def test_equal_cases_give_equal_answers(cases: list[Case]) -> None:
     first = run_arm(brief_context, cases[:20], lambda case: case.placed(5))
     again = run_arm(brief_context, cases[:20], lambda case: case.placed(5))
     assert [replace(a, trace=()) for a in first.answers] == [replace(a, trace=()) for a in again.answers]

@@ -65,7 +65,7 @@ def opened(made: Settings, path: Path | None) -> dict[str, Any]:
     return asyncio.run(run())
 
 
-def test_a_model_elsewhere_is_refused_and_both_cures_are_named(ward: Path) -> None:
+def test_remote_model_is_rejected_with_both_remedies(ward: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         opened(settings(), ward)
     assert refused.value.message == (
@@ -75,13 +75,13 @@ def test_a_model_elsewhere_is_refused_and_both_cures_are_named(ward: Path) -> No
     assert not (ward / NAME).exists()
 
 
-def test_a_model_on_this_machine_is_asked_and_nothing_else_can_be(ward: Path) -> None:
+def test_local_model_activates_guard(ward: Path) -> None:
     assert not held()
     assert "remote" not in opened(settings(LOCAL), ward)
     assert held()
 
 
-def test_literature_is_no_reason(literature: Path) -> None:
+def test_literature_allows_remote_model(literature: Path) -> None:
     assert "remote" not in opened(settings(), literature)
     assert not held()
     opened(settings(allow_remote=True), literature)
@@ -102,12 +102,12 @@ OPENERS: dict[str, Callable[[Settings, Path], object]] = {
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-def test_every_way_to_a_model_is_held(opener: str, ward: Path) -> None:
+def test_all_openers_reject_remote_model(opener: str, ward: Path) -> None:
     with pytest.raises(SettingsError, match=r"holds patients' notes and models\.example\.org is not this machine"):
         OPENERS[opener](settings(), ward)
 
 
-def test_a_search_is_held_for_its_reranker_alone(ward: Path) -> None:
+def test_search_is_protected_only_for_reranker(ward: Path) -> None:
     with open_library_search(settings(), ward):
         assert held()
     reranked = settings(rerank={"name": f"https://{HOST}"})
@@ -117,7 +117,7 @@ def test_a_search_is_held_for_its_reranker_alone(ward: Path) -> None:
         pass
 
 
-def test_allowed_once_it_is_written_down_and_holds(ward: Path) -> None:
+def test_permission_is_recorded_and_persists(ward: Path) -> None:
     assert opened(settings(allow_remote=True), ward)["remote"] == [HOST]
     assert read_remote(ward).hosts == (HOST,)
     assert "secret" not in (ward / NAME).read_text()
@@ -132,7 +132,7 @@ def test_allowed_once_it_is_written_down_and_holds(ward: Path) -> None:
         opened(settings(), ward)
 
 
-def test_local_only_that_is_said_goes_before_what_was_allowed(ward: Path) -> None:
+def test_local_only_overrides_permission(ward: Path) -> None:
     opened(settings(LOCAL, allow_remote=True), ward)
     assert read_remote(ward).allowed
     assert not held()
@@ -142,7 +142,7 @@ def test_local_only_that_is_said_goes_before_what_was_allowed(ward: Path) -> Non
         settings(LOCAL, local_only=True, allow_remote=True)
 
 
-def test_of_two_libraries_both_must_allow_it(ward: Path, tmp_path: Path) -> None:
+def test_two_libraries_must_both_allow_remote(ward: Path, tmp_path: Path) -> None:
     with library(tmp_path / "second", notes()) as second:
         path = second.path
     protect_patient_data(settings(allow_remote=True), ward)
@@ -153,7 +153,7 @@ def test_of_two_libraries_both_must_allow_it(ward: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("strategy", ["rag", "closed-book"])
-def test_a_trace_says_that_notes_may_leave_and_where_to(strategy: str, ward: Path) -> None:
+def test_trace_reports_remote_permission_and_host(strategy: str, ward: Path) -> None:
     made = settings(allow_remote=True, strategy=strategy, cache={"mode": "replay"})
 
     async def run() -> list[Notice]:
@@ -164,7 +164,7 @@ def test_a_trace_says_that_notes_may_leave_and_where_to(strategy: str, ward: Pat
     assert asyncio.run(run()) == [Notice("remote-allowed", f"by --allow-remote patients' notes may reach {HOST}")]
 
 
-def test_what_one_folder_allowed_is_said_for_no_other(ward: Path, tmp_path: Path) -> None:
+def test_permission_applies_to_one_folder(ward: Path, tmp_path: Path) -> None:
     """Settings go from gate to gate: what the first found allowed is not taken for said at the second."""
     protect_run_folder(settings(allow_remote=True), tmp_path, patients=True)
     passed = protect_run_folder(settings(), tmp_path, patients=True)
@@ -173,7 +173,7 @@ def test_what_one_folder_allowed_is_said_for_no_other(ward: Path, tmp_path: Path
     assert not (ward / NAME).exists()
 
 
-def test_a_run_about_records_is_allowed_for_itself(tmp_path: Path) -> None:
+def test_run_folder_has_own_permission(tmp_path: Path) -> None:
     assert protect_run_folder(settings(), tmp_path, patients=False).models.writer.name == REMOTE
     assert not protect_run_folder(settings(allow_remote=True), tmp_path, patients=True).local_only
     assert json.loads((tmp_path / NAME).read_text())["hosts"] == [HOST]
@@ -181,7 +181,9 @@ def test_a_run_about_records_is_allowed_for_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["environment", "file"])
-def test_no_file_and_no_environment_can_allow_it(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_file_and_environment_cannot_grant_permission(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = None
     if where == "file":
         config = tmp_path / "settings.toml"

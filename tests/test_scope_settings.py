@@ -10,7 +10,7 @@ from epicrisis.errors import SettingsError
 from epicrisis.types import Question, Scope
 
 
-def test_settings_become_a_scope() -> None:
+def test_scope_settings_build_scope() -> None:
     settings = load_settings(
         {
             "scope": {
@@ -37,7 +37,7 @@ def test_settings_become_a_scope() -> None:
     assert build_scope(load_settings({"scope": {"without": []}}).scope) == Scope()
 
 
-def test_a_questions_own_documents_can_be_hidden_from_it() -> None:
+def test_gold_documents_can_be_hidden_from_question() -> None:
     question = Question("Why?", patient="anna", gold_documents=("pubmed:2",))
     guarded = load_settings({"scope": {"hide": ["pubmed:1"], "hide_gold": True}}).scope
     assert build_scope(guarded, question=question).hidden == {"pubmed:1", "pubmed:2"}
@@ -46,6 +46,6 @@ def test_a_questions_own_documents_can_be_hidden_from_it() -> None:
 
 
 @pytest.mark.parametrize("scope", [{"as_of": "soon"}, {"since": "2015-13"}, {"without": ["errata"]}, {"hidden": ["x"]}])
-def test_what_is_no_scope_is_refused(scope: dict[str, object]) -> None:
+def test_invalid_scope_settings_are_rejected(scope: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=r"setting scope\.|unknown setting scope\."):
         load_settings({"scope": scope})

@@ -38,7 +38,7 @@ def refusal(flags: dict[str, Any] | None = None, config: Path | None = None) -> 
     return error.value.message
 
 
-def test_defaults(tmp_path: Path) -> None:
+def test_default_settings_are_as_documented(tmp_path: Path) -> None:
     settings = load_settings()
     assert settings == Settings().model_copy(update={"home": tmp_path / "home/.local/share/epicrisis"})
     assert (settings.k, settings.partition, settings.by, settings.strategy) == (16, 4, "hybrid", "brief-context")
@@ -48,7 +48,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.local_only is False
 
 
-def test_flags_beat_environment_beats_file_beats_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flags_override_environment_file_and_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", "k = 1\npartition = 1\nseed = 1\n[preflight]\nn = 1\ndepth = 1\n")
     assert (load_settings(config=file).k, load_settings().k) == (1, 16)
     monkeypatch.setenv("EPICRISIS_PARTITION", "2")
@@ -60,7 +60,7 @@ def test_flags_beat_environment_beats_file_beats_default(monkeypatch: pytest.Mon
     assert settings.preflight.enabled is False
 
 
-def test_a_flag_that_was_not_given_says_nothing(tmp_path: Path) -> None:
+def test_unset_flag_has_no_effect(tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", 'k = 1\n[models.writer]\nname = "x.gguf"\n')
     settings = load_settings(
         {"k": None, "models": {"writer": {"name": None, "temperature": 0.5}, "map": {"name": None}}}, file
@@ -70,13 +70,13 @@ def test_a_flag_that_was_not_given_says_nothing(tmp_path: Path) -> None:
     assert settings.models.map is None
 
 
-def test_a_flag_of_false_or_zero_says_something(tmp_path: Path) -> None:
+def test_flag_of_false_or_zero_has_effect(tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", "local_only = true\nseed = 5\n")
     settings = load_settings({"local_only": False, "seed": 0}, file)
     assert (settings.local_only, settings.seed) == (False, 0)
 
 
-def test_where_the_file_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_file_is_searched_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write(tmp_path / "home/.config/epicrisis/epicrisis.toml", "k = 1")
     assert load_settings().k == 1
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
@@ -90,14 +90,14 @@ def test_where_the_file_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert load_settings(config=write(tmp_path / "flag.toml", "k = 5")).k == 5
 
 
-def test_where_the_models_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_model_home_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert load_settings().home == tmp_path / "data/epicrisis"
     monkeypatch.setenv("EPICRISIS_HOME", "~/models")
     assert load_settings().home == tmp_path / "home/models"
 
 
-def test_environment_of_nested_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_nested_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "http://127.0.0.1:8000/v1#m")
     monkeypatch.setenv("EPICRISIS_LOCAL_ONLY", "true")
     monkeypatch.setenv("EPICRISIS_DEADLINE_SECONDS", "1.5")
@@ -110,20 +110,20 @@ def test_environment_of_nested_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("signal", "threshold"), [("overlap", 0.99), ("rank-biased-overlap", 0), ("dense-gap", 1.5), ("bm25-gap", 12)]
 )
-def test_a_threshold_reaches_as_far_as_its_signal(signal: str, threshold: float, tmp_path: Path) -> None:
+def test_threshold_range_depends_on_signal(signal: str, threshold: float, tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", f'[preflight]\nsignal = "{signal}"\nthreshold = {threshold}\n')
     check = load_settings(config=file).preflight
     assert (check.signal, check.threshold) == (signal, threshold)
 
 
-def test_agreement_with_a_reranker_needs_one() -> None:
+def test_reranker_signal_requires_reranker() -> None:
     by_reranker = {"preflight": {"signal": "reranker-overlap"}}
     assert "choose one with rerank.name" in refusal(by_reranker)
     assert load_settings({**by_reranker, "rerank": {"name": "medcpt"}}).preflight.signal == "reranker-overlap"
     assert not load_settings({"preflight": {"signal": "reranker-overlap", "enabled": False}}).preflight.enabled
 
 
-def test_the_recipe_of_a_check_says_what_was_given() -> None:
+def test_preflight_recipe_contains_set_values() -> None:
     told = {"enabled": True, "rule": "fitted", "depth": 16}
     assert load_settings().model_dump(include={"preflight"}) == {"preflight": told}
     other = load_settings({"preflight": {"signal": "dense-gap", "n": 5}}).model_dump(include={"preflight"})
@@ -131,18 +131,18 @@ def test_the_recipe_of_a_check_says_what_was_given() -> None:
 
 
 @pytest.mark.parametrize("count", ["documents", "passages"])
-def test_what_is_counted_holds_for_records_and_literature(count: str) -> None:
+def test_count_setting_applies_to_records_and_literature(count: str) -> None:
     settings = load_settings({"count": count})
     assert (settings.count_unit(), settings.count_unit("p1")) == (count, count)
 
 
 @pytest.mark.parametrize("name", ["EPICRISIS_DATA", "EPICRISIS_REQUIRE_ALL", "epicrisis_k", "OTHER_EPICRISIS_K"])
-def test_variables_that_are_not_settings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_other_environment_variables_are_ignored(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "nonsense")
     assert load_settings().k == 16
 
 
-def test_a_table_and_a_value_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_table_and_value_of_equal_name_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_PREFLIGHT", "off")
     monkeypatch.setenv("EPICRISIS_PREFLIGHT__N", "3")
     assert "EPICRISIS_PREFLIGHT__N" in refusal()
@@ -153,9 +153,7 @@ def test_a_table_and_a_value_of_one_name(monkeypatch: pytest.MonkeyPatch) -> Non
     ("name", "temperature", "thinking"),
     [("qwen2.5-7b", 0, 0), ("huatuogpt-o1-7b", 1, 8000), ("qwen2.5-32b", 0, 0), ("qwq-32b", 1, 20_000)],
 )
-def test_a_preset_of_the_ehr_study_says_how_a_model_is_asked_and_not_where(
-    name: str, temperature: float, thinking: int
-) -> None:
+def test_ehr_preset_sets_prompting_but_no_model(name: str, temperature: float, thinking: int) -> None:
     address = "http://127.0.0.1:1/v1#m"
     settings = load_settings({"preset": f"ehr-{name}", "models": {"writer": {"name": address}}})
     writer = settings.models.writer
@@ -171,7 +169,7 @@ def test_a_preset_of_the_ehr_study_says_how_a_model_is_asked_and_not_where(
     assert load_settings({"preset": "ehr", "k": 5}).k == 5
 
 
-def test_an_unknown_key_is_refused_wherever_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_key_is_rejected_from_any_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     said = "unknown setting partiton: did you mean partition?"
     assert refusal({"partiton": 1}) == said
     assert refusal(config=write(tmp_path / "s.toml", "partiton = 1")) == said
@@ -179,7 +177,7 @@ def test_an_unknown_key_is_refused_wherever_it_stands(monkeypatch: pytest.Monkey
     assert refusal() == said
 
 
-def test_an_unknown_nested_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_nested_key_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal({"models": {"writer": {"temprature": 1}}}) == (
         "unknown setting models.writer.temprature: did you mean models.writer.temperature?"
     )
@@ -214,26 +212,26 @@ def test_unknown_setting_without_similar_key_names_the_command_that_lists_all() 
         ({"models": {"writer": {"concurrency": 0}}}, "models.writer.concurrency", "0"),
     ],
 )
-def test_a_bad_value_is_refused_in_one_line(flags: dict[str, Any], key: str, value: str) -> None:
+def test_invalid_value_is_rejected_in_one_line(flags: dict[str, Any], key: str, value: str) -> None:
     said = refusal(flags)
     assert said.startswith(f"setting {key}: ")
     assert said.endswith(f"(got {value})")
 
 
-def test_table_with_a_plain_value_names_one_of_its_keys() -> None:
+def test_table_with_plain_value_suggests_key() -> None:
     assert refusal({"models": {"map": "gpt"}}) == (
         "setting models.map is a table: set one of its keys, such as models.map.name"
     )
 
 
-def test_list_setting_with_one_text_becomes_a_list() -> None:
+def test_list_setting_accepts_single_text() -> None:
     settings = load_settings({"scope": {"types": "Review", "hide": ("a", "b")}, "beside": "other"})
     assert settings.scope.types == ("Review",)
     assert settings.scope.hide == ("a", "b")
     assert settings.beside == (Path("other"),)
 
 
-def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_settings_file_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     missing = tmp_path / "none.toml"
     assert refusal(config=missing) == f"no settings file at {missing}: give --config an existing TOML file"
     assert str(tmp_path) in refusal(config=tmp_path)
@@ -242,27 +240,27 @@ def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("content", [b"k = ", b"just words", b"k = 1\nk = 2", b"\xff\xfe", b"[models"])
-def test_a_file_that_is_not_toml(tmp_path: Path, content: bytes) -> None:
+def test_settings_file_without_toml_raises(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "s.toml"
     file.write_bytes(content)
     assert refusal(config=file).startswith(f"{file} is not a TOML file: ")
 
 
-def test_each_role_has_its_model_or_the_writers() -> None:
+def test_role_without_model_uses_writer() -> None:
     settings = load_settings({"models": {"writer": {"name": "w", "temperature": 0.7}, "reduce": {"name": "r"}}})
     assert [settings.model_for(role).name for role in ROLES] == ["w", "w", "r"]
     assert settings.model_for("reduce").temperature == 0.0
     assert settings.model_for("judge") is settings.models.writer
 
 
-def test_a_role_without_a_name_changes_the_writers_settings() -> None:
+def test_role_without_name_modifies_writer_settings() -> None:
     settings = load_settings({"models": {"writer": {"name": "w", "concurrency": 2}, "map": {"temperature": 0.7}}})
     mapper = settings.model_for("map")
     assert (mapper.name, mapper.concurrency, mapper.temperature) == ("w", 2, 0.7)
     assert settings.model_for("writer").temperature == 0.0
 
 
-def test_a_roles_own_tables_stay_tables() -> None:
+def test_role_tables_stay_tables() -> None:
     settings = load_settings({"models": {"map": {"price": {"input": 1, "output": 2}, "extra": {"top_k": 1}}}})
     mapper = settings.model_for("map")
     assert mapper.price == Price(input=1, output=2)
@@ -270,7 +268,7 @@ def test_a_roles_own_tables_stay_tables() -> None:
     assert settings.model_for("writer").price is None
 
 
-def test_models_tell_each_other_apart() -> None:
+def test_model_settings_compare_and_hash_by_value() -> None:
     one, same, other = (ModelSettings(extra={"a": [value]}) for value in (1, 1, 2))
     assert one == same != other
     assert hash(one) == hash(same)
@@ -292,13 +290,13 @@ def test_models_tell_each_other_apart() -> None:
         ({"logs": "x"}, "log"),
     ],
 )
-def test_an_unknown_key_of_a_newer_table(flags: dict[str, Any], near: str) -> None:
+def test_unknown_key_of_newer_table_suggests_nearest_key(flags: dict[str, Any], near: str) -> None:
     said = refusal(flags)
     assert f": did you mean {near}" in said
     assert "planted" not in said
 
 
-def test_every_key_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_sets_every_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     variables = {
         "BUDGET__TOKENS": "1000",
         "BUDGET__USD": "0.5",
@@ -329,7 +327,7 @@ def test_every_key_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert settings.fuse == (tmp_path / "home/other",)
 
 
-def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_value_resembling_json_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "[old] model.gguf")
     assert load_settings().models.writer.name == "[old] model.gguf"
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__EXTRA", "{planted")
@@ -356,11 +354,11 @@ def test_what_only_begins_like_json_is_its_own_text(monkeypatch: pytest.MonkeyPa
         ({"fuse": ["a", "az://b/x"]}, "setting fuse.1: az:// is not a folder"),
     ],
 )
-def test_what_does_not_go_together_is_told_in_one_line(flags: dict[str, Any], said: str) -> None:
+def test_conflicting_settings_are_rejected_in_one_line(flags: dict[str, Any], said: str) -> None:
     assert refusal(flags).startswith(said)
 
 
-def test_a_flag_turns_off_what_the_file_set_up(tmp_path: Path) -> None:
+def test_flag_disables_cache_configured_in_file(tmp_path: Path) -> None:
     """Without an error about the path that is now of no use."""
     file = write(tmp_path / "s.toml", '[cache]\nmode = "on"\npath = "replies"\n')
     assert load_settings({"cache": {"mode": "off"}}, file).cache.mode == "off"
@@ -384,7 +382,7 @@ ELSEWHERE: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("flags", "key", "place"), ELSEWHERE)
-def test_local_only_refuses_every_place_elsewhere(flags: dict[str, Any], key: str, place: str) -> None:
+def test_local_only_rejects_remote_places(flags: dict[str, Any], key: str, place: str) -> None:
     load_settings(flags)
     assert refusal({**flags, "local_only": True}) == (
         f"setting {key}: local_only (--local-only) is on and {place} is not this machine: name something on this "
@@ -392,7 +390,7 @@ def test_local_only_refuses_every_place_elsewhere(flags: dict[str, Any], key: st
     )
 
 
-def test_local_only_lets_this_machine_be_named() -> None:
+def test_local_only_accepts_local_addresses() -> None:
     here = {
         "models": {"writer": {"name": "http://127.0.0.1:8000/v1#m"}, "map": {"name": "http://[::1]:80/v1"}},
         "rerank": {"name": "http://localhost:9/rerank"},
@@ -414,7 +412,7 @@ WITH_SECRETS: dict[str, Any] = {
 }
 
 
-def test_no_secret_stands_in_settings_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_dump_contains_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_API_KEY", PLANTED)
     monkeypatch.setenv("EPICRISIS_API_KEY_MAP", PLANTED)
     settings = load_settings(WITH_SECRETS)
@@ -447,11 +445,11 @@ def test_no_secret_stands_in_settings_written_out(monkeypatch: pytest.MonkeyPatc
         {**WITH_SECRETS, "k": 0},
     ],
 )
-def test_no_refusal_repeats_a_secret(flags: dict[str, Any]) -> None:
+def test_settings_error_contains_no_secret(flags: dict[str, Any]) -> None:
     assert PLANTED not in refusal(flags)
 
 
-def test_a_url_that_cannot_be_read_is_refused_with_its_form() -> None:
+def test_unreadable_url_is_rejected_with_expected_form() -> None:
     said = refusal({"models": {"writer": {"name": "http://host:port/v1"}}})
     assert "this URL cannot be read: write it as http://HOST:PORT/v1#model-name" in said
     assert load_settings({"models": {"writer": {"name": " HTTP://h/v1 "}}}).models.writer.name == "http://h/v1"

@@ -35,7 +35,7 @@ def killed(prefix: str, place: Path) -> Path:
     return left
 
 
-def test_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+def test_folder_of_killed_process_is_removed(tmp_path: Path) -> None:
     left = killed("epicrisis-a-", tmp_path)
     with TemporaryFolder("epicrisis-b-", tmp_path):
         assert left.exists()
@@ -47,7 +47,7 @@ def test_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folder_that_is_not_locked_yet_stays(tmp_path: Path) -> None:
+def test_folder_without_lock_is_kept(tmp_path: Path) -> None:
     young, old = tmp_path / "epicrisis-a-1", tmp_path / "epicrisis-a-2"
     for folder in (young, old):
         folder.mkdir()
@@ -56,13 +56,13 @@ def test_folder_that_is_not_locked_yet_stays(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [young]
 
 
-def test_records_are_written_over_what_a_kill_left(tmp_path: Path) -> None:
+def test_records_replace_partial_file_of_killed_process(tmp_path: Path) -> None:
     killed(".records-", tmp_path)
     write_records(tmp_path, patients=1, tokens=[4000], questions_each=1)
     assert {path.name for path in tmp_path.iterdir()} == {"README.md", "notes.csv", "questions.jsonl"}
 
 
-def test_reading_many_files_removes_what_a_kill_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_reading_removes_files_of_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
@@ -73,7 +73,7 @@ def test_reading_many_files_removes_what_a_kill_left(tmp_path: Path, monkeypatch
     assert list(place.iterdir()) == []
 
 
-def test_partial_file_of_a_killed_pull_is_removed(tmp_path: Path) -> None:
+def test_partial_file_of_killed_pull_is_removed(tmp_path: Path) -> None:
     target = tmp_path / "set.json"
     old, young, other = (tmp_path / name for name in ("set.json.1.partial", "set.json.2.partial", "b.json.1.partial"))
     for path in (old, young, other):

@@ -55,14 +55,14 @@ usages = st.builds(
 )
 
 
-def test_usage_adds_every_field() -> None:
+def test_usage_sum_adds_all_fields() -> None:
     one = Usage(1, 2, 3, 4, 5, 6, 7, 8.0, 9.0, 10, 11)
     ten = Usage(10, 20, 30, 40, 50, 60, 70, 80.0, 90.0, 100, 110)
     assert one + ten == Usage(11, 22, 33, 44, 55, 66, 77, 88.0, 99.0, 110, 121)
 
 
 @given(usages, usages)
-def test_a_sum_with_an_unknown_cost_has_an_unknown_cost(one: Usage, other: Usage) -> None:
+def test_usage_sum_with_unknown_cost_is_unknown(one: Usage, other: Usage) -> None:
     total = one + other
     assert total == other + one
     assert (total.cost is None) == (one.cost is None or other.cost is None)
@@ -82,7 +82,7 @@ def test_a_sum_with_an_unknown_cost_has_an_unknown_cost(one: Usage, other: Usage
         ("2015-06-30 10:11", 20150630),
     ],
 )
-def test_last_day(date: str, day: int) -> None:
+def test_last_day_of_date(date: str, day: int) -> None:
     assert last_day(date) == day
 
 
@@ -106,14 +106,14 @@ def test_last_day(date: str, day: int) -> None:
         "2015-06-301",
     ],
 )
-def test_what_is_no_date_is_refused_by_name(date: str) -> None:
+def test_invalid_date_is_rejected_with_name(date: str) -> None:
     with pytest.raises(ValueError, match=r"date|calendar") as error:
         last_day(date)
     assert repr(date) in str(error.value)
 
 
 @given(st.dates(), st.dates())
-def test_last_day_keeps_the_order_of_days(one: object, other: object) -> None:
+def test_last_day_preserves_order(one: object, other: object) -> None:
     assert (last_day(str(one)) < last_day(str(other))) == (str(one) < str(other))
 
 
@@ -143,7 +143,7 @@ def test_last_day_keeps_the_order_of_days(one: object, other: object) -> None:
         (Scope(patient="p1", as_of="2015"), passage("2016", patient="p1"), False),
     ],
 )
-def test_what_a_scope_admits(scope: Scope, seen: Passage, admitted: bool) -> None:
+def test_scope_admits_matching_documents(scope: Scope, seen: Passage, admitted: bool) -> None:
     assert scope.admits(seen) is admitted
 
 
@@ -175,7 +175,7 @@ EVENTS: list[Event] = [
 ]
 
 
-def test_each_event_has_its_name() -> None:
+def test_events_have_unique_names() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(Event)) == set(EVENT_NAMES)
     assert len(set(EVENT_NAMES.values())) == len(EVENT_NAMES)
     for event in EVENTS:
@@ -185,7 +185,7 @@ def test_each_event_has_its_name() -> None:
         assert json.loads(json.dumps(data, allow_nan=False)) == data
 
 
-def test_json_of_nested_values() -> None:
+def test_to_json_converts_nested_values() -> None:
     data = to_json(ANSWER)
     assert data["question"]["options"] == {"A": "yes"}
     assert data["usage"]["cost"] == 0.0
@@ -200,21 +200,21 @@ def test_json_of_nested_values() -> None:
     assert to_json(EVENTS[0])["ranking"]["hits"][0]["passage"]["metadata"] == {}
 
 
-def test_json_of_plain_values() -> None:
+def test_to_json_converts_plain_values() -> None:
     assert to_json(Quotation("d#0", "words"))["verified"] is False
     assert to_json(Scope(hidden=frozenset({"b", "a"})))["hidden"] == ["a", "b"]
     assert to_json({1: (Failure("K", "m"), None)}) == {"1": [{"kind": "K", "message": "m"}, None]}
     assert to_json("text") == "text"
 
 
-def test_a_ranking_tells_its_ids_and_passages_in_order() -> None:
+def test_ranking_returns_ids_and_passages_in_order() -> None:
     other = passage(document_id="c")
     ranking = Ranking((Hit(PASSAGE, 2.0, 0), Hit(other, 1.0, 1)), "dense")
     assert ranking.ids == ("d#0", "c#0")
     assert ranking.passages == (PASSAGE, other)
 
 
-def test_values_are_frozen() -> None:
+def test_value_types_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         PASSAGE.text = "other"  # type: ignore[misc]
     with pytest.raises((AttributeError, TypeError)):

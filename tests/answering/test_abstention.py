@@ -46,7 +46,7 @@ def test_question_without_answer_keeps_its_state(state: AnswerState) -> None:
     assert withhold_unverified(answer) is answer
 
 
-def test_option_that_the_record_does_not_tell_is_kept_without_quotation() -> None:
+def test_unanswerable_option_is_kept_without_quotation() -> None:
     question = dataclasses.replace(QUESTION, options={"A": "5 mg", "B": "The record does not say"})
     untold = dataclasses.replace(answer_with(NOT_THERE), question=question, choice="B")
     assert withhold_unverified(untold) is untold

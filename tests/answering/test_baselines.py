@@ -33,7 +33,7 @@ THOUGHT = json.dumps({"reasoning": "First, second.", "result": json.loads(ANSWER
 
 
 @pytest.mark.parametrize(("strategy", "name"), FROM_MEMORY)
-def test_from_memory_is_one_call_and_no_search(strategy: Any, name: str) -> None:
+def test_closed_book_makes_one_call_without_search(strategy: Any, name: str) -> None:
     model = ScriptedModel(by_stage(closed_book=ANSWERED, chain_of_thought=THOUGHT))
     asked = world(model, passages(4))
     answer = run(strategy, asked)
@@ -55,26 +55,26 @@ def test_from_memory_is_one_call_and_no_search(strategy: Any, name: str) -> None
 @pytest.mark.parametrize(
     ("reply", "state"), [(NOT_FOUND, "abstained"), ("No idea.", "unparsed"), ('{"result": {"fou', "unparsed")]
 )
-def test_from_memory_never_guesses(strategy: Any, name: str, reply: str, state: str) -> None:
+def test_closed_book_without_choice_is_unparsed(strategy: Any, name: str, reply: str, state: str) -> None:
     answer = run(strategy, world(ScriptedModel(lambda _: reply), ()))
     assert (answer.strategy, answer.state, answer.choice) == (name, state, None)
     assert (answer.failure is None) == (state == "abstained")
 
 
-def test_reasons_come_before_the_result_in_chain_of_thought() -> None:
+def test_chain_of_thought_schema_has_reasons_before_choice() -> None:
     model = ScriptedModel(lambda _: THOUGHT)
     run(chain_of_thought, world(model, ()))
     assert list((model.requests[0].schema or {})["properties"]) == ["reasoning", "result"]
 
 
-def test_open_questions_show_no_options() -> None:
+def test_open_question_prompt_has_no_options() -> None:
     model = ScriptedModel(lambda _: said(answer="It does."))
     answer = run(closed_book, world(model, ()), OPEN_QUESTION)
     assert (answer.state, answer.choice) == ("answered", None)
     assert "Options" not in model.requests[0].messages[-1].content
 
 
-def test_rag_shows_every_passage_in_order_behind_the_question() -> None:
+def test_rag_prompt_has_all_passages_in_order_after_question() -> None:
     found = passages(6)
     quote = "aspirin lowers risk number 4"
     model = ScriptedModel(lambda _: said(quotes=[{"doc": 5, "quote": quote}], answer="It does [doc 5].", choice="A"))
@@ -93,7 +93,7 @@ def test_rag_shows_every_passage_in_order_behind_the_question() -> None:
     assert len(asked.searches) == 1
 
 
-def test_rag_cites_what_it_could_not_verify_as_such() -> None:
+def test_rag_marks_unverified_citations() -> None:
     model = ScriptedModel(
         lambda _: said(quotes=[{"doc": 1, "quote": "never written there"}], answer="Yes.", choice="A")
     )
@@ -101,7 +101,7 @@ def test_rag_cites_what_it_could_not_verify_as_such() -> None:
     assert (citation.verified, citation.start, citation.quotation) == (False, 100, "never written there")
 
 
-def test_rag_over_nothing_abstains_without_a_call() -> None:
+def test_rag_without_passages_abstains_without_call() -> None:
     model = ScriptedModel(lambda _: ANSWERED)
     answer = run(rag, world(model, ()))
     assert answer.state == "abstained"
@@ -110,7 +110,7 @@ def test_rag_over_nothing_abstains_without_a_call() -> None:
     assert model.requests == []
 
 
-def test_rag_that_does_not_fit_fails_and_tells_the_cure() -> None:
+def test_rag_over_window_fails_with_remedy() -> None:
     window = AnswerFormat(QUESTION.options, documents=8).max_tokens + 700
     model = ScriptedModel(lambda _: ANSWERED, context_tokens=window)
     assert run(rag, world(model, passages(2, words=200))).state == "answered", "two of the eight would fit"
@@ -123,7 +123,7 @@ def test_rag_that_does_not_fit_fails_and_tells_the_cure() -> None:
         assert cure in answer.failure.message
 
 
-def test_a_failed_call_is_a_failed_answer() -> None:
+def test_failed_call_gives_failed_answer() -> None:
     def refuses(_: ChatRequest) -> str:
         raise EndpointRejected("the key is wrong: check it")
 
@@ -134,14 +134,14 @@ def test_a_failed_call_is_a_failed_answer() -> None:
         assert answer.failure.message == "the key is wrong: check it"
 
 
-def test_an_unreadable_reply_is_asked_for_once_more_then_unparsed() -> None:
+def test_unreadable_reply_is_requested_twice_then_unparsed() -> None:
     model = ScriptedModel(lambda _: "Hard to say.")
     answer = run(rag, world(model, passages(2)))
     assert (answer.state, answer.choice) == ("unparsed", None)
     assert [request.sample for request in model.requests] == [0, 1]
 
 
-def test_a_passage_out_of_scope_sends_nothing() -> None:
+def test_passage_outside_scope_sends_no_request() -> None:
     model = ScriptedModel(lambda _: ANSWERED)
     with pytest.raises(ScopeViolation):
         run(rag, world(model, passages(3), scope=Scope(hidden=frozenset({"d2"}))))

@@ -62,7 +62,7 @@ REDUCED = said(sources=[1], answer="It does.", choice="A")
 @pytest.mark.parametrize(
     ("n", "size", "sizes"), [(16, 4, [4, 4, 4, 4]), (10, 4, [4, 4, 2]), (3, 4, [3]), (4, 1, [1, 1, 1, 1]), (1, 16, [1])]
 )
-def test_parts_keep_the_rankings_order_and_size(n: int, size: int, sizes: list[int]) -> None:
+def test_parts_keep_ranking_order_and_size(n: int, size: int, sizes: list[int]) -> None:
     model = ScriptedModel(by_stage(map=NOT_FOUND))
     asked = world(model, passages(n), partition=size)
     answer = run(brief_context, asked)
@@ -73,7 +73,7 @@ def test_parts_keep_the_rankings_order_and_size(n: int, size: int, sizes: list[i
     assert asked.of(MapStarted) == [MapStarted(p.partition, p.passages) for p in answer.partials]
 
 
-def test_each_map_prompt_holds_the_question_then_its_documents_from_one() -> None:
+def test_map_prompt_has_question_then_documents_numbered_from_one() -> None:
     model = ScriptedModel(by_stage(map=NOT_FOUND))
     run(brief_context, world(model, passages(6)))
     for request, part in zip(maps(model), [range(4), range(4, 6)], strict=True):
@@ -84,7 +84,7 @@ def test_each_map_prompt_holds_the_question_then_its_documents_from_one() -> Non
         assert "A. yes\nB. no\n" in content
 
 
-def test_from_map_to_reduce() -> None:
+def test_reduce_prompt_contains_map_findings() -> None:
     """What the second and fourth parts found is summed up in their order, and what reduce names is cited."""
     script = per_part({4: quoting(5, 2), 12: quoting(12, 1, "B")})
     model = ScriptedModel(by_stage(map=script, reduce=said(sources=[2], answer="It does not.", choice="B")))
@@ -111,7 +111,7 @@ def test_from_map_to_reduce() -> None:
     assert "".join(delta.text for delta in asked.of(TextDelta)) == "It does not."
 
 
-def test_events_come_in_the_order_of_the_stages() -> None:
+def test_events_follow_stage_order() -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED))
     asked = world(model, passages(4), verdict=verdict(False))
     run(brief_context, asked)
@@ -120,7 +120,7 @@ def test_events_come_in_the_order_of_the_stages() -> None:
     assert [called.stage for called in asked.of(ModelCalled)] == ["map 0", "reduce"]
 
 
-def test_each_stage_asks_its_own_model() -> None:
+def test_stages_use_models_of_their_roles() -> None:
     mapper = ScriptedModel(by_stage(map=quoting(0, 1)), name="mapper")
     reducer = ScriptedModel(by_stage(reduce=REDUCED), name="reducer")
     writer = ScriptedModel(by_stage(rag=said(answer="It does.", choice="A", quotes=[])), name="writer")
@@ -133,7 +133,7 @@ def test_each_stage_asks_its_own_model() -> None:
     assert len(writer.requests) == 1
 
 
-def test_a_finding_without_a_quotation_can_be_named_but_not_cited() -> None:
+def test_finding_without_quotation_is_not_cited() -> None:
     model = ScriptedModel(
         by_stage(map=finding(text="It seems so.", choice=None), reduce=said(sources=[1], answer="Yes.", choice="A"))
     )
@@ -143,13 +143,13 @@ def test_a_finding_without_a_quotation_can_be_named_but_not_cited() -> None:
     assert (answer.state, answer.citations) == ("answered", ())
 
 
-def test_open_questions() -> None:
+def test_brief_context_answers_open_question() -> None:
     model = ScriptedModel(by_stage(map=said(quotes=[], finding="It seems so."), reduce=said(answer="Yes.")))
     answer = run(brief_context, world(model, passages(2)), OPEN_QUESTION)
     assert (answer.state, answer.choice, answer.text) == ("answered", None, "Yes.")
 
 
-def test_a_quotation_that_stands_nowhere_is_marked() -> None:
+def test_quotation_absent_from_documents_is_marked() -> None:
     model = ScriptedModel(by_stage(map=finding(2, quote="no trial says this"), reduce=REDUCED))
     answer = run(brief_context, world(model, passages(2)))
     (citation,) = answer.citations
@@ -175,12 +175,12 @@ class _AllAtOnce(ScriptedModel):
         return await super().complete(request, on_delta)
 
 
-def test_all_parts_are_read_at_once() -> None:
+def test_map_calls_run_concurrently() -> None:
     model = _AllAtOnce(by_stage(map=quoting(0, 1), reduce=REDUCED), calls=4)
     assert run(brief_context, world(model, passages(16))).state == "answered"
 
 
-def test_what_ends_a_run_is_raised_when_all_parts_have_ended() -> None:
+def test_fatal_error_is_raised_after_all_parts_end() -> None:
     """What was paid for is on record: the calls in flight are not thrown away."""
 
     class OutOfBudget(ScriptedModel):
@@ -200,7 +200,7 @@ def test_what_ends_a_run_is_raised_when_all_parts_have_ended() -> None:
 # -- preflight -----------------------------------------------------------------------------------------------------
 
 
-def test_agreeing_rankings_make_one_call_with_the_same_passages() -> None:
+def test_agreeing_rankings_make_one_call_with_same_passages() -> None:
     """Errata C1 and B1: agreement spares map-reduce, and plain RAG reads the same ranking."""
     model = ScriptedModel(by_stage(rag=said(quotes=[], answer="It does.", choice="A")))
     asked = world(model, passages(16), verdict=verdict(True))
@@ -213,7 +213,7 @@ def test_agreeing_rankings_make_one_call_with_the_same_passages() -> None:
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_disagreeing_or_unchecked_rankings_are_read_in_parts(checked: bool) -> None:
+def test_disagreeing_or_unchecked_rankings_use_map_reduce(checked: bool) -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED))
     asked = world(model, passages(8), verdict=verdict(False) if checked else None)
     answer = run(brief_context, asked)
@@ -222,7 +222,7 @@ def test_disagreeing_or_unchecked_rankings_are_read_in_parts(checked: bool) -> N
     assert len(asked.of(PreflightChecked)) == checked
 
 
-def test_agreeing_rankings_that_do_not_fit_one_prompt_are_read_in_parts() -> None:
+def test_agreeing_rankings_over_window_use_map_reduce() -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED), context_tokens=2200)
     asked = world(model, passages(8, words=200), verdict=verdict(True))
     answer = run(brief_context, asked)
@@ -235,7 +235,7 @@ def test_agreeing_rankings_that_do_not_fit_one_prompt_are_read_in_parts() -> Non
 # -- failures ------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_map_call_is_named_and_left_out() -> None:
+def test_failed_map_call_is_named_and_excluded() -> None:
     """Errata C4: its error's text is no evidence."""
     script = per_part({0: quoting(0, 1), 4: EndpointRejected("the key is wrong")}, rest=quoting(8, 1))
     model = ScriptedModel(by_stage(map=script, reduce=REDUCED))
@@ -256,7 +256,7 @@ def test_a_failed_map_call_is_named_and_left_out() -> None:
     assert "Trial 5" not in request.messages[-1].content
 
 
-def test_an_unreadable_map_reply_is_asked_for_once_more() -> None:
+def test_unreadable_map_reply_is_requested_again() -> None:
     def script(request: ChatRequest) -> str:
         return quoting(0, 1) if request.sample else "Well, it depends."
 
@@ -269,7 +269,7 @@ def test_an_unreadable_map_reply_is_asked_for_once_more() -> None:
     assert [notice.kind for notice in asked.of(Notice)] == ["asked-again"]
 
 
-def test_an_unreadable_map_reply_twice_is_a_failed_part() -> None:
+def test_map_reply_unreadable_twice_fails_part() -> None:
     model = ScriptedModel(by_stage(map=per_part({0: "It depends."}, rest=quoting(4, 1)), reduce=REDUCED))
     answer = run(brief_context, world(model, passages(8)))
     assert [partial.state for partial in answer.partials] == ["failed", "relevant"]
@@ -278,7 +278,7 @@ def test_an_unreadable_map_reply_twice_is_a_failed_part() -> None:
     assert answer.state == "answered"
 
 
-def test_nothing_found_anywhere_is_an_abstention() -> None:
+def test_no_findings_give_abstention() -> None:
     model = ScriptedModel(by_stage(map=NOT_FOUND))
     asked = world(model, passages(8))
     answer = run(brief_context, asked)
@@ -287,7 +287,7 @@ def test_nothing_found_anywhere_is_an_abstention() -> None:
     assert asked.of(AnswerStarted) == []
 
 
-def test_nothing_found_but_not_everything_read_is_a_failure() -> None:
+def test_no_findings_with_failed_part_give_failure() -> None:
     """The answer may stand in the part that was not read."""
     model = ScriptedModel(by_stage(map=per_part({4: EndpointBusy("too busy")})))
     answer = run(brief_context, world(model, passages(12)))
@@ -299,7 +299,7 @@ def test_nothing_found_but_not_everything_read_is_a_failure() -> None:
     assert len(answer.partials) == 3
 
 
-def test_a_reduce_that_abstains_where_not_everything_was_read_is_a_failure() -> None:
+def test_abstaining_reduce_with_failed_part_gives_failure() -> None:
     script = per_part({0: quoting(0, 1), 4: EndpointBusy("too busy")}, rest=NOT_FOUND)
     answer = run(brief_context, world(ScriptedModel(by_stage(map=script, reduce=NOT_FOUND)), passages(8)))
     assert answer.state == "failed"
@@ -311,7 +311,7 @@ def test_a_reduce_that_abstains_where_not_everything_was_read_is_a_failure() -> 
     ("reply", "state"),
     [(NOT_FOUND, "abstained"), ("It depends.", "unparsed"), (EndpointBusy("later"), "failed")],
 )
-def test_how_reduce_may_end(reply: str | Exception, state: str) -> None:
+def test_reduce_reply_decides_state(reply: str | Exception, state: str) -> None:
     def script(_: ChatRequest) -> str:
         if isinstance(reply, Exception):
             raise reply
@@ -324,7 +324,7 @@ def test_how_reduce_may_end(reply: str | Exception, state: str) -> None:
 
 
 @pytest.mark.parametrize("agree", [True, False, None])
-def test_nothing_retrieved(agree: bool | None) -> None:
+def test_empty_ranking_gives_abstention(agree: bool | None) -> None:
     model = ScriptedModel(by_stage())
     answer = run(brief_context, world(model, (), verdict=None if agree is None else verdict(agree)))
     assert (answer.state, answer.strategy) == ("abstained", "brief-context")
@@ -334,14 +334,14 @@ def test_nothing_retrieved(agree: bool | None) -> None:
 
 
 @pytest.mark.parametrize("agree", [True, False])
-def test_a_passage_out_of_scope_sends_nothing(agree: bool) -> None:
+def test_passage_outside_scope_sends_no_request(agree: bool) -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1)))
     with pytest.raises(ScopeViolation):
         run(brief_context, world(model, passages(8), verdict=verdict(agree), scope=Scope(as_of="2014")))
     assert model.requests == []
 
 
-def test_a_refused_network_is_no_failed_part_and_no_group_of_errors() -> None:
+def test_refused_network_raises_single_error() -> None:
     model = ScriptedModel(by_stage(map=per_part({4: NetworkRefused("--local-only is on")})))
     with pytest.raises(NetworkRefused, match="--local-only"):
         run(brief_context, world(model, passages(8)))
@@ -355,7 +355,7 @@ class _CannotTell(ScriptedModel):
 
 
 @pytest.mark.parametrize("agree", [True, False, None])
-def test_an_endpoint_that_cannot_be_reached_at_all(agree: bool | None) -> None:
+def test_unreachable_endpoint_gives_failure(agree: bool | None) -> None:
     model = _CannotTell(by_stage())
     answer = run(brief_context, world(model, passages(4), verdict=None if agree is None else verdict(agree)))
     assert (answer.state, model.requests) == ("failed", [])
@@ -364,7 +364,7 @@ def test_an_endpoint_that_cannot_be_reached_at_all(agree: bool | None) -> None:
     assert answer.preflight == (None if agree is None else verdict(agree))
 
 
-def test_a_deadline_that_has_passed_fails_every_part() -> None:
+def test_passed_deadline_fails_all_parts() -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED))
     answer = run(brief_context, world(model, passages(8), deadline=0.0))
     assert (answer.state, model.requests) == ("failed", [])
@@ -376,7 +376,7 @@ def test_a_deadline_that_has_passed_fails_every_part() -> None:
 # -- what it costs -------------------------------------------------------------------------------------------------
 
 
-def test_a_parts_usage_is_the_sum_of_its_calls() -> None:
+def test_part_usage_is_sum_of_its_calls() -> None:
     model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED))
     asked = world(model, passages(8))
     answer = run(brief_context, asked)
@@ -385,7 +385,7 @@ def test_a_parts_usage_is_the_sum_of_its_calls() -> None:
     assert [finished.partial for finished in asked.of(MapFinished)] == list(answer.partials)
 
 
-def test_the_same_question_makes_the_same_requests() -> None:
+def test_equal_questions_make_equal_requests() -> None:
     def requests() -> tuple[list[ChatRequest], Answer]:
         model = ScriptedModel(by_stage(map=quoting(0, 1), reduce=REDUCED))
         return model.requests, run(brief_context, world(model, passages(16)))

@@ -87,7 +87,7 @@ def js(**result: Any) -> str:
         ("I choose option B because of the trial.", "B"),
     ],
 )
-def test_choices_that_are_stated(text: str, choice: str) -> None:
+def test_stated_choice_is_parsed(text: str, choice: str) -> None:
     reply = CHOICE.read(text)
     assert (reply.found, reply.choice) == (True, choice)
     assert reply.text
@@ -143,7 +143,7 @@ def test_choices_that_are_stated(text: str, choice: str) -> None:
         ("The answer is no longer known", "no choices"),
     ],
 )
-def test_replies_that_cannot_be_counted(text: str, why: str) -> None:
+def test_reply_without_choice_is_unreadable(text: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         CHOICE.read(text)
 
@@ -200,7 +200,7 @@ EFFECTS = AnswerFormat({"A": "lower", "B": "higher", "C": "no difference"})
         js(answer="The answer is lower.", choice="B"),
     ],
 )
-def test_two_choices_in_one_breath_are_no_choice(text: str) -> None:
+def test_two_choices_in_one_statement_are_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
         EFFECTS.read(text)
 
@@ -237,47 +237,47 @@ def test_two_choices_in_one_breath_are_no_choice(text: str) -> None:
         (js(answer="Vitamin B is the best.", choice="A"), "A"),
     ],
 )
-def test_one_choice_that_names_others_in_its_reasons_is_read(text: str, choice: str) -> None:
+def test_choice_with_other_options_in_reasons_is_parsed(text: str, choice: str) -> None:
     assert EFFECTS.read(text).choice == choice
 
 
-def test_option_whose_text_has_the_words_of_another_is_read() -> None:
+def test_option_text_containing_another_option_is_parsed() -> None:
     form = AnswerFormat({"A": "aspirin", "B": "heparin", "C": "aspirin and heparin"})
     for text in ("Answer: C. aspirin and heparin", "C. aspirin and heparin", "aspirin and heparin"):
         assert form.read(text).choice == "C"
     assert form.read("Answer: A. aspirin, given early").choice == "A"
 
 
-def test_option_that_names_two_letters_is_read() -> None:
+def test_option_text_with_two_letters_is_parsed() -> None:
     form = AnswerFormat({"A": "aspirin", "B": "heparin", "C": "A and B"})
     for text in ("The answer is A and B.", "A and B", js(answer="The answer is A and B.", choice="C")):
         assert form.read(text).choice == "C"
 
 
-def test_reply_of_too_many_quotations_is_unreadable() -> None:
+def test_reply_with_too_many_quotations_is_unreadable() -> None:
     quotes = [{"doc": 1, "quote": "a b c"}] * 51
     with pytest.raises(Unreadable, match="51 places"):
         MAP.read(js(finding="It does.", choice="A", quotes=quotes))
 
 
-def test_escaped_half_of_a_pair_becomes_the_replacement_character() -> None:
+def test_escaped_lone_surrogate_becomes_replacement_character() -> None:
     assert OPEN.read('{"answer": "a \\ud800 b \\ud83d\\ude00"}').text == "a \ufffd b \U0001f600"
 
 
 @pytest.mark.parametrize("choice", [None, "", "null", "None", " null "])
-def test_no_choice_is_fine_where_the_form_allows_it(choice: str | None) -> None:
+def test_missing_choice_is_allowed_by_form(choice: str | None) -> None:
     reply = MAP.read(js(finding="It bears on it.", choice=choice, quotes=[]))
     assert reply == ParsedReply(True, "It bears on it.")
     assert CHOICE.read(js(answer="It bears on it.", choice=choice)) == ParsedReply(False, "It bears on it.")
 
 
-def test_nothing_found_is_a_reply() -> None:
+def test_reply_without_answer_is_parsed() -> None:
     for form in FORMS:
         assert form.read('{"result": {"found": false}}') == ParsedReply(found=False)
         assert form.read('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == ParsedReply(found=False)
 
 
-def test_a_letter_goes_before_an_option_of_that_text() -> None:
+def test_letter_has_precedence_over_option_text() -> None:
     """Blood groups: option A reads "B", option B reads "A"."""
     form = AnswerFormat({"A": "B", "B": "A", "C": "AB"})
     for letter in "ABC":
@@ -286,7 +286,7 @@ def test_a_letter_goes_before_an_option_of_that_text() -> None:
     assert form.read("AB").choice == "C"
 
 
-def test_options_of_one_text_are_one_choice() -> None:
+def test_options_with_equal_text_are_one_choice() -> None:
     form = AnswerFormat({"A": "other", "B": "same", "C": "same "})
     for reply in ("same", "B", "C", "The answer is C.", "B and C: the answer is B, the answer is C."):
         assert form.read(reply).choice == "B"
@@ -294,12 +294,12 @@ def test_options_of_one_text_are_one_choice() -> None:
     assert form.read(js(answer="other", choice="A")).choice == "A"
 
 
-def test_a_text_that_two_options_share_but_for_capitals_is_no_choice() -> None:
+def test_option_texts_equal_except_case_are_ambiguous() -> None:
     with pytest.raises(Unreadable):
         AnswerFormat({"A": "same", "B": "Same"}).read("same")
 
 
-def test_open_questions_take_prose() -> None:
+def test_open_question_accepts_prose() -> None:
     assert OPEN.read(" It does, in adults. ") == ParsedReply(True, "It does, in adults.")
     assert OPEN.read(js(answer=" It does. ")) == ParsedReply(True, "It does.")
     assert OPEN.read("Levels below {5} count.").text == "Levels below {5} count."
@@ -308,7 +308,7 @@ def test_open_questions_take_prose() -> None:
             OPEN.read(broken)
 
 
-def test_quotes_that_count() -> None:
+def test_valid_quotes_are_parsed() -> None:
     quotes = [
         {"doc": 1, "quote": " words "},
         {"doc": 2, "quote": "other"},
@@ -332,7 +332,7 @@ def test_quotes_that_count() -> None:
     assert CHOICE.read(js(answer="It does.", choice="A", quotes=quotes)).quotes == (), "none were asked for"
 
 
-def test_sources_that_count() -> None:
+def test_valid_sources_are_parsed() -> None:
     reply = REDUCE.read(js(answer="It does.", choice="A", sources=[3, 1, 3, 0, 4, -1, "2", True, 2.0, None]))
     assert reply.sources == (3, 1)
     for strange in ("12", {"1": 2}, None, 3):
@@ -363,7 +363,7 @@ fragments = st.lists(
 @example('{"a":' * 1_500, OPEN)
 @example("[" * 1_500, CHOICE)
 @example('{"result": {"found": true, "answer": ' + "9" * 5000 + "}}", OPEN)
-def test_reading_raises_nothing_but_unreadable(text: str, form: AnswerFormat) -> None:
+def test_parsing_raises_only_unreadable(text: str, form: AnswerFormat) -> None:
     try:
         reply = form.read(text)
     except Unreadable:
@@ -430,7 +430,7 @@ def longest(form: AnswerFormat) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_keeps_the_schema_can_be_read_and_fits(form: AnswerFormat) -> None:
+def test_longest_reply_matches_schema_and_token_limit(form: AnswerFormat) -> None:
     reply = longest(form)
     assert satisfies(reply, form.schema())
     text = json.dumps(reply)
@@ -464,13 +464,13 @@ def test_what_keeps_the_schema_can_be_read_and_fits(form: AnswerFormat) -> None:
         (REDUCE, {"choice": None}),
     ],
 )
-def test_what_breaks_the_schema(form: AnswerFormat, change: dict[str, Any]) -> None:
+def test_schema_rejects_changed_reply(form: AnswerFormat, change: dict[str, Any]) -> None:
     reply = longest(form)
     assert satisfies(reply, form.schema())
     assert not satisfies({**reply, "result": {**reply["result"], **change}}, form.schema())
 
 
-def test_a_map_reply_may_have_no_choice() -> None:
+def test_map_reply_without_choice_is_parsed() -> None:
     reply = longest(MAP)
     reply["result"]["choice"] = None
     assert satisfies(reply, MAP.schema())
@@ -497,7 +497,7 @@ real_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
 @given(real_text, real_text, st.booleans(), st.sampled_from(["", " ", "\n", "```json\n"]), st.lists(st.integers(0)))
 @example("\U0001f600x", "", True, "", list(range(200)))
 @example('a "b" \\ \n c', 'x "answer": "y', True, " ", list(range(200)))
-def test_the_stream_is_the_field_however_it_is_cut(
+def test_stream_yields_field_for_any_chunks(
     text: str, reasoning: str, ascii_only: bool, before: str, cuts: list[int]
 ) -> None:
     reply = {
@@ -510,11 +510,11 @@ def test_the_stream_is_the_field_however_it_is_cut(
 
 
 @given(real_text.filter(lambda text: not text.lstrip().startswith(("{", "`"))), st.lists(st.integers(0)))
-def test_prose_streams_as_it_is(text: str, cuts: list[int]) -> None:
+def test_stream_of_prose_is_unchanged(text: str, cuts: list[int]) -> None:
     assert streamed("answer", split(text, cuts)) == text.lstrip()
 
 
-def test_the_stream_shows_text_as_soon_as_it_is_there() -> None:
+def test_stream_yields_text_immediately() -> None:
     stream = TextStream("answer")
     pieces = ['{"result": {"ans', 'wer" : "It do', "es", "\\", 'n"', ', "choice": "A"}}']
     assert [stream.feed(piece) for piece in pieces] == ["", "It do", "es", "", "\n", ""]

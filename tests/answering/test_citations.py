@@ -45,7 +45,7 @@ PASSAGE = passage_of(DOCUMENT, 12, len(DOCUMENT.text))
         ("Aspirin prevents stroke again.", "Aspirin prevents stroke again"),
     ],
 )
-def test_what_is_found(quote: str, found: str | None) -> None:
+def test_verbatim_quotation_is_verified(quote: str, found: str | None) -> None:
     quotation = locate(quote, PASSAGE)
     assert quotation.passage_id == "d#0"
     if found is None:
@@ -72,11 +72,11 @@ def test_what_is_found(quote: str, found: str | None) -> None:
         "in adultsover 40",
     ],
 )
-def test_what_is_not_found_keeps_the_models_words(quote: str) -> None:
+def test_absent_quotation_keeps_model_words(quote: str) -> None:
     assert locate(quote, PASSAGE) == Quotation("d#0", quote, None, None)
 
 
-def test_the_first_place_counts() -> None:
+def test_first_occurrence_is_cited() -> None:
     text = "It does help here. It does help there."
     passage = passage_of(Document("e", text), 0, len(text))
     assert locate("It does help", passage).start == 0
@@ -87,7 +87,7 @@ gaps = st.sampled_from([" ", "\n", "  ", "\t", "\u00a0", " \r\n "])
 
 
 @given(words, st.lists(gaps, min_size=20, max_size=20), st.text(), st.integers(0, 50))
-def test_offsets_point_into_the_document(tokens: list[str], blanks: list[str], before: str, cut: int) -> None:
+def test_quotation_offsets_refer_to_document(tokens: list[str], blanks: list[str], before: str, cut: int) -> None:
     """However the model spaces and escapes what it copies, the place is the document's own."""
     tokens = ["x" + token + "x" for token in tokens]
     sentence = "".join(token + blank for token, blank in zip(tokens, blanks, strict=False)).rstrip()
@@ -100,7 +100,7 @@ def test_offsets_point_into_the_document(tokens: list[str], blanks: list[str], b
 
 
 @given(st.text(), st.text())
-def test_any_quote_of_any_text(quote: str, text: str) -> None:
+def test_any_quote_of_any_text_is_verified(quote: str, text: str) -> None:
     passage = passage_of(Document("e", text), 0, len(text))
     quotation = locate(quote, passage)
     if quotation.verified:
@@ -109,7 +109,7 @@ def test_any_quote_of_any_text(quote: str, text: str) -> None:
         assert quotation.text == quote
 
 
-def test_each_quote_is_looked_for_in_its_own_document() -> None:
+def test_quote_is_searched_in_its_document() -> None:
     one = passage_of(Document("e", "Only here is this said."), 0, 23)
     first, second = locate_all([(2, "Only here is this"), (1, "Only here is this")], [PASSAGE, one])
     assert (first.passage_id, first.verified) == ("e#0", True)
@@ -145,7 +145,7 @@ def test_quotation_in_neighbouring_passage_is_verified_there(
     assert quotation.text.rstrip(".") in quote
 
 
-def test_quotation_across_a_gap_is_a_verbatim_quotation_on_each_side() -> None:
+def test_quotation_across_gap_gives_quotation_on_each_side() -> None:
     quotations = locate_all([(1, "given to all women. It prevented one birth")], [FIRST, SECOND])
     assert [quotation.text for quotation in quotations] == ["given to all women.", "It prevented one birth"]
     for quotation, holder in zip(quotations, [FIRST, SECOND], strict=True):
@@ -153,7 +153,7 @@ def test_quotation_across_a_gap_is_a_verbatim_quotation_on_each_side() -> None:
         assert quotation.passage_id == holder.id
 
 
-def test_few_words_beside_a_gap_are_no_quotation_of_their_own() -> None:
+def test_few_words_beside_gap_are_no_quotation() -> None:
     (quotation,) = locate_all([(1, "was given to all women. It")], [FIRST, SECOND])
     assert (quotation.text, quotation.passage_id) == ("was given to all women.", FIRST.id)
 
@@ -165,7 +165,7 @@ def test_quotation_across_overlapping_passages_is_verified() -> None:
     assert quotation.passage_id == FIRST.id
 
 
-def test_quotation_across_passages_that_are_not_neighbours_is_not_verified() -> None:
+def test_quotation_across_distant_passages_is_not_verified() -> None:
     third = passage_of(HALVES, 33, len(HALVES.text), 2)
     assert not locate("to all women. It prevented one birth", FIRST, [FIRST, third]).verified
 
@@ -186,7 +186,7 @@ VERIFIED = Quotation("d#0", "prevents stroke", 30, 45)
 UNVERIFIED = Quotation("e#3", "never said so")
 
 
-def test_verified_quotations_come_first_and_an_unverified_ones_place_is_its_passage() -> None:
+def test_verified_quotations_precede_unverified() -> None:
     text, citations = cite("It does.", [UNVERIFIED, VERIFIED, UNVERIFIED, VERIFIED], PLACES)
     assert text == "It does. [1][2]"
     assert [(c.number, c.passage_id, c.document_id, c.verified) for c in citations] == [
@@ -200,12 +200,12 @@ def test_verified_quotations_come_first_and_an_unverified_ones_place_is_its_pass
     assert (citations[1].title, citations[1].source, citations[1].date) == ("Other", "pubmed", "2015")
 
 
-def test_among_verified_quotations_the_order_is_kept() -> None:
+def test_verified_quotations_keep_order() -> None:
     later = Quotation("e#3", "xxx", 250, 253)
     assert [c.passage_id for c in cite("x", [later, VERIFIED], PLACES)[1]] == ["e#3", "d#0"]
 
 
-def test_two_quotations_of_one_passage_are_two_citations() -> None:
+def test_two_quotations_of_passage_give_two_citations() -> None:
     other = Quotation("d#0", "in adults", 50, 59)
     assert [(c.start, c.number) for c in cite("x", [VERIFIED, other], PLACES)[1]] == [(30, 1), (50, 2)]
 
@@ -226,6 +226,6 @@ def test_two_quotations_of_one_passage_are_two_citations() -> None:
         ("[docs] and [IL-6]", "[docs] and [IL-6]"),
     ],
 )
-def test_the_models_own_markers_are_taken_out_and_nothing_else(text: str, clean: str) -> None:
+def test_only_citation_markers_are_removed(text: str, clean: str) -> None:
     assert cite(text, [], {}) == (clean, ())
     assert cite(text, [VERIFIED], PLACES)[0] == f"{clean} [1]"

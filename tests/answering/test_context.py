@@ -42,7 +42,7 @@ def ask_in(asked: World, **more: Any) -> ParsedReply:
     return asyncio.run(ask(asked.context, "writer", "stage", PROMPT, FORM, **more))
 
 
-def test_one_good_reply_is_one_call() -> None:
+def test_valid_reply_makes_one_call() -> None:
     model = in_turn(GOOD)
     asked = world(model, (), seed=7, sampling={"writer": Sampling(0.25), "map": Sampling(1.0)})
     assert ask_in(asked) == ParsedReply(True, "It does so.", "A")
@@ -61,14 +61,14 @@ def test_one_good_reply_is_one_call() -> None:
     assert called.usage == Usage(calls=1, prompt_tokens=3, completion_tokens=len(GOOD.split()))
 
 
-def test_a_role_without_a_temperature_has_none() -> None:
+def test_role_without_temperature_sends_none() -> None:
     model = in_turn(GOOD)
     ask_in(world(model, (), sampling={"map": Sampling(1.0)}))
     assert model.requests[0].temperature == 0.0
 
 
 @pytest.mark.parametrize(("temperature", "second"), [(0.0, SECOND_TRY_TEMPERATURE), (0.9, 0.9)])
-def test_an_unreadable_reply_is_asked_for_once_more(temperature: float, second: float) -> None:
+def test_unreadable_reply_is_requested_again(temperature: float, second: float) -> None:
     model = in_turn("I cannot say.", GOOD)
     asked = world(model, (), seed=7, sampling={"writer": Sampling(temperature)})
     assert ask_in(asked).choice == "A"
@@ -81,7 +81,7 @@ def test_an_unreadable_reply_is_asked_for_once_more(temperature: float, second: 
     assert [called.sample for called in asked.of(ModelCalled)] == [0, 1]
 
 
-def test_two_unreadable_replies_are_unreadable() -> None:
+def test_two_unreadable_replies_give_unreadable() -> None:
     model = in_turn("I cannot say.", "Nor can I.", GOOD)
     asked = world(model, ())
     with pytest.raises(Unreadable):
@@ -89,7 +89,7 @@ def test_two_unreadable_replies_are_unreadable() -> None:
     assert len(model.requests) == len(asked.of(ModelCalled)) == 2
 
 
-def test_a_failed_call_is_not_asked_again_here_but_is_on_record() -> None:
+def test_failed_call_is_recorded_without_retry() -> None:
     model = in_turn(EndpointRejected("no such model", usage=Usage(calls=2, failed_calls=2)), GOOD)
     asked = world(model, ())
     with pytest.raises(EndpointRejected, match="no such model"):
@@ -114,7 +114,7 @@ class _Ends(ScriptedModel):
         return ChatReply(reply.text, self._ends.pop(0), reply.model, usage)
 
 
-def test_a_reply_that_ends_by_length_is_asked_for_once_more() -> None:
+def test_reply_ended_by_length_is_requested_again() -> None:
     model = _Ends("length", "stop")
     asked = world(model, ())
     assert ask_in(asked).choice == "A"
@@ -123,19 +123,19 @@ def test_a_reply_that_ends_by_length_is_asked_for_once_more() -> None:
     assert f"cut at {FORM.max_tokens} tokens" in asked.of(Notice)[0].message
 
 
-def test_two_replies_that_end_by_length_are_truncated() -> None:
+def test_two_replies_ended_by_length_give_truncated() -> None:
     with pytest.raises(ReplyTruncated):
         ask_in(world(_Ends("length", "length"), ()))
 
 
-def test_failed_tries_before_a_reply_are_noted() -> None:
+def test_failed_attempts_are_noted() -> None:
     asked = world(_Ends("stop", failed=2), ())
     ask_in(asked)
     (notice,) = asked.of(Notice)
     assert (notice.kind, notice.message) == ("retried", "stage: 2 failed tries before this reply")
 
 
-def test_only_the_answers_text_streams() -> None:
+def test_stream_contains_only_answer_text() -> None:
     asked = world(in_turn(GOOD), ())
     ask_in(asked, stream=True)
     deltas = asked.of(TextDelta)
@@ -151,7 +151,7 @@ def ask_events(*, stream: bool) -> list[TextDelta]:
     return asked.of(TextDelta)
 
 
-def test_a_reply_that_starts_over_is_read_from_its_new_beginning() -> None:
+def test_restarted_reply_is_read_from_restart() -> None:
     class Restarts(ScriptedModel):
         async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
             assert on_delta is not None
@@ -167,7 +167,7 @@ def test_a_reply_that_starts_over_is_read_from_its_new_beginning() -> None:
     assert "".join(kinds[2:]) == "It does so."
 
 
-def test_a_withheld_reply_is_asked_for_once_more() -> None:
+def test_withheld_reply_is_requested_again() -> None:
     asked = world(in_turn(ReplyWithheld("filtered"), GOOD), ())
     assert ask_in(asked).choice == "A"
     assert [called.sample for called in asked.of(ModelCalled)] == [0, 1]
@@ -175,7 +175,7 @@ def test_a_withheld_reply_is_asked_for_once_more() -> None:
         ask_in(world(in_turn(ReplyWithheld("filtered"), ReplyWithheld("filtered")), ()))
 
 
-def test_what_a_reply_notes_is_noted() -> None:
+def test_reply_notes_are_recorded() -> None:
     class Notes(ScriptedModel):
         async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
             return replace(await super().complete(request, on_delta), notes=("it takes no temperature",))
@@ -185,7 +185,7 @@ def test_what_a_reply_notes_is_noted() -> None:
     assert asked.of(Notice) == [Notice("model", "stage: it takes no temperature")]
 
 
-def test_the_room_for_thinking_is_asked_for_and_kept_free() -> None:
+def test_thinking_tokens_are_requested_and_reserved() -> None:
     sampling = {"writer": Sampling(1.0, 0.95, max_reasoning_tokens=500)}
     model = in_turn(GOOD)
     ask_in(world(model, (), sampling=sampling))
@@ -198,7 +198,7 @@ def test_the_room_for_thinking_is_asked_for_and_kept_free() -> None:
         assert asyncio.run(fits(world(small, (), sampling=sampling).context, "writer", prompt, FORM)) is fit
 
 
-def test_tokens_are_counted_only_where_the_prompt_could_be_too_long() -> None:
+def test_tokens_are_counted_only_near_window() -> None:
     class Counts(ScriptedModel):
         async def count_tokens(self, messages: Sequence[Message]) -> int:
             raise AssertionError("not needed")
@@ -217,7 +217,7 @@ class _Hangs(ScriptedModel):
         raise AssertionError
 
 
-def test_a_call_in_flight_when_the_deadline_passes_is_given_up() -> None:
+def test_call_is_cancelled_at_deadline() -> None:
     model = _Hangs(lambda _: GOOD)
     asked = world(model, (), deadline=time.monotonic() + 0.02)
     with pytest.raises(EndpointTimeout, match="deadline_seconds"):
@@ -228,7 +228,7 @@ def test_a_call_in_flight_when_the_deadline_passes_is_given_up() -> None:
     assert called.usage == Usage(1, 1, 1, cost=None), "what it had cost is unknown, not nothing"
 
 
-def test_no_call_is_sent_once_the_deadline_has_passed() -> None:
+def test_no_call_is_sent_after_deadline() -> None:
     model = in_turn(GOOD)
     asked = world(model, (), deadline=time.monotonic())
     with pytest.raises(EndpointTimeout, match="deadline_seconds"):
@@ -237,7 +237,7 @@ def test_no_call_is_sent_once_the_deadline_has_passed() -> None:
     assert [called.usage for called in asked.of(ModelCalled)] == [Usage()]
 
 
-def test_a_deadline_far_off_changes_nothing() -> None:
+def test_distant_deadline_has_no_effect() -> None:
     assert ask_in(world(in_turn(GOOD), (), deadline=time.monotonic() + 1000)).choice == "A"
 
 
@@ -257,16 +257,16 @@ class _Window(ScriptedModel):
 
 
 @pytest.mark.parametrize(("spare", "fitting"), [(0, True), (1, True), (-1, False)])
-def test_prompt_and_longest_reply_must_fit(spare: int, fitting: bool) -> None:
+def test_prompt_and_longest_reply_must_fit_window(spare: int, fitting: bool) -> None:
     asked = world(_Window(100 + FORM.max_tokens + spare, 100), ())
     assert asyncio.run(fits(asked.context, "writer", PROMPT, FORM)) is fitting
 
 
-def test_an_unknown_window_holds_everything() -> None:
+def test_unknown_window_accepts_any_prompt() -> None:
     assert asyncio.run(fits(world(_Window(None, 10**9), ()).context, "writer", PROMPT, FORM)) is True
 
 
-def test_what_stands_for_a_failure() -> None:
+def test_failure_becomes_answer_state() -> None:
     assert make_failure(EndpointBusy("later")) == Failure("EndpointBusy", "later")
     assert make_failure(Unreadable("no choice")) == Failure("Unreadable", "no choice")
     assert make_unanswered(OPEN_QUESTION, "rag", EndpointBusy("later")).state == "failed"

@@ -26,7 +26,7 @@ def says(reply: str) -> ScriptedModel:
     return ScriptedModel(lambda _: reply)
 
 
-def test_the_answer_is_the_documents_own_words_at_their_place() -> None:
+def test_extractive_answer_is_document_span() -> None:
     model = says(span("lowers  risk\nnumber 2", doc=3))
     answer = run(rag, world(model, passages(4)), WHAT)
     assert (answer.state, answer.text) == ("answered", "lowers risk number 2")
@@ -37,14 +37,14 @@ def test_the_answer_is_the_documents_own_words_at_their_place() -> None:
     assert found.text[citation.start - found.start : citation.end - found.start] == "lowers risk number 2"
 
 
-def test_one_word_is_a_span_and_the_document_that_has_it_counts() -> None:
+def test_one_word_answer_is_located_in_named_document() -> None:
     found = passages(4)
     reply = SpanFormat(found).read(span("aspirin", doc=2))
     assert reply.quotes == ((2, "aspirin"),)
     assert SpanFormat(found).read(span("risk number 3", doc=1)).quotes == ((4, "risk number 3"),)
 
 
-def test_words_that_stand_nowhere_are_asked_for_once_more_and_then_no_answer() -> None:
+def test_words_absent_from_documents_are_requested_again_then_unparsed() -> None:
     model = says(span("heals everything"))
     answer = run(rag, world(model, passages(2)), WHAT)
     assert (answer.state, len(model.requests)) == ("unparsed", 2)
@@ -53,7 +53,7 @@ def test_words_that_stand_nowhere_are_asked_for_once_more_and_then_no_answer() -
     assert "heals" not in answer.failure.message
 
 
-def test_a_copy_that_the_schema_ended_is_an_answer_without_its_last_word() -> None:
+def test_truncated_copy_drops_last_word() -> None:
     note = Passage("n#0", "n", 0, 0, 1000, "word " * 200)
     longest = ("word " * 80)[:SPAN_CHARACTERS]
     assert len(longest) == SPAN_CHARACTERS
@@ -63,18 +63,18 @@ def test_a_copy_that_the_schema_ended_is_an_answer_without_its_last_word() -> No
         SpanFormat((note,)).read(span("p4s " + longest[4:]))
 
 
-def test_no_answer_in_the_documents_is_an_abstention() -> None:
+def test_extractive_reply_without_answer_abstains() -> None:
     assert run(rag, world(says(NOT_FOUND), passages(2)), WHAT).state == "abstained"
 
 
-def test_as_published_a_sentence_is_an_answer() -> None:
+def test_published_prompt_accepts_sentence() -> None:
     model = says(said(quotes=[{"doc": 1, "quote": "aspirin lowers risk"}], answer="It lowers risks."))
     asked = world(model, passages(2), extract="sentence")
     answer = run(rag, asked, WHAT)
     assert answer.text == "It lowers risks. [1]"
 
 
-def test_map_reduce_answers_with_the_span_of_the_finding_that_it_names() -> None:
+def test_map_reduce_answer_is_span_of_named_finding() -> None:
     def read(request: Any) -> str:
         return span("risk number 2") if "Trial 2" in request.messages[-1].content else NOT_FOUND
 
@@ -85,7 +85,7 @@ def test_map_reduce_answers_with_the_span_of_the_finding_that_it_names() -> None
     assert stages(model).count("extract") == 4
 
 
-def test_parts_that_copy_nothing_that_stands_there_are_failed_parts() -> None:
+def test_parts_with_absent_words_fail() -> None:
     model = ScriptedModel(by_stage(extract=span("words of nobody"), reduce=said(sources=[1], answer="Two.")))
     answer = run(brief_context, world(model, passages(2), partition=1), WHAT)
     assert answer.state == "failed"
@@ -104,18 +104,18 @@ def test_parts_that_copy_nothing_that_stands_there_are_failed_parts() -> None:
         ("12", "12,000 units"),
     ],
 )
-def test_a_span_is_whole_words_and_numbers(words: str, text: str) -> None:
+def test_span_has_whole_words_and_numbers(words: str, text: str) -> None:
     note = Passage("n#0", "n", 0, 0, len(text), text)
     with pytest.raises(Unreadable):
         SpanFormat((note,)).read(span(words))
 
 
 @pytest.mark.parametrize(("words", "text"), [("5 mg", "(5 mg)"), ("5.5", "a level of 5.5."), ("no", "no, never")])
-def test_what_stands_between_signs_is_whole(words: str, text: str) -> None:
+def test_span_between_signs_is_whole(words: str, text: str) -> None:
     assert SpanFormat((Passage("n#0", "n", 0, 0, len(text), text),)).read(span(words)).text == words
 
 
-def test_a_word_or_two_of_another_document_are_no_answer() -> None:
+def test_short_span_of_other_document_is_no_answer() -> None:
     """`aspirin` stands everywhere; the document that was named must have it."""
     other = Passage("e#0", "e", 0, 0, 8, "Warfarin")
     with pytest.raises(Unreadable, match="the document that the reply names"):
@@ -123,7 +123,7 @@ def test_a_word_or_two_of_another_document_are_no_answer() -> None:
     assert SpanFormat((other, *passages(1))).read(span("aspirin lowers risk", doc=1)).quotes[0][0] == 2
 
 
-def test_an_empty_reply_is_told_apart_from_an_unreadable_one() -> None:
+def test_empty_reply_differs_from_unreadable_reply() -> None:
     with pytest.raises(EmptyReply):
         SpanFormat(passages(1)).read("  ")
     with pytest.raises(Unreadable, match="not a single JSON object"):
@@ -133,7 +133,7 @@ def test_an_empty_reply_is_told_apart_from_an_unreadable_one() -> None:
     assert answer.failure.kind == "EmptyReply"
 
 
-def test_the_schema_holds_a_reply_to_the_documents_there_are() -> None:
+def test_schema_limits_document_numbers() -> None:
     import jsonschema_rs
 
     schema = SpanFormat(passages(2)).schema()

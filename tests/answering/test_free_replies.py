@@ -54,7 +54,7 @@ VERDICTS = {"A": "yes", "B": "no", "C": "maybe"}
         ("C. It follows from the passage.\nIt is known.", DRUGS, "C"),
     ],
 )
-def test_a_stated_choice(reply: str, options: Mapping[str, str], choice: str) -> None:
+def test_free_reply_choice_is_parsed(reply: str, options: Mapping[str, str], choice: str) -> None:
     assert read_free_reply(reply, options) == FreeReply("answered", choice)
 
 
@@ -82,7 +82,7 @@ def test_a_stated_choice(reply: str, options: Mapping[str, str], choice: str) ->
         "B cells and T cells are meant.",
     ],
 )
-def test_two_choices_or_none_are_no_choice(reply: str) -> None:
+def test_free_reply_with_two_or_no_choices_is_unparsed(reply: str) -> None:
     assert read_free_reply(reply, VERDICTS) == FreeReply("unparsed")
 
 
@@ -118,7 +118,7 @@ def test_two_choices_or_none_are_no_choice(reply: str) -> None:
         "Data insufficient",
     ],
 )
-def test_who_says_there_is_no_answer_abstains(reply: str) -> None:
+def test_free_reply_without_answer_abstains(reply: str) -> None:
     assert read_free_reply(reply, VERDICTS) == FreeReply("abstained")
 
 
@@ -139,17 +139,17 @@ def test_who_says_there_is_no_answer_abstains(reply: str) -> None:
         "<html><head><title>502 Bad Gateway</title>",
     ],
 )
-def test_message_of_a_failed_call_in_place_of_a_reply_is_failed(reply: str) -> None:
+def test_error_message_as_reply_is_failed(reply: str) -> None:
     assert read_free_reply(reply, VERDICTS) == FreeReply("failed")
 
 
 @pytest.mark.parametrize("reply", ["An error of the method is likely: the answer is A.", "Errors are rare, so B. no"])
-def test_reply_that_speaks_of_errors_is_not_failed(reply: str) -> None:
+def test_reply_mentioning_errors_is_not_failed(reply: str) -> None:
     assert read_free_reply(reply, VERDICTS).state != "failed"
 
 
 @pytest.mark.parametrize("reply", ["", " \n", "...", "{}"])
-def test_nothing_came_back(reply: str) -> None:
+def test_empty_free_reply_is_failed(reply: str) -> None:
     assert read_free_reply(reply, VERDICTS) == FreeReply("failed")
 
 
@@ -157,20 +157,20 @@ LETTERS = st.sampled_from("ABCD")
 
 
 @given(LETTERS, st.sampled_from(['{"answer_choice": "%s"}', "The answer is %s.", "**Answer:** (%s)", "%s", "x\n%s"]))
-def test_whatever_is_stated_is_read_free_reply(letter: str, form: str) -> None:
+def test_any_stated_choice_is_parsed(letter: str, form: str) -> None:
     assert read_free_reply(form % letter, DRUGS) == FreeReply("answered", letter)
     assert read_free_reply(form % f"{letter}. {DRUGS[letter]}", DRUGS) == FreeReply("answered", letter)
 
 
 @given(LETTERS, LETTERS)
-def test_two_statements_agree_or_are_none(one: str, other: str) -> None:
+def test_disagreeing_statements_are_no_choice(one: str, other: str) -> None:
     expected = FreeReply("answered", one) if one == other else FreeReply("unparsed")
     assert read_free_reply(f"The answer is {one}. Final answer: {other}", DRUGS) == expected
     assert read_free_reply(f'{{"answer_choice": "{one}"}}\n{{"answer_choice": "{other}"}}', DRUGS) == expected
 
 
 @given(st.text(), st.dictionaries(LETTERS, st.text(min_size=1), min_size=2))
-def test_no_letter_comes_from_nowhere(reply: str, options: dict[str, str]) -> None:
+def test_parsed_letter_occurs_in_reply(reply: str, options: dict[str, str]) -> None:
     read_as = read_free_reply(reply, options)
     assert (read_as.choice is not None) == (read_as.state == "answered")
     assert read_as.choice is None or read_as.choice in options
@@ -182,6 +182,6 @@ def test_no_letter_comes_from_nowhere(reply: str, options: dict[str, str]) -> No
 @pytest.mark.parametrize(
     "piece", ["the answer is ", '"choice": "', '"choice": [', "A.\n", "select ", "option ", '\\"', "*"]
 )
-def test_a_long_reply_is_read_in_one_pass(piece: str) -> None:
+def test_long_reply_is_parsed_in_linear_time(piece: str) -> None:
     """A pattern that tries every beginning against every end would run into the test's timeout."""
     assert read_free_reply(piece * (400_000 // len(piece)), VERDICTS).choice in (None, "A")

@@ -20,7 +20,7 @@ def over(model: ScriptedModel, n: int) -> World:
     return world(model, (), record=record)
 
 
-def test_every_note_stands_in_the_prompt_in_the_records_order() -> None:
+def test_full_context_prompt_has_all_notes_in_order() -> None:
     model = ScriptedModel(
         lambda _: said(quotes=[{"doc": 5, "quote": "aspirin lowers risk number 4"}], answer="It does.")
     )
@@ -33,7 +33,7 @@ def test_every_note_stands_in_the_prompt_in_the_records_order() -> None:
     assert asked.searches == []
 
 
-def test_a_record_over_the_window_is_a_state_of_its_own_and_nobody_is_asked() -> None:
+def test_record_over_window_has_own_state_without_call() -> None:
     """Of the same window 20 notes are read, so that a record cut to fit would be answered."""
     window = AnswerFormat({}, documents=100).max_tokens + 800
     model = ScriptedModel(lambda _: said(answer="It does."), context_tokens=window)
@@ -49,7 +49,7 @@ def test_a_record_over_the_window_is_a_state_of_its_own_and_nobody_is_asked() ->
     assert asked.of(ModelCalled) == []
 
 
-def test_a_record_without_a_note_in_the_scope_is_a_failure_and_nobody_is_asked() -> None:
+def test_record_without_notes_in_scope_fails_without_call() -> None:
     asked = over(ScriptedModel(lambda _: "never"), 0)
     answer = run(full_context, asked, OPEN_QUESTION)
     assert answer.state == "failed"

@@ -84,7 +84,7 @@ async def _answer(model: ChatModel, events: list[Event]) -> tuple[Answer, float]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_reply_ends_in_a_state_and_never_blocks_the_loop(name: str, tmp_path: Path) -> None:
+def test_hostile_reply_gives_state_without_blocking_loop(name: str, tmp_path: Path) -> None:
     def run(events: list[Event]) -> tuple[Answer, float]:
         settings = ModelSettings(name=f"{server.url}#hostile", tries=1)
         cache = ReplyCache(tmp_path / "replies.sqlite")
@@ -122,7 +122,7 @@ async def _warm_up() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 7])
-def test_streamed_field_is_whole_characters_however_the_pieces_are_cut(cut: int) -> None:
+def test_streamed_field_has_whole_characters_for_any_chunks(cut: int) -> None:
     stream = TextStream("answer")
     reply = json.dumps({"answer": 'a "b" \\ \U0001f600 é \ud800 c \udfff'})
     pieces = [reply[start : start + cut] for start in range(0, len(reply), cut)]
@@ -130,7 +130,7 @@ def test_streamed_field_is_whole_characters_however_the_pieces_are_cut(cut: int)
     assert shown == 'a "b" \\ \U0001f600 é � c �'
 
 
-def test_streamed_field_of_many_pieces_takes_linear_time() -> None:
+def test_streamed_field_with_many_chunks_takes_linear_time() -> None:
     def seconds(size: int) -> float:
         stream, start = TextStream("answer"), time.thread_time()
         stream.feed('{"answer": "')

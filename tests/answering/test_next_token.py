@@ -19,7 +19,7 @@ def telling(told: Mapping[str, float]) -> ScriptedModel:
     return ScriptedModel(lambda _: "A", probabilities=lambda _: told)
 
 
-def test_the_most_probable_option_is_the_choice() -> None:
+def test_most_probable_option_is_choice() -> None:
     model = telling({"A": 0.2, "B": 0.6, "C": 0.1})
     answer = run(zero_shot, world(model, ()), ASKED)
     assert (answer.state, answer.choice, answer.text, answer.decided_by) == ("answered", "B", "scurvy", "probability")
@@ -30,24 +30,24 @@ def test_the_most_probable_option_is_the_choice() -> None:
     assert "A. gout\nB. scurvy\nC. rickets" in request.messages[-1].content
 
 
-def test_options_that_are_not_told_are_as_good_as_impossible() -> None:
+def test_options_without_probability_count_as_zero() -> None:
     answer = run(zero_shot, world(telling({"C": 0.9}), ()), ASKED)
     assert (answer.choice, dict(answer.distribution)) == ("C", {"A": 0.0, "B": 0.0, "C": 1.0})
 
 
-def test_two_that_are_equally_probable_are_no_choice() -> None:
+def test_equally_probable_options_are_no_choice() -> None:
     answer = run(zero_shot, world(telling({"A": 0.25, "B": 0.25, "C": 0.1}), ()), ASKED)
     assert (answer.state, answer.choice, answer.decided_by) == ("abstained", None, "tie")
 
 
-def test_what_is_on_two_letters_of_one_text_is_on_that_text() -> None:
+def test_probabilities_of_equal_texts_are_summed() -> None:
     asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
     answer = run(zero_shot, world(telling({"A": 0.4, "B": 0.3, "C": 0.3}), ()), asked)
     assert answer.choice == "B"
     assert answer.confidence == pytest.approx(0.6)
 
 
-def test_a_model_that_meant_something_else_is_said() -> None:
+def test_low_option_probability_is_noted() -> None:
     asked = world(telling({"A": 0.02, "B": 0.01, "C": 0.01}), ())
     assert run(zero_shot, asked, ASKED).choice == "A"
     assert [notice.message for notice in asked.of(Notice)] == [
@@ -56,14 +56,14 @@ def test_a_model_that_meant_something_else_is_said() -> None:
 
 
 @pytest.mark.parametrize("model", [ScriptedModel(lambda _: "A"), telling({})])
-def test_where_nothing_is_told_the_cure_is(model: ScriptedModel) -> None:
+def test_missing_probabilities_fail_with_remedy(model: ScriptedModel) -> None:
     answer = run(zero_shot, world(model, ()), ASKED)
     assert answer.state == "failed"
     assert answer.failure is not None
     assert "name a model that reports log-probabilities" in answer.failure.message
 
 
-def test_a_question_without_options_has_no_probabilities() -> None:
+def test_question_without_options_is_rejected() -> None:
     answer = run(zero_shot, world(telling({"A": 1.0}), ()), OPEN_QUESTION)
     assert answer.state == "failed"
     assert answer.failure is not None

@@ -51,7 +51,7 @@ def stages(model: ScriptedModel) -> list[str]:
 # -- ensemble refining ------------------------------------------------------------------------------------------------
 
 
-def test_drafts_are_varied_and_summed_up_once() -> None:
+def test_drafts_are_varied_and_synthesized_once() -> None:
     model = ScriptedModel(script)
     asked = world(model, (), refining=RefiningOptions(drafts=6), examples=found)
     answer = run(ensemble_refining, asked, OPEN_QUESTION)
@@ -69,7 +69,7 @@ def test_drafts_are_varied_and_summed_up_once() -> None:
     assert len(asked.of(ModelCalled)) == 7
 
 
-def test_more_drafts_change_none_of_the_first() -> None:
+def test_additional_drafts_keep_first_drafts() -> None:
     """So that those of a smaller N come out of the cache."""
     few, many = ScriptedModel(script), ScriptedModel(script)
     run(ensemble_refining, world(few, (), refining=RefiningOptions(drafts=3)), OPEN_QUESTION)
@@ -77,7 +77,7 @@ def test_more_drafts_change_none_of_the_first() -> None:
     assert many.requests[:3] == few.requests[:3]
 
 
-def test_lost_drafts_are_named_and_what_is_left_is_summed_up() -> None:
+def test_failed_drafts_are_named_and_rest_is_synthesized() -> None:
     def loses(request: ChatRequest) -> str:
         if stage(request) == "draft" and request.sample == 0:
             raise EndpointRejected("no")
@@ -91,14 +91,14 @@ def test_lost_drafts_are_named_and_what_is_left_is_summed_up() -> None:
 
 
 @pytest.mark.parametrize(("reply", "state"), [(NOT_FOUND, "abstained"), ("{", "unparsed")])
-def test_without_any_draft_nothing_is_summed_up(reply: str, state: str) -> None:
+def test_no_drafts_make_no_synthesis_call(reply: str, state: str) -> None:
     model = ScriptedModel(lambda _: reply)
     answer = run(ensemble_refining, world(model, (), refining=RefiningOptions(drafts=2)), OPEN_QUESTION)
     assert answer.state == state
     assert "synthesis" not in stages(model)
 
 
-def test_options_are_shown_and_a_choice_is_stated() -> None:
+def test_multiple_choice_prompt_has_options_and_gives_choice() -> None:
     model = ScriptedModel(lambda _: answered("It does.", choice="A"))
     answer = run(ensemble_refining, world(model, (), refining=RefiningOptions(drafts=2)), QUESTION)
     assert (answer.state, answer.choice) == ("answered", "A")
@@ -110,7 +110,7 @@ WITH_OPTIONS = Example("e1", "What stops it?", "It is B.", {"A": "iron", "B": "v
 
 @pytest.mark.parametrize("strategy", [ensemble_refining, self_reflection])
 @pytest.mark.parametrize("question", [QUESTION, OPEN_QUESTION])
-def test_examples_are_shown_as_the_question_is_asked(strategy: Any, question: Question) -> None:
+def test_examples_have_form_of_question(strategy: Any, question: Question) -> None:
     """Without its options where it has none, and in the form that the reply must have."""
 
     async def both(_: Question) -> Examples:
@@ -146,7 +146,7 @@ def in_turn(*texts: str) -> ScriptedModel:
 SCORES = {"One.": 0.2, "Two.": 0.9, "Three.": 0.4}
 
 
-def test_each_round_is_a_critique_and_a_better_answer() -> None:
+def test_round_has_critique_and_improvement() -> None:
     """2 N + 1 calls, as in the study's code; examples in the first draft alone (errata P8)."""
     model = in_turn("One.", "Two.", "Three.")
     asked = world(model, (), refining=RefiningOptions(rounds=2, keep="last"), examples=found, reward=rewarding(SCORES))
@@ -165,13 +165,13 @@ def test_each_round_is_a_critique_and_a_better_answer() -> None:
     assert items_of(second) == ["One."]
 
 
-def test_the_best_by_reward_is_kept_as_corrected() -> None:
+def test_draft_with_best_reward_is_improved() -> None:
     asked = world(in_turn(*SCORES), (), refining=RefiningOptions(rounds=2, keep="best"), reward=rewarding(SCORES))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Two.", "best reward")
 
 
-def test_a_judge_is_named_as_one() -> None:
+def test_judge_as_reward_is_named() -> None:
     """Marks from 1 to 5 are no trained scores, neither to the writer nor to the reader."""
     model = in_turn(*SCORES)
     reward = rewarding(SCORES, judge="a-judge")
@@ -184,14 +184,14 @@ def test_a_judge_is_named_as_one() -> None:
     assert "reward model" not in seen
 
 
-def test_without_a_reward_model_no_scores_are_shown_and_the_last_stands() -> None:
+def test_without_reward_model_last_draft_is_answer() -> None:
     model = in_turn(*SCORES)
     answer = run(self_reflection, world(model, (), refining=RefiningOptions(rounds=2, keep="best")), OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Three.", "last draft")
     assert not any("reward model" in request.messages[-1].content for request in model.requests)
 
 
-def test_a_reward_that_fails_is_said_and_the_scored_ones_count() -> None:
+def test_failed_reward_is_noted_and_scored_drafts_count() -> None:
     async def reward(question: Question, text: str, _: Context) -> Mapping[str, float]:
         if text == "Two.":
             raise EndpointRejected("no")
@@ -203,7 +203,7 @@ def test_a_reward_that_fails_is_said_and_the_scored_ones_count() -> None:
     assert [notice.message for notice in asked.of(Notice)] == ["draft 1 has no reward: no"]
 
 
-def test_a_round_that_fails_leaves_what_came_before() -> None:
+def test_failed_round_keeps_previous_draft() -> None:
     def fails(request: ChatRequest) -> str:
         if stage(request) == "critique":
             raise EndpointRejected("no")
@@ -215,7 +215,7 @@ def test_a_round_that_fails_leaves_what_came_before() -> None:
     assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; the earlier drafts remain"]
 
 
-def test_a_draft_that_is_none_ends_the_rounds_and_is_said() -> None:
+def test_failed_draft_ends_rounds_with_note() -> None:
     said = {"draft": answered("One."), "improvement": NOT_FOUND}
     model = ScriptedModel(lambda request: said.get(stage(request)) or script(request))
     asked = world(model, (), refining=RefiningOptions(rounds=5))
@@ -226,7 +226,7 @@ def test_a_draft_that_is_none_ends_the_rounds_and_is_said() -> None:
     ]
 
 
-def test_a_first_draft_that_abstains_is_not_pressed() -> None:
+def test_abstaining_first_draft_is_final() -> None:
     model = ScriptedModel(lambda _: NOT_FOUND)
     answer = run(self_reflection, world(model, (), refining=RefiningOptions(rounds=3)), OPEN_QUESTION)
     assert (answer.state, stages(model)) == ("abstained", ["draft"])

@@ -18,7 +18,7 @@ from tests.support.strategies import OPEN_QUESTION, items_of, run, said, world
 MARKS = dict.fromkeys(ATTRIBUTES, 4)
 
 
-def test_marks_are_read_bare_and_between_words() -> None:
+def test_reward_score_is_parsed_alone_and_in_text() -> None:
     told = json.dumps(MARKS)
     assert RewardFormat().read(told) == RewardFormat().read(f"Here: {told}.") == dict.fromkeys(ATTRIBUTES, 4.0)
     schema = RewardFormat().schema()
@@ -30,12 +30,12 @@ def test_marks_are_read_bare_and_between_words() -> None:
     "reply",
     ["four", "{}", json.dumps({**MARKS, "honesty": 6}), json.dumps({**MARKS, "honesty": True}), '{"honesty": 3}'],
 )
-def test_what_is_no_mark_is_not_guessed(reply: str) -> None:
+def test_reply_without_score_is_unparsed(reply: str) -> None:
     with pytest.raises(Unreadable, match="no marks from 1 to 5"):
         RewardFormat().read(reply)
 
 
-def test_the_judge_is_the_model_of_its_role_and_on_record() -> None:
+def test_reward_judge_uses_model_of_role_and_is_recorded() -> None:
     def writes(request: ChatRequest) -> str:
         return json.dumps({"reasoning": "So.", **json.loads(said(answer="It does."))})
 

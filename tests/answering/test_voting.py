@@ -44,18 +44,20 @@ def votes(stated: str) -> list[Vote]:
         ("!!", "first-vote", "failed", None, ""),
     ],
 )
-def test_what_votes_come_to(stated: str, tie: TieRule, state: AnswerState, choice: str | None, decided_by: str) -> None:
+def test_votes_give_expected_result(
+    stated: str, tie: TieRule, state: AnswerState, choice: str | None, decided_by: str
+) -> None:
     counted = count_votes(votes(stated), LETTERS, tie)
     assert (counted.state, counted.choice, counted.decided_by) == (state, choice, decided_by)
 
 
-def test_the_spread_is_of_the_votes_that_state_an_option() -> None:
+def test_vote_spread_counts_only_stated_options() -> None:
     assert count_votes(votes("AAB-!"), LETTERS).distribution == {"A": 0.4, "B": 0.2, "C": 0.0, "D": 0.0}
     assert count_votes(votes("-!"), LETTERS).distribution == {}
 
 
 @given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25), st.randoms(use_true_random=False))
-def test_the_order_in_which_votes_come_back_changes_nothing(stated: str, random: Random) -> None:
+def test_result_is_independent_of_vote_order(stated: str, random: Random) -> None:
     made = votes(stated)
     mixed = list(made)
     random.shuffle(mixed)
@@ -64,7 +66,7 @@ def test_the_order_in_which_votes_come_back_changes_nothing(stated: str, random:
 
 
 @given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25))
-def test_a_choice_has_the_most_votes_and_more_than_abstain(stated: str) -> None:
+def test_choice_needs_most_votes_and_more_than_abstentions(stated: str) -> None:
     counted = count_votes(votes(stated), LETTERS)
     often = Counter(each for each in stated if each in LETTERS)
     if counted.choice is None:
@@ -82,7 +84,7 @@ def options(n: int) -> dict[str, str]:
 
 
 @given(st.integers(2, 6), st.integers(1, 40), st.integers(0, 10**6))
-def test_every_option_stands_in_every_place_as_often_as_can_be(n: int, times: int, seed: int) -> None:
+def test_orders_balance_option_positions(n: int, times: int, seed: int) -> None:
     """Errata P3: also where votes exceed the permutations of the options (15 of 20 votes on three options, there)."""
     shown = shuffle_options(options(n), times, seed)
     assert len(shown) == times
@@ -92,14 +94,14 @@ def test_every_option_stands_in_every_place_as_often_as_can_be(n: int, times: in
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 10**6))
-def test_letters_are_mapped_back_to_what_stood_there(n: int, times: int, seed: int) -> None:
+def test_shuffled_letters_map_to_original_options(n: int, times: int, seed: int) -> None:
     own = options(n)
     for shown in (*shuffle_options(own, times, seed), keep_order(own)):
         assert list(shown.options) == list(own), "letters keep their places"
         assert all(own[shown.restore_letter(letter)] == text for letter, text in shown.options.items())
 
 
-def test_orders_go_by_the_seed_and_by_nothing_else() -> None:
+def test_orders_depend_only_on_seed() -> None:
     assert shuffle_options(options(4), 8, 1) == shuffle_options(options(4), 8, 1)
     assert shuffle_options(options(4), 8, 1) != shuffle_options(options(4), 8, 2)
     assert shuffle_options(options(4), 20, 3)[:8] == shuffle_options(options(4), 8, 3), (

@@ -48,7 +48,7 @@ def window_for(n: int, words: int) -> int:
     return asyncio.run(model.count_tokens(request.messages)) + request.max_tokens
 
 
-def test_parts_that_do_not_fit_are_halved_and_said_so() -> None:
+def test_part_over_window_is_halved_and_noted() -> None:
     model = ScriptedModel(by_stage(map=NOT_FOUND), context_tokens=window_for(2, words=100))
     asked = world(model, passages(8, words=100), partition=4)
     answer = run(brief_context, asked)
@@ -58,7 +58,7 @@ def test_parts_that_do_not_fit_are_halved_and_said_so() -> None:
     assert all("4 passages do not fit" in notice.message for notice in asked.of(Notice))
 
 
-def test_a_window_that_just_fits_is_not_halved() -> None:
+def test_part_within_window_is_not_halved() -> None:
     window = window_for(4, words=100)
     for spare, sizes in ((0, [4, 4]), (-1, [2, 2, 2, 2])):
         asked = world(ScriptedModel(by_stage(), context_tokens=window + spare), passages(8, words=100))
@@ -66,7 +66,7 @@ def test_a_window_that_just_fits_is_not_halved() -> None:
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(1, 6))
-def test_whatever_the_window_no_passage_is_lost(lengths: list[int], size: int) -> None:
+def test_any_window_keeps_all_passages(lengths: list[int], size: int) -> None:
     found = tuple(passages(i + 1, words)[i] for i, words in enumerate(lengths))
     asked = world(ScriptedModel(by_stage(), context_tokens=window_for(1, 300)), found, partition=size)
     parts = parts_of(asked, found)
@@ -74,7 +74,7 @@ def test_whatever_the_window_no_passage_is_lost(lengths: list[int], size: int) -
     assert all(1 <= len(part) <= size for part in parts)
 
 
-def test_a_passage_that_does_not_fit_alone_fails_and_is_named() -> None:
+def test_single_passage_over_window_fails_and_is_named() -> None:
     found = (*passages(5), *passages(6, words=500)[5:])
     model = ScriptedModel(by_stage(), context_tokens=window_for(4, words=50))
     answer = run(brief_context, world(model, found))
@@ -92,7 +92,7 @@ def long_finding(request: ChatRequest) -> str:
     return finding(1, f"Trial {trial} says so." + " so" * 120, "A", f"aspirin lowers risk number {trial}")
 
 
-def test_findings_that_do_not_fit_are_summed_up_by_halves() -> None:
+def test_findings_over_window_are_summarized_in_halves() -> None:
     """Four findings, a window for fewer: two pairs, then their two sums; the sources named in each half survive."""
     halves = iter([1, 2])
 
@@ -116,14 +116,14 @@ def test_findings_that_do_not_fit_are_summed_up_by_halves() -> None:
     assert (notice.kind, notice.message[:10]) == ("re-partitioned", "4 findings")
 
 
-def test_halves_that_hold_no_answer_abstain() -> None:
+def test_halves_without_answer_abstain() -> None:
     reducer = ScriptedModel(by_stage(reduce=NOT_FOUND), context_tokens=900)
     asked = world(ScriptedModel(by_stage(map=long_finding)), passages(4), partition=1, models={"reduce": reducer})
     assert run(brief_context, asked).state == "abstained"
     assert len(reducer.requests) == 2
 
 
-def test_two_findings_that_do_not_fit_fail() -> None:
+def test_two_findings_over_window_fail() -> None:
     reducer = ScriptedModel(by_stage(), context_tokens=600)
     asked = world(ScriptedModel(by_stage(map=long_finding)), passages(4), partition=1, models={"reduce": reducer})
     answer = run(brief_context, asked)
@@ -135,7 +135,7 @@ def test_two_findings_that_do_not_fit_fail() -> None:
     assert [notice.message[:10] for notice in asked.of(Notice)] == ["4 findings"]
 
 
-def test_three_findings_that_do_not_fit_are_one_and_two() -> None:
+def test_three_findings_over_window_are_split_one_and_two() -> None:
     reply = said(sources=[1], answer="Half.", choice="A")
     reducer = ScriptedModel(by_stage(reduce=reply), context_tokens=800)
     asked = world(ScriptedModel(by_stage(map=long_finding)), passages(3), partition=1, models={"reduce": reducer})
@@ -158,7 +158,7 @@ class _Refuses(ScriptedModel):
         return Capabilities(None, json_schema=True, exact_token_counts=False)
 
 
-def test_a_part_that_the_model_itself_refuses_is_read_in_halves() -> None:
+def test_part_rejected_by_model_is_halved() -> None:
     model = _Refuses(
         by_stage(map=quoting(0, 1), reduce=said(sources=[1], answer="It does.", choice="A")), most={"map": 2}
     )
@@ -170,13 +170,13 @@ def test_a_part_that_the_model_itself_refuses_is_read_in_halves() -> None:
     assert [notice.kind for notice in asked.of(Notice)] == ["re-partitioned"] * 2
 
 
-def test_a_single_passage_that_the_model_refuses_is_a_failed_part() -> None:
+def test_single_passage_rejected_by_model_fails_part() -> None:
     answer = run(brief_context, world(_Refuses(by_stage(), most={"map": 0}), passages(2), partition=2))
     assert answer.state == "failed"
     assert {partial.failure.kind for partial in answer.partials if partial.failure} == {"ContextOverflow"}
 
 
-def test_findings_that_the_model_itself_refuses_are_summed_up_by_halves() -> None:
+def test_findings_rejected_by_model_are_summarized_in_halves() -> None:
     script = by_stage(map=quoting(0, 1), reduce=said(sources=[1], answer="It does.", choice="A"))
     model = _Refuses(script, most={"reduce": 2})
     answer = run(brief_context, world(model, passages(4), partition=1))
@@ -186,7 +186,7 @@ def test_findings_that_the_model_itself_refuses_are_summed_up_by_halves() -> Non
     )
 
 
-def test_one_prompt_that_the_model_itself_refuses_is_read_in_parts() -> None:
+def test_single_prompt_rejected_by_model_uses_map_reduce() -> None:
     script = by_stage(
         rag=said(quotes=[], answer="It does.", choice="A"),
         map=quoting(0, 1),

@@ -57,7 +57,7 @@ TEXTS = st.text(max_size=300) | st.lists(
 
 
 @given(TEXTS, st.integers(1, 12), st.data())
-def test_every_word_is_in_a_passage_that_fits(text: str, max_tokens: int, data: st.DataObject) -> None:
+def test_chunking_keeps_every_word_in_passages_within_limit(text: str, max_tokens: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, max_tokens - 1))
     passages = chunk_document(_document(text), words, max_tokens, overlap)
     _check(text, passages)
@@ -75,7 +75,9 @@ def test_every_word_is_in_a_passage_that_fits(text: str, max_tokens: int, data: 
 
 
 @given(TEXTS, st.integers(3, 12), st.data())
-def test_tokens_that_hold_spaces_or_share_characters(text: str, max_tokens: int, data: st.DataObject) -> None:
+def test_chunking_handles_tokens_with_spaces_and_shared_characters(
+    text: str, max_tokens: int, data: st.DataObject
+) -> None:
     overlap = data.draw(st.integers(0, max_tokens - 1))
     passages = chunk_document(_document(text), gpt_like, max_tokens, overlap)
     _check(text, passages)
@@ -85,12 +87,12 @@ def test_tokens_that_hold_spaces_or_share_characters(text: str, max_tokens: int,
 
 
 @given(TEXTS, st.integers(1, 12))
-def test_a_passage_is_one_passage_again(text: str, max_tokens: int) -> None:
+def test_chunking_passage_again_returns_one_passage(text: str, max_tokens: int) -> None:
     for passage in chunk_document(_document(text), words, max_tokens, 0):
         assert [again.text for again in chunk_document(_document(passage.text), words, max_tokens, 0)] == [passage.text]
 
 
-def test_by_hand() -> None:
+def test_chunking_matches_manual_example() -> None:
     assert _slices(TEXT, 7) == ["Aspirin was given. It helped a lot.", "Nobody died. The end came in 1990."]
     assert _slices(TEXT, 7, overlap=4) == [
         "Aspirin was given. It helped a lot.",
@@ -101,11 +103,11 @@ def test_by_hand() -> None:
     assert _slices(f" \n{TEXT}\n", 14) == [TEXT]
 
 
-def test_a_sentence_too_long_is_cut_between_words_and_shares_nothing() -> None:
+def test_long_sentence_is_split_between_words_without_overlap() -> None:
     assert _slices("one two three four five. Six.", 2, overlap=1) == ["one two", "three four", "five. Six."]
 
 
-def test_a_word_is_cut_only_where_there_is_no_other_place() -> None:
+def test_word_is_split_only_if_it_exceeds_limit() -> None:
     def letters(text: str) -> Sequence[tuple[int, int]]:
         return [match.span() for match in re.finditer(r"\S", text)]
 
@@ -113,19 +115,19 @@ def test_a_word_is_cut_only_where_there_is_no_other_place() -> None:
     assert [p.text for p in chunk_document(_document("abcdefghij"), letters, 4, 0)] == ["abcd", "efgh", "ij"]
 
 
-def test_a_character_of_more_tokens_than_fit_stays_whole() -> None:
+def test_character_with_more_tokens_than_limit_stays_whole() -> None:
     def three_each(text: str) -> Sequence[tuple[int, int]]:
         return [(i, i + 1) for i in range(len(text)) for _ in range(3)]
 
     assert [p.text for p in chunk_document(_document("😀😁😂"), three_each, 2, 0)] == ["😀", "😁", "😂"]
 
 
-def test_white_space_is_no_passage_and_untokenised_ink_is_one() -> None:
+def test_whitespace_gives_no_passage_and_untokenised_text_gives_one() -> None:
     assert _slices("", 5) == _slices(" \n\t\u2003", 5) == []
     assert [p.text for p in chunk_document(_document(" \u200b "), lambda _: (), 5, 0)] == ["\u200b"]
 
 
-def test_the_title_takes_its_tokens_down_to_half_the_window() -> None:
+def test_title_reduces_passage_size_to_at_least_half_the_window() -> None:
     text = " ".join("abcdefghijkl")
     assert [len(piece.split()) for piece in _slices(text, 8)] == [8, 4]
     assert [len(piece.split()) for piece in _slices(text, 8, title="one two")] == [5, 5, 2]
@@ -133,7 +135,7 @@ def test_the_title_takes_its_tokens_down_to_half_the_window() -> None:
     assert [len(piece.split()) for piece in _slices("a b", 1, title="title")] == [1, 1]
 
 
-def test_the_document_goes_with_every_passage() -> None:
+def test_passages_carry_document_fields() -> None:
     document = Document("pubmed:1", TEXT, "T", "PubMed", "2015-06", "p1", {"section": "x"})
     first, second = chunk_document(document, words, 9, 0)
     assert second == Passage(
@@ -152,7 +154,7 @@ def test_the_document_goes_with_every_passage() -> None:
     assert first.id == "pubmed:1#0"
 
 
-def test_the_encoder_is_asked_once_for_the_text() -> None:
+def test_chunking_tokenizes_text_once() -> None:
     asked: list[str] = []
 
     def spans(text: str) -> Sequence[tuple[int, int]]:
@@ -164,7 +166,7 @@ def test_the_encoder_is_asked_once_for_the_text() -> None:
 
 
 @pytest.mark.parametrize(("max_tokens", "overlap"), [(0, 0), (4, 4), (4, -1)])
-def test_numbers_that_make_no_sense(max_tokens: int, overlap: int) -> None:
+def test_chunking_with_invalid_sizes_raises(max_tokens: int, overlap: int) -> None:
     with pytest.raises(ValueError, match="max_tokens must be greater than overlap"):
         chunk_document(_document(TEXT), words, max_tokens, overlap)
 
@@ -179,19 +181,19 @@ def test_numbers_that_make_no_sense(max_tokens: int, overlap: int) -> None:
         ["30 min.", "Then nothing."],
     ],
 )
-def test_sentences(expected: list[str]) -> None:
+def test_split_sentences_returns_expected_spans(expected: list[str]) -> None:
     text = " ".join(expected)
     assert [text[start:end] for start, end in find_sentences(text)] == expected
 
 
-def test_a_line_end_ends_a_sentence_whatever_stands_before() -> None:
+def test_split_sentences_ends_sentence_at_line_break() -> None:
     text = "Plan\r\n- aspirin, e.g.\n\n- rest \u2028 home"
     assert [text[start:end] for start, end in find_sentences(text)] == ["Plan", "- aspirin, e.g.", "- rest", "home"]
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", ["x", ".", '."', ". ", " ", "\n", "a.b"])
-def test_a_huge_note_is_cut_in_linear_time(unit: str) -> None:
+def test_chunking_large_note_takes_linear_time(unit: str) -> None:
     """Two million characters that a backtracking splitter, or one that looks back, takes hours for."""
     text = "begin." + unit * (2_000_000 // len(unit)) + "end."
     passages = chunk_document(_document(text), lambda t: [(i, i + 1) for i in range(len(t))], 256, 32)
@@ -200,7 +202,7 @@ def test_a_huge_note_is_cut_in_linear_time(unit: str) -> None:
 
 
 @pytest.mark.data
-def test_the_real_abstracts(data_folder: Path) -> None:
+def test_chunking_real_abstracts_keeps_invariants(data_folder: Path) -> None:
     passages = 0
     documents = [
         item for item in read_sources([data_folder / "pubmedqa" / "ori_pqal.json"]) if isinstance(item, Document)

@@ -34,19 +34,19 @@ def _after(paragraph: str, notes: int = 40, patients: int = 20, share: float = 1
     return remove_boilerplate("Nursing", texts[0], counts.recurring())[0]
 
 
-def test_line_ends_control_characters_and_blanks() -> None:
+def test_clean_text_normalizes_line_breaks_control_characters_and_blanks() -> None:
     dirty = "\ufeff\n\n  Name: [**Known**] ___  \r\nBP\t120/80\x07\rPlan\x0cHome\n \n\n\nEnd\n"
     assert clean_text(dirty) == "  Name: [**Known**] ___\nBP\t120/80\nPlan\nHome\n\nEnd"
 
 
 @given(st.text(alphabet="aB1 \t\r\n\f\v\x00\x85\u2028\ufeff.:", max_size=60))
-def test_cleaned_twice_is_cleaned_once_and_no_letter_is_lost(text: str) -> None:
+def test_clean_text_is_idempotent_and_keeps_letters(text: str) -> None:
     once = clean_text(text)
     assert clean_text(once) == once
     assert [c for c in once if c in "aB1.:"] == [c for c in text if c in "aB1.:"]
 
 
-def test_a_template_of_many_patients_goes_and_all_else_stays() -> None:
+def test_template_of_many_patients_is_removed() -> None:
     assert _after(TEMPLATE) == "Finding 0.\n\nPlan 0."
     assert _after(TEMPLATE.replace("; ", ";\n")) == "Finding 0.\n\nPlan 0.", "however its lines are broken"
     assert _after("Seen 1 time.\n" + TEMPLATE) == "Finding 0.\n\nSeen 1 time.\n\nPlan 0.".replace(
@@ -66,18 +66,18 @@ def test_a_template_of_many_patients_goes_and_all_else_stays() -> None:
         "He takes metoprolol in the evening. Allergic to penicillin, and to all of its relatives, the family tells us.",
     ],
 )
-def test_what_may_be_a_finding_stays_however_often_it_recurs(paragraph: str) -> None:
+def test_recurring_possible_finding_is_kept(paragraph: str) -> None:
     assert paragraph in _after(paragraph)
 
 
-def test_few_notes_few_patients_or_a_small_share_are_no_template() -> None:
+def test_rare_paragraph_is_no_template() -> None:
     assert TEMPLATE in _after(TEMPLATE, notes=MIN_NOTES - 1, patients=MIN_NOTES - 1)
     assert TEMPLATE in _after(TEMPLATE, patients=MIN_PATIENTS - 1)
     assert TEMPLATE in _after(TEMPLATE, notes=100, share=0.4)
     assert TEMPLATE not in _after(TEMPLATE, notes=100, share=0.6)
 
 
-def test_counting_is_bounded_and_still_finds_what_recurs() -> None:
+def test_bounded_counting_finds_recurring_paragraphs() -> None:
     counts = RecurringTextCounter(limit=50)
     for n in range(400):
         letters = "".join(chr(ord("a") + int(digit)) for digit in str(n))
@@ -87,7 +87,7 @@ def test_counting_is_bounded_and_still_finds_what_recurs() -> None:
     assert [each.text for each in counts.recurring().values()] == [TEMPLATE]
 
 
-def test_footers_are_whole_lines() -> None:
+def test_footer_is_removed_as_whole_line() -> None:
     text = (
         "Seen today. Electronically signed consent is in the chart.\n"
         + "_" * 40
@@ -113,7 +113,7 @@ def test_footers_are_whole_lines() -> None:
         "This note was dictated using voice recognition software. Potassium 6.8",
     ],
 )
-def test_a_footer_that_goes_on_with_anything_else_stays(line: str) -> None:
+def test_footer_with_more_text_is_kept(line: str) -> None:
     assert remove_boilerplate("", f"Seen.\n{line}", {}) == (f"Seen.\n{line}", [])
 
 
@@ -128,7 +128,7 @@ def test_a_footer_that_goes_on_with_anything_else_stays(line: str) -> None:
         "This note was dictated using Dragon medical voice recognition software and may contain inadvertent errors.",
     ],
 )
-def test_names_titles_dates_and_times_are_of_the_footer(line: str) -> None:
+def test_footer_includes_names_titles_dates_and_times(line: str) -> None:
     assert remove_boilerplate("", f"Seen.\n{line}", {})[0] == "Seen."
 
 
@@ -141,12 +141,12 @@ def test_names_titles_dates_and_times_are_of_the_footer(line: str) -> None:
         "Please note that invasive ductal carcinoma of the breast was identified with tumor at the inked margin here.",
     ],
 )
-def test_what_one_disease_makes_every_note_say_stays(text: str) -> None:
+def test_text_common_to_one_disease_is_kept(text: str) -> None:
     assert text in _after(text)
 
 
 @pytest.mark.parametrize("heading", ["FINDINGS:", "FINAL DIAGNOSIS:", "Hospital Course:", "Discharge Medications:"])
-def test_nothing_recurs_below_a_heading_of_findings(heading: str) -> None:
+def test_text_below_findings_heading_is_kept(heading: str) -> None:
     assert TEMPLATE in _after(f"{heading}\n\n{TEMPLATE}")
     assert TEMPLATE in _after(f"{heading}\n{TEMPLATE}")
     assert TEMPLATE not in _after(f"Signature:\n\n{TEMPLATE}")

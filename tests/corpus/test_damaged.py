@@ -75,7 +75,7 @@ def test_damaged_gzip_is_skipped_and_the_folder_is_read(name: str, tmp_path: Pat
         assert not any("\n" in item.reason or "fever" in item.reason.lower() for item in skipped)
 
 
-def test_garbled_csv_of_notes_gives_no_row(tmp_path: Path) -> None:
+def test_damaged_csv_of_notes_gives_no_row(tmp_path: Path) -> None:
     whole = gzip.compress(FILES["notes.csv.gz"].encode(), mtime=0)
     # The checksum alone is wrong: whatever the rows say cannot be believed.
     path = tmp_path / "notes.csv.gz"
@@ -85,7 +85,7 @@ def test_garbled_csv_of_notes_gives_no_row(tmp_path: Path) -> None:
     assert "breaks off" in only.reason
 
 
-def test_ndjson_that_is_no_fhir_is_skipped_in_a_folder(tmp_path: Path) -> None:
+def test_ndjson_without_fhir_is_skipped_in_folder(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text('{"resourceTyqe": "Patient"}\n')
     (tmp_path / "b.ndjson").write_text(FILES["export.ndjson.gz"])
     items = list(read_sources([tmp_path]))
@@ -97,7 +97,7 @@ def test_ndjson_that_is_no_fhir_is_skipped_in_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("odd", [3, [3], [[None]], {"a": {"b": 1}}, True])
 @pytest.mark.parametrize("key", ["id", "identifier", "name", "period", "class", "subject", "content", "status"])
-def test_resource_of_another_form_ends_no_import(key: str, odd: object, tmp_path: Path) -> None:
+def test_malformed_resource_does_not_end_import(key: str, odd: object, tmp_path: Path) -> None:
     stay = {"resourceType": "Encounter", "id": "e1"}
     broken = [{**each, key: odd} for each in (PATIENT, stay, document(packed("Bad"), id="bad"))]
     path = tmp_path / "export.ndjson"
@@ -105,7 +105,7 @@ def test_resource_of_another_form_ends_no_import(key: str, odd: object, tmp_path
     assert "note:good" in {item.id for item in read_sources([path]) if isinstance(item, Document)}
 
 
-def test_damaged_list_of_what_was_removed_is_kept_and_added_to(tmp_path: Path) -> None:
+def test_damaged_removal_log_is_kept_and_extended(tmp_path: Path) -> None:
     source = tmp_path / "notes.csv"
     source.write_text(FILES["notes.csv.gz"])
     kept = tmp_path / REMOVAL_LOG_FILE

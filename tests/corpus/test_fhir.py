@@ -68,7 +68,7 @@ def given_by(path: Path) -> list[Document]:
 
 
 @pytest.mark.parametrize("lines", [True, False])
-def test_a_document_with_its_patient_and_stay(tmp_path: Path, lines: bool) -> None:
+def test_document_reference_gives_note_with_patient_and_encounter(tmp_path: Path, lines: bool) -> None:
     path = put(tmp_path, document(packed("Plan: home\r\nÄrzte")), PATIENT, STAY, lines=lines)
     found = [item for item in read_sources([path]) if isinstance(item, Document)]
     assert found == [
@@ -101,7 +101,7 @@ def test_a_document_with_its_patient_and_stay(tmp_path: Path, lines: bool) -> No
         (packed("Ärzte", "latin-1"), "text/plain; charset=iso-8859-1", "Ärzte"),
     ],
 )
-def test_attachments(tmp_path: Path, data: str, kind: str, text: str) -> None:
+def test_attachment_forms_are_decoded(tmp_path: Path, data: str, kind: str, text: str) -> None:
     assert [note.text for note in given_by(put(tmp_path, document(data, kind)))] == [text]
 
 
@@ -117,7 +117,7 @@ def test_attachments(tmp_path: Path, data: str, kind: str, text: str) -> None:
         (observation("Sodium", "2150-03-04"), "no value"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path: Path, resource: dict[str, Any], reason: str) -> None:
+def test_unreadable_resources_are_reported(tmp_path: Path, resource: dict[str, Any], reason: str) -> None:
     path = put(tmp_path, resource, document(packed("Good."), id="d2"))
     items = list(fhir.read_file(path, path.name))
     assert [item.text for item in items if isinstance(item, Document)] == ["Good."]
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, resource: dict[str, Any], r
     assert (skip.where, reason in skip.reason) == ("entry 1", True)
 
 
-def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
+def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
     low = {"interpretation": [{"text": "low"}], "referenceRange": [{"low": {"value": 12}, "high": {"value": 16}}]}
     pressure = [
         {"code": {"text": n}, "valueQuantity": {"value": v, "unit": "mmHg"}} for n, v in (("sys", 120), ("dia", 80))
@@ -156,14 +156,14 @@ def test_observations_of_a_day_are_one_note_by_time(tmp_path: Path) -> None:
     assert log.summary().other_resources == {"Condition": 1, "withdrawn Observation": 1}
 
 
-def test_a_withdrawn_document_is_taken_out(tmp_path: Path) -> None:
+def test_withdrawn_document_is_deleted(tmp_path: Path) -> None:
     log = RemovalLog()
     path = put(tmp_path, document(packed("Wrong patient."), status="entered-in-error"))
     assert list(fhir.read_file(path, "b", NoteCleaning(removal_log=log))) == [DeletedDocument("note:d1", patient="p1")]
     assert log.summary().kinds["marked-as-error"].notes == 1
 
 
-def test_other_json_is_refused(tmp_path: Path) -> None:
+def test_json_without_fhir_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text('{"a": 1}')
     with pytest.raises(InputError, match="not FHIR in JSON"):
@@ -172,7 +172,7 @@ def test_other_json_is_refused(tmp_path: Path) -> None:
     assert [item.where for item in fhir.read_file(path, "x") if isinstance(item, Skipped)] == [""]
 
 
-def test_a_later_observation_of_an_id_replaces_the_earlier_and_the_day_keeps_its_id(tmp_path: Path) -> None:
+def test_later_observation_with_same_id_replaces_earlier(tmp_path: Path) -> None:
     first = observation("Hemoglobin", "2150-03-04", id="o1", valueQuantity={"value": 9.1, "unit": "g/dL"})
     later = {**first, "status": "corrected", "valueQuantity": {"value": 19.1, "unit": "g/dL"}}
     (before,) = given_by(put(tmp_path, first))
@@ -187,7 +187,7 @@ def test_a_later_observation_of_an_id_replaces_the_earlier_and_the_day_keeps_its
     assert list(gone) == [DeletedDocument(before.id, patient="p1")]
 
 
-def test_files_of_one_type_each_are_read_together(tmp_path: Path) -> None:
+def test_files_by_resource_type_are_read_together(tmp_path: Path) -> None:
     lines = {
         "a-Observation.0": observation("Sodium", "2150-03-04", id="o1", valueInteger=139),
         "b-DocumentReference": document(packed("Plan: home")),
@@ -216,7 +216,7 @@ def test_files_of_one_type_each_are_read_together(tmp_path: Path) -> None:
         (json.dumps(document("x", subject={"display": "Ada"})), "export it with its subject"),
     ],
 )
-def test_what_adds_nothing_says_so(tmp_path: Path, text: str, reason: str) -> None:
+def test_json_without_notes_is_reported(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     (skip,) = [item for item in read_sources([path]) if isinstance(item, Skipped)]
@@ -224,7 +224,7 @@ def test_what_adds_nothing_says_so(tmp_path: Path, text: str, reason: str) -> No
     assert "column" not in skip.reason
 
 
-def test_a_given_name_that_is_no_list_is_one_name(tmp_path: Path) -> None:
+def test_given_name_as_text_is_one_name(tmp_path: Path) -> None:
     ada = {**PATIENT, "name": [{"given": "Ada", "family": "Byron"}]}
     (note,) = given_by(put(tmp_path, document(packed("Good.")), ada))
     assert note.metadata["patient_name"] == "Ada Byron"

@@ -61,7 +61,7 @@ NUMBER = {"system": "urn:oid:b", "value": "4711"}
         ({"value": "88"}, "p9"),
     ],
 )
-def test_an_identifier_names_the_patient_that_has_it_else_one_of_its_own(
+def test_identifier_reference_resolves_to_patient_or_itself(
     tmp_path: Path, subject: dict[str, str], patient: str
 ) -> None:
     nine = person("p9", "Nina", {"system": "urn:oid:a", "value": "4711"}, {"value": "88"})
@@ -69,7 +69,7 @@ def test_an_identifier_names_the_patient_that_has_it_else_one_of_its_own(
     assert [found.patient for found in given_by(path)] == ["4711", patient]
 
 
-def test_an_identifier_is_looked_up_in_all_files(tmp_path: Path) -> None:
+def test_identifier_is_resolved_across_files(tmp_path: Path) -> None:
     bundle(tmp_path, note("d1", NUMBER, {"value": "case 1"}), name="a.json")
     bundle(tmp_path, person("p9", "Nina", NUMBER), encounter("e1", identifier=[{"value": "case 1"}]), name="b.json")
     (found,) = (item for item in read_sources([tmp_path]) if isinstance(item, Document))
@@ -84,7 +84,7 @@ def test_an_identifier_is_looked_up_in_all_files(tmp_path: Path) -> None:
         (NUMBER, [person("p1", "Ada", NUMBER), person("p2", "Eve", NUMBER)], "more than one Patient"),
     ],
 )
-def test_an_identifier_that_may_be_of_two_is_left_out_and_said(
+def test_ambiguous_identifier_is_skipped_and_reported(
     tmp_path: Path, subject: dict[str, str], others: list[Any], reason: str
 ) -> None:
     path = bundle(tmp_path, note("d2", subject), *others)
@@ -94,7 +94,7 @@ def test_an_identifier_that_may_be_of_two_is_left_out_and_said(
     assert "note:d2" not in [item.id for item in items if isinstance(item, Document)]
 
 
-def test_an_identifier_of_an_encounter_is_not_its_id(tmp_path: Path) -> None:
+def test_encounter_identifier_is_not_its_id(tmp_path: Path) -> None:
     path = bundle(tmp_path, encounter("e1"), note("d1", stay={"system": "urn:oid:b", "value": "e1"}))
     assert [told(found) for found in given_by(path)] == [{"encounter": "urn:oid:b|e1"}]
 
@@ -115,7 +115,7 @@ def test_an_identifier_of_an_encounter_is_not_its_id(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("files", [1, 2])
-def test_a_second_server_is_refused(tmp_path: Path, entries: tuple[Any, ...], files: int) -> None:
+def test_references_to_two_servers_are_rejected(tmp_path: Path, entries: tuple[Any, ...], files: int) -> None:
     if files == 1:
         bundle(tmp_path, *entries)
     else:
@@ -126,7 +126,7 @@ def test_a_second_server_is_refused(tmp_path: Path, entries: tuple[Any, ...], fi
     assert "example" not in str(refused.value)
 
 
-def test_one_server_is_one_however_it_is_written(tmp_path: Path) -> None:
+def test_spellings_of_one_server_address_are_equal(tmp_path: Path) -> None:
     path = bundle(
         tmp_path,
         (f"{A}/Patient/1", person("1")),
@@ -137,7 +137,7 @@ def test_one_server_is_one_however_it_is_written(tmp_path: Path) -> None:
     assert [found.patient for found in given_by(path)] == ["1", "1", "1"]
 
 
-def test_an_address_of_two_patients_is_refused(tmp_path: Path) -> None:
+def test_full_url_of_two_patients_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.ndjson"
     bundles = [
         {"resourceType": "Bundle", "entry": [{"fullUrl": "urn:uuid:1", "resource": person(id_)}]} for id_ in ("a", "b")
@@ -147,7 +147,7 @@ def test_an_address_of_two_patients_is_refused(tmp_path: Path) -> None:
         list(read_sources([path]))
 
 
-def test_an_address_of_another_resource_names_no_patient(tmp_path: Path) -> None:
+def test_full_url_of_other_resource_is_no_patient(tmp_path: Path) -> None:
     path = bundle(tmp_path, ("urn:uuid:1", {"resourceType": "Group", "id": "g"}), note("d1", "urn:uuid:1"))
     assert [item.reason for item in fhir.read_file(path, "x") if isinstance(item, Skipped)] == [
         "names no patient, and every note needs one; export it with its subject"
@@ -155,7 +155,7 @@ def test_an_address_of_another_resource_names_no_patient(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("address", ["urn:uuid:{}", "http://a.example/fhir/{kind}/{}", "http://a.example/x/{}"])
-def test_resources_without_an_id_have_that_of_their_address(tmp_path: Path, address: str) -> None:
+def test_resource_without_id_takes_id_from_full_url(tmp_path: Path, address: str) -> None:
     patients = [address.format(name, kind="Patient") for name in ("c1", "d1")]
     stay = address.format("e1", kind="Encounter")
     day = observation("Sodium", "2150-03-04", valueInteger=1, subject={"reference": patients[1]})
@@ -172,13 +172,13 @@ def test_resources_without_an_id_have_that_of_their_address(tmp_path: Path, addr
     assert found == [("c1", "Carla", STAY), ("d1", "Dora", {}), ("d1", "Dora", {})]
 
 
-def test_a_resource_that_nothing_names_tells_of_no_note(tmp_path: Path) -> None:
+def test_unreferenced_resource_gives_no_note(tmp_path: Path) -> None:
     path = bundle(tmp_path, person(), encounter(), note("d1"))
     (found,) = given_by(path)
     assert (told(found), "patient_name" in found.metadata) == ({}, False)
 
 
-def test_the_period_as_r5_names_it(tmp_path: Path) -> None:
+def test_encounter_period_of_r5_is_read(tmp_path: Path) -> None:
     stay = {"resourceType": "Encounter", "id": "e1", "actualPeriod": {"start": "2150-03-01", "end": "2150-03-09"}}
     given = {**note("d1"), "context": [{"reference": "Encounter/e1"}]}
     assert [told(found) for found in given_by(bundle(tmp_path, stay, given))] == [STAY]
@@ -206,7 +206,7 @@ ACT = "http://terminology.hl7.org/CodeSystem/v3-ActCode"
         ({"status": "entered-in-error"}, False),
     ],
 )
-def test_visits_are_no_stays(tmp_path: Path, more: dict[str, Any], is_stay: bool) -> None:
+def test_outpatient_visit_is_no_hospital_stay(tmp_path: Path, more: dict[str, Any], is_stay: bool) -> None:
     day = observation("Sodium", "2150-03-04", valueInteger=1, encounter={"reference": "Encounter/e1"})
     path = bundle(tmp_path, encounter("e1", **more), note("d1", stay="Encounter/e1"), day)
     assert [told(found) for found in given_by(path)] == [STAY if is_stay else {"visit": "e1"}] * 2

@@ -25,7 +25,7 @@ def _read(folder: Path, content: bytes, name: str = "lines.jsonl") -> list[Docum
     return list(jsonl.read_documents(path))
 
 
-def test_every_field_finds_its_place(tmp_path: Path) -> None:
+def test_jsonl_fields_fill_document(tmp_path: Path) -> None:
     line = {
         "id": 7,
         "text": " Fever.\r\nChills. ",
@@ -59,13 +59,15 @@ def test_every_field_finds_its_place(tmp_path: Path) -> None:
         ({"id": "x", "pmid": "5"}, "x", {"pmid": "5"}),
     ],
 )
-def test_where_the_id_comes_from(tmp_path: Path, keys: dict[str, object], id: str, metadata: dict[str, object]) -> None:
+def test_document_id_comes_from_first_available_field(
+    tmp_path: Path, keys: dict[str, object], id: str, metadata: dict[str, object]
+) -> None:
     (document,) = _read(tmp_path, json.dumps({**keys, "text": "t"}).encode())
     assert isinstance(document, Document)
     assert (document.id, document.metadata) == (id, metadata)
 
 
-def test_null_and_empty_mean_nothing_told(tmp_path: Path) -> None:
+def test_null_and_empty_values_are_absent(tmp_path: Path) -> None:
     (document,) = _read(tmp_path, b'{"id": 1, "text": "t", "title": null, "source": null, "date": "", "patient": null}')
     assert document == Document(id="1", text="t", metadata={})
 
@@ -99,7 +101,7 @@ def test_null_and_empty_mean_nothing_told(tmp_path: Path) -> None:
         (b'{"id": 1, "text": "na\xefve"}', "not UTF-8 at byte 22; save the file as UTF-8"),
     ],
 )
-def test_a_broken_line_is_named_and_the_others_are_kept(tmp_path: Path, line: bytes, reason: str) -> None:
+def test_malformed_line_is_reported_and_others_are_kept(tmp_path: Path, line: bytes, reason: str) -> None:
     first, broken, last = _read(tmp_path, GOOD + b"\n" + line + b"\n" + GOOD.replace(b'"a"', b'"b"'))
     assert isinstance(first, Document)
     assert isinstance(last, Document)
@@ -107,7 +109,7 @@ def test_a_broken_line_is_named_and_the_others_are_kept(tmp_path: Path, line: by
     assert broken == Skipped(str(tmp_path / "lines.jsonl"), "line 2", reason)
 
 
-def test_a_reason_never_repeats_the_text(tmp_path: Path) -> None:
+def test_skip_reason_contains_no_document_text(tmp_path: Path) -> None:
     lines = [
         b'{"id": 1, "text": "t", "date": "SECRET"}',
         b'{"id": "SECRET"}',
@@ -119,33 +121,33 @@ def test_a_reason_never_repeats_the_text(tmp_path: Path) -> None:
     assert "SECRET" not in str(skipped)
 
 
-def test_hostile_keys_are_only_metadata(tmp_path: Path) -> None:
+def test_unexpected_keys_become_metadata(tmp_path: Path) -> None:
     extra = {"model_config": 1, "model_extra": 2, "__class__": 3, "__pydantic_extra__": 4, "_x": 5, "self": 6}
     (document,) = _read(tmp_path, json.dumps({"id": 1, "text": "t", **extra}).encode())
     assert document == Document(id="1", text="t", metadata=extra)
 
 
-def test_blank_lines_and_the_byte_order_mark_are_passed_over(tmp_path: Path) -> None:
+def test_blank_lines_and_byte_order_mark_are_ignored(tmp_path: Path) -> None:
     items = _read(tmp_path, b"\xef\xbb\xbf" + GOOD + b"\r\n\r\n  \nnope\n")
     assert isinstance(items[0], Document)
     assert isinstance(items[1], Skipped)
     assert items[1].where == "line 4"
 
 
-def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+def test_only_line_feed_ends_line(tmp_path: Path) -> None:
     (document,) = _read(tmp_path, '{"id": 1, "text": "a\u2028b\u0085c"}'.encode())
     assert isinstance(document, Document)
     assert document.text == "a\u2028b\u0085c"
 
 
-def test_a_file_of_blank_lines_says_so(tmp_path: Path) -> None:
+def test_file_of_blank_lines_is_reported(tmp_path: Path) -> None:
     for content in (b"\n \n", gzip.compress(b"")):
         assert [item.reason for item in _read(tmp_path, content) if isinstance(item, Skipped)] == [
             "has only blank lines"
         ]
 
 
-def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+def test_gzip_is_detected_by_content(tmp_path: Path) -> None:
     for content, name in ((gzip.compress(GOOD), "a.jsonl"), (GOOD, "b.jsonl.gz"), (gzip.compress(GOOD), "c.jsonl.gz")):
         (document,) = _read(tmp_path, content, name)
         assert isinstance(document, Document)
@@ -161,9 +163,7 @@ def _checksum(packed: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_cut, _checksum])
-def test_a_damaged_gzip_gives_what_comes_before_and_says_where(
-    tmp_path: Path, damage: Callable[[bytes], bytes]
-) -> None:
+def test_truncated_gzip_gives_lines_before_damage(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     lines = [json.dumps({"id": i, "text": f"{i * 7919 % 1009} {i * 104729 % 4001}"}) for i in range(20_000)]
     *documents, last = _read(tmp_path, damage(gzip.compress("\n".join(lines).encode() + b"\n")), "x.jsonl.gz")
     good = [item for item in documents if isinstance(item, Document)]
@@ -175,7 +175,7 @@ def test_a_damaged_gzip_gives_what_comes_before_and_says_where(
     assert last.reason.endswith("fetch it again or recreate it")
 
 
-def test_a_gzip_garbled_in_its_middle_is_said_to_break_off(tmp_path: Path) -> None:
+def test_corrupt_gzip_is_reported_as_incomplete(tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b'{"id": %d, "text": "%d"}\n' % (i, i * 7919 % 1009) for i in range(20_000)))
     half = len(packed) // 2
     items = _read(tmp_path, packed[:half] + b"\xff" * half, "x.jsonl.gz")
@@ -192,7 +192,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_what_has_no_fault_can_be_written_as_strict_json(value: object) -> None:
+def test_valid_values_can_be_written_as_strict_json(value: object) -> None:
     try:
         strict = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:
@@ -202,7 +202,7 @@ def test_what_has_no_fault_can_be_written_as_strict_json(value: object) -> None:
 
 
 @pytest.mark.data
-def test_the_real_abstracts_are_all_read(data_folder: Path) -> None:
+def test_real_abstracts_are_all_read(data_folder: Path) -> None:
     items = list(jsonl.read_documents(data_folder / "bioasq" / "passages.jsonl.gz"))
     assert len(items) == 41_310
     assert all(isinstance(item, Document) and item.id.startswith("pubmed:") for item in items)

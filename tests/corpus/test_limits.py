@@ -26,9 +26,7 @@ def packed_zeros(size: int, repeated: bytes = b"0") -> bytes:
     return piece * (size // 2**20)
 
 
-def test_a_line_of_any_length_is_passed_over_and_the_others_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_over_length_limit_is_skipped_and_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 1024 * 1024)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(
@@ -45,14 +43,14 @@ def test_a_line_of_any_length_is_passed_over_and_the_others_are_read(
     assert peak < 16 * 2**20
 
 
-def test_a_line_of_the_longest_length_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_of_maximum_length_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", len(GOOD) - 1)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(GOOD + GOOD.strip())
     assert [type(item) for item in jsonl.read_documents(path)] == [Document, Document]
 
 
-def test_a_line_of_too_many_values_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_with_too_many_values_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "MAX_LINE_VALUES", 1000)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'{"id": "x", "text": "t", "more": [' + b"[]," * 1000 + b"[]]}\n" + GOOD)
@@ -61,7 +59,7 @@ def test_a_line_of_too_many_values_is_passed_over(tmp_path: Path, monkeypatch: p
     assert isinstance(good, Document)
 
 
-def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gzip_over_expansion_limit_ends_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 8 * 2**20)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD) + packed_zeros(64 * 2**20))
@@ -75,7 +73,7 @@ def test_a_gzip_file_that_unpacks_to_far_too_much_ends_there(tmp_path: Path, mon
         list(read_records(path, ("x",)))
 
 
-def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gzip_of_ordinary_text_is_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 0)
     path = tmp_path / "lines.jsonl.gz"
     lines = [json.dumps({"id": n, "text": f"Note {n} of many that are much alike."}) for n in range(2000)]
@@ -83,7 +81,7 @@ def test_a_gzip_file_of_text_is_read_to_its_end(tmp_path: Path, monkeypatch: pyt
     assert len(list(jsonl.read_documents(path))) == 2000
 
 
-def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unterminated_csv_row_ends_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a row that is too long the delimiters are held, to find its end: a row of nothing else was held whole."""
     monkeypatch.setattr(csv_rows, "_MAX_SEARCH_BYTES", 4 * 2**20)
     monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 2**20)
@@ -102,9 +100,7 @@ def test_a_row_without_an_end_ends_the_file(tmp_path: Path, monkeypatch: pytest.
     assert peak < 64 * 2**20
 
 
-def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_file_over_value_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_checks, "MAX_VALUES", 1000)
     monkeypatch.setattr(json_checks.check_value_count, "__defaults__", (1000,))
     many = b"[" + b"[]," * 1000 + b"[]]"
@@ -121,14 +117,14 @@ def test_files_that_are_parsed_as_a_whole_have_a_limit_of_values(
         medcpt._read_ids(ids)
 
 
-def test_a_text_file_that_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_file_over_size_limit_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_text, "MAX_FILE_BYTES", 2**20)
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (3 * 2**20))
     assert list(plain_text.read_document(path, "a.txt")) == [Skipped(str(path), "", "larger than 1 MB; split it")]
 
 
-def test_a_name_of_very_many_words_has_few_name_orders() -> None:
+def test_long_name_has_limited_name_orders() -> None:
     """One for each place where it can be turned round would take 3 GB for 20,000 words."""
     name = " ".join(f"name{n}" for n in range(20_000))
     assert _name_orders(name) == (name,)

@@ -41,7 +41,7 @@ def found(folder: Path) -> tuple[dict[str, list[float]], list[Skipped]]:
     return vectors, [item for item in items if isinstance(item, Skipped)]
 
 
-def test_an_article_as_it_is_published(tmp_path: Path) -> None:
+def test_published_article_is_read_with_vector(tmp_path: Path) -> None:
     write(tmp_path, 18, {"18000000": NONCODE})
     (item,) = read_folder(tmp_path)
     assert isinstance(item, EncodedDocument)
@@ -57,7 +57,7 @@ def test_an_article_as_it_is_published(tmp_path: Path) -> None:
     assert item.vector.tolist() == [np.float32(1.8)] * 4
 
 
-def test_chunks_come_by_number_and_rows_stay_with_their_articles(tmp_path: Path) -> None:
+def test_chunks_are_ordered_by_number_with_own_vectors(tmp_path: Path) -> None:
     for number in (10, 2, 0):
         shuffled = [(str(1000 * number + n), article(n)) for n in range(1500)]
         pmids = [pmid for pmid, _ in shuffled]
@@ -71,7 +71,7 @@ def test_chunks_come_by_number_and_rows_stay_with_their_articles(tmp_path: Path)
         assert all(vectors[f"pubmed:{1000 * number + n}"][0] == np.float32(n + number / 10) for n in range(1000))
 
 
-def test_a_text_file_larger_than_a_read(tmp_path: Path) -> None:
+def test_text_file_larger_than_buffer_is_read(tmp_path: Path) -> None:
     texts = {str(n): {"t": f"T{n}", "a": f"{n} " + "naïve β-cells " * 150} for n in range(2500)}
     write(tmp_path, 0, texts)
     assert (tmp_path / "pubmed_chunk_0.json").stat().st_size > 5_000_000
@@ -81,7 +81,7 @@ def test_a_text_file_larger_than_a_read(tmp_path: Path) -> None:
     ]
 
 
-def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_reading_resumes_at_row(tmp_path: Path) -> None:
     write(tmp_path, 0, {str(n): article(n) for n in range(30)}, [str(n) for n in range(31)])
     (chunk,) = find_chunks(tmp_path)
     whole = list(read_chunk(chunk))
@@ -107,14 +107,14 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
         (None, None, None),
     ],
 )
-def test_dates(tmp_path: Path, given_: str | None, date: str | None, kept: str | None) -> None:
+def test_article_dates_are_parsed(tmp_path: Path, given_: str | None, date: str | None, kept: str | None) -> None:
     write(tmp_path, 0, {"1": {"t": "T", "a": "A", "d": given_}})
     (item,) = read_folder(tmp_path)
     assert isinstance(item, EncodedDocument)
     assert (item.document.date, item.document.metadata.get("date_as_given")) == (date, kept)
 
 
-def test_what_an_article_lacks(tmp_path: Path) -> None:
+def test_article_with_missing_fields_is_reported(tmp_path: Path) -> None:
     texts: dict[str, Any] = {
         "1": {"t": "Only a title"},
         "2": {"a": "Only an abstract"},
@@ -145,7 +145,7 @@ def test_what_an_article_lacks(tmp_path: Path) -> None:
     }
 
 
-def test_a_vector_that_is_not_finite_is_told(tmp_path: Path) -> None:
+def test_non_finite_vector_is_reported(tmp_path: Path) -> None:
     vectors = write(tmp_path, 0, {str(n): article(n) for n in range(3)})
     vectors[1, 2] = np.nan
     np.save(tmp_path / "embeds_chunk_0.npy", vectors)
@@ -156,7 +156,7 @@ def test_a_vector_that_is_not_finite_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_an_entry_that_stands_there_twice(tmp_path: Path) -> None:
+def test_duplicate_entry_is_reported(tmp_path: Path) -> None:
     write(tmp_path, 0, {"1": article(1)})
     (tmp_path / "pubmed_chunk_0.json").write_text('{"1": {"t": "first"}, "1": {"t": "second"}}')
     items = list(read_folder(tmp_path))
@@ -165,7 +165,7 @@ def test_an_entry_that_stands_there_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [40, 200, 1000])
-def test_a_text_file_that_is_cut_short(tmp_path: Path, cut: int) -> None:
+def test_truncated_text_file_is_reported(tmp_path: Path, cut: int) -> None:
     write(tmp_path, 0, {str(n): article(n) for n in range(30)})
     path = tmp_path / "pubmed_chunk_0.json"
     whole = path.read_text()
@@ -198,7 +198,7 @@ def test_a_text_file_that_is_cut_short(tmp_path: Path, cut: int) -> None:
         ("pubmed_chunk_0.json", lambda p: p.write_bytes(b'{"1": {"t": "\xff"}}'), "not UTF-8"),
     ],
 )
-def test_files_that_do_not_agree_are_refused_at_once(
+def test_mismatched_files_are_rejected_before_reading(
     tmp_path: Path, name: str, harm: Callable[[Path], Any], says: str
 ) -> None:
     write(tmp_path, 0, {str(n): article(n) for n in (1, 2, 3)})
@@ -209,7 +209,7 @@ def test_files_that_do_not_agree_are_refused_at_once(
     assert ";" in caught.value.message
 
 
-def test_other_folders_are_refused(tmp_path: Path) -> None:
+def test_folder_without_medcpt_files_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no embeds_chunk_N\.npy"):
         find_chunks(tmp_path)
     (tmp_path / "a").write_text("x")
@@ -219,7 +219,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         find_chunks(tmp_path / "b")
 
 
-def test_an_empty_chunk(tmp_path: Path) -> None:
+def test_empty_chunk_gives_no_items(tmp_path: Path) -> None:
     write(tmp_path, 0, {})
     np.save(tmp_path / "embeds_chunk_0.npy", np.zeros((0, 4), np.float32))
     assert found(tmp_path) == ({}, [])
@@ -227,7 +227,7 @@ def test_an_empty_chunk(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
 @given(st.binary(max_size=40), st.integers(0, 2), st.integers(0, 400))
-def test_garbled_bytes_are_refused_or_told(
+def test_corrupted_bytes_are_rejected_or_reported(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, which: int, at: int
 ) -> None:
     folder = tmp_path_factory.mktemp("chunk")
@@ -243,7 +243,7 @@ def test_garbled_bytes_are_refused_or_told(
     assert len(items) >= 1
 
 
-def test_the_same_text_but_for_white_space() -> None:
+def test_texts_equal_except_whitespace_match() -> None:
     one = Document("pubmed:1", "Some  words\nhere.", " A title")
     assert has_same_text(one, Document("pubmed:1", "Some words here. ", "A title", date="2001"))
     assert not has_same_text(one, Document("pubmed:1", "Some words here", "A title"))

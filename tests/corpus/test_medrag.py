@@ -34,7 +34,7 @@ def write(path: Path, *lines: Any) -> Path:
     return path
 
 
-def test_a_textbook(tmp_path: Path) -> None:
+def test_textbook_snippets_form_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "textbooks" / "chunk" / "Anatomy_Gray.jsonl", BOOK, {**BOOK, "id": "Anatomy_Gray_1"})
     first, second = read_snippets(path)
     assert first == Document("medrag:Anatomy_Gray_0", "What is anatomy?", "Anatomy_Gray", "Textbooks")
@@ -42,7 +42,7 @@ def test_a_textbook(tmp_path: Path) -> None:
     assert second.id == "medrag:Anatomy_Gray_1"
 
 
-def test_pubmed_keeps_its_pmid(tmp_path: Path) -> None:
+def test_pubmed_snippet_keeps_pmid(tmp_path: Path) -> None:
     path = write(tmp_path / "pubmed" / "chunk" / "pubmed23n0001.jsonl", ABSTRACT)
     (document,) = read_snippets(path)
     assert document == Document(
@@ -54,7 +54,7 @@ def test_pubmed_keeps_its_pmid(tmp_path: Path) -> None:
     )
 
 
-def test_the_form_of_medrags_own_script(tmp_path: Path) -> None:
+def test_output_of_medrag_script_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", {"id": "PMID:21", "title": "T", "content": "C"})
     (document,) = read_snippets(path)
     assert isinstance(document, Document)
@@ -71,19 +71,19 @@ def test_the_form_of_medrags_own_script(tmp_path: Path) -> None:
         ("other/a.jsonl", "MedRAG"),
     ],
 )
-def test_the_corpus_is_told_from_the_path(tmp_path: Path, name: str, source: str) -> None:
+def test_corpus_is_detected_from_path(tmp_path: Path, name: str, source: str) -> None:
     (document,) = read_snippets(write(tmp_path / name, {**BOOK, "wiki_id": "12"}))
     assert isinstance(document, Document)
     assert (document.source, document.metadata) == (source, {"wiki_id": "12"})
 
 
-def test_gzip_is_read(tmp_path: Path) -> None:
+def test_gzipped_snippets_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(BOOK).encode()))
     assert [item.id for item in read_snippets(path) if isinstance(item, Document)] == ["medrag:Anatomy_Gray_0"]
 
 
-def test_a_line_that_is_no_snippet_is_told(tmp_path: Path) -> None:
+def test_line_without_snippet_is_reported(tmp_path: Path) -> None:
     lines: list[Any] = [
         {**BOOK, "content": "  "},
         {**BOOK, "id": None},
@@ -106,7 +106,7 @@ def test_a_line_that_is_no_snippet_is_told(tmp_path: Path) -> None:
     assert isinstance(items[5], Document)
 
 
-def test_a_null_title_is_none(tmp_path: Path) -> None:
+def test_null_title_becomes_empty(tmp_path: Path) -> None:
     (document,) = read_snippets(write(tmp_path / "a.jsonl", {**BOOK, "title": None}))
     assert isinstance(document, Document)
     assert document.title == ""
@@ -121,7 +121,7 @@ def chapter(path: Path, *sections: str, title: str = "Acne") -> list[Document]:
     return [item for item in read_statpearls(path) if isinstance(item, Document)]
 
 
-def test_a_chapter_in_snippets(tmp_path: Path) -> None:
+def test_statpearls_chapter_is_split_into_snippets(tmp_path: Path) -> None:
     long = "word " * 60
     found = chapter(
         tmp_path / "article-7.nxml",
@@ -137,25 +137,25 @@ def test_a_chapter_in_snippets(tmp_path: Path) -> None:
     assert {item.source for item in found} == {"StatPearls"}
 
 
-def test_a_long_list_is_an_item_a_snippet(tmp_path: Path) -> None:
+def test_long_list_gives_one_snippet_per_item(tmp_path: Path) -> None:
     items = "".join(f"<list-item><p>{n} {'x' * 400}</p></list-item>" for n in range(3))
     found = chapter(tmp_path / "article-7.nxml", f"<title>T</title><p>Before.</p><list>{items}</list><p>After.</p>")
     assert [item.text[:7] for item in found] == ["Before.", "0 xxxxx", "1 xxxxx", "2 xxxxx", "After."]
 
 
-def test_a_heading_that_heads_a_list_ends_with_it(tmp_path: Path) -> None:
+def test_list_heading_ends_with_list(tmp_path: Path) -> None:
     item = f"<list><list-item><p>{'y' * 990}</p></list-item></list>"
     found = chapter(tmp_path / "a.nxml", f"<title>T</title><p><bold>H</bold></p>{item}<p>{'z' * 300}</p>")
     assert [item.title for item in found] == ["Acne -- T -- H", "Acne -- T"]
 
 
-def test_sections_within_sections_are_their_own(tmp_path: Path) -> None:
+def test_nested_sections_are_separate(tmp_path: Path) -> None:
     found = chapter(tmp_path / "a.nxml", "<title>Outer</title><p>One.</p><sec><title>Inner</title><p>Two.</p></sec>")
     assert [(item.title, item.text) for item in found] == [("Acne -- Outer", "One."), ("Acne -- Inner", "Two.")]
 
 
 @pytest.mark.parametrize("text", ["<a><b></a>", "<a/>", "<book-part><body><sec/></body></book-part>", "not xml"])
-def test_a_chapter_without_snippets_is_told(tmp_path: Path, text: str) -> None:
+def test_chapter_without_snippets_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.nxml"
     path.write_text(text)
     (item,) = read_statpearls(path)
@@ -163,7 +163,7 @@ def test_a_chapter_without_snippets_is_told(tmp_path: Path, text: str) -> None:
     assert ";" in item.reason
 
 
-def test_an_empty_snippet_keeps_its_number(tmp_path: Path) -> None:
+def test_empty_snippet_keeps_number(tmp_path: Path) -> None:
     path = tmp_path / "a.nxml"
     long = "w " * 150
     path.write_text(f"<b><title>T</title><sec><title>S</title><p/><p>{long}</p></sec></b>")

@@ -62,7 +62,7 @@ def skipped(path: Path, columns: NoteColumns | None = OWN) -> list[tuple[str, st
     ]
 
 
-def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
+def test_mimic_iii_noteevents_is_detected_by_header(tmp_path: Path) -> None:
     content = table(
         MIMIC_3,
         [
@@ -103,7 +103,7 @@ def test_noteevents_of_mimic_iii_is_known_by_its_header(tmp_path: Path) -> None:
     assert log.summary().kinds["marked-as-error"].notes == 1
 
 
-def test_mimic_iv_is_known_wherever_it_is_met(tmp_path: Path) -> None:
+def test_mimic_iv_is_detected_in_files_and_folders(tmp_path: Path) -> None:
     put(tmp_path, table(MIMIC_4, ["10-DS-1", 10, 5, "DS", 1, "2180-05-07 00:00:00", "", "Home."]), "discharge.csv")
     put(tmp_path, b"name,colour\nA,red\n", "colours.csv")
     document, _fingerprint, skip = sorted(read_sources([tmp_path]), key=lambda item: type(item).__name__)
@@ -113,7 +113,7 @@ def test_mimic_iv_is_known_wherever_it_is_met(tmp_path: Path) -> None:
     assert skip.path.endswith("colours.csv")
 
 
-def test_any_columns_by_name(tmp_path: Path) -> None:
+def test_named_columns_are_read(tmp_path: Path) -> None:
     head = ["Pid", "when", "kind", "body", "name", "in", "out"]
     row = ["10.0", "4 Mar 2150 09:05", "ward round", "Better.", " Ada  Byron ", "2150-03-01", "soon"]
     columns = NoteColumns("pid", ("when",), "kind", "body", patient_name="name", admitted="in", discharged="out")
@@ -127,7 +127,7 @@ def test_any_columns_by_name(tmp_path: Path) -> None:
     }
 
 
-def test_times_missing_unread_and_of_a_told_format(tmp_path: Path) -> None:
+def test_note_times_missing_unparsed_and_with_format(tmp_path: Path) -> None:
     rows = [
         ["1", "", "a", "One."],
         ["1", "03/04/2150 10:00", "a", "Two."],
@@ -144,7 +144,7 @@ def test_times_missing_unread_and_of_a_told_format(tmp_path: Path) -> None:
     assert given_by(path, OWN, NoteCleaning(time_format="%d/%m/%Y %H:%M"))[1].date == "2150-04-03T10:00"
 
 
-def test_the_same_note_of_a_day_is_one(tmp_path: Path) -> None:
+def test_duplicate_note_of_one_day_is_read_once(tmp_path: Path) -> None:
     same = ["1", "2150-03-04 10:00", "a", "No change."]
     others = [
         ["2", *same[1:]],
@@ -165,7 +165,7 @@ def test_the_same_note_of_a_day_is_one(tmp_path: Path) -> None:
     assert len({note.id for note in found}) == 4
 
 
-def test_the_same_words_stay_where_no_day_is_known(tmp_path: Path) -> None:
+def test_equal_notes_without_date_are_kept(tmp_path: Path) -> None:
     head = b"pid,when,kind,stay,body\n"
     times = ["03/04/2150", "03/05/2150", "03/06/2150", "03/06/2150", "2150-03", "2150-03"]
     rows = [["1", time, "a", "", "No change."] for time in times]
@@ -187,7 +187,7 @@ def test_the_same_words_stay_where_no_day_is_known(tmp_path: Path) -> None:
     assert log.summary().kinds["duplicate"].notes == 4
 
 
-def test_notes_without_ids_keep_theirs_in_another_file(tmp_path: Path) -> None:
+def test_notes_without_ids_have_stable_ids_across_files(tmp_path: Path) -> None:
     one, two = ["1", "2150", "a", "One."], ["1", "2151", "a", "Two."]
     both = given_by(put(tmp_path, HEAD + table(one, two)), OWN)
     alone = given_by(put(tmp_path, HEAD + table(two), "later.csv"), OWN)
@@ -195,13 +195,13 @@ def test_notes_without_ids_keep_theirs_in_another_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
-def test_a_header_in_quotes(tmp_path: Path, mark: str) -> None:
+def test_quoted_header_is_read(tmp_path: Path, mark: str) -> None:
     path = put(tmp_path, f'"pid"{mark}"body"\r\n"1"{mark}"Good, ""so""."\r\n'.encode())
     assert [note.text for note in given_by(path, NoteColumns(patient="pid", text="body"))] == ['Good, "so".']
 
 
 @pytest.mark.parametrize("cell", ["", " ", "nan", "NULL", "None"])
-def test_a_row_without_a_patient_is_left_out(tmp_path: Path, cell: str) -> None:
+def test_row_without_patient_is_skipped(tmp_path: Path, cell: str) -> None:
     path = put(tmp_path, HEAD + table([cell, "2150", "a", "A secret."], ["1", "2150", "a", "Good."]))
     assert [note.text for note in given_by(path, OWN)] == ["Good."]
     ((where, reason),) = skipped(path)
@@ -211,7 +211,7 @@ def test_a_row_without_a_patient_is_left_out(tmp_path: Path, cell: str) -> None:
     assert normalize_id(cell) == ""
 
 
-def test_two_encodings_in_one_file(tmp_path: Path) -> None:
+def test_file_with_mixed_encodings_is_read(tmp_path: Path) -> None:
     path = put(tmp_path, HEAD + "1,2150,a,naïve\n".encode() + "1,2150,a,naïf\n".encode("cp1252") + b"1,2150,a,plain\n")
     assert [note.text for note in given_by(path, OWN)] == ["naïve", "plain"]
     ((where, reason),) = skipped(path)
@@ -221,7 +221,7 @@ def test_two_encodings_in_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line_ends", [True, False])
-def test_a_note_that_is_too_long_costs_no_other(
+def test_note_over_length_limit_is_skipped_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line_ends: bool
 ) -> None:
     monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 200_000)
@@ -233,7 +233,7 @@ def test_a_note_that_is_too_long_costs_no_other(
     assert "longer than" in reason
 
 
-def test_broken_quotes_end_the_file_before_another_patient_is_reached(tmp_path: Path) -> None:
+def test_unbalanced_quotes_end_file_before_next_patient(tmp_path: Path) -> None:
     body = b'1,2150,a,"Fine"\n1,2150,a,"Open\n2,2150,a,"Other patient"\n2,2151,a,More\n'
     path = put(tmp_path, HEAD + body)
     items = list(read_sources([path], "notes", columns=OWN))
@@ -245,7 +245,7 @@ def test_broken_quotes_end_the_file_before_another_patient_is_reached(tmp_path: 
     assert skipped(put(tmp_path, HEAD + b'1,2150,a,"never closed\n1,2150,a,x\n'))[0][0] == "after line 1"
 
 
-def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
+def test_rows_with_wrong_width_or_nul_bytes_are_reported(tmp_path: Path) -> None:
     path = put(tmp_path, HEAD + b"1,2150,a\n1,2150,a,b\0d\r\n\r\n1,2150,a,\n1,2150,a,Good\r\n")
     assert [where for where, _ in skipped(path)] == ["line 2", "line 3", "line 5"]
     assert [note.text for note in given_by(path, OWN)] == ["Good"]
@@ -256,7 +256,7 @@ def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "columns", "cure"),
     [
-        (b"a,b\n1,2\n", None, r"--patient COLUMN --text COLUMN .*its first line has 2 columns"),
+        (b"a,b\n1,2\n", None, r"--column patient=NAME --column text=NAME .*its first line has 2 columns"),
         (HEAD, NoteColumns(patient="pid", text="note"), "no column is called 'note'; its first line has 4 columns"),
         (HEAD, NoteColumns(patient="pid", text="body", time=("at",)), "no column is called 'at'"),
         (b"pid,body,body\n", NoteColumns(patient="pid", text="body"), "2 columns are called 'body'"),
@@ -270,14 +270,14 @@ def test_rows_of_another_width_and_nul_bytes(tmp_path: Path) -> None:
         (b"\n1,2150,a,b\n", OWN, "its first line does not consist of column names"),
     ],
 )
-def test_a_file_that_is_none_of_notes(tmp_path: Path, content: bytes, columns: NoteColumns | None, cure: str) -> None:
+def test_csv_without_notes_is_rejected(tmp_path: Path, content: bytes, columns: NoteColumns | None, cure: str) -> None:
     with pytest.raises(InputError, match=cure) as raised:
         read_sources([put(tmp_path, content)], "notes", columns=columns)
     assert "Fever" not in raised.value.message
     assert "\n" not in raised.value.message
 
 
-def test_what_two_files_of_one_name_lost_is_kept_of_both(tmp_path: Path) -> None:
+def test_removal_log_keeps_files_of_equal_name_apart(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -293,6 +293,6 @@ def test_what_two_files_of_one_name_lost_is_kept_of_both(tmp_path: Path) -> None
     assert [json.loads(line)["text"] for line in kept] == ["Note a", "Note b"], "each once"
 
 
-def test_a_note_marked_as_an_error_takes_back_what_an_earlier_export_brought(tmp_path: Path) -> None:
+def test_note_marked_as_error_deletes_earlier_version(tmp_path: Path) -> None:
     path = put(tmp_path, table(MIMIC_3, [9, 10, 100, "2150-03-04", "", "", "Nursing", "", 1, "1", ""]))
     assert list(note_tables.read_notes(path, path.name)) == [DeletedDocument("note:9", patient="10")]

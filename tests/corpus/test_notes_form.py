@@ -31,9 +31,7 @@ LONG_HEAD = b"pid,when,kind,stay,body\n"
         (LONG_HEAD, b'15,2150-01-02,"a,3,Open\n16,2150-01-02,a,4,Other\n17,2150-01-02,",a,3\n', 4),
     ],
 )
-def test_a_row_drawn_into_the_text_of_another_ends_the_file(
-    tmp_path: Path, head: bytes, body: bytes, line: int
-) -> None:
+def test_row_embedded_in_quoted_text_ends_file(tmp_path: Path, head: bytes, body: bytes, line: int) -> None:
     columns = NoteColumns(patient="pid", text="body", time=("when",) if b"when" in head else ())
     mark = b";" if b";" in head else b","
     first = mark.join(b"Fine" if name == b"body" else b"2149" for name in head.strip().split(mark))
@@ -48,7 +46,7 @@ def test_a_row_drawn_into_the_text_of_another_ends_the_file(
     assert not any(isinstance(item, FileFingerprint) for item in read_sources([path], "notes", columns=columns))
 
 
-def test_a_broken_row_behind_one_of_several_lines_takes_that_one_along(tmp_path: Path) -> None:
+def test_malformed_row_after_multiline_row_drops_both(tmp_path: Path) -> None:
     drawn_in = b'A,2150,a,3,"Fine\nindeed"\nB,2150,a,3,"Open\nC-7,2150,a,4,"\n\nMore of C-7\nD,2150,a,5,Last\n'
     path = put(tmp_path, LONG_HEAD + drawn_in)
     assert [note.text for note in given_by(path, OWN)] == ["Fine\nindeed"]
@@ -71,7 +69,7 @@ def test_a_broken_row_behind_one_of_several_lines_takes_that_one_along(tmp_path:
     ],
 )
 @pytest.mark.parametrize("when", [("when",), ()])
-def test_tables_within_a_note_are_text(tmp_path: Path, text: str, when: tuple[str, ...]) -> None:
+def test_tables_in_note_are_kept_as_text(tmp_path: Path, text: str, when: tuple[str, ...]) -> None:
     for patient in ("10083815", "1"):
         content = table([patient, "2150-03-05", "a", 3, text], [patient, "2150-03-06", "a", 3, "Last\nline"])
         path = put(tmp_path, LONG_HEAD + content)
@@ -83,7 +81,7 @@ def test_tables_within_a_note_are_text(tmp_path: Path, text: str, when: tuple[st
 
 
 @pytest.mark.parametrize("row", [b'2",2150,a,4,"Lost its first quote\nthere"\n', b'2,2150,"a,4,Closed\n",\n'])
-def test_quotes_within_an_id_and_delimiters_within_quotes_end_the_file(tmp_path: Path, row: bytes) -> None:
+def test_quotes_in_id_or_delimiters_in_quotes_end_file(tmp_path: Path, row: bytes) -> None:
     path = put(tmp_path, LONG_HEAD + b"1,2150,a,3,Fine\n" + row + b"99,2150-01-02,a,3,Last\n")
     assert [note.text for note in given_by(path, OWN)] == ["Fine"]
     assert [where for where, _ in skipped(path)] == ["after line 2"]

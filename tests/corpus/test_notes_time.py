@@ -33,7 +33,7 @@ from epicrisis.errors import InputError
         ("2150-13", None),
     ],
 )
-def test_times(given: str, date: str | None) -> None:
+def test_note_time_is_parsed(given: str, date: str | None) -> None:
     read = parse_note_time(given)
     assert (read[0] if read else None) == date
 
@@ -57,7 +57,7 @@ def test_times(given: str, date: str | None) -> None:
         ("31/02/2150", "%d/%m/%Y", None),
     ],
 )
-def test_times_of_a_told_format(given: str, form: str, read: tuple[str, str] | None) -> None:
+def test_note_time_with_format_is_parsed(given: str, form: str, read: tuple[str, str] | None) -> None:
     check_time_format(form)
     assert parse_note_time(given, form) == read
     assert read is None or last_day(read[0])
@@ -77,7 +77,7 @@ def test_times_of_a_told_format(given: str, form: str, read: tuple[str, str] | N
         ("ISO", "no year"),
     ],
 )
-def test_formats_that_read_no_time(form: str, cure: str) -> None:
+def test_invalid_time_format_is_rejected(form: str, cure: str) -> None:
     with pytest.raises(InputError) as raised:
         check_time_format(form)
     assert cure in raised.value.message
@@ -85,7 +85,7 @@ def test_formats_that_read_no_time(form: str, cure: str) -> None:
 
 
 @given(st.text(alphabet="%YmdHMbjpzy/:[(\\\n é", max_size=10))
-def test_a_format_is_refused_or_can_be_used(form: str) -> None:
+def test_any_time_format_is_rejected_or_usable(form: str) -> None:
     try:
         check_time_format(form)
     except InputError:
@@ -95,6 +95,6 @@ def test_a_format_is_refused_or_can_be_used(form: str) -> None:
 
 
 @given(st.text(alphabet="0123456789-/:.T ZMarch+", max_size=20))
-def test_what_is_read_as_a_time_is_a_date_of_the_library(given: str) -> None:
+def test_parsed_note_time_is_valid_library_date(given: str) -> None:
     read = parse_note_time(given)
     assert read is None or last_day(read[0])

@@ -56,7 +56,7 @@ def sections(document: Document) -> dict[str, str]:
     return found
 
 
-def test_sections_by_the_path_of_their_titles(tmp_path: Path) -> None:
+def test_jats_sections_have_title_paths(tmp_path: Path) -> None:
     found = one(
         tmp_path,
         article_xml(
@@ -81,7 +81,7 @@ def test_sections_by_the_path_of_their_titles(tmp_path: Path) -> None:
     }
 
 
-def test_tables_figures_lists_and_formulas(tmp_path: Path) -> None:
+def test_jats_tables_figures_lists_and_formulas_are_text(tmp_path: Path) -> None:
     body = """<body><sec><title>S</title>
       <p>Before <fig><label>Figure 1</label><caption><title>A cell.</title><p>Seen.</p></caption><graphic/></fig>
         and after <xref ref-type="bibr">[1]</xref>.<list><list-item><p>One</p></list-item><list-item><p>Two</p>
@@ -108,7 +108,7 @@ def test_tables_figures_lists_and_formulas(tmp_path: Path) -> None:
     ]
 
 
-def test_metadata_and_title(tmp_path: Path) -> None:
+def test_jats_metadata_and_title_are_read(tmp_path: Path) -> None:
     meta = (
         IDS + DOI + "<title-group><article-title>On <italic>E. coli</italic></article-title></title-group>"
         "<contrib-group><contrib contrib-type='author'><name><surname>Li</surname><given-names>A B</given-names></name>"
@@ -142,15 +142,15 @@ def test_metadata_and_title(tmp_path: Path) -> None:
         ("", "file:folder/x.nxml"),
     ],
 )
-def test_the_id(tmp_path: Path, meta: str, id: str) -> None:
+def test_jats_document_id_is_chosen(tmp_path: Path, meta: str, id: str) -> None:
     assert one(tmp_path, article_xml(meta=meta)).id == id
 
 
-def test_a_retracted_article_says_so(tmp_path: Path) -> None:
+def test_jats_retracted_article_is_marked(tmp_path: Path) -> None:
     assert one(tmp_path, article_xml(attributes='article-type="retracted-article"')).metadata["retracted"] is True
 
 
-def test_namespaces_gzip_and_several_articles(tmp_path: Path) -> None:
+def test_jats_with_namespaces_gzip_and_several_articles_is_read(tmp_path: Path) -> None:
     bare = re.sub("<!DOCTYPE[^>]*>", "", article_xml(meta=""))
     other = bare.replace("<article ", '<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.4/" ')
     found = read(tmp_path, gzip.compress(f"<pmc-articleset>{bare}{other}</pmc-articleset>".encode()))
@@ -158,7 +158,7 @@ def test_namespaces_gzip_and_several_articles(tmp_path: Path) -> None:
     assert len({each.text for each in found if isinstance(each, Document)}) == 1
 
 
-def test_a_response_belongs_to_its_article(tmp_path: Path) -> None:
+def test_jats_response_belongs_to_its_article(tmp_path: Path) -> None:
     response = "<front-stub><title-group><article-title>Reply</article-title></title-group></front-stub>"
     found = one(tmp_path, article_xml(rest=f"<response>{response}<body><p>We agree.</p></body></response>"))
     assert sections(found) == {"Text": "Text.", "Reply": "We agree."}
@@ -177,13 +177,13 @@ def test_a_response_belongs_to_its_article(tmp_path: Path) -> None:
         (article_xml(f"<body>{'<sec>' * 1500}<p>x</p>{'</sec>' * 1500}</body>"), "nesting"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, reason: str) -> None:
+def test_jats_unreadable_file_is_reported(tmp_path: Path, content: str | bytes, reason: str) -> None:
     (found,) = read(tmp_path, content)
     assert isinstance(found, Skipped)
     assert reason in found.reason
 
 
-def test_the_deepest_nesting_that_is_let_in_is_read(tmp_path: Path) -> None:
+def test_jats_of_maximum_depth_is_read(tmp_path: Path) -> None:
     depth = 240
     found = one(tmp_path, article_xml(f"<body>{'<sec>' * depth}<p>deep</p>{'</sec>' * depth}</body>"))
     assert found.text == "Text\ndeep"
@@ -191,7 +191,7 @@ def test_the_deepest_nesting_that_is_let_in_is_read(tmp_path: Path) -> None:
     assert marked.text == "Text\ndeep"
 
 
-def test_two_thousand_mutated_articles_never_raise(tmp_path: Path) -> None:
+def test_jats_with_random_mutations_never_raises(tmp_path: Path) -> None:
     dice = random.Random(7)
     whole = article_xml(
         "<body><sec><title>S</title><p>a <fig><label>F</label><caption><p>c</p></caption></fig></p></sec></body>"
@@ -224,7 +224,7 @@ NAMES = st.text("abcdefgh", min_size=1, max_size=6)
         st.tuples(NAMES, st.lists(NAMES, min_size=1, max_size=3)), min_size=1, max_size=4, unique_by=lambda x: x[0]
     )
 )
-def test_what_was_put_in_comes_out(
+def test_jats_reader_returns_generated_text(
     tmp_path_factory: pytest.TempPathFactory, given: list[tuple[str, list[str]]]
 ) -> None:
     body = "".join(f"<sec><title>{t}</title>{''.join(f'<p>{p}</p>' for p in ps)}</sec>" for t, ps in given)
@@ -233,7 +233,7 @@ def test_what_was_put_in_comes_out(
 
 
 @pytest.mark.data
-def test_a_real_article(data_folder: Path) -> None:
+def test_jats_real_article_is_read(data_folder: Path) -> None:
     (found,) = jats.read_articles(data_folder / "pubmed_xml" / "pone.0046493.nxml", "pone.0046493.nxml")
     assert isinstance(found, Document)
     assert (found.id, found.date) == ("pmc:PMC3460867", "2012-09-28")

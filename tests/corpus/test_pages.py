@@ -75,7 +75,7 @@ def reason(path: Path, data: bytes) -> str:
 # -- PDF ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pdf_page_by_page(tmp_path: Path) -> None:
+def test_pdf_text_is_read_by_page(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(made_pdf([["Café – one (p < 0.05).", "Two."], [], ["Three."]], "The title"))
     (item,) = pdf.read_document(path, "folder/a.pdf")
@@ -88,7 +88,7 @@ def test_a_pdf_page_by_page(tmp_path: Path) -> None:
     )
 
 
-def test_a_place_in_the_text_has_its_page(tmp_path: Path) -> None:
+def test_pdf_offset_maps_to_page(tmp_path: Path) -> None:
     document = pdf_document(tmp_path / "a.pdf", made_pdf([["First."], ["Second."], ["Third."]]))
     assert document.title == "a"
     pages = document.metadata["pages"]
@@ -97,19 +97,19 @@ def test_a_place_in_the_text_has_its_page(tmp_path: Path) -> None:
     assert pdf.find_page(pages, document.text.index("Third") - 1) == 2
 
 
-def test_a_divided_word_is_joined_only_where_that_is_certain(tmp_path: Path) -> None:
+def test_pdf_hyphenated_word_is_joined_only_if_certain(tmp_path: Path) -> None:
     lines = ["Patients with fibril-", "lation and a well-", "known level of IL-", "6 were in atrial fibrillation."]
     document = pdf_document(tmp_path / "a.pdf", made_pdf([lines]))
     assert document.text == "Patients with fibrillation and a well-known level of IL-6 were in atrial fibrillation."
 
 
-def test_a_pdf_of_pictures_is_told(tmp_path: Path) -> None:
+def test_pdf_without_text_is_reported(tmp_path: Path) -> None:
     assert reason(tmp_path / "a.pdf", made_pdf([[], []])) == (
         "no text on any of its 2 pages, only pictures perhaps: OCR it first"
     )
 
 
-def test_an_encrypted_pdf_is_told(tmp_path: Path) -> None:
+def test_pdf_with_encryption_is_reported(tmp_path: Path) -> None:
     plain = made_pdf([["secret"]])
     rights = b"/Encrypt << /Filter /Standard /V 1 /R 2 /O <%s> /U <%s> /P -4 >> /ID [<00> <00>]" % (
         b"41" * 32,
@@ -120,18 +120,18 @@ def test_an_encrypted_pdf_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"%PDF-1.4\n", b"plain text", made_pdf([["x"]])[:200]])
-def test_what_is_no_pdf_is_told(tmp_path: Path, data: bytes) -> None:
+def test_file_without_pdf_content_is_reported(tmp_path: Path, data: bytes) -> None:
     assert reason(tmp_path / "a.pdf", data) == "not a PDF file, or broken; print it to a new PDF file"
 
 
-def test_a_pdf_that_is_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pdf_over_page_limit_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf, "MAX_CHARACTERS", 10)
     assert reason(tmp_path / "a.pdf", made_pdf([["six..."], ["seven.."]])).startswith("more than 10 characters")
     monkeypatch.setattr(pdf, "MAX_FILE_BYTES", 100)
     assert reason(tmp_path / "a.pdf", made_pdf([["x"]])).startswith("larger than 0 MB")
 
 
-def test_mutated_pdfs_do_no_harm(tmp_path: Path) -> None:
+def test_pdf_with_random_mutations_never_raises(tmp_path: Path) -> None:
     whole = made_pdf([[f"Line {n} of the first page." for n in range(20)], ["Second (page)."]], "T")
     dice = random.Random(7)
     path = tmp_path / "a.pdf"
@@ -154,7 +154,7 @@ def test_mutated_pdfs_do_no_harm(tmp_path: Path) -> None:
 # -- HTML -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_html_page_as_it_is_read(tmp_path: Path) -> None:
+def test_html_page_gives_title_and_text(tmp_path: Path) -> None:
     page = """<!DOCTYPE html><html><head><title> A &amp;
       B </title><style>p {}</style></head><body><nav><a href=x>Home</a></nav>
       <h1>Heading</h1><p>One <b>two</b>   &lt;5&nbsp;mg.<br>Next</p><div>a<p>b</p>c</div>
@@ -179,7 +179,7 @@ def test_an_html_page_as_it_is_read(tmp_path: Path) -> None:
         ("<math><td>x</td></math>", "x"),
     ],
 )
-def test_tables_are_rows(tmp_path: Path, table: str, text: str) -> None:
+def test_html_tables_become_rows(tmp_path: Path, table: str, text: str) -> None:
     assert html_document(tmp_path / "a.html", table).text == text
 
 
@@ -191,7 +191,7 @@ def test_tables_are_rows(tmp_path: Path, table: str, text: str) -> None:
         ("x<sup></sup>1 5<sub>0</sub>", "x1 5_0"),
     ],
 )
-def test_raised_numbers_make_no_other_number(tmp_path: Path, markup: str, text: str) -> None:
+def test_html_superscript_does_not_merge_with_number(tmp_path: Path, markup: str, text: str) -> None:
     assert html_document(tmp_path / "a.html", markup).text == text
 
 
@@ -207,7 +207,7 @@ def test_raised_numbers_make_no_other_number(tmp_path: Path, markup: str, text: 
         b"<meta charset=utf-16><p>na\xc3\xafve",
     ],
 )
-def test_encodings(tmp_path: Path, data: bytes) -> None:
+def test_html_encodings_are_detected(tmp_path: Path, data: bytes) -> None:
     assert html_document(tmp_path / "a.html", data).text == "naïve"
 
 
@@ -231,16 +231,16 @@ def test_encodings(tmp_path: Path, data: bytes) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_told(tmp_path: Path, data: bytes, says: str) -> None:
+def test_html_unreadable_file_is_reported(tmp_path: Path, data: bytes, says: str) -> None:
     assert reason(tmp_path / "a.html", data) == says
 
 
-def test_a_tag_of_long_values_is_no_tag_of_many_attributes(tmp_path: Path) -> None:
+def test_html_tag_with_long_values_is_within_attribute_limit(tmp_path: Path) -> None:
     path = "M 0 0 L 1 1 " * 5_000
     assert html_document(tmp_path / "a.html", f"<p data-path='{path}' title=\"{path}\">text</p>").text == "text"
 
 
-def test_titles(tmp_path: Path) -> None:
+def test_html_title_is_chosen(tmp_path: Path) -> None:
     path = tmp_path / "stem.html"
     assert html_document(path, "<h1>A <i>b</i></h1>x").title == "A b"
     assert html_document(path, "<title> </title>x").title == "stem"
@@ -250,7 +250,7 @@ def test_titles(tmp_path: Path) -> None:
 @given(
     st.lists(st.sampled_from(["<p>", "</p>", "<td>", "<tr>", "<table>", "</table>", "<pre>", "<sup>", "a", " 1", "\n"]))
 )
-def test_no_text_is_lost_and_none_made(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
+def test_html_text_is_kept_exactly(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
     path = tmp_path_factory.mktemp("page") / "a.html"
     path.write_text("".join(parts))
     (item,) = html.read_document(path, "a.html")
@@ -259,7 +259,7 @@ def test_no_text_is_lost_and_none_made(tmp_path_factory: pytest.TempPathFactory,
     assert sorted(found.replace("|", "").replace("^", "").replace(" ", "").replace("\n", "")) == sorted(letters)
 
 
-def test_mutated_pages_do_no_harm(tmp_path: Path) -> None:
+def test_html_with_random_mutations_never_raises(tmp_path: Path) -> None:
     whole = (
         "<html><head><meta charset=utf-8><title>T</title></head><body><h1>Ä</h1><table><tr><td>1<td>2</table>"
         "<ul><li>x</ul><p>10<sup>9</sup></p><!-- c --><svg><td>y</td></svg><pre>a\nb</pre></body></html>"
@@ -283,7 +283,7 @@ def test_mutated_pages_do_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", [pdf, html])
-def test_a_file_that_is_gone(tmp_path: Path, reader: object) -> None:
+def test_missing_page_file_raises(tmp_path: Path, reader: object) -> None:
     read = pdf.read_document if reader is pdf else html.read_document
     (gone,) = read(tmp_path / "none", "none")
     assert isinstance(gone, Skipped)

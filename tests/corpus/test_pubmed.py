@@ -53,7 +53,7 @@ def abstract(inner: str) -> str:
 # -- text -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_citation(tmp_path: Path) -> None:
+def test_citation_fields_fill_document(tmp_path: Path) -> None:
     assert one(tmp_path, article(12377809)) == Document(
         id="pubmed:12377809",
         text="Some text.",
@@ -65,7 +65,7 @@ def test_a_plain_citation(tmp_path: Path) -> None:
     )
 
 
-def test_sections_stand_on_lines_of_their_own_with_their_labels(tmp_path: Path) -> None:
+def test_abstract_sections_are_labelled_lines(tmp_path: Path) -> None:
     found = one(
         tmp_path,
         article(
@@ -80,7 +80,7 @@ def test_sections_stand_on_lines_of_their_own_with_their_labels(tmp_path: Path) 
     assert found.text == "METHODS: We looked twice.\nNo label.\nNone again."
 
 
-def test_an_abstract_without_sections_inside(tmp_path: Path) -> None:
+def test_abstract_without_sections_is_read(tmp_path: Path) -> None:
     assert one(tmp_path, article(abstract=abstract("Bare <i>text</i>."))).text == "Bare text."
 
 
@@ -98,7 +98,7 @@ def test_an_abstract_without_sections_inside(tmp_path: Path) -> None:
         ("a&nbsp;b &alpha; &strange;", "a\xa0b α &strange;"),
     ],
 )
-def test_inline_markup_is_readable(tmp_path: Path, xml: str, told: str) -> None:
+def test_inline_markup_becomes_plain_text(tmp_path: Path, xml: str, told: str) -> None:
     found = one(tmp_path, article(title=xml, abstract=abstract(f"<AbstractText>{xml}</AbstractText>")))
     assert (found.title, found.text) == (told, told)
 
@@ -125,13 +125,13 @@ def test_inline_markup_is_readable(tmp_path: Path, xml: str, told: str) -> None:
         ),
     ],
 )
-def test_mathml_is_readable(tmp_path: Path, xml: str, told: str) -> None:
+def test_mathml_becomes_plain_text(tmp_path: Path, xml: str, told: str) -> None:
     math = f'<mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML">{xml}</mml:math>'
     found = one(tmp_path, article(abstract=abstract(f"<AbstractText>Then {math} holds.</AbstractText>")))
     assert found.text == f"Then {told} holds."
 
 
-def test_other_abstracts(tmp_path: Path) -> None:
+def test_other_abstracts_are_metadata(tmp_path: Path) -> None:
     other = (
         '<OtherAbstract Type="Publisher" Language="fre"><AbstractText Label="BUT">Voir.</AbstractText></OtherAbstract>'
     )
@@ -144,12 +144,12 @@ def test_other_abstracts(tmp_path: Path) -> None:
     assert "abstract" not in alone.metadata
 
 
-def test_without_an_abstract_the_title_is_the_text(tmp_path: Path) -> None:
+def test_citation_without_abstract_uses_title_as_text(tmp_path: Path) -> None:
     found = one(tmp_path, article(abstract=""))
     assert (found.text, found.metadata["abstract"]) == ("A title.", False)
 
 
-def test_vernacular_titles(tmp_path: Path) -> None:
+def test_vernacular_title_is_read(tmp_path: Path) -> None:
     vernacular = "<VernacularTitle>Über <i>Herz</i>.</VernacularTitle>"
     translated = one(tmp_path, article(title="[On the heart].", in_article=vernacular))
     assert (translated.title, translated.metadata["vernacular_title"]) == ("[On the heart].", "Über Herz.")
@@ -172,12 +172,12 @@ def test_vernacular_titles(tmp_path: Path) -> None:
         ("<Year>2015</Year><Month>Feb</Month><Day>31</Day>", "2015-02", "2015 Feb 31"),
     ],
 )
-def test_dates_as_published(tmp_path: Path, xml: str, date: str, printed: str) -> None:
+def test_publication_date_is_parsed(tmp_path: Path, xml: str, date: str, printed: str) -> None:
     found = one(tmp_path, article(date=xml))
     assert (found.date, found.metadata["date_printed"]) == (date, printed)
 
 
-def test_the_electronic_date_where_the_issue_has_none(tmp_path: Path) -> None:
+def test_electronic_date_is_used_without_issue_date(tmp_path: Path) -> None:
     electronic = "<ArticleDate><Year>2011</Year><Month>02</Month><Day>09</Day></ArticleDate>"
     assert one(tmp_path, article(date="<MedlineDate>Unknown</MedlineDate>", in_article=electronic)).date == "2011-02-09"
     assert one(tmp_path, article(in_article=electronic)).date == "2015-06-30"
@@ -208,12 +208,12 @@ def test_the_electronic_date_where_the_issue_has_none(tmp_path: Path) -> None:
         ("", None),
     ],
 )
-def test_of_a_range_its_end(printed: str, date: str | None) -> None:
+def test_date_range_gives_its_end(printed: str, date: str | None) -> None:
     assert parse_printed_date(printed) == date
 
 
 @given(st.text(alphabet="0123456789- JanFebWinterSpQu/.", max_size=30))
-def test_any_date_is_a_date_or_none(printed: str) -> None:
+def test_any_date_text_gives_date_or_none(printed: str) -> None:
     date = parse_printed_date(printed)
     assert date is None or last_day(date) > 0
 
@@ -276,7 +276,7 @@ IN_DATA = """
 FULL = article(in_article=IN_ARTICLE, in_citation=IN_CITATION, in_data=IN_DATA)
 
 
-def test_metadata(tmp_path: Path) -> None:
+def test_citation_metadata_is_read(tmp_path: Path) -> None:
     found = one(tmp_path, FULL)
     assert found.metadata == {
         "journal": "The journal",
@@ -296,7 +296,7 @@ def test_metadata(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["RetractionIn", "RetractionOf", "ErratumIn", "ErratumFor", "ExpressionOfConcernIn"])
-def test_corrections_both_ways(tmp_path: Path, kind: str) -> None:
+def test_corrections_are_read_in_both_directions(tmp_path: Path, kind: str) -> None:
     correction = (
         f'<CommentsCorrectionsList><CommentsCorrections RefType="{kind}"><RefSource>Lancet. 2010</RefSource>'
         f'<PMID Version="1">99</PMID><Note>why</Note></CommentsCorrections><CommentsCorrections RefType="CommentOn">'
@@ -311,14 +311,14 @@ def test_corrections_both_ways(tmp_path: Path, kind: str) -> None:
     assert found.id == "pubmed:1"
 
 
-def test_a_publication_type_tells_of_a_retraction(tmp_path: Path) -> None:
+def test_publication_type_marks_retraction(tmp_path: Path) -> None:
     types = "<PublicationTypeList><PublicationType>Retracted Publication</PublicationType></PublicationTypeList>"
     assert one(tmp_path, article(in_article=types)).metadata["retracted"] is True
     notice = types.replace("Retracted Publication", "Retraction of Publication")
     assert "retracted" not in one(tmp_path, article(in_article=notice)).metadata
 
 
-def test_details(tmp_path: Path) -> None:
+def test_citation_details_are_read(tmp_path: Path) -> None:
     short, full = one(tmp_path, FULL), one(tmp_path, FULL, details=True)
     assert (short.text, short.title, short.revision) == (full.text, full.title, full.revision)
     assert {key: value for key, value in full.metadata.items() if key not in short.metadata} == {
@@ -364,7 +364,7 @@ BOOK = """
 </BookDocument></PubmedBookArticle>"""
 
 
-def test_a_book(tmp_path: Path) -> None:
+def test_book_record_is_read(tmp_path: Path) -> None:
     (found,) = read(tmp_path, article_set([BOOK]))
     assert isinstance(found, Document)
     assert (found.id, found.title, found.text) == ("pubmed:20301295", "Huntington", "Chorea.")
@@ -387,7 +387,7 @@ def test_a_book(tmp_path: Path) -> None:
 # -- revisions ------------------------------------------------------------------------------------------------------
 
 
-def test_later_revisions_sort_later(tmp_path: Path) -> None:
+def test_revision_keys_sort_by_time(tmp_path: Path) -> None:
     def revision(name: str = NAME, **given: object) -> str:
         (found,) = read(tmp_path, article_set([article(**given)]), name)  # type: ignore[arg-type]
         assert isinstance(found, Document)
@@ -408,7 +408,7 @@ def test_later_revisions_sort_later(tmp_path: Path) -> None:
     assert len({len(each) for each in ordered}) == 1
 
 
-def test_deletions_win_over_their_file_and_lose_to_what_comes_later(tmp_path: Path) -> None:
+def test_deletion_outranks_own_file_but_not_later_files(tmp_path: Path) -> None:
     found = read(tmp_path, article_set([article(1), article(2, revised="20210505")], deleted=[7, "x", 8]))
     assert found[2:] == [
         DeletedDocument("pubmed:7", "20210505.99.2601234"),
@@ -422,14 +422,14 @@ def test_deletions_win_over_their_file_and_lose_to_what_comes_later(tmp_path: Pa
 # -- broken and hostile ---------------------------------------------------------------------------------------------
 
 
-def test_broken_records_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_malformed_records_are_reported_and_rest_is_read(tmp_path: Path) -> None:
     found = read(tmp_path, article_set([article("x"), article(""), article(3, title="", abstract=""), article(4)]))
     assert [each.where for each in found if isinstance(each, Skipped)] == ["record 1", "record 2", "PMID 3"]
     assert {each.path for each in found if isinstance(each, Skipped)} == {str(tmp_path / NAME)}
     assert [each.id for each in found if isinstance(each, Document)] == ["pubmed:4"]
 
 
-def test_a_gzip_file_cut_short_gives_what_was_complete(tmp_path: Path) -> None:
+def test_truncated_gzip_gives_complete_records(tmp_path: Path) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
     write_realistic(path, 60)
     whole = list(pubmed.read_citations(path))
@@ -446,7 +446,7 @@ def test_a_gzip_file_cut_short_gives_what_was_complete(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cut", ["</PubmedArticleSet>", "</MedlineCitation><PubmedData></PubmedData></PubmedArticle>\n</P"]
 )
-def test_xml_cut_short(tmp_path: Path, cut: str) -> None:
+def test_truncated_xml_gives_complete_records(tmp_path: Path, cut: str) -> None:
     text = article_set([article(1), article(2)])
     *found, last = read(tmp_path, text[: text.rindex(cut)])
     assert isinstance(last, Skipped)
@@ -455,7 +455,7 @@ def test_xml_cut_short(tmp_path: Path, cut: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["<a/>", "<html><body>No.</body></html>", article_set([])])
-def test_other_xml_holds_no_record(tmp_path: Path, content: str) -> None:
+def test_xml_without_records_is_reported(tmp_path: Path, content: str) -> None:
     (found,) = read(tmp_path, content)
     assert isinstance(found, Skipped)
     assert "no record" in found.reason
@@ -478,7 +478,7 @@ SECRET = "the secret of another file"
     ids=["laughs", "quadratic", "file", "network", "parameter", "loop"],
 )
 @pytest.mark.parametrize("where", ["text", "attribute"])
-def test_entities_are_refused_in_bounded_memory(tmp_path: Path, declared: str, used: str, where: str) -> None:
+def test_xml_entities_are_rejected_in_bounded_memory(tmp_path: Path, declared: str, used: str, where: str) -> None:
     secret = tmp_path / "secret"
     secret.write_text(SECRET, encoding="utf-8")
     declared = declared.replace("{secret}", str(secret))
@@ -508,7 +508,7 @@ class Peak:
 
 
 @pytest.mark.parametrize("inner", ["<a/>", "<a>" * 3000, "x" * 1000])
-def test_what_never_ends_is_given_up_in_bounded_memory(tmp_path: Path, inner: str) -> None:
+def test_endless_element_is_abandoned_in_bounded_memory(tmp_path: Path, inner: str) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
     with gzip.open(path, "wt", compresslevel=1) as file:
         file.write(article_set([article(1)]).replace("</PubmedArticleSet>", ""))
@@ -521,7 +521,7 @@ def test_what_never_ends_is_given_up_in_bounded_memory(tmp_path: Path, inner: st
     assert peak.grown < 700
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_memory_is_independent_of_file_size(tmp_path: Path) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
     write_realistic(path, 1500)
     with Peak() as peak:
@@ -558,7 +558,7 @@ def mutated(content: bytes, dice: random.Random) -> bytes:
     return bytes(out)
 
 
-def test_ten_thousand_mutated_files_never_raise_or_hang(tmp_path: Path) -> None:
+def test_pubmed_with_random_mutations_never_raises(tmp_path: Path) -> None:
     dice = random.Random(20240131)
     path = tmp_path / NAME
     slowest = 0.0
@@ -607,7 +607,7 @@ def marked_up(draw: st.DrawFn, depth: int = 0) -> tuple[str, str]:
 
 @settings(max_examples=60, deadline=None)
 @given(marked_up(), marked_up())
-def test_markup_keeps_every_character(
+def test_inline_markup_keeps_every_character(
     tmp_path_factory: pytest.TempPathFactory, title: tuple[str, str], text: tuple[str, str]
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
@@ -627,7 +627,7 @@ def test_markup_keeps_every_character(
         max_size=3,
     )
 )
-def test_what_was_put_in_comes_out(
+def test_pubmed_reader_returns_generated_fields(
     tmp_path_factory: pytest.TempPathFactory, articles: list[tuple[int, str, list[tuple[str, str]]]]
 ) -> None:
     xml = article_set(
@@ -660,7 +660,7 @@ def files(folder: Path, count: int, size: int = 40) -> list[Path]:
     return paths
 
 
-def test_many_files_by_many_processes_give_the_same_in_order(tmp_path: Path) -> None:
+def test_parallel_reading_gives_same_items_in_order(tmp_path: Path) -> None:
     paths = files(tmp_path, 3)
     paths[1].write_bytes(paths[1].read_bytes()[:-2000])
     alone = [each for path in paths for each in append_fingerprint(path, pubmed.read_citations(path))]
@@ -678,7 +678,7 @@ def files_with_one_that_never_comes(folder: Path) -> list[Path]:
     return paths
 
 
-def test_a_killed_process_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+def test_killed_process_raises_error_with_file_name(tmp_path: Path) -> None:
     reading = pubmed.read_files(files_with_one_that_never_comes(tmp_path), workers=2)
     assert isinstance(next(reading), Document)
     second = next(each for each in multiprocessing.active_children() if "n0001" in each.name)
@@ -688,7 +688,7 @@ def test_a_killed_process_is_an_error_that_names_the_file(tmp_path: Path) -> Non
     assert multiprocessing.active_children() == []
 
 
-def test_closing_ends_the_processes_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_reader_ends_processes_and_removes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spools = tmp_path / "spools"
     spools.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(spools))
@@ -716,7 +716,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_goes_on_when_the_reader_is_stopped(tmp_path: Path, sent: signal.Signals) -> None:
+def test_stopped_reader_ends_its_processes(tmp_path: Path, sent: signal.Signals) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
     paths = [*files(tmp_path, 1), tmp_path / "pubmed26n0009.xml.gz"]
@@ -751,7 +751,7 @@ def _group_is_there(group: int) -> bool:
     return True
 
 
-def test_kind_of(tmp_path: Path) -> None:
+def test_kind_of_distinguishes_xml_files(tmp_path: Path) -> None:
     def kind(content: bytes) -> str | None:
         path = tmp_path / "x.xml"
         path.write_bytes(content)
@@ -769,7 +769,7 @@ def test_kind_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_a_real_citation(data_folder: Path) -> None:
+def test_real_citation_is_read(data_folder: Path) -> None:
     (found,) = pubmed.read_citations(data_folder / "pubmed_xml" / "pubmed-29768149.xml")
     assert isinstance(found, Document)
     assert (found.id, found.date, found.revision) == ("pubmed:29768149", "2018-05-17", "20220410.01.0000000")

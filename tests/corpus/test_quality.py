@@ -41,12 +41,12 @@ def pairs(*texts: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "...", "—", "[Not Available].", "No abstract available", "___"])
-def test_texts_with_nothing_in_them(text: str) -> None:
+def test_empty_texts_are_flagged(text: str) -> None:
     assert is_empty(text)
 
 
 @pytest.mark.parametrize("text", ["a", "7", "Aspirin.", "The drug is not available.", "é", "아"])
-def test_texts_with_something_in_them(text: str) -> None:
+def test_meaningful_texts_are_not_flagged(text: str) -> None:
     assert not is_empty(text)
 
 
@@ -69,7 +69,7 @@ def test_texts_with_something_in_them(text: str) -> None:
         'xmlns:mml="x"',
     ],
 )
-def test_markup_that_was_left(text: str) -> None:
+def test_leftover_markup_is_flagged(text: str) -> None:
     assert has_markup(text)
 
 
@@ -88,40 +88,40 @@ def test_markup_that_was_left(text: str) -> None:
         "IL-6<IL-8>IL-10",
     ],
 )
-def test_signs_that_are_no_markup(text: str) -> None:
+def test_signs_without_markup_are_not_flagged(text: str) -> None:
     assert not has_markup(text)
 
 
 @given(st.text(alphabet="<>&;#\\abp {}/=\"'\n", max_size=400))
-def test_any_text_is_checked(text: str) -> None:
+def test_text_check_accepts_any_text(text: str) -> None:
     assert not has_markup(text.replace("<", "").replace("&", "").replace("\\", ""))
     assert has_markup(text + "<sup>2</sup>")
 
 
-def test_long_hostile_texts_take_no_time() -> None:
+def test_text_check_of_long_hostile_text_takes_linear_time() -> None:
     for piece in ("<a ", "&amp;", "&", "<", "\\text", "<a <a b"):
         assert has_markup(piece * 50_000) == (piece == "&amp;")
     assert not is_empty("-" * 200_000 + "not available" + "-" * 200_000 + "x")
     assert is_empty("-" * 200_000 + "not available" + "-" * 200_000)
 
 
-def test_copies_but_for_case_and_punctuation_are_found() -> None:
+def test_copies_except_case_and_punctuation_are_detected() -> None:
     text = text_of(random.Random(1))
     assert pairs(text, "something else entirely, word after word", text.upper().replace(" ", ",\n")) == [("0", "2")]
     assert pairs("Two words.", "two words", "two other words") == [("0", "1")]
 
 
-def test_each_later_copy_is_told_once() -> None:
+def test_later_copies_are_reported_once() -> None:
     text = text_of(random.Random(1))
     assert pairs(*[text] * 5) == [("0", str(n)) for n in range(1, 5)]
 
 
-def test_nothing_and_texts_without_words_are_no_pairs() -> None:
+def test_texts_without_words_form_no_pairs() -> None:
     assert pairs() == []
     assert pairs("", "...", "", "a") == []
 
 
-def test_near_copies_are_found_and_others_are_not() -> None:
+def test_near_copies_are_detected() -> None:
     dice = random.Random(3)
     found = NearDuplicateFinder()
     near: dict[str, float] = {}
@@ -140,7 +140,7 @@ def test_near_copies_are_found_and_others_are_not() -> None:
     assert found.not_compared == 0
 
 
-def test_a_mixed_crowd_is_counted_not_compared() -> None:
+def test_large_group_is_counted_without_comparison() -> None:
     """Texts with the same two thirds share a band here and there, and are not near."""
     dice = random.Random(4)
     head = text_of(dice, 300)
@@ -151,7 +151,7 @@ def test_a_mixed_crowd_is_counted_not_compared() -> None:
     assert found.not_compared > 0
 
 
-def test_more_can_be_added_after_a_look() -> None:
+def test_texts_can_be_added_after_query() -> None:
     found = NearDuplicateFinder()
     found.add("a", "some few words of text")
     assert list(found.pairs()) == []
@@ -160,7 +160,7 @@ def test_more_can_be_added_after_a_look() -> None:
 
 
 @pytest.mark.data
-def test_real_abstracts(data_folder: Path) -> None:
+def test_real_abstracts_are_not_flagged(data_folder: Path) -> None:
     with gzip.open(data_folder / "abstracts" / "abstracts.jsonl.gz", "rt") as file:
         texts = [json.loads(line)["text"] for line in file]
     assert sum(map(is_empty, texts)) == 0

@@ -39,7 +39,7 @@ def _lines(folder: Path, *lines: object) -> list[Question | Skipped]:
     return list(read_questions(path))
 
 
-def test_a_pubmedqa_document_tells_neither_question_nor_answer(tmp_path: Path) -> None:
+def test_pubmedqa_document_omits_question_and_answer(tmp_path: Path) -> None:
     document, _ = read_sources([_put(tmp_path, {"21645374": ENTRY})])
     assert document == Document(
         id="pubmed:21645374",
@@ -50,7 +50,7 @@ def test_a_pubmedqa_document_tells_neither_question_nor_answer(tmp_path: Path) -
     )
 
 
-def test_a_pubmedqa_question_has_its_letters(tmp_path: Path) -> None:
+def test_pubmedqa_question_has_option_letters(tmp_path: Path) -> None:
     path = _put(tmp_path, {"21645374": ENTRY, "2": {**ENTRY, "final_decision": None}})
     first, second = pubmedqa.read_questions(path)
     assert first == Question(
@@ -75,7 +75,7 @@ def test_a_pubmedqa_question_has_its_letters(tmp_path: Path) -> None:
         ({"MESHES": ["\0"]}, "holds a NUL character"),
     ],
 )
-def test_a_broken_entry_is_a_document_left_out_and_a_question_that_fails(
+def test_malformed_pubmedqa_entry_is_skipped_as_document_and_fails_as_question(
     tmp_path: Path, change: dict[str, object], reason: str
 ) -> None:
     path = _put(tmp_path, {"1": ENTRY, "2": {**ENTRY, **change}})
@@ -86,7 +86,7 @@ def test_a_broken_entry_is_a_document_left_out_and_a_question_that_fails(
         list(pubmedqa.read_questions(path))
 
 
-def test_an_unknown_decision_is_never_a_letter(tmp_path: Path) -> None:
+def test_pubmedqa_unknown_decision_has_no_letter(tmp_path: Path) -> None:
     path = _put(tmp_path, {"1": {**ENTRY, "final_decision": "perhaps"}})
     assert len([item for item in read_sources([path]) if isinstance(item, Document)]) == 1
     with pytest.raises(InputError, match="final_decision: neither yes, no nor maybe"):
@@ -94,7 +94,7 @@ def test_an_unknown_decision_is_never_a_letter(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_the_real_pubmedqa(data_folder: Path) -> None:
+def test_real_pubmedqa_is_read(data_folder: Path) -> None:
     path = data_folder / "pubmedqa" / "ori_pqal.json"
     asked = list(pubmedqa.read_questions(path))
     assert Counter(question.gold for question in asked) == {"A": 552, "B": 338, "C": 110}
@@ -107,7 +107,7 @@ def test_the_real_pubmedqa(data_folder: Path) -> None:
     assert (asked[0].id, asked[0].gold, documents[0].date) == ("21645374", "A", "2011")
 
 
-def test_lines_of_questions(tmp_path: Path) -> None:
+def test_question_lines_are_read(tmp_path: Path) -> None:
     assert _lines(
         tmp_path,
         {"text": "Why?"},
@@ -124,7 +124,7 @@ def test_lines_of_questions(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_says_of_what_form_it_is_and_where_its_answer_stands(tmp_path: Path) -> None:
+def test_question_line_has_form_and_evidence(tmp_path: Path) -> None:
     evidence = [{"document_id": "note:7", "start": 3, "end": 9, "section": "PLAN"}]
     place = {"form": "extractive", "gold": "5 mg", "also": ["five mg"], "category": "temporal", "evidence": evidence}
     assert _lines(
@@ -150,7 +150,7 @@ def test_a_line_says_of_what_form_it_is_and_where_its_answer_stands(tmp_path: Pa
     ]
 
 
-def test_options_keep_their_order(tmp_path: Path) -> None:
+def test_options_keep_order(tmp_path: Path) -> None:
     (question,) = _lines(tmp_path, {"text": "?", "options": {"C": "x", "A": "y"}})
     assert isinstance(question, Question)
     assert list(question.options) == ["C", "A"]
@@ -187,13 +187,13 @@ def test_options_keep_their_order(tmp_path: Path) -> None:
         ({"text": "?", "id": 1}, "id: the same as an earlier question's; use each id once"),
     ],
 )
-def test_a_broken_question_is_left_out_and_said(tmp_path: Path, line: dict[str, object], reason: str) -> None:
+def test_malformed_question_is_skipped_and_reported(tmp_path: Path, line: dict[str, object], reason: str) -> None:
     good, bad = _lines(tmp_path, {"text": "Why?"}, line)
     assert good == Question(text="Why?", id="1")
     assert bad == Skipped(str(tmp_path / "questions.jsonl"), "line 2", reason)
 
 
-def test_a_path_without_questions_is_an_error_at_once(tmp_path: Path) -> None:
+def test_path_without_questions_raises_before_reading(tmp_path: Path) -> None:
     (tmp_path / "q.csv").write_text("a,b")
     (tmp_path / "q.jsonl").write_text("")
     with pytest.raises(InputError, match="a folder; name the file in it"):

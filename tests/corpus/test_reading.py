@@ -33,7 +33,7 @@ def _skipped(paths: list[Path], format: str | None = None) -> list[Skipped]:
     return [item for item in read_sources(paths, format) if isinstance(item, Skipped)]
 
 
-def test_text_is_kept_exactly_but_for_line_ends_and_the_byte_order_mark(tmp_path: Path) -> None:
+def test_plain_text_is_kept_except_line_breaks_and_byte_order_mark(tmp_path: Path) -> None:
     path = _put(tmp_path, "note.txt", b"\xef\xbb\xbf  # no heading here\r\nfever\rchills \n")
     document = Document("file:note.txt", "  # no heading here\nfever\nchills \n", "note", "note.txt")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -50,13 +50,13 @@ def test_text_is_kept_exactly_but_for_line_ends_and_the_byte_order_mark(tmp_path
         ("no heading", "page"),
     ],
 )
-def test_the_first_markdown_heading_is_the_title(tmp_path: Path, markdown: str, title: str) -> None:
+def test_first_markdown_heading_is_title(tmp_path: Path, markdown: str, title: str) -> None:
     document, _ = read_sources([_put(tmp_path, "page.md", markdown)])
     assert isinstance(document, Document)
     assert (document.title, document.text) == (title, markdown)
 
 
-def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
+def test_folder_is_read_in_path_order(tmp_path: Path) -> None:
     _put(tmp_path, "b.txt", "b")
     _put(tmp_path, "a/z.MD", "z")
     _put(tmp_path, "a/lines.jsonl", GOOD)
@@ -66,7 +66,7 @@ def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
     assert _skipped([tmp_path]) == []
 
 
-def test_what_cannot_be_read_in_a_folder_is_said(tmp_path: Path) -> None:
+def test_unreadable_files_in_folder_are_reported(tmp_path: Path) -> None:
     _put(tmp_path, "good.txt", "good")
     _put(tmp_path, "blank.txt", " \n")
     _put(tmp_path, "empty.txt", "")
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_in_a_folder_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".txt", ".md", ".pdf", ".html", ".nxml"])
-def test_a_file_name_that_is_not_utf8_is_said_and_can_be_printed(tmp_path: Path, ending: str) -> None:
+def test_file_name_without_utf8_is_reported_printably(tmp_path: Path, ending: str) -> None:
     (tmp_path / os.fsdecode(b"na\xefve" + ending.encode())).write_text(JATS)
     (skipped,) = read_sources([tmp_path])
     assert isinstance(skipped, Skipped)
@@ -106,7 +106,7 @@ def test_a_file_name_that_is_not_utf8_is_said_and_can_be_printed(tmp_path: Path,
     assert skipped.path.encode().endswith(f"na\ufffdve{ending}".encode())
 
 
-def test_every_path_is_looked_at_before_the_first_document(tmp_path: Path) -> None:
+def test_all_paths_are_checked_before_first_document(tmp_path: Path) -> None:
     good = _put(tmp_path, "good.jsonl", GOOD)
     other = _put(tmp_path, "other.json", '{"1": "yes"}')
     with pytest.raises(InputError, match="no such file or folder; check the spelling"):
@@ -128,9 +128,7 @@ def test_every_path_is_looked_at_before_the_first_document(tmp_path: Path) -> No
         ("list.json", "[]", "not PubMedQA's file"),
     ],
 )
-def test_a_named_file_that_cannot_be_read_is_an_error_of_one_line(
-    tmp_path: Path, name: str, content: str, message: str
-) -> None:
+def test_unreadable_named_file_raises_one_line_error(tmp_path: Path, name: str, content: str, message: str) -> None:
     path = _put(tmp_path, name, content)
     with pytest.raises(InputError) as caught:
         read_sources([path])
@@ -139,7 +137,7 @@ def test_a_named_file_that_cannot_be_read_is_an_error_of_one_line(
     assert "\n" not in caught.value.message
 
 
-def test_folders_and_paths_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_paths_raise(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     _put(tmp_path, "pictures/a.png", "png")
     os.mkfifo(tmp_path / "pipe")
@@ -157,7 +155,7 @@ def test_folders_and_paths_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+def test_file_without_permission_raises(tmp_path: Path) -> None:
     file = _put(tmp_path, "locked/note.txt", "text")
     file.chmod(0)
     with pytest.raises(InputError, match="check the path and its permissions"):
@@ -169,7 +167,7 @@ def test_what_may_not_be_read_is_an_error(tmp_path: Path) -> None:
     file.parent.chmod(0o700)
 
 
-def test_a_format_can_be_forced(tmp_path: Path) -> None:
+def test_format_option_overrides_detection(tmp_path: Path) -> None:
     lines = _put(tmp_path, "export.data", GOOD)
     note = _put(tmp_path, "NOTE", "fever")
     entries = _put(tmp_path, "set.txt", json.dumps({"7": {"QUESTION": "q?", "CONTEXTS": ["c"]}}))
@@ -181,7 +179,7 @@ def test_a_format_can_be_forced(tmp_path: Path) -> None:
         read_sources([lines], "csv")
 
 
-def test_two_files_never_share_an_id(tmp_path: Path) -> None:
+def test_files_of_equal_name_have_different_ids(tmp_path: Path) -> None:
     first = _put(tmp_path, "p1/note.txt", "one")
     second = _put(tmp_path, "p2/note.txt", "two")
     with pytest.raises(InputError, match="name the folder above both"):
@@ -192,7 +190,7 @@ def test_two_files_never_share_an_id(tmp_path: Path) -> None:
     assert _ids([tmp_path]) == ["file:p1/note.txt", "file:p2/note.txt"]
 
 
-def test_documents_come_with_their_files_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_documents_have_source_files_if_requested(tmp_path: Path) -> None:
     note, lines = _put(tmp_path, "p1/note.txt", "one"), _put(tmp_path, "p2/a.jsonl", GOOD)
     _put(tmp_path, "p2/note.txt", "two")
     _put(tmp_path, "p2/b.xml", PUBMED.format(pmid=1))
@@ -223,14 +221,14 @@ JATS = (
 )
 
 
-def test_xml_is_read_by_what_it_is(tmp_path: Path) -> None:
+def test_xml_kind_is_detected_by_content(tmp_path: Path) -> None:
     _put(tmp_path, "a.xml.gz", gzip.compress(PUBMED.format(pmid=1).encode()))
     _put(tmp_path, "b.xml", PUBMED.format(pmid=2))
     _put(tmp_path, "c.nxml", JATS)
     assert _ids([tmp_path]) == ["pubmed:1", "pubmed:2", "file:c.nxml"]
 
 
-def test_pubmed_files_that_are_known_are_passed_over(tmp_path: Path) -> None:
+def test_complete_pubmed_files_are_skipped(tmp_path: Path) -> None:
     one, two = (_put(tmp_path, f"pubmed26n000{n}.xml", PUBMED.format(pmid=n)) for n in (1, 2))
     known = [item for item in read_sources([one]) if isinstance(item, FileFingerprint)]
     assert [each.name for each in known] == ["pubmed26n0001.xml"]
@@ -246,7 +244,7 @@ def test_pubmed_files_that_are_known_are_passed_over(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_breaks_off_is_not_whole(tmp_path: Path) -> None:
+def test_truncated_file_is_not_complete(tmp_path: Path) -> None:
     cut = _put(tmp_path, "cut.jsonl.gz", gzip.compress((GOOD * 50).encode())[:-9])
     broken = _put(tmp_path, "broken.xml", PUBMED.format(pmid=1)[:-30])
     for path in (cut, broken):

@@ -29,7 +29,7 @@ def watch(path: Path, *entries: str) -> Path:
     return path
 
 
-def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
+def test_retraction_entry_has_article_kind_and_date(tmp_path: Path) -> None:
     path = watch(
         tmp_path / "retraction_watch.csv",
         entry(1, "Retraction", pmid=21645374, doi="10.1000/ABC.1"),
@@ -67,14 +67,12 @@ def test_each_entry_says_of_which_article_what_and_when(tmp_path: Path) -> None:
         ("0", "https://doi.org/10.1000/a.", ("doi:10.1000/a",)),
     ],
 )
-def test_names_of_an_entry_are_those_of_its_article_alone(
-    pmid: str, doi: str, targets: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_retraction_entry_names_only_its_article(pmid: str, doi: str, targets: tuple[str, ...], tmp_path: Path) -> None:
     path = watch(tmp_path / "retraction_watch.csv", entry(1, "Retraction", pmid=pmid, doi=doi))
     assert list(read_retraction_watch(path)) == [ArticleStatement("retraction-watch:1", targets, "retracted", 20210531)]
 
 
-def test_the_list_is_known_by_its_header(tmp_path: Path) -> None:
+def test_retraction_list_is_detected_by_header(tmp_path: Path) -> None:
     path = watch(tmp_path / "any name.csv", entry(1, "Retraction", pmid=5))
     assert is_retraction_watch(path)
     found = list(read_sources([path]))
@@ -87,7 +85,7 @@ def test_the_list_is_known_by_its_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b'Record ID,"', b"\x00" * 100, b"a" * 200_000])
-def test_what_is_no_list_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_csv_without_retractions_is_rejected_in_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "list.csv"
     path.write_bytes(content)
     with pytest.raises(InputError) as raised:
@@ -95,7 +93,7 @@ def test_what_is_no_list_is_refused_in_one_line(tmp_path: Path, content: bytes) 
     assert "\n" not in raised.value.message
 
 
-def test_entry_with_a_cell_beyond_all_bounds_is_skipped_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_entry_with_oversized_cell_is_skipped_and_rest_is_read(tmp_path: Path) -> None:
     long = entry(2, "Retraction", pmid="6" * 200_000)
     path = watch(tmp_path / "list.csv", entry(1, "Retraction", pmid=5), long, entry(3, "Retraction", pmid=7))
     first, broken, last = read_retraction_watch(path)
@@ -120,16 +118,16 @@ def notice(kind: str, revision: str | None = "20240101.01.0000000") -> Document:
         ("CorrectedandRepublishedFrom", "corrected"),
     ],
 )
-def test_a_notice_marks_the_article_that_it_names(kind: str, mark: str) -> None:
+def test_notice_marks_article_it_names(kind: str, mark: str) -> None:
     assert extract_statements(notice(kind)) == (ArticleStatement("pubmed:99", ("pubmed:12",), mark, 20240229),)
 
 
-def test_only_pubmeds_own_records_mark_other_articles() -> None:
+def test_only_pubmed_records_mark_other_articles() -> None:
     assert extract_statements(notice("RetractionIn")) == ()
     assert extract_statements(notice("RetractionOf", revision=None)) == ()
 
 
-def test_a_document_goes_by_its_pmid_and_its_doi() -> None:
+def test_document_is_identified_by_pmid_and_doi() -> None:
     assert article_names({"pmid": "012", "doi": "https://doi.org/10.1000/X"}) == ("pubmed:12", "doi:10.1000/x")
     assert article_names({"PMID": 12}) == ("pubmed:12",)
     assert article_names({"pmid": "PMC1", "doi": 3}) == ()

@@ -86,7 +86,7 @@ def while_it_reads(act: Callable[[int], None]) -> threading.Thread:
     return thread
 
 
-def test_the_child_reads_what_the_reader_reads(tmp_path: Path) -> None:
+def test_child_process_returns_same_items_as_reader(tmp_path: Path) -> None:
     paper = put(tmp_path, "a.pdf", made_pdf([["Café – one."], ["Two."]], "The title"))
     page = put(tmp_path, "b.html", "<title>T</title><p>10<sup>9</sup> naïve \U0001f600".encode())
     assert list(sandbox.read_file("pdf", paper, "x/a.pdf")) == list(pdf.read_document(paper, "x/a.pdf"))
@@ -99,7 +99,7 @@ def test_the_child_reads_what_the_reader_reads(tmp_path: Path) -> None:
         sandbox.page_text(b"<meta charset=klingon>x")
 
 
-def test_one_child_reads_all_files(tmp_path: Path) -> None:
+def test_one_child_process_reads_all_files(tmp_path: Path) -> None:
     path = put(tmp_path, "a.html", b"<p>x")
     # The parent may be large: that is no reason to replace the child.
     held = bytearray(600 * 1024**2)
@@ -111,7 +111,7 @@ def test_one_child_reads_all_files(tmp_path: Path) -> None:
     assert sandbox._CHILD._process.pid == first
 
 
-def test_a_file_that_takes_too_long_is_skipped_and_the_rest_is_read(
+def test_file_over_time_limit_is_skipped_and_rest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
 ) -> None:
     monkeypatch.setattr(sandbox, "SECONDS", 1)
@@ -127,9 +127,7 @@ def test_a_file_that_takes_too_long_is_skipped_and_the_rest_is_read(
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit the address space")
-def test_a_file_that_takes_too_much_memory_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
-) -> None:
+def test_file_over_memory_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes) -> None:
     page = put(tmp_path, "a.html", b"<p>text</p>\n" * 1_000_000)
     monkeypatch.setattr(sandbox, "MEMORY", GIB // 4)
     # lexbor says so, PDFium and Python do not return: in every case it is this file alone.
@@ -141,7 +139,7 @@ def test_a_file_that_takes_too_much_memory_is_skipped(
     assert isinstance(item, Document)
 
 
-def test_nested_sections_whose_headings_swell_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_with_growing_nested_headings_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each section repeats the titles around it: 14 MB of XML are 1.7 GB of text."""
     monkeypatch.setattr(sandbox, "MEMORY", GIB)
     sections = b"".join(b"<sec><title>%s</title><p>x</p>" % (b"t" * 60_000) for _ in range(240))
@@ -150,7 +148,7 @@ def test_nested_sections_whose_headings_swell_are_skipped(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("sent", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
-def test_a_parser_that_crashes_costs_one_file(tmp_path: Path, sent: signal.Signals, slow_pdf: bytes) -> None:
+def test_crash_of_parser_skips_one_file(tmp_path: Path, sent: signal.Signals, slow_pdf: bytes) -> None:
     slow = put(tmp_path, "a.pdf", slow_pdf)
     thread = while_it_reads(lambda pid: os.kill(pid, sent))
     reason = reason_of("pdf", slow)
@@ -160,7 +158,7 @@ def test_a_parser_that_crashes_costs_one_file(tmp_path: Path, sent: signal.Signa
     assert isinstance(item, Document)
 
 
-def test_a_child_that_died_between_two_files_is_started_again(tmp_path: Path) -> None:
+def test_dead_child_process_is_restarted(tmp_path: Path) -> None:
     path = put(tmp_path, "a.html", b"<p>x")
     list(sandbox.read_file("html", path, "a.html"))
     assert sandbox._CHILD._process is not None
@@ -170,13 +168,13 @@ def test_a_child_that_died_between_two_files_is_started_again(tmp_path: Path) ->
     assert isinstance(item, Document)
 
 
-def test_a_page_named_a_million_times_is_skipped_at_once(tmp_path: Path) -> None:
+def test_pdf_with_repeated_page_references_is_skipped(tmp_path: Path) -> None:
     path = put(tmp_path, "a.pdf", pdf_of_repeated_pages(6))
     assert path.stat().st_size < 1100
     assert reason_of("pdf", path) == "1,000,000 pages, and the limit is 100,000; split it"
 
 
-def test_ctrl_c_ends_the_reading_and_the_child(tmp_path: Path, slow_pdf: bytes) -> None:
+def test_interrupt_ends_reading_and_child_process(tmp_path: Path, slow_pdf: bytes) -> None:
     path = put(tmp_path, "a.pdf", slow_pdf)
     code = (
         "import signal, sys; from pathlib import Path; from epicrisis.corpus import sandbox\n"
@@ -196,9 +194,7 @@ def test_ctrl_c_ends_the_reading_and_the_child(tmp_path: Path, slow_pdf: bytes) 
         os.kill(child, 0)
 
 
-def test_the_child_knows_no_keys_and_imports_nothing_from_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_child_process_has_no_api_keys_and_no_local_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "selectolax.py", b"raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "secret")

@@ -25,7 +25,7 @@ Course in the Unit:
 Stable."""
 
 
-def test_sections_follow_each_other_to_the_end() -> None:
+def test_sections_cover_note_without_gaps() -> None:
     found = find_sections(NOTE)
     assert [title for _, _, title in found] == [
         "Chief Complaint",
@@ -55,7 +55,7 @@ def test_sections_follow_each_other_to_the_end() -> None:
         "Time Taken: 10:30",
     ],
 )
-def test_lines_that_begin_no_section(line: str) -> None:
+def test_ordinary_line_begins_no_section(line: str) -> None:
     assert find_sections(f"\n{line}\nmore") == []
 
 
@@ -72,19 +72,19 @@ def test_lines_that_begin_no_section(line: str) -> None:
         ("Allergies: NKDA", "Allergies"),
     ],
 )
-def test_lines_that_begin_one(line: str, title: str) -> None:
+def test_heading_line_begins_section(line: str, title: str) -> None:
     assert [found[2] for found in find_sections(f"before\n\n{line}\nmore")] == [title]
 
 
 @given(st.text(alphabet="AbC: \n.", max_size=80))
-def test_any_text_is_parted_without_gaps(text: str) -> None:
+def test_any_text_is_split_without_gaps(text: str) -> None:
     found = find_sections(text)
     assert all(int(start) < int(end) for start, end, _ in found)
     assert [end for _, end, _ in found] == [*(start for start, _, _ in found[1:]), *([len(text)] if found else [])]
 
 
 @pytest.mark.data
-def test_real_notes_have_their_headings(data_folder: Path) -> None:
+def test_real_notes_have_expected_headings(data_folder: Path) -> None:
     with (data_folder / "visits" / "valid.csv").open(encoding="utf-8", newline="") as file:
         found = [{str(title).upper() for _, _, title in find_sections(row["note"])} for row in csv.DictReader(file)]
     assert len(found) == 20

@@ -54,13 +54,13 @@ def by_strings(text: str, size: int, overlap: int, separators: tuple[str, ...] =
 
 
 @given(TEXTS, st.integers(2, 40), st.data())
-def test_passages_are_those_of_the_published_splitter(text: str, size: int, data: st.DataObject) -> None:
+def test_character_splitter_matches_published_passages(text: str, size: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, size - 1))
     assert texts(text, size, overlap) == by_strings(text.strip(), size, overlap)
 
 
 @given(TEXTS, st.integers(2, 40))
-def test_offsets_hold_and_nothing_but_white_space_is_lost(text: str, size: int) -> None:
+def test_character_splitter_keeps_text_and_offsets(text: str, size: int) -> None:
     passages = split_by_characters(Document("d", text), size, size // 3)
     covered = set()
     for ordinal, passage in enumerate(passages):
@@ -83,11 +83,11 @@ def test_offsets_hold_and_nothing_but_white_space_is_lost(text: str, size: int) 
         ("abcdefghij", 4, 1, ["abcd", "defg", "ghij"]),
     ],
 )
-def test_by_hand(text: str, size: int, overlap: int, expected: list[str]) -> None:
+def test_character_splitter_matches_manual_example(text: str, size: int, overlap: int, expected: list[str]) -> None:
     assert texts(text, size, overlap) == expected
 
 
-def test_a_passage_carries_what_its_document_tells() -> None:
+def test_character_splitter_passages_carry_document_fields() -> None:
     document = Document("d", "some text", "title", "source", "2015-06", "p1", {"journal": "J"})
     (passage,) = split_by_characters(document)
     assert (passage.title, passage.source, passage.date, passage.patient) == ("title", "source", "2015-06", "p1")
@@ -95,13 +95,13 @@ def test_a_passage_carries_what_its_document_tells() -> None:
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(10, 10), (10, -1), (1, 0), (0, 0)])
-def test_impossible_sizes_are_refused(size: int, overlap: int) -> None:
+def test_character_splitter_with_invalid_sizes_raises(size: int, overlap: int) -> None:
     with pytest.raises(ValueError, match="size must be greater"):
         split_by_characters(Document("d", "text"), size, overlap)
 
 
 @pytest.mark.data
-def test_real_articles_give_the_passages_of_langchain(data_folder: Path) -> None:
+def test_character_splitter_matches_langchain_on_real_articles(data_folder: Path) -> None:
     """Hash and count of what langchain-text-splitters 1.1.3 gives for COVID-QA's first 30 articles."""
     articles = json.loads((data_folder / "covid_qa" / "200423_covidQA.json").read_text())["data"][:30]
     found = [texts(article["paragraphs"][0]["context"], 1000, 200) for article in articles]

@@ -1,4 +1,4 @@
-"""Runs whose files were damaged: one line that says which, exit code 2, and nothing that was saved is lost."""
+"""Test damaged runs: one line that names the file, exit code 2, and no loss of saved records."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ QUESTIONS = tuple(
 OPEN = tuple(Question(f"What helps {PATIENT}, {i}?", id=str(i), gold="Rest.") for i in range(N))
 
 
-def answer(question: Question, arm: str) -> Answer:
-    """With all that a record can hold: a ranking, parts with quotations, calls and a citation."""
+def make_answer(question: Question, arm: str) -> Answer:
+    """Return an answer with a ranking, parts with quotations, calls and a citation."""
     passage = Passage(f"d{question.id}#0", f"d{question.id}", 0, 0, 9, "It helps.", date="2015-06")
     usage = Usage(calls=1, prompt_tokens=90, completion_tokens=10, seconds=1.0)
     called = ModelCalled("map-1", "tiny", "0" * 64, "map@1", 0, 0, "stop", usage, at=1.0)
@@ -62,17 +62,17 @@ def answer(question: Question, arm: str) -> Answer:
     )
 
 
-def cases(name: str) -> tuple[Case, ...]:
-    asked = OPEN if name == "evaluate" else QUESTIONS
+def make_cases(name: str) -> tuple[Case, ...]:
+    sample = OPEN if name == "evaluate" else QUESTIONS
     conditions: list[dict[str, Any]] = [{}]
     if name == "positions":
         conditions = [
             {"arm": arm, "k": 4, "place": p, "repeat": 0} for arm in ("rag", "brief-context") for p in (0, 99)
         ]
-    return tuple(Case(question, condition) for question in asked for condition in conditions)
+    return tuple(Case(question, condition) for question in sample for condition in conditions)
 
 
-def plan(name: str) -> RunPlan:
+def make_plan(name: str) -> RunPlan:
     arguments = (
         {"arms": ["rag", "brief-context"], "protocol": "corrected"} if name == "positions" else {"guard": "none"}
     )
@@ -81,45 +81,47 @@ def plan(name: str) -> RunPlan:
     )
 
 
-def go_on(folder: Path, name: str) -> None:
+def resume_run(folder: Path, name: str) -> None:
     """Ask what has no record yet, as the command does."""
-    with Run.open(folder, plan(name), cases(name)) as opened:
-        for case in cases(name):
+    with Run.open(folder, make_plan(name), make_cases(name)) as opened:
+        for case in make_cases(name):
             if not opened.records.is_done(case.key):
                 opened.records.append_answer(
-                    answer(case.question, str(case.condition.get("arm", "rag"))), case.condition
+                    make_answer(case.question, str(case.condition.get("arm", "rag"))), case.condition
                 )
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of three runs as they should be: an experiment, open answers with their measures, and rankings."""
-    made = tmp_path_factory.mktemp("whole")
+def undamaged_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write three undamaged runs: an experiment, open answers with their measures, and rankings."""
+    result = tmp_path_factory.mktemp("whole")
     for name in ("positions", "evaluate"):
-        go_on(made / name, name)
-    assert run("grade", "run", made / "evaluate", "--no-meteor", "--json").exit_code == 0
-    file = RankingStore(rankings_path(made / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"})
+        resume_run(result / name, name)
+    assert run("grade", "run", result / "evaluate", "--no-meteor", "--json").exit_code == 0
+    file = RankingStore(
+        rankings_path(result / "preflight", "none"), {"passages": 9, "encoder": "minilm", "by": "dense"}
+    )
     for i in range(N):
         read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
         file.append_rankings(
             QuestionRankings(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",))
         )
-    return made
+    return result
 
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def commands(folder: Path, whole: Path) -> Iterator[tuple[object, ...]]:
+def list_commands(folder: Path, undamaged_runs: Path) -> Iterator[tuple[object, ...]]:
     yield "report", folder, "-o", folder.parent / "page.html", "--no-plots"
-    yield "compare", whole / "positions", folder
+    yield "compare", undamaged_runs / "positions", folder
     yield "grade", "run", folder, "--no-meteor", "--json"
 
 
-def check_ends_well(folder: Path, whole: Path) -> None:
+def check_ends_well(folder: Path, undamaged_runs: Path) -> None:
     """Run each command on the folder."""
-    for command in commands(folder, whole):
+    for command in list_commands(folder, undamaged_runs):
         result = run(*command)
         assert isinstance(result.exception, SystemExit | None), (command[0], result.exception)
         assert result.exit_code in (0, 2), command[0]
@@ -129,7 +131,7 @@ def check_ends_well(folder: Path, whole: Path) -> None:
         assert PATIENT not in result.stderr
 
 
-def refusal_of(work: Callable[[], None]) -> EpicrisisError | None:
+def catch_refusal(work: Callable[[], None]) -> EpicrisisError | None:
     """Return the error that the work ends with."""
     try:
         work()
@@ -141,11 +143,11 @@ def refusal_of(work: Callable[[], None]) -> EpicrisisError | None:
 Damage = Callable[[Path], object]
 
 
-def _as_text(file: str, change: Callable[[str], str]) -> Damage:
+def _change_text(file: str, change: Callable[[str], str]) -> Damage:
     return lambda folder: (folder / file).write_text(change((folder / file).read_text("utf-8")), "utf-8")
 
 
-def _as_json(change: Callable[[Any], None], file: str = MANIFEST) -> Damage:
+def _change_json(change: Callable[[Any], None], file: str = MANIFEST) -> Damage:
     def damage(folder: Path) -> None:
         first, _, rest = (folder / file).read_text("utf-8").partition("\n" if file == RECORDS else "\0")
         value = json.loads(first)
@@ -155,7 +157,7 @@ def _as_json(change: Callable[[Any], None], file: str = MANIFEST) -> Damage:
     return damage
 
 
-def _as_folder(file: str) -> Damage:
+def _replace_by_folder(file: str) -> Damage:
     def damage(folder: Path) -> None:
         (folder / file).unlink()
         (folder / file).mkdir()
@@ -166,38 +168,42 @@ def _as_folder(file: str) -> Damage:
 DAMAGES: dict[str, Damage] = {
     "no manifest": lambda folder: (folder / MANIFEST).unlink(),
     "no records": lambda folder: (folder / RECORDS).unlink(),
-    "empty manifest": _as_text(MANIFEST, lambda _: ""),
-    "half a manifest": _as_text(MANIFEST, lambda text: text[: len(text) // 2]),
-    "manifest of 100,000 brackets": _as_text(MANIFEST, lambda _: "[" * 100_000),
-    "folder for a manifest": _as_folder(MANIFEST),
-    "folder for records": _as_folder(RECORDS),
-    "manifest of another format": _as_json(lambda told: told.update(format=99)),
-    "manifest without a plan": _as_json(lambda told: told.pop("plan")),
-    "manifest without usage's numbers": _as_json(lambda told: told.update(usage={"calls": "many"})),
-    "manifest with a session that is none": _as_json(lambda told: told.update(sessions=[{"taken": 3}])),
-    "manifest with models that are none": _as_json(lambda told: told["plan"]["recipe"].update(models={"writer": 3})),
-    "manifest of an unnamed set": _as_json(lambda told: told["plan"].update(dataset={})),
-    "empty line": _as_text(RECORDS, lambda text: text.replace("\n", "\n[]\n", 1)),
+    "empty manifest": _change_text(MANIFEST, lambda _: ""),
+    "half a manifest": _change_text(MANIFEST, lambda text: text[: len(text) // 2]),
+    "manifest of 100,000 brackets": _change_text(MANIFEST, lambda _: "[" * 100_000),
+    "folder for a manifest": _replace_by_folder(MANIFEST),
+    "folder for records": _replace_by_folder(RECORDS),
+    "manifest of another format": _change_json(lambda told: told.update(format=99)),
+    "manifest without a plan": _change_json(lambda told: told.pop("plan")),
+    "manifest without usage's numbers": _change_json(lambda told: told.update(usage={"calls": "many"})),
+    "manifest with a session that is none": _change_json(lambda told: told.update(sessions=[{"taken": 3}])),
+    "manifest with models that are none": _change_json(
+        lambda told: told["plan"]["recipe"].update(models={"writer": 3})
+    ),
+    "manifest of an unnamed set": _change_json(lambda told: told["plan"].update(dataset={})),
+    "empty line": _change_text(RECORDS, lambda text: text.replace("\n", "\n[]\n", 1)),
     "binary line": lambda folder: (folder / RECORDS).write_bytes(b"\xff\x00\n" + (folder / RECORDS).read_bytes()),
-    "number that overflows": _as_json(lambda told: told["answer"]["usage"].update(calls=10**400), RECORDS),
-    "number that is none": _as_json(lambda told: told["answer"]["usage"].update(seconds=float("nan")), RECORDS),
-    "place of a wrong type": _as_json(lambda told: told["condition"].update(place="first"), RECORDS),
-    "record without its condition": _as_json(lambda told: told.pop("condition"), RECORDS),
-    "record without its trace": _as_json(lambda told: told["answer"].pop("trace"), RECORDS),
-    "gold letter that is a number": _as_json(lambda told: told["answer"]["question"].update(gold=3), RECORDS),
-    "quotations that are a text": _as_json(lambda told: told["answer"]["partials"][0].update(quotations="x"), RECORDS),
-    "hits without passages": _as_json(
+    "number that overflows": _change_json(lambda told: told["answer"]["usage"].update(calls=10**400), RECORDS),
+    "number that is none": _change_json(lambda told: told["answer"]["usage"].update(seconds=float("nan")), RECORDS),
+    "place of a wrong type": _change_json(lambda told: told["condition"].update(place="first"), RECORDS),
+    "record without its condition": _change_json(lambda told: told.pop("condition"), RECORDS),
+    "record without its trace": _change_json(lambda told: told["answer"].pop("trace"), RECORDS),
+    "gold letter that is a number": _change_json(lambda told: told["answer"]["question"].update(gold=3), RECORDS),
+    "quotations that are a text": _change_json(
+        lambda told: told["answer"]["partials"][0].update(quotations="x"), RECORDS
+    ),
+    "hits without passages": _change_json(
         lambda told: told["answer"]["trace"][0]["ranking"].update(hits=[{"rank": 0, "score": 1.0}]), RECORDS
     ),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_run_is_refused_in_one_line(damage: str, whole: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(whole / "positions", tmp_path / "run")
+def test_damaged_run_is_refused_with_one_line(damage: str, undamaged_runs: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(undamaged_runs / "positions", tmp_path / "run")
     DAMAGES[damage](folder)
     (folder / ".run.lock").unlink(missing_ok=True)
-    for command in commands(folder, whole):
+    for command in list_commands(folder, undamaged_runs):
         result = run(*command)
         # `grade run` reads no manifest and finds nothing to measure here.
         assert isinstance(result.exception, SystemExit), command[0]
@@ -207,12 +213,12 @@ def test_a_damaged_run_is_refused_in_one_line(damage: str, whole: Path, tmp_path
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_going_on_with_a_damaged_run_loses_nothing_that_was_saved(damage: str, whole: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(whole / "positions", tmp_path / "run")
+def test_resuming_damaged_run_keeps_saved_records(damage: str, undamaged_runs: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(undamaged_runs / "positions", tmp_path / "run")
     DAMAGES[damage](folder)
     records = folder / RECORDS
     before = records.read_bytes() if records.is_file() else b""
-    refusal = refusal_of(lambda: go_on(folder, "positions"))
+    refusal = catch_refusal(lambda: resume_run(folder, "positions"))
     assert refusal is None or refusal.exit_code == 2
     assert "\n" not in str(refusal)
     assert PATIENT not in str(refusal)
@@ -224,24 +230,24 @@ def test_going_on_with_a_damaged_run_loses_nothing_that_was_saved(damage: str, w
 @pytest.mark.parametrize(
     "text", ["{}\n", "\xff\n", '{"recipe": {}, "key": 3}\n', '{"measure": {"values": {"a": "1"}}}\n']
 )
-def test_damaged_rankings_and_measures_are_refused_in_one_line(
-    file: str, text: str, whole: Path, tmp_path: Path
+def test_damaged_rankings_and_measures_are_refused_with_one_line(
+    file: str, text: str, undamaged_runs: Path, tmp_path: Path
 ) -> None:
     name, _, path = file.partition("/")
-    folder = shutil.copytree(whole / name, tmp_path / "run")
+    folder = shutil.copytree(undamaged_runs / name, tmp_path / "run")
     (folder / path).write_bytes((folder / path).read_bytes() + text.encode("latin-1"))
-    check_ends_well(folder, whole)
+    check_ends_well(folder, undamaged_runs)
     reading = ("report", folder, "--json") if name == "preflight" else ("grade", "run", folder, "--no-meteor", "--json")
     assert run(*reading).exit_code == 2
 
 
 @pytest.mark.parametrize(("name", "said"), [("magic", "does not know: update it"), ("conflicts", "")])
-def test_records_under_the_manifest_of_another_experiment_are_no_traceback(
-    name: str, said: str, whole: Path, tmp_path: Path
+def test_records_under_manifest_of_other_experiment_raise_no_traceback(
+    name: str, said: str, undamaged_runs: Path, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(whole / "positions", tmp_path / "run")
-    _as_json(lambda told: told["plan"].update(name=name))(folder)
-    check_ends_well(folder, whole)
+    folder = shutil.copytree(undamaged_runs / "positions", tmp_path / "run")
+    _change_json(lambda told: told["plan"].update(name=name))(folder)
+    check_ends_well(folder, undamaged_runs)
     assert said in run("report", folder, "--json").stderr
 
 
@@ -264,20 +270,20 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _list_paths(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if place:
         yield place
     inner = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
-    for name, each in inner:
-        yield from _places(each, (*place, name))
+    for name, item in inner:
+        yield from _list_paths(item, (*place, name))
 
 
-def _changed(value: Any, dice: random.Random) -> Any:
-    """The value with one field of it, however deep, taken out or replaced."""
-    *folders, name = dice.choice(list(_places(value)))
+def _change_value(value: Any, dice: random.Random) -> Any:
+    """Return the value with one field at any depth deleted or replaced."""
+    *folders, name = dice.choice(list(_list_paths(value)))
     inner = value
-    for each in folders:
-        inner = inner[each]
+    for folder in folders:
+        inner = inner[folder]
     if dice.random() < 0.3:
         del inner[name]
     else:
@@ -285,7 +291,7 @@ def _changed(value: Any, dice: random.Random) -> Any:
     return value
 
 
-def damage_at_random(path: Path, dice: random.Random) -> None:
+def damage_randomly(path: Path, dice: random.Random) -> None:
     content = path.read_bytes()
     how = dice.randrange(4)
     if how == 0:
@@ -296,18 +302,18 @@ def damage_at_random(path: Path, dice: random.Random) -> None:
             flipped[dice.randrange(len(flipped))] ^= 1 << dice.randrange(8)
         path.write_bytes(flipped)
     elif path.suffix == ".json":
-        path.write_text(json.dumps(_changed(json.loads(content), dice)), "utf-8")
+        path.write_text(json.dumps(_change_value(json.loads(content), dice)), "utf-8")
     else:
         lines = content.decode("utf-8").split("\n")[:-1]
         i = dice.randrange(len(lines))
-        lines[i] = json.dumps(_changed(json.loads(lines[i]), dice))
+        lines[i] = json.dumps(_change_value(json.loads(lines[i]), dice))
         path.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_at_random_is_never_a_traceback(seed: int, whole: Path, tmp_path: Path) -> None:
+def test_randomly_damaged_run_raises_no_traceback(seed: int, undamaged_runs: Path, tmp_path: Path) -> None:
     dice = random.Random(seed)
-    folder = shutil.copytree(whole / dice.choice(("positions", "evaluate", "preflight")), tmp_path / "run")
+    folder = shutil.copytree(undamaged_runs / dice.choice(("positions", "evaluate", "preflight")), tmp_path / "run")
     files = [path for path in sorted(folder.rglob("*.json*")) if path.stat().st_size and path.name[0] != "."]
-    damage_at_random(dice.choice(files), dice)
-    check_ends_well(folder, whole)
+    damage_randomly(dice.choice(files), dice)
+    check_ends_well(folder, undamaged_runs)

@@ -1,4 +1,4 @@
-"""Which table is drawn, and that every mark is a cell of it."""
+"""Test the plots of tables: each mark is a cell."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.support import finished_experiments
 from tests.support import report_findings as tables
 
 
-def drawn(findings: Findings) -> Mapping[str, tuple[PlotFigure, ...]]:
-    """By the table's title."""
+def plot_all(findings: Findings) -> Mapping[str, tuple[PlotFigure, ...]]:
+    """Plot all tables, by title."""
     return {table.title: plot_figures(findings.experiment, table, findings.published) for table in findings.tables}
 
 
-def points_of(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], float]:
+def map_points(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], float]:
     return {(mark.panel, mark.row, mark.series, mark.x): round(mark.value, 6) for mark in each.marks}
 
 
-def test_positions_are_lines_by_place_with_a_panel_for_each_model_and_k() -> None:
-    by_place, averages, middle = drawn(tables.by_position()).values()
+def test_positions_plot_has_panel_for_each_model_and_k() -> None:
+    by_place, averages, middle = plot_all(tables.by_position()).values()
     (lines,) = by_place
     assert lines.plot.kind == "line"
     assert lines.panels == ("tiny, k 8", "tiny, k 16", f"{tables.HOSTILE}, k 8", f"{tables.HOSTILE}, k 16")
@@ -41,35 +41,35 @@ def test_positions_are_lines_by_place_with_a_panel_for_each_model_and_k() -> Non
     for row in table.rows:
         model, k, arm, place, mean, *_ = row
         assert isinstance(mean, Mean)
-        (mark,) = [each for each in lines.marks if (each.panel, each.series, each.x) == (f"{model}, k {k}", arm, place)]
+        (mark,) = [mark for mark in lines.marks if (mark.panel, mark.series, mark.x) == (f"{model}, k {k}", arm, place)]
         assert (mark.value, mark.low, mark.high) == pytest.approx(
             (100 * mean.value, 100 * mean.interval.low, 100 * mean.interval.high)
         )
     assert len(lines.marks) == len(table.rows)
-    assert [each.unit for each in averages] == ["%", "percentage points"]
+    assert [average.unit for average in averages] == ["%", "percentage points"]
     assert [mark.row for mark in averages[0].marks][:4] == ["rag", "brief-context", "oracle", "closed-book"]
     assert middle[0].unit == "percentage points"
 
 
-def test_lines_run_along_their_numbers_whatever_the_order_of_rows() -> None:
+def test_line_plot_is_independent_of_row_order() -> None:
     table = tables.by_position().tables[0]
     shuffled = Table(table.title, table.columns, table.rows[::-1])
     (lines,) = plot_figures("positions", shuffled)
     along = [(mark.panel, mark.series, mark.x) for mark in lines.marks if mark.x is not None]
     assert all(one[2] < other[2] for one, other in pairwise(along) if one[:2] == other[:2])
     (right,) = plot_figures("positions", table)
-    assert points_of(lines) == points_of(right)
+    assert map_points(lines) == map_points(right)
 
 
-def test_bounds_hold_at_every_number_of_documents() -> None:
-    lines = drawn(tables.by_length())["Accuracy by the number of documents"][0]
+def test_line_plot_draws_bounds_without_place() -> None:
+    lines = plot_all(tables.by_length())["Accuracy by the number of documents"][0]
     assert lines.plot.log2
     assert {mark.series for mark in lines.marks if mark.x is None} == {"oracle", "closed-book"}
     assert sorted(mark.x for mark in lines.marks if mark.x is not None) == [1, 2, 4, 8]
 
 
-def test_the_papers_figures_stand_beside_ours_hollow_where_set_and_method_are_the_same() -> None:
-    shares, differences = drawn(tables.integrated())["Accuracy with real rankings, against rag"]
+def test_integration_plot_shows_published_figures_as_hollow_marks() -> None:
+    shares, differences = plot_all(tables.integrated())["Accuracy with real rankings, against rag"]
     hollow = [mark for mark in shares.marks if mark.hollow]
     of = load_published()["integration"]
     (gpt,) = [
@@ -85,28 +85,28 @@ def test_the_papers_figures_stand_beside_ours_hollow_where_set_and_method_are_th
     assert not any(mark.hollow for mark in differences.marks)
 
 
-def test_conflicts_are_stacked_counts() -> None:
-    stacked, parts, rules = drawn(tables.in_conflict()).values()
+def test_conflicts_plot_has_stacked_counts() -> None:
+    stacked, parts, rules = plot_all(tables.in_conflict()).values()
     assert parts == ()
     table = tables.in_conflict().tables[0]
     wins = dict(zip(zip(table.column("k"), table.column("place"), strict=True), table.column("win"), strict=True))
     assert stacked[0].series == ("win", "tie", "lose")
-    assert points_of(stacked[0])["k 8", "place 0", "win", None] == wins[8, 0]
-    assert points_of(stacked[0])["all", "all", "win", None] == wins["all", "all"]
+    assert map_points(stacked[0])["k 8", "place 0", "win", None] == wins[8, 0]
+    assert map_points(stacked[0])["all", "all", "win", None] == wins["all", "all"]
     assert rules[0].series == ("followed", "rule right")
 
 
-def test_counts_have_no_halves() -> None:
+def test_bar_plot_of_counts_has_whole_ticks() -> None:
     plot, table = PlotSpec("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
     axes = [
-        charted(plot_figure(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
+        draw_charts(plot_figure(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
         for percent in (False, True)
     ]
     assert [axis.get("tickMinStep") for axis in axes] == [1, None]
 
 
-def test_preflight_has_its_curve_its_rules_and_no_difference_among_rates() -> None:
-    figures = drawn(tables.foreseen())
+def test_preflight_plots_show_curve_and_rules() -> None:
+    figures = plot_all(tables.foreseen())
     (curve,) = figures["Every threshold of overlap@3"]
     table = next(table for table in tables.foreseen().tables if table.title == "Every threshold of overlap@3")
     for mark, row in zip(
@@ -120,8 +120,8 @@ def test_preflight_has_its_curve_its_rules_and_no_difference_among_rates() -> No
     assert [len(figures[title]) for title in figures] == [1] * 6
 
 
-def test_predictions_are_hollow_and_measurements_filled() -> None:
-    (points,) = drawn(tables.costing())["Predicted and measured"]
+def test_cost_plot_shows_predictions_hollow_and_measurements_filled() -> None:
+    (points,) = plot_all(tables.costing())["Predicted and measured"]
     hollow = {mark.row for mark in points.marks if mark.hollow}
     assert "equation 5 as printed" in hollow
     assert {mark.row for mark in points.marks} - hollow == {"measured: RAG", "measured: read in parts"}
@@ -129,13 +129,13 @@ def test_predictions_are_hollow_and_measurements_filled() -> None:
     assert points.unit == ""
 
 
-def test_attention_bias_names_each_row_by_what_tells_it_apart() -> None:
-    shares, differences = drawn(tables.by_distractors())["Accuracy with the key document in the middle"]
+def test_attention_bias_plot_names_rows_by_distinguishing_columns() -> None:
+    shares, differences = plot_all(tables.by_distractors())["Accuracy with the key document in the middle"]
     assert [mark.row for mark in shares.marks][:2] == ["rag, k 16, retrieved", "rag, k 16, random"]
     assert [mark.row for mark in differences.marks] == ["rag, k 16, random"]
 
 
-def test_a_comparison_of_any_runs_is_a_forest_of_differences() -> None:
+def test_comparison_plot_shows_differences_with_intervals() -> None:
     less = Difference(-0.1, Interval(-0.2, 0.0), 0.04, 40, 40)
     columns = ("run", "against", "pairs", "difference to the other", "p (Holm)")
     table = Table("Differences, paired by question", columns, (("b", "a", 40, less, 0.08), ("c", "a", 40, None, None)))
@@ -144,37 +144,37 @@ def test_a_comparison_of_any_runs_is_a_forest_of_differences() -> None:
     assert forest.unit == "percentage points"
 
 
-def test_a_table_of_which_nothing_is_said_has_no_plot() -> None:
+def test_plot_figures_of_unknown_or_empty_table_is_empty() -> None:
     assert plot_figures("positions", Table("T", ("arm", "n"), (("rag", 3),))) == ()
     assert plot_figures("unheard-of", tables.by_position().tables[0]) == ()
     empty = Table("T", tables.by_position().tables[0].columns, ())
     assert plot_figures("positions", empty) == ()
 
 
-def test_every_printed_plot_is_of_a_table_that_is_there() -> None:
+def test_published_plots_draw_published_tables() -> None:
     for name, plot in PUBLISHED_PLOTS.items():
-        found = plot_figure(plot, load_published()[name].table, printed=True)
-        assert found.marks
-        assert found.unit == "%"
-        assert all(mark.low is None for mark in found.marks)
+        figure = plot_figure(plot, load_published()[name].table, printed=True)
+        assert figure.marks
+        assert figure.unit == "%"
+        assert all(mark.low is None for mark in figure.marks)
     assert (
-        points_of(plot_figure(PUBLISHED_PLOTS["positions"], load_published()["positions"].table, printed=True))[
+        map_points(plot_figure(PUBLISHED_PLOTS["positions"], load_published()["positions"].table, printed=True))[
             "GPT-3.5-turbo-0125, k 16", "", "RAG", 50.0
         ]
         == 48.57
     )
 
 
-def test_no_two_series_look_alike_and_one_name_looks_the_same() -> None:
+def test_assign_styles_gives_unique_and_stable_styles() -> None:
     looks = assign_styles([f"arm {i}" for i in range(30)])
     assert len(set(looks.values())) == 30
     both = assign_styles(["rag", "brief-context", "RAG", "BriefContext"])
     assert both["rag"] == both["RAG"] != both["BriefContext"] == both["brief-context"]
     first = list(looks.values())[: len(COLOURS)]
-    assert len({each.shape for each in first}) == len({each.colour for each in first}) == len(first)
+    assert len({item.shape for item in first}) == len({item.colour for item in first}) == len(first)
 
 
-def charted(each: PlotFigure) -> list[tuple[str, dict[str, Any]]]:
+def draw_charts(each: PlotFigure) -> list[tuple[str, dict[str, Any]]]:
     return [(panel.svg, json.loads(panel.specification)) for panel in draw_panels(each, assign_styles(each.series))]
 
 
@@ -189,12 +189,12 @@ MADE = (
 
 
 @pytest.mark.parametrize("findings", MADE)
-def test_charts_are_valid_vega_lite_and_fit_a_telephone(findings: Any) -> None:
+def test_charts_are_valid_vega_lite_of_small_width(findings: Any) -> None:
     import altair
 
-    for group in drawn(findings()).values():
-        for each in group:
-            for svg, specification in charted(each)[:1]:
+    for group in plot_all(findings()).values():
+        for item in group:
+            for svg, specification in draw_charts(item)[:1]:
                 altair.Chart.from_dict(specification)
                 assert svg.startswith('<svg class="marks" width="360"')
                 assert "http" not in svg
@@ -202,25 +202,25 @@ def test_charts_are_valid_vega_lite_and_fit_a_telephone(findings: Any) -> None:
                 assert all(name in svg for name in ("var(--ink", "var(--c0"))
 
 
-def test_the_still_chart_shows_its_figures_names_and_bounds() -> None:
-    bars = drawn(tables.in_conflict())["Conflicts among the parts"][0]
-    svg, specification = charted(bars)[0]
+def test_static_chart_shows_labels_and_bounds() -> None:
+    bars = plot_all(tables.in_conflict())["Conflicts among the parts"][0]
+    svg, specification = draw_charts(bars)[0]
     assert ">place 0<" in svg
     assert {datum["label"] for datum in specification["data"]["values"]} <= {"0", "1", "2", "3", "4", "5", "6"}
-    svg, _ = charted(drawn(tables.by_length())["Accuracy by the number of documents"][0])[0]
+    svg, _ = draw_charts(plot_all(tables.by_length())["Accuracy by the number of documents"][0])[0]
     assert ">oracle 100.0<" in svg or ">oracle 72.7<" in svg or ">oracle 63.6<" in svg
 
 
-def test_a_name_may_break_before_its_plus() -> None:
+def test_chart_breaks_long_row_name_before_plus() -> None:
     gain = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
     names = ("self-consistency+shuffling, votes 5", "train-cot+reranker")
-    (each,) = plot_figures("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
-    ((_, specification),) = charted(each)
+    (figure,) = plot_figures("compare", Table("T", ("arm", "difference to a"), tuple((name, gain) for name in names)))
+    ((_, specification),) = draw_charts(figure)
     rows = [datum["row"] for datum in specification["data"]["values"]]
     assert rows == ["self-consistency\n+shuffling, votes 5", "train-cot+reranker"]
 
 
-def test_shares_need_not_begin_at_0_and_differences_have_it() -> None:
+def test_share_axis_may_start_above_zero_and_difference_axis_includes_zero() -> None:
     tables = [
         Table("T", ("arm", head), (("a", cell),))
         for head, cell in (
@@ -229,29 +229,29 @@ def test_shares_need_not_begin_at_0_and_differences_have_it() -> None:
         )
     ]
     scales = [
-        charted(each)[0][1]["layer"][1]["encoding"]["x"]["scale"]
+        draw_charts(item)[0][1]["layer"][1]["encoding"]["x"]["scale"]
         for table in tables
-        for each in plot_figures("compare", table)
+        for item in plot_figures("compare", table)
     ]
     assert [(scale["domain"], scale["zero"]) for scale in scales] == [([60, 75], False), ([0, 25], False)]
 
 
-def test_a_hostile_name_ends_no_element() -> None:
+def test_chart_escapes_hostile_names() -> None:
     columns = ("model", "k", "arm", "lost in the middle")
     loss = Difference(0.1, Interval(0, 0.2), 0.1, 9, 9)
-    (each,) = plot_figures("positions", Table("T", columns, ((tables.HOSTILE, 8, tables.HOSTILE, loss),)))
-    (panel,) = draw_panels(each, {name: Style("red", "M0,0", (1, 0)) for name in each.series})
+    (figure,) = plot_figures("positions", Table("T", columns, ((tables.HOSTILE, 8, tables.HOSTILE, loss),)))
+    (panel,) = draw_panels(figure, {name: Style("red", "M0,0", (1, 0)) for name in figure.series})
     assert "<script" not in panel.svg
     assert "<" not in panel.specification
     assert json.loads(panel.specification)["data"]["values"][0]["series"] == tables.HOSTILE
 
 
-def test_a_line_of_very_many_figures_is_a_line_alone() -> None:
+def test_line_plot_of_many_points_has_no_intervals() -> None:
     rows = tuple((i / 100, Mean(i / 100, Interval(0, 1), 9), Mean(1 - i / 100, Interval(0, 1), 9)) for i in range(100))
-    (each,) = plot_figures("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
-    assert each.many
-    assert "interval" not in each.description
-    ((_, specification),) = charted(each)
+    (figure,) = plot_figures("preflight", Table("T", ("threshold", "recall", "specificity"), rows))
+    assert figure.many
+    assert "interval" not in figure.description
+    ((_, specification),) = draw_charts(figure)
     assert [layer["mark"]["type"] for layer in specification["layer"][0]["layer"]] == ["line"]
 
 

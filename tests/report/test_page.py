@@ -1,4 +1,4 @@
-"""The page: whole, offline, in order, readable without scripts, and deaf to what its findings are called."""
+"""Test the report page: offline, accessible, readable without scripts, and safe from hostile names."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ STYLE = resources.files("epicrisis.report").joinpath("style.css").read_text("utf
 
 
 @cache
-def whole() -> str:
-    """Two experiments with plots, one of them with hostile names."""
+def render_with_plots() -> str:
+    """Render two experiments with plots, one of them with hostile names."""
     return render_page(
         (report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}"
     )
 
 
 @cache
-def plain() -> str:
-    """Every experiment, tables alone."""
+def render_tables() -> str:
+    """Render every experiment without plots."""
     return render_page(report_findings.everything(), plots=False)
 
 
-def parsed(html: str) -> LexborHTMLParser:
+def parse_page(html: str) -> LexborHTMLParser:
     return LexborHTMLParser(html)
 
 
-def words(node: LexborNode | None) -> str:
-    """Text as it is read, a blank where an element ends a line."""
+def read_text(node: LexborNode | None) -> str:
+    """Return the text of a node, with a space where an element ends a line."""
     assert node is not None
     return " ".join(node.text(separator=" ").split())
 
 
-def policy_of(tree: LexborHTMLParser) -> str:
+def read_policy(tree: LexborHTMLParser) -> str:
     (policy,) = [
         node.attributes["content"] or ""
         for node in tree.css("meta")
@@ -65,9 +65,9 @@ def policy_of(tree: LexborHTMLParser) -> str:
     return policy
 
 
-@pytest.mark.parametrize("html", [whole, plain])
-def test_nothing_is_fetched_from_anywhere(html: object) -> None:
-    tree = parsed(html())  # type: ignore[operator]
+@pytest.mark.parametrize("html", [render_with_plots, render_tables])
+def test_page_loads_no_external_resource(html: object) -> None:
+    tree = parse_page(html())  # type: ignore[operator]
     for node in tree.css("*"):
         for name, value in node.attributes.items():
             if name in ("src", "srcset", "action", "data", "poster", "xlink:href", "background"):
@@ -80,9 +80,9 @@ def test_nothing_is_fetched_from_anywhere(html: object) -> None:
     assert "@import" not in STYLE
 
 
-def test_no_script_runs_but_the_pages_own() -> None:
-    tree = parsed(whole())
-    policy = policy_of(tree)
+def test_page_policy_allows_only_its_own_scripts() -> None:
+    tree = parse_page(render_with_plots())
+    policy = read_policy(tree)
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     scripts = [node for node in tree.css("script") if node.attributes.get("type") != "application/json"]
     hashes = [
@@ -95,23 +95,23 @@ def test_no_script_runs_but_the_pages_own() -> None:
     assert not any(name.startswith("on") for node in tree.css("*") for name in node.attributes)
 
 
-def test_without_plots_there_is_no_script_at_all() -> None:
-    tree = parsed(plain())
+def test_page_without_plots_has_no_script() -> None:
+    tree = parse_page(render_tables())
     assert tree.css("script, svg") == []
-    assert "script-src 'none'" in policy_of(tree)
+    assert "script-src 'none'" in read_policy(tree)
 
 
-def test_names_are_text_and_run_nothing() -> None:
-    tree = parsed(whole())
-    assert words(tree.css_first("h1")) == f"Report {report_findings.HOSTILE}"
-    assert words(tree.css_first("title")) == f"Report {report_findings.HOSTILE}"
-    assert "<script>alert" not in whole()
-    assert any(f"own {report_findings.HOSTILE}" in words(node) for node in tree.css("dd"))
-    assert report_findings.HOSTILE in [words(node) for node in tree.css("tbody th")]
+def test_page_shows_hostile_names_as_text() -> None:
+    tree = parse_page(render_with_plots())
+    assert read_text(tree.css_first("h1")) == f"Report {report_findings.HOSTILE}"
+    assert read_text(tree.css_first("title")) == f"Report {report_findings.HOSTILE}"
+    assert "<script>alert" not in render_with_plots()
+    assert any(f"own {report_findings.HOSTILE}" in read_text(node) for node in tree.css("dd"))
+    assert report_findings.HOSTILE in [read_text(node) for node in tree.css("tbody th")]
     assert sum("alert" in node.text() for node in tree.css("script:not([type])")) == 0
 
 
-def test_a_hostile_table_is_text_too() -> None:
+def test_page_shows_hostile_table_as_text() -> None:
     table = Table(
         report_findings.HOSTILE,
         (report_findings.HOSTILE, "n"),
@@ -126,19 +126,19 @@ def test_a_hostile_table_is_text_too() -> None:
         tables=(table,),
         conclusions=(report_findings.HOSTILE,),
     )
-    tree = parsed(render_page((hostile,), plots=False))
+    tree = parse_page(render_page((hostile,), plots=False))
     assert tree.css("script") == []
-    shown = (words(tree.css_first(which)) for which in (".about", ".conclusions li", "thead th", "caption small"))
-    assert set(shown) == {report_findings.HOSTILE}
+    text = (read_text(tree.css_first(which)) for which in (".about", ".conclusions li", "thead th", "caption small"))
+    assert set(text) == {report_findings.HOSTILE}
 
 
-def test_the_order_of_the_page() -> None:
-    tree = parsed(whole())
-    assert "no medical device" in words(tree.css_first("header p"))
-    assert [words(node) for node in tree.css("h2")] == ["Positions", "Conflicts"]
+def test_page_has_sections_in_order() -> None:
+    tree = parse_page(render_with_plots())
+    assert "no medical device" in read_text(tree.css_first("header p"))
+    assert [read_text(node) for node in tree.css("h2")] == ["Positions", "Conflicts"]
     section = tree.css_first("section")
     assert section is not None
-    assert [words(node) for node in section.css("h3")] == [
+    assert [read_text(node) for node in section.css("h3")] == [
         "What was seen",
         "What the runs came to",
         "What the papers print",
@@ -150,8 +150,8 @@ def test_the_order_of_the_page() -> None:
         assert inside.count("table") == 1
 
 
-def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> None:
-    tree = parsed(plain())
+def test_page_headings_and_links_are_consistent() -> None:
+    tree = parse_page(render_tables())
     levels = [int(str(node.tag)[1:]) for node in tree.css("h1, h2, h3, h4")]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -163,19 +163,19 @@ def test_headings_leave_no_level_out_and_the_contents_lead_where_they_say() -> N
     assert {"experiment-1", "table-1-1", "runs-7"} <= set(links)
 
 
-def test_two_sections_of_one_experiment_are_told_apart() -> None:
-    one, other = (replace(curve(3), sources=(RunSummary(name, {}, True),)) for name in ("titles", "bodies"))
-    tree = parsed(render_page((one, report_findings.by_position(), other), plots=False))
-    assert [words(node) for node in tree.css("h2")] == ["Preflight: titles", "Positions", "Preflight: bodies"]
+def test_page_sections_of_one_experiment_have_distinct_titles() -> None:
+    one, other = (replace(make_curve(3), sources=(RunSummary(name, {}, True),)) for name in ("titles", "bodies"))
+    tree = parse_page(render_page((one, report_findings.by_position(), other), plots=False))
+    assert [read_text(node) for node in tree.css("h2")] == ["Preflight: titles", "Positions", "Preflight: bodies"]
 
 
-def test_every_table_is_named_and_its_heads_are_told_apart() -> None:
-    tree = parsed(plain())
+def test_page_tables_have_captions_and_scoped_heads() -> None:
+    tree = parse_page(render_tables())
     table_nodes = tree.css("table")
-    assert len(table_nodes) == sum(len(each.tables) + len(each.published) for each in report_findings.everything())
+    assert len(table_nodes) == sum(len(item.tables) + len(item.published) for item in report_findings.everything())
     for table in table_nodes:
-        assert words(table.css_first("caption")).startswith("Table ")
-        assert all(node.attributes.get("scope") == "col" and words(node) for node in table.css("thead th"))
+        assert read_text(table.css_first("caption")).startswith("Table ")
+        assert all(node.attributes.get("scope") == "col" and read_text(node) for node in table.css("thead th"))
         for row in table.css("tbody tr"):
             heads = row.css("th")
             assert heads
@@ -185,9 +185,9 @@ def test_every_table_is_named_and_its_heads_are_told_apart() -> None:
         assert region.attributes["role"] == "region"
 
 
-def test_figures_stand_with_interval_n_and_what_was_not_scored() -> None:
-    row = next(node for node in parsed(plain()).css("tbody tr") if "not scored" in node.text())
-    assert [words(cell) for cell in row.css("th, td")][:6] == [
+def test_page_figures_show_interval_count_and_unscored() -> None:
+    row = next(node for node in parse_page(render_tables()).css("tbody tr") if "not scored" in node.text())
+    assert [read_text(cell) for cell in row.css("th, td")][:6] == [
         "tiny",
         "8",
         "rag",
@@ -196,66 +196,68 @@ def test_figures_stand_with_interval_n_and_what_was_not_scored() -> None:
         "8",
     ]
     none = next(node for node in row.css("td") if node.css_first(".unseen"))
-    assert words(none) == "– none"
-    assert "– means that there is none" in words(parsed(plain()).css_first(".reading"))
+    assert read_text(none) == "– none"
+    assert "– means that there is none" in read_text(parse_page(render_tables()).css_first(".reading"))
 
 
-def test_a_note_is_told_once_in_a_section_and_referred_to() -> None:
-    (section, *_) = parsed(plain()).css("section")
-    notes = [words(node) for node in section.css(".notes li:not(.again)")]
+def test_page_notes_are_listed_once_per_section() -> None:
+    (section, *_) = parse_page(render_tables()).css("section")
+    notes = [read_text(node) for node in section.css(".notes li:not(.again)")]
     assert len(notes) == len(set(notes))
-    told = {note for table in report_findings.by_position().tables for note in table.notes}
-    assert told <= set(notes)
-    assert "Also notes 1 , 2 , 4" in words(section.css_first(".again"))
+    text = {note for table in report_findings.by_position().tables for note in table.notes}
+    assert text <= set(notes)
+    assert "Also notes 1 , 2 , 4" in read_text(section.css_first(".again"))
 
 
-def test_the_papers_figures_are_named_as_theirs_with_source_and_errata() -> None:
-    tree = parsed(plain())
+def test_page_published_tables_state_source_and_errata() -> None:
+    tree = parse_page(render_tables())
     printed = tree.css(".printed")
-    assert [words(node.css_first("caption"))[11:33] for node in printed] == ["As the paper prints it"] * len(printed)
+    assert [read_text(node.css_first("caption"))[11:33] for node in printed] == ["As the paper prints it"] * len(
+        printed
+    )
     first = printed[0]
-    assert "BriefContext, preprint, Supplementary Table 1 (Figure 2)" in words(first.css_first("caption"))
-    assert [words(node) for node in first.css("dt")] == ["B9", "B10", "B14", "B16"]
-    assert load_published()["positions"].paper.title in words(first.css_first(".source"))
-    assert "56.59" in [words(node) for node in first.css("td")]
+    assert "BriefContext, preprint, Supplementary Table 1 (Figure 2)" in read_text(first.css_first("caption"))
+    assert [read_text(node) for node in first.css("dt")] == ["B9", "B10", "B14", "B16"]
+    assert load_published()["positions"].paper.title in read_text(first.css_first(".source"))
+    assert "56.59" in [read_text(node) for node in first.css("td")]
 
 
-def test_every_erratum_that_a_table_names_is_told() -> None:
+def test_page_errata_of_tables_have_texts() -> None:
     named = {name for table in load_published().values() for name in table.errata}
     assert named <= set(ERRATA)
     assert all(text.endswith(".") for text in ERRATA.values())
 
 
-def test_how_a_run_was_made_is_told_in_full_and_what_is_not_finished() -> None:
-    section = parsed(whole()).css_first("section")
+def test_page_shows_recipe_and_unfinished_runs() -> None:
+    section = parse_page(render_with_plots()).css_first("section")
     assert section is not None
-    facts = [(words(node.css_first("dt")), words(node.css_first("dd"))) for node in section.css(".facts > div")]
+    facts = [(read_text(node.css_first("dt")), read_text(node.css_first("dd"))) for node in section.css(".facts > div")]
     assert ("questions", f"name own {report_findings.HOSTILE}; sha256 {'5a' * 32}; n {report_findings.N}") in facts
     assert ("arms", "rag, brief-context") in facts
     assert ("guard", "–") in facts
     assert ("recipe, settings, preflight", "enabled no") in facts
     assert ("sessions, 1", "started 2026-11-21") in facts
     assert ("sessions, 1, versions", "python 3.11.7") in facts
-    assert words(section.css_first(".unfinished")).startswith(f"Not finished: {report_findings.HOSTILE}.")
-    assert [words(node) for node in section.css("h4")] == ["tiny", f"{report_findings.HOSTILE} (not finished)"]
+    assert read_text(section.css_first(".unfinished")).startswith(f"Not finished: {report_findings.HOSTILE}.")
+    assert [read_text(node) for node in section.css("h4")] == ["tiny", f"{report_findings.HOSTILE} (not finished)"]
 
 
-def test_a_run_that_answers_two_experiments_is_told_of_once() -> None:
-    first, second = parsed(plain()).css("section")[:2]
+def test_page_describes_run_of_two_experiments_once() -> None:
+    first, second = parse_page(render_tables()).css("section")[:2]
     assert first.css(".facts")
     assert second.css(".facts") == []
     link = second.css_first("h4 + p a")
     assert link is not None
-    assert (link.attributes["href"], words(link)) == ("#runs-1", "Positions")
+    assert (link.attributes["href"], read_text(link)) == ("#runs-1", "Positions")
 
 
-def test_the_data_of_each_table_is_in_the_page() -> None:
-    tree = parsed(plain())
+def test_page_contains_csv_of_each_table() -> None:
+    tree = parse_page(render_tables())
     links = tree.css(".data a")
     shown_tables = [
         table
-        for each in report_findings.everything()
-        for table in (*each.tables, *(printed.table for printed in each.published))
+        for item in report_findings.everything()
+        for table in (*item.tables, *(printed.table for printed in item.published))
     ]
     for link, table in zip(links, shown_tables, strict=True):
         head, _, data = (link.attributes["href"] or "").partition(",")
@@ -265,22 +267,22 @@ def test_the_data_of_each_table_is_in_the_page() -> None:
     assert links[0].attributes["download"] == "positions-table-1.1.csv"
 
 
-def curve(points: int) -> Findings:
-    """Preflight's table of every threshold, so many of them."""
+def make_curve(points: int) -> Findings:
+    """Make preflight's table of thresholds with `n` rows."""
     at = [i / points for i in range(points)]
-    rows = tuple((each, Mean(each, Interval(0, 1), 9), Mean(1 - each, Interval(0, 1), 9)) for each in at)
+    rows = tuple((item, Mean(item, Interval(0, 1), 9), Mean(1 - item, Interval(0, 1), 9)) for item in at)
     table = Table("Every threshold", ("threshold", "recall", "specificity"), rows)
     return report_findings.findings("preflight", (table,))
 
 
 @pytest.mark.parametrize("plots", [True, False])
-def test_a_long_curve_is_printed_in_steps_and_says_so(plots: bool) -> None:
-    tree = parsed(render_page((curve(203),), plots=plots))
+def test_page_prints_long_curve_in_steps(plots: bool) -> None:
+    tree = parse_page(render_page((make_curve(203),), plots=plots))
     rows = tree.css("tbody tr")
     assert len(rows) == 203, "the screen has every row"
     printed = [i for i, row in enumerate(rows) if "off-paper" not in (row.attributes.get("class") or "")]
     assert printed == [*range(0, 203, 6), 202]
-    assert words(tree.css_first(".on-paper")) == (
+    assert read_text(tree.css_first(".on-paper")) == (
         "One row in 6 is printed: 168 of 203 rows are left out on paper. All are in the CSV file of table 1.1, which "
         "the page offers on the screen."
     )
@@ -292,13 +294,13 @@ def test_a_long_curve_is_printed_in_steps_and_says_so(plots: bool) -> None:
     assert ".off-paper { display: none; }" in on_paper
 
 
-def test_other_tables_are_printed_whole() -> None:
-    assert parsed(render_page((curve(60),), plots=False)).css(".off-paper, .on-paper") == []
-    assert parsed(plain()).css(".off-paper, .on-paper") == []
+def test_page_prints_short_tables_completely() -> None:
+    assert parse_page(render_page((make_curve(60),), plots=False)).css(".off-paper, .on-paper") == []
+    assert parse_page(render_tables()).css(".off-paper, .on-paper") == []
 
 
-def test_each_plot_is_there_without_scripts_and_named() -> None:
-    tree = parsed(whole())
+def test_page_plots_are_visible_without_scripts_and_named() -> None:
+    tree = parse_page(render_with_plots())
     charts = tree.css(".chart")
     assert len(charts) > 20
     for chart in charts:
@@ -306,48 +308,48 @@ def test_each_plot_is_there_without_scripts_and_named() -> None:
         assert "The figures are in table" in (chart.attributes["aria-label"] or "")
         assert chart.css_first(".still svg") is not None
     for plot in tree.css("figure.plot"):
-        assert "drawn from table" in words(plot.css_first("figcaption"))
-    legends = [[words(item) for item in legend.css("li")] for legend in tree.css(".legend")]
+        assert "drawn from table" in read_text(plot.css_first("figcaption"))
+    legends = [[read_text(item) for item in legend.css("li")] for legend in tree.css(".legend")]
     assert ["rag", "brief-context"] in legends
     assert ["win", "tie", "lose"] in legends
 
 
-def test_the_page_is_the_same_each_time_and_of_a_size_to_send() -> None:
+def test_page_is_deterministic_and_small() -> None:
     assert (
         render_page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")
-        == whole()
+        == render_with_plots()
     )
-    assert len(whole()) < 2_000_000
-    assert len(plain()) < 500_000
+    assert len(render_with_plots()) < 2_000_000
+    assert len(render_tables()) < 500_000
 
 
-def test_without_the_extra_the_page_says_what_gives_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_without_report_extra_states_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    tree = parsed(render_page((report_findings.by_position(),)))
+    tree = parse_page(render_page((report_findings.by_position(),)))
     assert tree.css("svg, script, figure") == []
     assert len(tree.css("table")) == 6
-    assert 'pip install "epicrisis[report]"' in words(tree.css_first(".reading"))
-    assert "epicrisis[report]" not in words(parsed(whole()).css_first("header"))
+    assert 'pip install "epicrisis[report]"' in read_text(tree.css_first(".reading"))
+    assert "epicrisis[report]" not in read_text(parse_page(render_with_plots()).css_first("header"))
 
 
-def test_no_findings_make_a_page_all_the_same() -> None:
-    tree = parsed(render_page(()))
-    assert words(tree.css_first("h1")) == "Report of experiments"
+def test_page_without_findings_is_valid() -> None:
+    tree = parse_page(render_page(()))
+    assert read_text(tree.css_first("h1")) == "Report of experiments"
     empty = replace(report_findings.by_position(), tables=(Table("Nothing yet", ("arm", "n"), ()),), published=())
-    assert "There is nothing to show yet." in words(parsed(render_page((empty,))).css_first("tbody"))
+    assert "There is nothing to show yet." in read_text(parse_page(render_page((empty,))).css_first("tbody"))
 
 
-def test_whose_page_it_is_stands_at_its_beginning() -> None:
-    assert GENERATOR in whole()[:2_000]
-    assert '<html lang="en">' in whole()[:2_000]
+def test_page_starts_with_generator_and_language() -> None:
+    assert GENERATOR in render_with_plots()[:2_000]
+    assert '<html lang="en">' in render_with_plots()[:2_000]
 
 
-def variables(scheme: str) -> Mapping[str, str]:
+def read_variables(scheme: str) -> Mapping[str, str]:
     return dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", scheme))
 
 
-def contrast(one: str, other: str) -> float:
-    """WCAG 2, relative luminance."""
+def compute_contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of WCAG 2, from relative luminance."""
 
     def luminance(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -358,11 +360,11 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_text_and_marks_stand_out_on_a_light_and_on_a_dark_page() -> None:
-    light, dark = (variables(part) for part in STYLE.split("@media screen and (prefers-color-scheme: dark)"))
+def test_page_colours_have_sufficient_contrast() -> None:
+    light, dark = (read_variables(part) for part in STYLE.split("@media screen and (prefers-color-scheme: dark)"))
     dark = {name: colour for name, colour in list(dark.items()) if name in light}
     assert light.keys() == dark.keys()
     assert [light[f"c{i}"] for i in range(len(COLOURS))] == list(COLOURS)
     for colours in (light, dark):
-        assert all(contrast(colours[name], colours["paper"]) >= 4.5 for name in ("ink", "soft", "link"))
-        assert all(contrast(colours[f"c{i}"], colours["paper"]) >= 3 for i in range(len(COLOURS)))
+        assert all(compute_contrast(colours[name], colours["paper"]) >= 4.5 for name in ("ink", "soft", "link"))
+        assert all(compute_contrast(colours[f"c{i}"], colours["paper"]) >= 3 for i in range(len(COLOURS)))

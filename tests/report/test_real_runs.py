@@ -1,4 +1,4 @@
-"""From a real run of each experiment, made by its own command over a real library, to the page of it."""
+"""Test the report of a real run of each experiment, made by its own command."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ N = 12
 TOPICS = ("gout", "asthma", "anaemia")
 
 
-def run(*arguments: object) -> Result:
+def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def done(*arguments: object) -> Result:
+def run_command(*arguments: object) -> Result:
     """Run the command, which must succeed."""
-    result = run(*arguments)
+    result = invoke(*arguments)
     assert result.exit_code == 0, result.stderr
     return result
 
 
-def text(i: int) -> str:
+def make_text(i: int) -> str:
     return f"Trial number {i} of {TOPICS[i % 3]} found the answer on drug {i}x and tells it here in one sentence."
 
 
-def question(i: int) -> dict[str, Any]:
+def make_question(i: int) -> dict[str, Any]:
     return {
         "id": str(i),
         "text": f"Does drug {i}x help in {TOPICS[i % 3]}, as trial number {i} found?",
@@ -54,14 +54,14 @@ def question(i: int) -> dict[str, Any]:
     }
 
 
-def written(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
 @dataclass(frozen=True)
-class Place:
-    """What the commands read, and where they write."""
+class Workspace:
+    """Hold the paths that the commands read and write."""
 
     folder: Path
 
@@ -87,19 +87,19 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Place:
-    """A library of papers with questions that they answer, solved questions, and the record of a patient."""
-    place = Place(tmp_path_factory.mktemp("real"))
-    papers = [{"id": f"d{i}", "text": text(i), "date": f"{2000 + i}"} for i in range(N)]
-    done("library", "add", place.library, written(place.folder / "papers.jsonl", papers))
-    written(place.choices, [question(i) for i in range(N)])
-    written(place.open, [{"id": str(i), "text": question(i)["text"], "gold": "It does."} for i in range(N)])
+def workspace(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Workspace:
+    """Write a library of papers with questions, solved questions, and a patient record."""
+    workspace = Workspace(tmp_path_factory.mktemp("real"))
+    papers = [{"id": f"d{i}", "text": make_text(i), "date": f"{2000 + i}"} for i in range(N)]
+    run_command("library", "add", workspace.library, write_rows(workspace.folder / "papers.jsonl", papers))
+    write_rows(workspace.choices, [make_question(i) for i in range(N)])
+    write_rows(workspace.open, [{"id": str(i), "text": make_question(i)["text"], "gold": "It does."} for i in range(N)])
     solved = [{"id": "1", "question": "What stops bleeding?", "answer": "Vitamin K."}]
-    done("examples", "add", place.solved, written(place.folder / "solved.jsonl", solved))
-    done(
+    run_command("examples", "add", workspace.solved, write_rows(workspace.folder / "solved.jsonl", solved))
+    run_command(
         "synthesize-record",
         "-o",
-        place.records,
+        workspace.records,
         "--patients",
         1,
         "--tokens",
@@ -109,69 +109,69 @@ def place(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Place:
         "--seed",
         3,
     )
-    return place
+    return workspace
 
 
 @pytest.fixture(autouse=True)
-def _own_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+def disable_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_CACHE__MODE", "off")
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__CONTEXT_TOKENS", "100000")
 
 
-def reader() -> ChatModel:
+def make_reader() -> ChatModel:
     """Reads the ends of a prompt better than its middle."""
-    keys = {question(i)["text"]: KeyPassage(text(i), question(i)["gold"]) for i in range(N)}
+    keys = {make_question(i)["text"]: KeyPassage(make_text(i), make_question(i)["gold"]) for i in range(N)}
     return position_biased_reader(keys, u_curve())
 
 
-def reader_of_records(place: Place) -> ChatModel:
-    records = load_records(place.records)
+def make_record_reader(workspace: Workspace) -> ChatModel:
+    records = load_records(workspace.records)
     texts = {item.id: item.text for item in records.notes() if isinstance(item, Document)}
     return position_biased_reader(find_key_passages(records.questions, texts), u_curve())
 
 
-def writer() -> ChatModel:
+def make_writer() -> ChatModel:
     """Answers whatever it is asked in the form that is asked for."""
 
     def script(request: Any) -> str:
-        messages = [{"role": each.role, "content": each.content} for each in request.messages]
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
         schema = {"response_format": {"json_schema": {"schema": request.schema}}} if request.schema else {}
         return schema_reply({"messages": messages, **schema})
 
     return ScriptedModel(script, context_tokens=100_000)
 
 
-def judge(verdict: str) -> ChatModel:
+def make_judge(verdict: str) -> ChatModel:
     return ScriptedModel(lambda _: said(verdict), context_tokens=100_000)
 
 
-Made = Callable[[Place, Path], None]
-"""Makes the run in the folder."""
+RunMaker = Callable[[Workspace, Path], None]
+"""Makes a run in the folder."""
 
 
-def asked(*arguments: object, papers: bool = True, open: bool = False, fails: bool = False) -> Made:
-    """The command over the library of papers or without a library; `fails`: the server tells no probabilities of
-    tokens, so the cases that need them fail."""
+def make_experiment(*arguments: object, papers: bool = True, open: bool = False, fails: bool = False) -> RunMaker:
+    """Return a function that runs the command, over the library if `papers`. `fails`: the server returns no
+    probabilities of tokens, so the cases that need them fail."""
 
-    def made(place: Place, folder: Path) -> None:
-        library = ("--library", place.library) if papers else ()
-        sets = ("--set", place.open if open else place.choices)
-        with served(writer() if open else reader()) as server:
+    def make_run(workspace: Workspace, folder: Path) -> None:
+        library = ("--library", workspace.library) if papers else ()
+        sets = ("--set", workspace.open if open else workspace.choices)
+        with served(make_writer() if open else make_reader()) as server:
             model = ("--model", f"{server.url}#reader")
-            ended = run(*arguments, *library, *sets, *model, "-o", folder, "--yes")
+            ended = invoke(*arguments, *library, *sets, *model, "-o", folder, "--yes")
         assert ended.exit_code == (2 if fails else 0), ended.stderr
         assert ("cases failed" in ended.stderr) == fails
 
-    return made
+    return make_run
 
 
-def evaluated(place: Place, folder: Path) -> None:
-    with served(reader()) as server:
-        done(
+def run_evaluate(workspace: Workspace, folder: Path) -> None:
+    with served(make_reader()) as server:
+        run_command(
             "evaluate",
-            place.choices,
+            workspace.choices,
             "--library",
-            place.library,
+            workspace.library,
             "--strategy",
             "rag",
             "-k",
@@ -186,99 +186,99 @@ def evaluated(place: Place, folder: Path) -> None:
         )
 
 
-def ranked(place: Place, folder: Path) -> None:
-    done("experiment", "preflight", "--library", place.library, "--set", place.choices, "-o", folder, "--json")
+def run_preflight(workspace: Workspace, folder: Path) -> None:
+    run_command(
+        "experiment", "preflight", "--library", workspace.library, "--set", workspace.choices, "-o", folder, "--json"
+    )
 
 
-def shown(name: str, *more: object, open: bool = False, fails: bool = False) -> Made:
-    """An experiment that shows solved questions."""
+def make_examples_experiment(name: str, *arguments: object, open: bool = False, fails: bool = False) -> RunMaker:
+    """Return a function that runs an experiment with solved questions as examples."""
 
-    def made(place: Place, folder: Path) -> None:
-        command = ("experiment", name, "--examples", place.solved, *more)
-        asked(*command, papers=False, open=open, fails=fails)(place, folder)
+    def make_run(workspace: Workspace, folder: Path) -> None:
+        command = ("experiment", name, "--examples", workspace.solved, *arguments)
+        make_experiment(*command, papers=False, open=open, fails=fails)(workspace, folder)
 
-    return made
-
-
-def judged(place: Place, folder: Path) -> None:
-    asked("experiment", "open-ended", "-n", 4, open=True)(place, folder)
-    done("grade", "pairs", folder, "-o", folder / "judging")
-    with served(judge("1")) as server:
-        done("grade", "preference", folder / "judging", "--model", f"{server.url}#judge")
+    return make_run
 
 
-def marked(place: Place, folder: Path) -> None:
-    shown("openmedprompt", "-n", 3, "--votes", 2, "-k", 1, open=True)(place, folder)
-    with served(judge("correct")) as server:
-        done("grade", "correctness", folder, "--model", f"{server.url}#judge")
+def run_open_ended(workspace: Workspace, folder: Path) -> None:
+    make_experiment("experiment", "open-ended", "-n", 4, open=True)(workspace, folder)
+    run_command("grade", "pairs", folder, "-o", folder / "judging")
+    with served(make_judge("1")) as server:
+        run_command("grade", "preference", folder / "judging", "--model", f"{server.url}#judge")
 
 
-def of_records(name: str, *more: object, place: Place, folder: Path) -> None:
-    with served(reader_of_records(place)) as server:
-        done(
+def run_openmedprompt(workspace: Workspace, folder: Path) -> None:
+    make_examples_experiment("openmedprompt", "-n", 3, "--votes", 2, "-k", 1, open=True)(workspace, folder)
+    with served(make_judge("correct")) as server:
+        run_command("grade", "correctness", folder, "--model", f"{server.url}#judge")
+
+
+def run_record_experiment(name: str, *arguments: object, workspace: Workspace, folder: Path) -> None:
+    with served(make_record_reader(workspace)) as server:
+        run_command(
             "experiment",
             name,
             "--data",
-            place.records,
+            workspace.records,
             "--library",
-            place.folder / "ward",
+            workspace.folder / "ward",
             "--model",
             f"{server.url}#reader",
             "-o",
             folder,
             "--yes",
             "--json",
-            *more,
+            *arguments,
         )
 
 
-def recorded(name: str, *more: object) -> Made:
-    return lambda place, folder: of_records(name, *more, place=place, folder=folder)
+def make_record_experiment(name: str, *arguments: object) -> RunMaker:
+    return lambda workspace, folder: run_record_experiment(name, *arguments, workspace=workspace, folder=folder)
 
 
 _VOTED = ("--arm", "chain-of-thought", "--arm", "self-consistency", "--votes", 1, "--votes", 3)
 _FEW = ("-n", 6, "-k", 4, "--place", 0, "--place", 50, "--place", 100)
-RUNS: Mapping[str, tuple[Made, int]] = {
-    "evaluate": (evaluated, 0),
-    "probe": (asked("probe", "-n", 6, "-k", 4), 1),
-    "positions": (asked("experiment", "positions", *_FEW), 1),
-    "integration": (asked("experiment", "integration", "-n", 6, "-k", 4), 1),
-    "conflicts": (asked("experiment", "conflicts", *_FEW), 1),
-    "context-length": (asked("experiment", "context-length", "-n", 6, "-k", 2, "-k", 4), 1),
-    "preflight": (ranked, 1),
-    "attention-bias": (asked("experiment", "attention-bias", "-n", 6, "-k", 4), 1),
-    "cost": (asked("experiment", "cost", "-n", 4, "-k", 4), 1),
-    "open-ended": (judged, 1),
-    "ensembles": (asked("experiment", "ensembles", "-n", 3, *_VOTED, papers=False), 1),
-    "medprompt": (shown("medprompt", "-n", 3, "--votes", 2), 1),
-    "models": (shown("models", "-n", 2, "--votes", 2, fails=True), 1),
-    "openmedprompt": (marked, 1),
-    "ehr-context": (recorded("ehr-context", "-n", 2), 1),
-    "ehr-retrieval": (recorded("ehr-retrieval", "-n", 2), 1),
-    "ehr-extractive": (recorded("ehr-extractive", "-n", 2), 1),
-    "ehr-metrics": (recorded("ehr-metrics", "-n", 2), 1),
-    "ehr": (recorded("ehr", "-n", 2), 1),
+RUNS: Mapping[str, tuple[RunMaker, int]] = {
+    "evaluate": (run_evaluate, 0),
+    "probe": (make_experiment("probe", "-n", 6, "-k", 4), 1),
+    "positions": (make_experiment("experiment", "positions", *_FEW), 1),
+    "integration": (make_experiment("experiment", "integration", "-n", 6, "-k", 4), 1),
+    "conflicts": (make_experiment("experiment", "conflicts", *_FEW), 1),
+    "context-length": (make_experiment("experiment", "context-length", "-n", 6, "-k", 2, "-k", 4), 1),
+    "preflight": (run_preflight, 1),
+    "attention-bias": (make_experiment("experiment", "attention-bias", "-n", 6, "-k", 4), 1),
+    "cost": (make_experiment("experiment", "cost", "-n", 4, "-k", 4), 1),
+    "open-ended": (run_open_ended, 1),
+    "ensembles": (make_experiment("experiment", "ensembles", "-n", 3, *_VOTED, papers=False), 1),
+    "medprompt": (make_examples_experiment("medprompt", "-n", 3, "--votes", 2), 1),
+    "models": (make_examples_experiment("models", "-n", 2, "--votes", 2, fails=True), 1),
+    "openmedprompt": (run_openmedprompt, 1),
+    "ehr-context": (make_record_experiment("ehr-context", "-n", 2), 1),
+    "ehr-retrieval": (make_record_experiment("ehr-retrieval", "-n", 2), 1),
+    "ehr-extractive": (make_record_experiment("ehr-extractive", "-n", 2), 1),
+    "ehr-metrics": (make_record_experiment("ehr-metrics", "-n", 2), 1),
+    "ehr": (make_record_experiment("ehr", "-n", 2), 1),
 }
 """By the experiment: what makes a small run of it, and the fewest plots that its page has."""
 
 
-def test_every_experiment_that_there_is_has_a_run_here() -> None:
+def test_every_experiment_has_a_run() -> None:
     assert RUNS.keys() == {*NAMES, *load_experiments(), "evaluate"}
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_real_run_of_each_experiment_becomes_a_page_with_its_tables_and_plots(
-    name: str, place: Place, tmp_path: Path
-) -> None:
-    made, plots = RUNS[name]
+def test_report_of_real_run_has_tables_and_plots(name: str, workspace: Workspace, tmp_path: Path) -> None:
+    make_run, plots = RUNS[name]
     folder, page = tmp_path / "run", tmp_path / "report.html"
-    made(place, folder)
-    findings = json.loads(done("report", folder, "-o", page, "--json").stdout)
+    make_run(workspace, folder)
+    findings = json.loads(run_command("report", folder, "-o", page, "--json").stdout)
     assert findings[0]["experiment"] == name
     assert any(table["rows"] for table in findings[0]["tables"])
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
     captions = [node.text() for node in tree.css("caption")]
-    for table in (table for each in findings for table in each["tables"]):
+    for table in (table for finding in findings for table in finding["tables"]):
         assert any(table["title"] in caption for caption in captions), table["title"]
     section = tree.css_first("section")
     assert section is not None

@@ -55,14 +55,14 @@ def names(ranking: Ranking) -> str:
         ("", 5, ""),
     ],
 )
-def test_the_best_documents_each_in_the_place_of_its_best_passage(ranked: str, k: int, read: str) -> None:
+def test_documents_are_ranked_by_best_passage(ranked: str, k: int, read: str) -> None:
     found = select_documents(ranking_of(ranked), k)
     assert names(found) == read
     assert [hit.rank for hit in found.hits] == list(range(len(found.hits)))
 
 
 @given(ids, st.integers(1, 9))
-def test_reading_documents_never_reads_less_than_reading_passages(listed: list[tuple[str, int]], k: int) -> None:
+def test_document_count_reads_at_least_as_many_passages(listed: list[tuple[str, int]], k: int) -> None:
     ranking = ranking_of(" ".join(f"{name}{number}" for name, number in listed))
     found = select_documents(ranking, k)
     documents = list(dict.fromkeys(passage.document_id for passage in ranking.passages))
@@ -77,7 +77,7 @@ def test_reading_documents_never_reads_less_than_reading_passages(listed: list[t
     assert all(hit.score == scores[hit.passage.id] for hit in found.hits)
 
 
-def test_passages_are_looked_through_until_there_are_enough_documents() -> None:
+def test_search_deepens_until_enough_documents() -> None:
     """One book fills the first 40 places."""
     ranking = ranking_of(" ".join([*(f"a{i}" for i in range(40)), "b0", "c0"]))
     asked: list[int] = []
@@ -95,18 +95,18 @@ def test_passages_are_looked_through_until_there_are_enough_documents() -> None:
     assert [choose_pool_size(documents, k) for k in (1, 2, 3, 16)] == [4, 32, 48, 64]
 
 
-def test_ids_with_a_hash_in_the_documents_name() -> None:
+def test_document_id_with_hash_is_handled() -> None:
     assert [parse_document_id(id_) for id_ in ("a#0", "x#1#0", "a#", "a")] == ["a", "x#1", "a", "a"]
     assert score_documents([("a#1", 3.0), ("b#0", 2.0), ("a#0", 1.0)]) == [("a", 3.0), ("b", 2.0)]
 
 
-def test_a_prefix_of_so_many_documents() -> None:
+def test_take_first_returns_requested_number_of_documents() -> None:
     ranking = ranking_of("a0 a1 b0 c0 c1")
     assert [names(take_first(ranking, 2, count)) for count in ("documents", "passages")] == ["a0 a1 b0", "a0 a1"]
     assert [len(group_passages(ranking.passages, count)) for count in ("documents", "passages")] == [3, 5]
 
 
-def test_documents_are_put_together_again() -> None:
+def test_group_by_document_joins_passages() -> None:
     ranking = ranking_of("a1 b0 a0 b1 c0")
     assert names(group_by_document(ranking, "documents")) == "a0 a1 b0 b1 c0"
     assert group_by_document(ranking, "passages") == ranking
@@ -121,12 +121,12 @@ def test_documents_are_put_together_again() -> None:
         ("", 4, []),
     ],
 )
-def test_parts_hold_so_many_documents(passages: str, size: int, parts: list[str]) -> None:
+def test_parts_hold_requested_number_of_documents(passages: str, size: int, parts: list[str]) -> None:
     made = partition_passages(ranking_of(passages).passages, size, "documents")
     assert [" ".join(passage.text for passage in part) for part in made] == parts
 
 
-def test_parts_of_passages() -> None:
+def test_parts_hold_requested_number_of_passages() -> None:
     made = partition_passages(ranking_of("a0 a1 a2 b0 b1").passages, 2, "passages")
     assert [[passage.text for passage in part] for part in made] == [["a0", "a1"], ["a2", "b0"], ["b1"]]
 
@@ -135,7 +135,7 @@ def test_parts_of_passages() -> None:
     ("part", "one", "other"),
     [("a0 a1 a2 b0", "a0 a1 a2", "b0"), ("a0 a1 a2", "a0", "a1 a2"), ("a0 b0 c0", "a0", "b0 c0")],
 )
-def test_halves_do_not_divide_a_document_without_need(part: str, one: str, other: str) -> None:
+def test_halves_keep_documents_together(part: str, one: str, other: str) -> None:
     made = split_in_half(ranking_of(part).passages, "documents")
     assert [" ".join(passage.text for passage in half) for half in made] == [one, other]
 
@@ -165,7 +165,7 @@ def searching(**more: object) -> Retriever:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_k_documents_are_found_where_one_fills_the_first_places(by: str) -> None:
+def test_k_documents_are_returned_if_one_fills_top_places(by: str) -> None:
     """By passages the best three are all of one document."""
     retriever = searching()
     passages = retriever.rank("aspirin stroke", 3, by, Scope())  # type: ignore[arg-type]
@@ -180,12 +180,12 @@ def test_k_documents_are_found_where_one_fills_the_first_places(by: str) -> None
     assert retriever.search("aspirin stroke", 3, by, Scope(), "passages") == passages  # type: ignore[arg-type]
 
 
-def test_hidden_documents_take_no_place() -> None:
+def test_hidden_documents_are_not_counted() -> None:
     found = searching().documents("aspirin stroke", 2, "hybrid", Scope(hidden=frozenset({"long"})))
     assert {passage.document_id for passage in found.passages} == {"two", "one"}
 
 
-def test_a_reranker_orders_the_passages_that_documents_are_chosen_from() -> None:
+def test_reranker_orders_passages_before_document_selection() -> None:
     retriever = searching(reranker=("overlap", TermOverlapReranker()), rerank_depth=10)
     found = retriever.documents("aspirin stroke", 3, "bm25", Scope())
     assert {passage.document_id for passage in found.passages} == {"long", "two", "one"}
@@ -195,7 +195,7 @@ def test_a_reranker_orders_the_passages_that_documents_are_chosen_from() -> None
     assert shallow.documents("aspirin stroke", 2, "bm25", Scope()).parameters["rerank_depth"] == 10
 
 
-def test_documents_left_out_as_retracted_are_named_where_documents_are_counted() -> None:
+def test_retracted_documents_are_named_if_documents_are_counted() -> None:
     """As far as the k documents that are read reach, and all of them where there are fewer."""
     encoder = HashingEncoder()
     store = store_of({"long": ["aspirin aspirin"] * 5, "other": ["aspirin and a longer text"]}, encoder)
@@ -211,7 +211,7 @@ def test_documents_left_out_as_retracted_are_named_where_documents_are_counted()
     assert again.documents("aspirin", 2, "bm25", Scope(without_retracted=True)).notes == both.notes
 
 
-def test_preflight_compares_documents() -> None:
+def test_preflight_with_documents_compares_document_ids() -> None:
     """By passages the tops share two passages of one document and agree; by documents they share one of three."""
     encoder = _TwoOrders()
     retriever = Retriever(store_of(APART, encoder), encoder)

@@ -32,7 +32,7 @@ def told(event: str, text: str) -> EventMentions | None:
         "He had a hip replacement (2150-03-04).",
     ],
 )
-def test_what_is_stated_as_done_with_a_date_close_by(text: str) -> None:
+def test_event_stated_as_done_near_date_has_time(text: str) -> None:
     found = told("hip replacement", text)
     assert found is not None
     assert found.dates == (time_range("2150-03-04"),)
@@ -56,19 +56,19 @@ def test_what_is_stated_as_done_with_a_date_close_by(text: str) -> None:
         "s/p surgery and admitted on 2150-03-04.",
     ],
 )
-def test_what_is_denied_planned_or_not_dated_has_no_time(text: str) -> None:
+def test_event_denied_planned_or_undated_has_no_time(text: str) -> None:
     found = told("surgery", text)
     assert found is not None, "it may tell of it all the same"
     assert found.dates == ()
 
 
-def test_what_may_tell_of_an_event() -> None:
+def test_event_mentions_are_detected() -> None:
     texts = {"a": "Hip films.", "b": "POD 2.", "c": "Laparoscopic cholecystectomy.", "d": "Slept well."}
     assert set(find_event_mentions("surgery", notes_of(texts))) == {"b", "c"}
     assert set(find_event_mentions("hip replacement", notes_of(texts))) == {"a", "b"}
 
 
-def test_times_of_one_event() -> None:
+def test_event_times_are_combined() -> None:
     month, day, next_day, year = (
         time_range("2150-03"),
         time_range("2150-03-04"),
@@ -108,23 +108,23 @@ def asked(question: str, texts: Mapping[str, str], *more: NoteTime) -> Resolutio
 
 
 @pytest.mark.parametrize("relation", ["before", "after", "since", "until"])
-def test_words_alone_tell_no_time_of_an_event(relation: str) -> None:
+def test_event_words_without_date_give_no_time(relation: str) -> None:
     found = asked(f"What was the hemoglobin {relation} the surgery?", TEXTS)
     assert found == Resolution(unresolved=(f"{relation} the surgery: no note says when the surgery was",))
 
 
-def test_before_an_event_leaves_out_only_what_is_later_and_does_not_look_back() -> None:
+def test_question_before_event_excludes_only_later_notes() -> None:
     found = asked("What was the hemoglobin before the surgery?", {**TEXTS, **DATED})
     assert found.documents == frozenset({"d1", "r1", "r2", "r4", "d2", "d3"})
     assert found.explanations == ("before the surgery: the surgery was 2150-03-04",)
 
 
-def test_after_an_event_comes_what_may_tell_of_it() -> None:
+def test_question_after_event_keeps_notes_that_mention_it() -> None:
     found = asked("What was the hemoglobin after the surgery?", {**TEXTS, **DATED})
     assert found.documents == frozenset({"r3", "r4", "d2", "d3"})
 
 
-def test_an_operative_note_tells_when_and_one_of_a_surgeon_does_not() -> None:
+def test_operative_note_dates_event_but_surgeon_note_does_not() -> None:
     operative = NoteTime("o", "2150-03-04T18:00", "Operative report", "B")
     consult = NoteTime("c", "2150-01-05", "Surgery consult note", "A")
     texts = {**TEXTS, "o": "Gallbladder taken out.", "c": "Surgery: nothing to do."}
@@ -136,12 +136,12 @@ def test_an_operative_note_tells_when_and_one_of_a_surgeon_does_not() -> None:
     assert other.unresolved == ("before the hip replacement: no note says when the hip replacement was",)
 
 
-def test_two_operations_are_not_told_apart() -> None:
+def test_two_operations_give_no_single_time() -> None:
     both = [NoteTime(name, date, "Operative note") for name, date in (("o", "2150-03-04"), ("p", "2151-06-16"))]
     found = asked("What was the hemoglobin before the surgery?", TEXTS, *both)
     assert found.unresolved == ("before the surgery: notes say several times of the surgery",)
 
 
-def test_what_lies_ahead_of_its_note_was_planned() -> None:
+def test_event_dated_after_note_is_planned() -> None:
     found = asked("What was measured before the surgery?", {**TEXTS, "d1": "Had undergone surgery on 2151-01-01."})
     assert found.documents is None

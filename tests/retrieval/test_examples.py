@@ -24,14 +24,14 @@ def passage(name: str, text: str, ordinal: int = 0, **more: Any) -> Passage:
     return Passage(f"{name}#{ordinal}", name, ordinal, 0, len(text), text, metadata=told)
 
 
-def test_each_example_once_in_the_order_found() -> None:
+def test_examples_are_unique_in_ranking_order() -> None:
     found = [passage("a", "One?"), passage("a", "One?", 1), passage("b", "Two?"), passage("c", "Three?")]
     examples = choose_examples(found, Question("Else?"), 2, 0.8)
     assert [each.id for each in examples.examples] == ["a", "b"]
     assert examples.left_out == ()
 
 
-def test_the_question_itself_is_left_out_and_named() -> None:
+def test_question_itself_is_excluded_and_named() -> None:
     found = [
         passage("same", STEM.upper(), question_id="x"),
         passage("id", "Wholly otherwise worded?", question_id="medqa_test_0"),
@@ -42,7 +42,7 @@ def test_the_question_itself_is_left_out_and_named() -> None:
     assert examples.left_out == ("same", "id")
 
 
-def test_a_number_alone_is_no_id() -> None:
+def test_number_alone_is_no_id() -> None:
     """Many sets count from 0."""
     assert not is_same_question(Question("Else?", id="0012"), STEM, "0012", 0.8)
     assert is_same_question(Question("Else?", id="medqa-0012"), STEM, "medqa-0012", 0.8)
@@ -58,25 +58,25 @@ def test_a_number_alone_is_no_id() -> None:
         (STEM.replace("right knee", "left elbow").replace("maltose", "glucose").replace("wall", "ribosome"), False),
     ],
 )
-def test_how_alike_two_questions_must_be(changed: str, leaks: bool) -> None:
+def test_question_similarity_threshold_decides_equality(changed: str, leaks: bool) -> None:
     assert is_same_question(Question(STEM), changed, "", 0.8) == leaks
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_similarity_is_symmetric_and_one_for_the_same(one: str, other: str) -> None:
+def test_similarity_is_symmetric_and_one_for_equal_texts(one: str, other: str) -> None:
     assert shingle_similarity(one, one) == 1
     assert shingle_similarity(one, other) == shingle_similarity(other, one)
     assert 0 <= shingle_similarity(one, other) <= 1
 
 
 @pytest.mark.parametrize("changes", [{"question": None}, {"answer": 3}, {"choice": "C"}, {"options": "A, B"}])
-def test_what_is_no_solved_question_is_refused(changes: dict[str, Any]) -> None:
+def test_passage_without_solved_question_is_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(
         InputError, match="a is no solved question: name a library that `epicrisis examples build` made"
     ):
         read_example(passage("a", "One?", **changes))
 
 
-def test_an_open_example_has_neither_options_nor_choice() -> None:
+def test_open_example_has_no_options_and_no_choice() -> None:
     example = read_example(passage("a", "One?", options={}, choice=None, reasoning="So."))
     assert (example.text, example.options, example.choice, example.reasoning) == ("One?", {}, None, "So.")

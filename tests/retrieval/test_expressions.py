@@ -42,7 +42,7 @@ def asked(question: str) -> Resolution:
         "What is the difference between the first admission and the last discharge summary?",
     ],
 )
-def test_a_comparison_of_which_one_side_is_said_leaves_no_note_out(question: str) -> None:
+def test_comparison_with_one_side_excludes_no_note(question: str) -> None:
     found = asked(question)
     assert (found.documents, found.unresolved) == (None, ())
     assert "so no note is left out" in found.explanations[0]
@@ -56,7 +56,7 @@ def test_a_comparison_of_which_one_side_is_said_leaves_no_note_out(question: str
         ("Which drugs of the second admission, and of the first one, were stopped?", "the first one"),
     ],
 )
-def test_an_ordinal_of_nothing_beside_a_time_leaves_no_note_out(question: str, bare: str) -> None:
+def test_ordinal_without_noun_beside_time_excludes_no_note(question: str, bare: str) -> None:
     found = asked(question)
     assert found.documents is None
     assert f"{bare}: of what is not said" in found.unresolved
@@ -76,7 +76,7 @@ def test_an_ordinal_of_nothing_beside_a_time_leaves_no_note_out(question: str, b
         ("Was it seen in the first or the last radiology report?", "r1 r3"),
     ],
 )
-def test_ordinals_that_share_a_noun(question: str, documents: str) -> None:
+def test_ordinals_with_shared_noun_are_read(question: str, documents: str) -> None:
     found = asked(question)
     assert found.unresolved == ()
     assert found.documents == frozenset(documents.split())
@@ -100,7 +100,7 @@ def test_ordinals_that_share_a_noun(question: str, documents: str) -> None:
         ("How did it change between 2150-01-02 and 2150-01-09?", "d1 r1"),
     ],
 )
-def test_a_single_time_stays_what_it_was(question: str, documents: str) -> None:
+def test_single_time_is_unchanged(question: str, documents: str) -> None:
     found = asked(question)
     assert found.unresolved == ()
     assert found.documents == frozenset(documents.split())
@@ -109,11 +109,11 @@ def test_a_single_time_stays_what_it_was(question: str, documents: str) -> None:
 @pytest.mark.parametrize(
     "question", ["Is it in the first or in the second?", "How do the two drugs differ?", "Was the patient readmitted?"]
 )
-def test_a_comparison_without_a_time_says_nothing_of_time(question: str) -> None:
+def test_comparison_without_time_gives_no_expression(question: str) -> None:
     assert asked(question) == Resolution()
 
 
-def test_stays_from_one_to_another_are_a_span() -> None:
+def test_range_of_stays_is_span() -> None:
     (span,) = find_time_expressions("From the first to the third admission?")
     assert (span.kind, span.relation, [each.which for each in span.anchors]) == ("range", "between", [1, 3])
     assert span.text == "from the first to the third admission"

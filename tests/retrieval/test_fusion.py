@@ -15,13 +15,13 @@ from epicrisis.retrieval.fusion import reciprocal_rank_fusion
 rankings = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
 
-def test_a_hand_made_example() -> None:
+def test_fusion_matches_manual_example() -> None:
     fused = reciprocal_rank_fusion([["a", "b", "c"], ["c", "a", "d"]])
     assert [name for name, _ in fused] == ["a", "c", "b", "d"]
     assert [score for _, score in fused] == pytest.approx([1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63])
 
 
-def test_the_constant_decides_how_much_the_top_counts() -> None:
+def test_fusion_constant_changes_weight_of_top_ranks() -> None:
     lists = [["a", "b", "c", "d"], ["x", "c", "d", "a"], ["y", "z", "c", "d"]]
     assert reciprocal_rank_fusion(lists, k=60)[0][0] == "c"
     small = reciprocal_rank_fusion([["a"], ["b", "c"], ["x", "c"]], k=1)
@@ -29,12 +29,12 @@ def test_the_constant_decides_how_much_the_top_counts() -> None:
     assert small[0][1] == pytest.approx(2 / 3)
 
 
-def test_ties_go_by_id() -> None:
+def test_fusion_ties_are_broken_by_id() -> None:
     assert [name for name, _ in reciprocal_rank_fusion([["b", "x"], ["a", "y"]])] == ["a", "b", "x", "y"]
 
 
 @pytest.mark.parametrize("lists", [[], [[]], [[], []]])
-def test_nothing_gives_nothing(lists: list[list[str]]) -> None:
+def test_fusion_of_empty_rankings_is_empty(lists: list[list[str]]) -> None:
     assert reciprocal_rank_fusion(lists) == []
 
 
@@ -49,7 +49,7 @@ def naive(lists: Sequence[Sequence[str]], k: int) -> list[tuple[str, Fraction]]:
 
 
 @given(rankings, st.integers(1, 100))
-def test_against_the_formula_worked_out_exactly(lists: list[list[str]], k: int) -> None:
+def test_fusion_matches_exact_formula(lists: list[list[str]], k: int) -> None:
     fused, exact = dict(reciprocal_rank_fusion(lists, k)), dict(naive(lists, k))
     assert fused == pytest.approx({item: float(score) for item, score in exact.items()})
     order = [item for item, _ in reciprocal_rank_fusion(lists, k)]
@@ -57,10 +57,10 @@ def test_against_the_formula_worked_out_exactly(lists: list[list[str]], k: int) 
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.integers(1, 100))
-def test_one_ranking_keeps_its_order(ranking: list[str], k: int) -> None:
+def test_fusion_of_one_ranking_keeps_order(ranking: list[str], k: int) -> None:
     assert [item for item, _ in reciprocal_rank_fusion([ranking], k)] == ranking
 
 
 @given(rankings)
-def test_the_order_of_the_rankings_does_not_matter(lists: list[list[str]]) -> None:
+def test_fusion_is_independent_of_ranking_order(lists: list[list[str]]) -> None:
     assert dict(reciprocal_rank_fusion(lists)) == pytest.approx(dict(reciprocal_rank_fusion(lists[::-1])))

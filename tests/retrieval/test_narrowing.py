@@ -180,7 +180,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("question", "evidence", "others"), CASES)
-def test_a_clinicians_question_keeps_the_notes_that_may_answer_it(question: str, evidence: str, others: str) -> None:
+def test_clinician_question_keeps_notes_with_answer(question: str, evidence: str, others: str) -> None:
     found = asked(question)
     kept = ALL if found.documents is None else found.documents
     assert set(evidence.split()) <= ALL
@@ -189,7 +189,7 @@ def test_a_clinicians_question_keeps_the_notes_that_may_answer_it(question: str,
     assert not set(others.split()) & kept, found
 
 
-def test_a_question_that_is_not_understood_says_which_word() -> None:
+def test_question_not_understood_names_word() -> None:
     found = asked("What did the fever of the first stay later turn into?")
     assert found.documents is None
     assert found.unresolved == ("later: it may speak of another time",)
@@ -198,7 +198,7 @@ def test_a_question_that_is_not_understood_says_which_word() -> None:
 QUESTIONS, RECORDS = 10_000, 250
 
 
-def test_generated_questions_never_lose_their_evidence() -> None:
+def test_generated_questions_keep_evidence() -> None:
     draw = Random(12)
     narrowed, all_of = Counter[str](), Counter[str]()
     for _ in range(RECORDS):

@@ -17,7 +17,7 @@ def of(letters: str) -> list[Passage]:
     return [Passage(f"{letter}#0", letter, 0, 0, 1, letter) for letter in letters]
 
 
-def test_the_best_at_both_ends_and_the_worst_in_the_middle() -> None:
+def test_move_worst_to_middle_puts_best_at_both_ends() -> None:
     assert names(move_worst_to_middle(rank_in_order(of("abcdefgh"), "dense", {})).ids) == "aceghfdb"
     assert names(move_worst_to_middle(rank_in_order(of("abcde"), "dense", {})).ids) == "acedb"
     assert names(move_worst_to_middle(rank_in_order(of("a"), "dense", {})).ids) == "a"
@@ -25,7 +25,7 @@ def test_the_best_at_both_ends_and_the_worst_in_the_middle() -> None:
 
 
 @given(st.integers(1, 30))
-def test_nothing_is_lost_and_the_order_says_what_made_it(n: int) -> None:
+def test_ordering_keeps_all_passages_and_names_method(n: int) -> None:
     passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, 1, "x") for i in range(n)]
     ranking = rank_in_order(passages, "dense", {"k": n})
     moved = move_worst_to_middle(ranking)

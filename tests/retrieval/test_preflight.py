@@ -22,24 +22,24 @@ def scored(names: Sequence[str]) -> ScoredIds:
 
 
 @given(rankings, rankings)
-def test_the_four_values_at_three(dense: list[str], bm25: list[str]) -> None:
+def test_overlap_at_three_has_four_values(dense: list[str], bm25: list[str]) -> None:
     """Errata B2: 0, 1, 2 or 3 shared of 3 and 3."""
     shared = len(set(dense[:3]) & set(bm25[:3]))
     assert compare_rankings(scored(dense), scored(bm25)).value == [0.0, 0.2, 0.5, 1.0][shared]
 
 
 @pytest.mark.parametrize(("found", "overlap"), [("a", 1 / 3), ("ab", 2 / 3), ("xy", 0.0), ("ax", 1 / 4)])
-def test_two_more_values_where_words_find_fewer(found: str, overlap: float) -> None:
+def test_overlap_with_short_sparse_list_has_two_more_values(found: str, overlap: float) -> None:
     assert compare_rankings(scored("abc"), scored(found)).value == pytest.approx(overlap)
 
 
 @given(rankings, rankings)
-def test_the_papers_threshold_and_the_codes_are_one_test_at_three(dense: list[str], bm25: list[str]) -> None:
+def test_paper_and_code_thresholds_agree_at_three(dense: list[str], bm25: list[str]) -> None:
     verdicts = [compare_rankings(scored(dense), scored(bm25), n=3, threshold=t).rankings_agree for t in (0.2, 0.3)]
     assert verdicts == [len(set(dense[:3]) & set(bm25[:3])) >= 2] * 2
 
 
-def test_they_are_two_tests_at_five() -> None:
+def test_paper_and_code_thresholds_differ_at_five() -> None:
     """Two of five shared: 2 / 8 = 0.25."""
     dense, bm25 = scored("abcde"), scored("abxyz")
     assert compare_rankings(dense, bm25, n=5, threshold=0.2).rankings_agree
@@ -47,13 +47,13 @@ def test_they_are_two_tests_at_five() -> None:
 
 
 @pytest.mark.parametrize(("threshold", "agree"), [(0.19, True), (0.2, False), (0.21, False)])
-def test_more_than_the_threshold_not_as_much(threshold: float, agree: bool) -> None:
+def test_overlap_equal_to_threshold_is_disagreement(threshold: float, agree: bool) -> None:
     verdict = compare_rankings(scored("abc"), scored("ade"), threshold=threshold)
     assert verdict.value == 0.2
     assert verdict.rankings_agree is agree
 
 
-def test_agreement_means_no_map_reduce() -> None:
+def test_agreement_skips_map_reduce() -> None:
     """Errata B1: the text's direction, not the sign of equation 1."""
     same = compare_rankings(scored("abc"), scored("bca"))
     assert same.rankings_agree
@@ -66,13 +66,13 @@ def test_agreement_means_no_map_reduce() -> None:
     assert "not above 0.2" in other.reason
 
 
-def test_two_empty_lists_do_not_agree() -> None:
+def test_empty_lists_do_not_agree() -> None:
     verdict = compare_rankings([], [])
     assert (verdict.rankings_agree, verdict.value) == (False, 0.0)
     assert not compare_rankings([], [], threshold=0.0).rankings_agree
 
 
-def test_only_the_top_counts_and_the_verdict_says_all() -> None:
+def test_verdict_uses_top_ranks_and_reports_lists() -> None:
     verdict = compare_rankings(scored("abcz"), scored("azyb"), n=2, threshold=0.3, depth=7)
     assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), ("a", "z"), ())
     assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("overlap", 2, 0.3, 7)
@@ -80,9 +80,7 @@ def test_only_the_top_counts_and_the_verdict_says_all() -> None:
 
 
 @given(ids, ids, st.integers(1, 6), st.floats(0, 0.99))
-def test_the_verdict_follows_from_the_overlap_and_is_symmetric(
-    dense: list[str], bm25: list[str], n: int, threshold: float
-) -> None:
+def test_verdict_follows_overlap_and_is_symmetric(dense: list[str], bm25: list[str], n: int, threshold: float) -> None:
     one, other = (
         compare_rankings(scored(dense), scored(bm25), n=n, threshold=threshold),
         compare_rankings(scored(bm25), scored(dense), n=n, threshold=threshold),
@@ -121,7 +119,7 @@ def test_the_verdict_follows_from_the_overlap_and_is_symmetric(
         ),
     ],
 )
-def test_each_signal_judges_by_its_own_value_and_says_so(signal: SignalKind, n: int, reason: str) -> None:
+def test_signal_uses_own_value_and_is_named(signal: SignalKind, n: int, reason: str) -> None:
     dense, bm25, reranked = scored("abcd"), scored("dab"), scored("badc")
     value = measure_signal(Signal(signal, n), dense, bm25, reranked)
     assert value is not None
@@ -138,13 +136,13 @@ def test_each_signal_judges_by_its_own_value_and_says_so(signal: SignalKind, n: 
         )
 
 
-def test_what_was_compared_is_in_the_verdict() -> None:
+def test_verdict_contains_compared_lists() -> None:
     verdict = compare_rankings(scored("abcd"), [], scored("bdca"), signal="reranker-overlap", n=2)
     assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), (), ("b", "d"))
     assert verdict.value == pytest.approx(1 / 3)
 
 
-def test_a_reranker_that_is_not_there() -> None:
+def test_reranker_signal_without_reranker_raises() -> None:
     with pytest.raises(ValueError, match="reranker-overlap needs a reranker"):
         compare_rankings(scored("abc"), scored("abc"), signal="reranker-overlap")
 
@@ -169,7 +167,7 @@ def dense_by(encoder: object, **parameters: object) -> Ranking:
         (dense_by(MINILM), "documents", True, PAPER),
     ],
 )
-def test_a_fitted_threshold_judges_the_scores_it_was_fitted_to_alone(
+def test_fitted_threshold_applies_only_to_its_scores(
     dense: Ranking, count: CountUnit, patient: bool, rule: AgreementRule
 ) -> None:
     """A gap is in the encoder's own unit; a fusion's scores (of libraries, of a question in segments) are others."""
@@ -177,19 +175,19 @@ def test_a_fitted_threshold_judges_the_scores_it_was_fitted_to_alone(
     assert choose_rule("paper", dense, count, patient) == PAPER
 
 
-def test_the_papers_rule_by_its_name_and_what_is_left_out() -> None:
+def test_named_rule_sets_unset_values() -> None:
     assert (PAPER.signal, PAPER.n, PAPER.threshold) == ("overlap", 3, 0.2)
     given = choose_rule("fitted", dense_by(MINILM), "documents", False, n=5)
     assert given == AgreementRule("overlap", 5, 0.2)
     assert choose_rule("paper", dense_by(MINILM), "documents", False, threshold=0.0) == AgreementRule("overlap", 3, 0.0)
 
 
-def test_the_reason_names_the_rule() -> None:
+def test_verdict_reason_names_rule() -> None:
     assert compare_rankings(scored("abc"), scored("abc"), origin=PAPER.origin).reason.endswith("(the paper's rule)")
     assert compare_rankings(scored("abc"), scored("abc"), origin=PAPER.origin).rule == "the paper's rule"
 
 
-def test_passages_are_compared_where_every_document_would_be_shared() -> None:
+def test_passages_are_compared_if_all_documents_are_shared() -> None:
     dense = [(f"book#{place}", 1.0 - place / 10) for place in range(8)]
     found = compare_rankings(dense, dense[::-1])
     assert (found.count, found.rankings_agree, found.value) == ("passages", False, 0.0)

@@ -37,13 +37,13 @@ def reading(window: int) -> HashingEncoder:
 
 @pytest.mark.parametrize("remedy", REMEDIES)
 @pytest.mark.parametrize("text", ["", "  ", "Does aspirin prevent stroke?", VIGNETTE])
-def test_what_fits_is_left_as_it_is(text: str, remedy: LongQuestionPolicy) -> None:
+def test_query_within_window_is_unchanged(text: str, remedy: LongQuestionPolicy) -> None:
     texts, fit = fit_question(text, reading(tokens(VIGNETTE)), find_sentences, remedy)
     assert texts == (text,)
     assert (fit.cut, fit.lost, fit.notes()) == (False, 0, ())
 
 
-def test_the_question_comes_first_and_whole_sentences_follow() -> None:
+def test_query_starts_with_question_then_whole_sentences() -> None:
     found = move_question_first(VIGNETTE, reading(27), find_sentences)
     assert found.startswith("Which of the following is the best treatment? A 23-year-old woman has burning on ")
     assert found.endswith(" on urination. It began a day ago.")
@@ -52,30 +52,30 @@ def test_the_question_comes_first_and_whole_sentences_follow() -> None:
     assert move_question_first(VIGNETTE, reading(9), find_sentences) == "Which of the following is the best treatment?"
 
 
-def test_a_question_that_is_too_long_itself_comes_alone() -> None:
+def test_query_with_long_question_has_only_question() -> None:
     assert move_question_first(VIGNETTE, reading(3), find_sentences) == "Which of the following is the best treatment?"
 
 
-def test_findings_behind_the_question_do_not_hide_it() -> None:
+def test_question_before_findings_is_detected() -> None:
     text = "He coughs at night. What is the diagnosis?\nHemoglobin: 12 g/dL\nLeukocytes: 9,000"
     assert move_question_first(text, reading(12), find_sentences) == "What is the diagnosis? He coughs at night."
     assert move_question_first("One two. Three four. Five six.", reading(4), find_sentences) == "Five six."
 
 
-def test_segments_are_full_windows_of_whole_sentences() -> None:
+def test_segments_are_windows_of_whole_sentences() -> None:
     assert split_segments("A b can. Do eat. If so go in. Joe knew.", reading(8), find_sentences) == (
         "A b can. Do eat.",
         "If so go in. Joe knew.",
     )
 
 
-def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
+def test_segment_with_long_sentence_is_split_between_words() -> None:
     assert split_segments("a b c d e f go. He is.", reading(3), find_sentences) == ("a b c", "d e f", "go.", "He is.")
     assert split_segments("a b-c-d-e f", reading(3), find_sentences) == ("a", "b-c-d-e", "f")
 
 
 @given(VIGNETTES, st.integers(1, 20))
-def test_segments_lose_nothing_and_fit(text: str, window: int) -> None:
+def test_segments_keep_all_text_and_fit(text: str, window: int) -> None:
     encoder = reading(window)
     found = split_segments(text, encoder, find_sentences)
     assert "".join("".join(found).split()) == "".join(text.split())
@@ -83,7 +83,7 @@ def test_segments_lose_nothing_and_fit(text: str, window: int) -> None:
 
 
 @given(VIGNETTES, st.integers(1, 20))
-def test_last_sentence_first_adds_nothing_and_fits(text: str, window: int) -> None:
+def test_last_sentence_first_adds_no_text_and_fits(text: str, window: int) -> None:
     found = move_question_first(text, reading(window), find_sentences)
     parts = [text[start:end] for start, end in find_sentences(text)]
     assert found == text or any(found.startswith(part) for part in parts)
@@ -93,7 +93,7 @@ def test_last_sentence_first_adds_nothing_and_fits(text: str, window: int) -> No
 
 
 @given(VIGNETTES, st.integers(1, 20), st.sampled_from(REMEDIES))
-def test_the_fit_counts_what_is_seen(text: str, window: int, remedy: LongQuestionPolicy) -> None:
+def test_question_fit_counts_encoded_tokens(text: str, window: int, remedy: LongQuestionPolicy) -> None:
     texts, fit = fit_question(text, reading(window), find_sentences, remedy)
     assert fit.tokens == tokens(text)
     assert len(texts) == fit.texts >= 1
@@ -113,11 +113,11 @@ def test_the_fit_counts_what_is_seen(text: str, window: int, remedy: LongQuestio
         (QuestionFit(180, 62, "segments", 4, 170), "searched in 4 segments, 10 tokens not seen by dense search"),
     ],
 )
-def test_the_note_says_what_was_done(fit: QuestionFit, note: str) -> None:
+def test_fit_note_names_policy(fit: QuestionFit, note: str) -> None:
     assert fit.notes() == (f"the question has 180 tokens, the encoder reads 62: {note}",)
 
 
-def test_the_share_that_is_cut() -> None:
+def test_count_cut_counts_long_questions() -> None:
     fits = [
         QuestionFit(62, 62, "cut", 1, 62),
         QuestionFit(63, 62, "segments", 2, 63),
@@ -140,7 +140,7 @@ class _Reads62(HashingEncoder):
 
 @pytest.mark.data
 @pytest.mark.models
-def test_medqa_is_cut_as_the_errata_say(data_folder: Path, encoder: Encoder) -> None:
+def test_medqa_share_matches_errata(data_folder: Path, encoder: Encoder) -> None:
     entries = json.loads((data_folder / "mirage" / "benchmark.json").read_text())["medqa"].values()
     questions: Sequence[str] = [entry["question"] for entry in entries]
     over_55_words = sum(len(question.split()) > 55 for question in questions)

@@ -44,9 +44,7 @@ TEXTS = st.lists(st.sampled_from(["Fever.", "No", "pain", "BP 120/80.", "\n", "\
 
 
 @given(words=TEXTS, max_tokens=st.integers(1, 12), overlap=st.integers(0, 11))
-def test_a_whole_note_is_the_documents_text_with_offsets_that_hold(
-    words: list[str], max_tokens: int, overlap: int
-) -> None:
+def test_whole_note_is_document_text_with_valid_offsets(words: list[str], max_tokens: int, overlap: int) -> None:
     text = " ".join(words)
     document = Document("note:1", text, patient="p")
     cut = chunk_document(document, SPANS, max_tokens, min(overlap, max_tokens - 1))
@@ -60,7 +58,7 @@ def test_a_whole_note_is_the_documents_text_with_offsets_that_hold(
             assert text[note.start + found.start() : note.start + found.end()] == found.group()
 
 
-def test_what_passages_share_stands_once_and_gaps_are_as_long_as_they_were() -> None:
+def test_overlap_appears_once_and_gaps_keep_length() -> None:
     text = "One two.  Three four.\n\n\nFive."
     spans = [(0, 8), (4, 21), (10, 21), (24, 29)]
     parts = [
@@ -73,7 +71,7 @@ def test_what_passages_share_stands_once_and_gaps_are_as_long_as_they_were() -> 
     assert note.metadata == {"note_type": "radiology"}, "a section is a passage's"
 
 
-def test_notes_are_as_many_as_documents_and_keep_their_own_text() -> None:
+def test_notes_match_documents_and_keep_text() -> None:
     notes = restore_notes([passage("b", text="B."), passage("a", text="A."), passage("b", text="B.")])
     assert [(note.document_id, note.text) for note in notes] == [("b", "B."), ("a", "A.")]
 
@@ -88,14 +86,14 @@ def test_notes_are_as_many_as_documents_and_keep_their_own_text() -> None:
         (("2150-03-04Tnoon", "2150-03-04T23:00", "2150-03-05"), "bac"),
     ],
 )
-def test_notes_stand_in_the_order_of_time(dates: tuple[str | None, ...], order: str) -> None:
+def test_notes_are_ordered_by_time(dates: tuple[str | None, ...], order: str) -> None:
     """An open time of day is the end of its day; without a time a note stands last; equal times go by document."""
     passages = [passage(name, date=date) for name, date in zip("abc", dates, strict=True)]
     for given_in in (passages, passages[::-1]):
         assert "".join(documents(sort_by_time(given_in))) == order
 
 
-def test_literature_stands_behind_the_notes_as_it_was_ranked() -> None:
+def test_literature_follows_notes_in_ranking_order() -> None:
     found = ranking_of(
         passage("paper2", date="1990", patient=None),
         passage("late", date="2150-02"),
@@ -111,12 +109,12 @@ def test_literature_stands_behind_the_notes_as_it_was_ranked() -> None:
     assert timed.notes == ("1 of 3 notes have no time: they stand last",)
 
 
-def test_literature_alone_is_put_by_its_dates() -> None:
+def test_literature_alone_is_ordered_by_date() -> None:
     found = ranking_of(passage("new", date="2020", patient=None), passage("old", date="1990", patient=None))
     assert documents(order_by_time(found).passages) == ["old", "new"]
 
 
-def test_a_record_says_how_many_notes_it_has_and_which_have_no_time() -> None:
+def test_record_reports_note_count_and_undated_notes() -> None:
     read = rank_record([passage("b", 0), passage("a", 0, None), passage("c", 0, "2149")])
     assert documents(read.passages) == ["c", "b", "a"]
     assert read.retriever == "record"
@@ -125,7 +123,7 @@ def test_a_record_says_how_many_notes_it_has_and_which_have_no_time() -> None:
     assert rank_record([]).notes == ("the record has 0 notes",)
 
 
-def test_the_best_notes_are_distinct_in_the_order_of_their_best_passages_and_looked_for_deeper() -> None:
+def test_best_notes_are_distinct_and_searched_deeper() -> None:
     ranked = [passage("a", n) for n in range(11)] + [passage("b", 1), passage("c", 0)]
     whole = {note.document_id: note for note in restore_notes([passage("a"), passage("b"), passage("c")])}
     asked: list[int] = []
@@ -140,7 +138,7 @@ def test_the_best_notes_are_distinct_in_the_order_of_their_best_passages_and_loo
     assert documents(rank_notes(rank, whole, 9).passages) == ["a", "b", "c"], "the record has no more"
 
 
-def test_notes_take_the_place_of_their_best_passages_and_literature_stays_as_it_was_found() -> None:
+def test_notes_replace_best_passages_and_literature_is_unchanged() -> None:
     found = ranking_of(passage("a", 3), passage("paper", 7, patient=None), passage("a", 0), passage("b", 1))
     whole = {note.document_id: note for note in restore_notes([passage("a"), passage("b")])}
     read = replace_by_notes(found, whole, 3)
@@ -154,7 +152,7 @@ def test_notes_take_the_place_of_their_best_passages_and_literature_stays_as_it_
 @pytest.mark.parametrize(
     ("tokens", "kept"), [(100, "abc"), (6, "abc"), (5, "ab"), (4, "a"), (2, "a"), (1, ""), (0, "")]
 )
-def test_the_first_note_that_does_not_fit_ends_the_budget(tokens: int, kept: str) -> None:
+def test_first_note_over_budget_ends_selection(tokens: int, kept: str) -> None:
     notes = [passage("a", text="xx"), passage("b", text="xxx"), passage("c", text="x")]
     read, left = fit_budget(notes, tokens, lambda note: len(note.text))
     assert "".join(documents(read)) == kept

@@ -40,7 +40,7 @@ class Fixed:
         return ("1 of 3 passages is cut",)
 
 
-def test_the_order_is_the_rerankers_and_the_ranking_says_so() -> None:
+def test_rerank_uses_reranker_order_and_names_it() -> None:
     before = ranking(passage("a", "Zebras."), passage("b", "Aspirin.", "Stroke"), passage("c", "Warm.", "Rain?"))
     reranker = Fixed([-3.0, 2.5, 0.0])
     after = rerank(before, "Does it help?", reranker, "medcpt-reranker", k=2)
@@ -53,17 +53,17 @@ def test_the_order_is_the_rerankers_and_the_ranking_says_so() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_ties_are_broken_by_passage_id(order: list[str]) -> None:
+def test_rerank_ties_are_broken_by_passage_id(order: list[str]) -> None:
     after = rerank(ranking(*(passage(id_, "x") for id_ in order)), "y", TermOverlapReranker(), "overlap", k=9)
     assert after.ids == ("a#0", "b#0", "c#0", "d#0")
 
 
-def test_nothing_found_stays_nothing() -> None:
+def test_rerank_of_empty_ranking_is_empty() -> None:
     after = rerank(ranking(), "y", TermOverlapReranker(), "overlap", k=3)
     assert (after.hits, after.parameters["rerank_depth"]) == ((), 0)
 
 
-def test_a_reranker_that_fails_is_not_passed_over() -> None:
+def test_rerank_failure_is_raised() -> None:
     class Fails(Fixed):
         def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
             raise EndpointTimeout("no answer")
@@ -72,11 +72,11 @@ def test_a_reranker_that_fails_is_not_passed_over() -> None:
         rerank(ranking(passage("a", "x")), "y", Fails([]), "remote", k=1)
 
 
-def test_a_title_is_a_sentence_of_its_own() -> None:
+def test_rerank_text_has_title_as_sentence() -> None:
     assert format_for_reranker(passage("a", "Text.", "Title")) == "Title. Text."
     assert format_for_reranker(passage("a", "Text.", "Title.")) == "Title. Text."
     assert format_for_reranker(passage("a", "Text.")) == "Text."
 
 
-def test_the_shipped_fake_keeps_the_contract() -> None:
+def test_fake_reranker_meets_contract() -> None:
     check_reranker(TermOverlapReranker())

@@ -53,7 +53,7 @@ def check_ranking(ranking: Ranking) -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_each_way_ranks_the_right_passage_first(retriever: Retriever, by: SearchMode) -> None:
+def test_search_mode_ranks_relevant_passage_first(retriever: Retriever, by: SearchMode) -> None:
     ranking = retriever.rank(QUESTION, 2, by, EVERYTHING)
     assert ranking.retriever == by
     assert ranking.ids[0] == "stroke#0"
@@ -61,7 +61,7 @@ def test_each_way_ranks_the_right_passage_first(retriever: Retriever, by: Search
     check_ranking(ranking)
 
 
-def test_what_a_ranking_says_of_itself(retriever: Retriever) -> None:
+def test_ranking_names_method_and_scores(retriever: Retriever) -> None:
     fingerprint = HashingEncoder().fingerprint
     assert retriever.rank(QUESTION, 2, "bm25", EVERYTHING).parameters == {"k": 2}
     assert retriever.rank(QUESTION, 2, "dense", EVERYTHING).parameters == {"k": 2, "encoder": fingerprint}
@@ -71,7 +71,7 @@ def test_what_a_ranking_says_of_itself(retriever: Retriever) -> None:
 
 
 @pytest.mark.parametrize("rrf_k", [1, 60])
-def test_hybrid_is_the_fusion_of_the_other_two(rrf_k: int) -> None:
+def test_hybrid_is_fusion_of_dense_and_bm25(rrf_k: int) -> None:
     encoder = HashingEncoder()
     retriever = Retriever(store_of(TEXTS, encoder), encoder, rrf_k)
     lists = [retriever.rank(QUESTION, 100, by, EVERYTHING).ids for by in ("dense", "bm25")]
@@ -79,7 +79,7 @@ def test_hybrid_is_the_fusion_of_the_other_two(rrf_k: int) -> None:
     assert [(hit.passage.id, hit.score) for hit in fused.hits] == reciprocal_rank_fusion(lists, rrf_k)[:3]
 
 
-def test_hybrid_fuses_more_than_it_returns() -> None:
+def test_hybrid_fuses_more_hits_than_it_returns() -> None:
     """What is second in both lists beats what is first in one, also where only one passage is asked for."""
     encoder = _OneAxis()
     texts = {"a": "gout", "second": "aspirin pills", "first": "aspirin " * 9} | {
@@ -92,7 +92,7 @@ def test_hybrid_fuses_more_than_it_returns() -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_the_scope_reaches_every_search(retriever: Retriever, by: SearchMode) -> None:
+def test_scope_applies_to_every_search(retriever: Retriever, by: SearchMode) -> None:
     everything = retriever.rank("aspirin stroke", 9, by, EVERYTHING).ids
     assert "note#0" not in everything
     assert "note#0" in retriever.rank("aspirin stroke", 9, by, Scope(patient="p1")).ids
@@ -101,7 +101,7 @@ def test_the_scope_reaches_every_search(retriever: Retriever, by: SearchMode) ->
     assert retriever.rank("aspirin stroke", 9, by, Scope(as_of="2014")).hits == ()
 
 
-def test_words_need_no_encoder() -> None:
+def test_bm25_needs_no_encoder() -> None:
     retriever = Retriever(store_of(TEXTS, HashingEncoder()), None)
     assert retriever.rank(QUESTION, 1, "bm25", EVERYTHING).ids == ("stroke#0",)
     for by in ("dense", "hybrid"):
@@ -109,7 +109,7 @@ def test_words_need_no_encoder() -> None:
             retriever.rank(QUESTION, 1, by, EVERYTHING)
 
 
-def test_a_question_longer_than_the_window_is_noted() -> None:
+def test_question_over_window_is_noted() -> None:
     encoder = HashingEncoder(max_tokens=4)
     retriever = Retriever(store_of(TEXTS, encoder), encoder)
     (note,) = retriever.rank("one two three four five", 3, "dense", EVERYTHING).notes
@@ -120,7 +120,7 @@ def test_a_question_longer_than_the_window_is_noted() -> None:
     assert retriever.rank("one two three four", 3, "dense", EVERYTHING).notes == ()
 
 
-def test_a_long_question_is_searched_in_segments_or_by_its_last_sentence() -> None:
+def test_long_question_is_searched_by_policy() -> None:
     encoder = HashingEncoder(max_tokens=5)
     store = store_of({"first": "aspirin stroke", "last": "metformin diabetes", "none": "gout"}, encoder)
     question = "Aspirin stroke aspirin stroke. Is metformin for diabetes?"
@@ -139,7 +139,7 @@ def test_a_long_question_is_searched_in_segments_or_by_its_last_sentence() -> No
     assert "2 segments, all of it seen" in segments.notes[0]
 
 
-def test_libraries_of_the_same_passages_are_fused() -> None:
+def test_libraries_with_equal_passages_are_fused() -> None:
     one, two = HashingEncoder(32), HashingEncoder(64)
     stores = [store_of(TEXTS, one), store_of(TEXTS, two)]
     alone = [
@@ -155,7 +155,7 @@ def test_libraries_of_the_same_passages_are_fused() -> None:
         assert ranking.parameters["encoder"] == [one.fingerprint, two.fingerprint]
 
 
-def test_a_reranker_reads_deeper_than_k() -> None:
+def test_reranker_reads_more_than_k() -> None:
     encoder = HashingEncoder()
     retriever = Retriever(
         store_of(TEXTS, encoder), encoder, reranker=("overlap", TermOverlapReranker()), rerank_depth=len(TEXTS)
@@ -168,7 +168,7 @@ def test_a_reranker_reads_deeper_than_k() -> None:
     assert ranking.hits[0].score == max(scores.tolist())
 
 
-def test_preflight_ranks_the_dense_hits_anew(retriever: Retriever) -> None:
+def test_preflight_reranks_dense_hits(retriever: Retriever) -> None:
     verdict = retriever.preflight("aspirin stroke", EVERYTHING, n=2, threshold=0.2, depth=3, count="passages")
     assert verdict.dense_top == retriever.rank("aspirin stroke", 2, "dense", EVERYTHING).ids
     assert (verdict.n, verdict.threshold, verdict.depth) == (2, 0.2, 3)
@@ -177,7 +177,7 @@ def test_preflight_ranks_the_dense_hits_anew(retriever: Retriever) -> None:
     assert verdict.bm25_top == tuple(words[:2])
 
 
-def test_preflight_never_looks_beyond_its_depth() -> None:
+def test_preflight_reads_at_most_its_depth() -> None:
     """The best passage by words is not among the first dense hits: it must not enter the comparison."""
     encoder = _OneAxis()
     texts = {"near": "gout", "far": "aspirin stroke aspirin stroke"}
@@ -189,7 +189,7 @@ def test_preflight_never_looks_beyond_its_depth() -> None:
     assert (deep.dense_top, deep.bm25_top) == (("near",), ("far",))
 
 
-def test_preflight_keeps_to_the_scope(retriever: Retriever) -> None:
+def test_preflight_respects_scope(retriever: Retriever) -> None:
     verdict = retriever.preflight("aspirin stroke", Scope(hidden=frozenset({"stroke"})), n=3, threshold=0.2, depth=16)
     assert not {"stroke", "note"} & {*verdict.dense_top, *verdict.bm25_top}
     empty = retriever.preflight("aspirin stroke", Scope(as_of="1999"), n=3, threshold=0.2, depth=16)
@@ -208,7 +208,7 @@ def with_reranker(store: MemoryStore, encoder: HashingEncoder, **more: Any) -> R
 
 
 @pytest.mark.parametrize("kind", get_args(SignalKind))
-def test_preflight_measures_the_signal_over_its_own_rankings(kind: SignalKind) -> None:
+def test_preflight_measures_signal_on_own_rankings(kind: SignalKind) -> None:
     encoder = HashingEncoder()
     store = store_of(TEXTS, encoder)
     plain = Retriever(store, encoder)
@@ -226,7 +226,7 @@ def test_preflight_measures_the_signal_over_its_own_rankings(kind: SignalKind) -
 
 
 @pytest.mark.parametrize("kind", ["dense-gap", "reranker-overlap"])
-def test_preflight_searches_no_words_where_none_are_looked_at(kind: SignalKind) -> None:
+def test_preflight_with_dense_signal_skips_bm25(kind: SignalKind) -> None:
     encoder, store = HashingEncoder(), _NoWords()
     passage = Passage("a#0", "a", 0, 0, 7, "aspirin")
     store.add([StoredDocument("a", "sha", (passage,), encoder.encode_passages([("", passage.text)]))])
@@ -236,12 +236,12 @@ def test_preflight_searches_no_words_where_none_are_looked_at(kind: SignalKind) 
     assert (nothing.value, nothing.rankings_agree) == (0.0, False)
 
 
-def test_preflight_by_a_reranker_needs_one(retriever: Retriever) -> None:
+def test_preflight_with_reranker_signal_needs_reranker(retriever: Retriever) -> None:
     with pytest.raises(ValueError, match="needs a reranker"):
         retriever.preflight(QUESTION, EVERYTHING, n=3, threshold=0.2, depth=4, signal="reranker-overlap")
 
 
-def test_preflight_of_fused_libraries_looks_at_the_fused_hits() -> None:
+def test_preflight_of_fused_libraries_uses_fused_hits() -> None:
     """Whatever the signal; their scores are the fusion's, so a gap is far below any of one library's."""
     one, two = HashingEncoder(32), HashingEncoder(64)
     first, second = store_of(TEXTS, one), store_of(TEXTS, two)
@@ -292,7 +292,7 @@ NOTES = {
 }
 
 
-def test_whole_notes_of_the_best_passages() -> None:
+def test_note_unit_returns_whole_notes_of_best_passages() -> None:
     encoder = HashingEncoder()
     retriever = Retriever(record_store(NOTES, encoder), encoder)
     found = retriever.notes("chest pain aspirin", 2, "hybrid", Scope(patient="p1"))
@@ -303,7 +303,7 @@ def test_whole_notes_of_the_best_passages() -> None:
     assert retriever.notes("chest pain aspirin", 2, "hybrid", EVERYTHING).hits == ()
 
 
-def test_notes_are_looked_for_deeper_where_one_note_holds_all_the_best_passages() -> None:
+def test_note_search_deepens_if_one_note_holds_best_passages() -> None:
     encoder = HashingEncoder()
     notes = {"n2150": ["aspirin"] * 12, "n2151": ["aspirin and much else that was said"]}
     retriever = Retriever(record_store(notes, encoder), encoder)
@@ -312,7 +312,7 @@ def test_notes_are_looked_for_deeper_where_one_note_holds_all_the_best_passages(
     assert found.parameters["passages_ranked"] == 13
 
 
-def test_the_record_is_every_note_of_the_patient_in_time() -> None:
+def test_record_returns_all_notes_of_patient_by_time() -> None:
     encoder = HashingEncoder()
     retriever = Retriever(record_store(NOTES, encoder), None)
     assert retriever.record(Scope(patient="p1")).ids == ("n2150#whole", "n2151#whole", "n2152#whole")
@@ -321,7 +321,7 @@ def test_the_record_is_every_note_of_the_patient_in_time() -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_literature_beside_a_record_is_ranked_with_it(by: SearchMode) -> None:
+def test_literature_beside_record_is_ranked_with_it(by: SearchMode) -> None:
     one, two = HashingEncoder(32), HashingEncoder(64)
     papers = record_store({"paper2001": ["Aspirin for chest pain, a trial."]}, two, patient=None)
     retriever = Retriever(record_store(NOTES, one), one, beside=[SearchableStore(papers, two, "pubmed")])
@@ -335,7 +335,7 @@ def test_literature_beside_a_record_is_ranked_with_it(by: SearchMode) -> None:
 
 
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
-def test_patients_of_a_library_beside_are_never_seen(by: SearchMode) -> None:
+def test_patients_of_library_beside_are_hidden(by: SearchMode) -> None:
     """The same id may be another person's there."""
     encoder = HashingEncoder()
     theirs = record_store({"other2150": ["Chest pain, aspirin, HIV."]}, encoder)
@@ -349,7 +349,7 @@ def test_patients_of_a_library_beside_are_never_seen(by: SearchMode) -> None:
     assert "other2150" not in {passage.document_id for passage in retriever.record(scope).passages}
 
 
-def test_of_one_id_in_two_libraries_it_is_the_first_ones() -> None:
+def test_equal_id_in_two_libraries_uses_first() -> None:
     encoder = HashingEncoder()
     mine = record_store({"n2150": ["Chest pain of the patient."]}, encoder)
     theirs = record_store({"n2150": ["Chest pain of nobody."]}, encoder, patient=None)
@@ -358,7 +358,7 @@ def test_of_one_id_in_two_libraries_it_is_the_first_ones() -> None:
     assert (only.patient, only.text) == ("p1", "Chest pain of the patient.")
 
 
-def test_so_many_times_k_enter_a_fusion() -> None:
+def test_fusion_depth_is_multiple_of_k() -> None:
     encoder = HashingEncoder()
     store = record_store({f"n{i}": [f"aspirin {'word ' * i}"] for i in range(2000, 2040)}, encoder)
     scope = Scope(patient="p1")

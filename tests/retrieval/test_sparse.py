@@ -14,11 +14,11 @@ def passage(ordinal: int, text: str) -> Passage:
     return Passage(id=f"n#{ordinal}", document_id="n", ordinal=ordinal, start=0, end=len(text), text=text)
 
 
-def test_the_fake_keeps_the_contract() -> None:
+def test_fake_sparse_encoder_meets_contract() -> None:
     check_sparse_encoder(WordCountEncoder())
 
 
-def test_the_inner_product_decides_and_ties_go_by_id() -> None:
+def test_sparse_search_ranks_by_inner_product_then_id() -> None:
     texts = ("warfarin", "aspirin and warfarin", "aspirin aspirin", "nothing else", "warfarin")
     passages = [passage(number, text) for number, text in enumerate(texts)]
     found = rank_by_sparse_vectors("aspirin, aspirin or warfarin?", passages[::-1], WordCountEncoder(), 4)
@@ -33,6 +33,6 @@ def test_the_inner_product_decides_and_ties_go_by_id() -> None:
     assert rank_by_sparse_vectors("insulin", passages, WordCountEncoder(), 4).hits == ()
 
 
-def test_a_passage_longer_than_the_window_is_an_error() -> None:
+def test_sparse_encoder_with_passage_over_window_raises() -> None:
     with pytest.raises(ContextOverflow):
         rank_by_sparse_vectors("aspirin", [passage(0, "aspirin " * 513)], WordCountEncoder(), 1)

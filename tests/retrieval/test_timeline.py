@@ -154,7 +154,7 @@ def asked(question: str, record: Sequence[NoteTime] = RECORD) -> Resolution:
         ("The last radiology report before the surgery?", "r1 r2"),
     ],
 )
-def test_the_notes_that_a_question_is_about(question: str, documents: str | None) -> None:
+def test_question_keeps_matching_notes(question: str, documents: str | None) -> None:
     found = asked(question)
     if documents is None:
         assert found.documents is None
@@ -190,7 +190,7 @@ def test_the_notes_that_a_question_is_about(question: str, documents: str | None
         "",
     ],
 )
-def test_what_says_nothing_of_time_leaves_no_note_out(question: str) -> None:
+def test_question_without_time_excludes_no_note(question: str) -> None:
     assert asked(question) == Resolution()
 
 
@@ -209,7 +209,7 @@ def test_what_says_nothing_of_time_leaves_no_note_out(question: str) -> None:
         ("What is on the final echocardiogram?", "final echocardiogram"),
     ],
 )
-def test_an_order_of_things_is_told_and_leaves_no_note_out(question: str, said: str) -> None:
+def test_question_about_order_is_noted_and_excludes_no_note(question: str, said: str) -> None:
     found = asked(question)
     assert (found.documents, found.unresolved) == (None, ())
     assert any(each.startswith(said) for each in found.explanations)
@@ -230,18 +230,18 @@ def test_an_order_of_things_is_told_and_leaves_no_note_out(question: str, said: 
         ("Labs in 2151 during the first admission?", "no note tells of that time"),
     ],
 )
-def test_what_cannot_be_resolved_is_said_and_leaves_no_note_out(question: str, why: str) -> None:
+def test_unresolved_time_is_reported_and_excludes_no_note(question: str, why: str) -> None:
     found = asked(question)
     assert found.documents is None
     assert any(why in each for each in found.unresolved), found
 
 
-def test_an_event_is_not_looked_up_without_a_search() -> None:
+def test_event_without_search_is_not_resolved() -> None:
     found = resolve("What was given before the surgery?", RECORD)
     assert found == Resolution(unresolved=("before the surgery: notes that tell of the surgery were not looked up",))
 
 
-def test_what_is_told_names_the_choice_and_its_reason() -> None:
+def test_notice_names_choice_and_reason() -> None:
     assert asked("final diagnoses?").explanations == ("final diagnoses: of 3 discharge summaries the last, 2151-06-20",)
     assert asked("the second stay?").explanations == (
         "the second stay: of 3 stays the 2nd, 2150-03-04 to 2150-03-12, with 1 written about then, dated so in the "
@@ -249,7 +249,7 @@ def test_what_is_told_names_the_choice_and_its_reason() -> None:
     )
 
 
-def test_without_days_of_admission_a_stay_is_found_by_the_next_summary() -> None:
+def test_stay_without_admission_date_starts_after_previous_summary() -> None:
     """As the study's data are: discharge summaries alone."""
     record = (
         note("a", "2113-08-01", "DS", "1"),
@@ -262,7 +262,7 @@ def test_without_days_of_admission_a_stay_is_found_by_the_next_summary() -> None
     assert resolve("The stay starting on 2113-06-01?", record).documents is None
 
 
-def test_what_may_be_the_last_is_kept() -> None:
+def test_possible_last_note_is_kept() -> None:
     month = note("m", "2150-03", "Discharge summary", "M")
     day = note("d", "2150-03-20", "Discharge summary", "D")
     early = note("e", "2149", "Discharge summary", "E")
@@ -273,19 +273,19 @@ def test_what_may_be_the_last_is_kept() -> None:
     assert "do not say which one it is" in unsure.unresolved[0]
 
 
-def test_an_addendum_goes_with_its_summary() -> None:
+def test_addendum_belongs_to_its_summary() -> None:
     record = (*RECORD, note("d3a", "2151-06-22", "Discharge summary addendum", "C"))
     assert resolve("final diagnoses?", record).documents == frozenset({"d3", "d3a"})
 
 
-def test_a_note_without_a_time_may_be_of_any() -> None:
+def test_undated_note_is_kept_for_any_time() -> None:
     record = (*RECORD, note("u", None, "Progress note", "B"))
     found = resolve("What was the creatinine on 2150-03-06?", record)
     assert found.documents == frozenset({"d2", "o2", "p2", "r2", "u", "x"})
     assert found.explanations == ("on 2150-03-06: notes that may tell of 2150-03-06, or 1 without a time",)
 
 
-def test_stays_in_the_order_of_time() -> None:
+def test_hospital_stays_are_ordered_by_time() -> None:
     stays = group_stays(RECORD)
     assert [stay.encounter for stay in stays] == ["A", "B", "C"]
     assert [len(stay.notes) for stay in stays] == [3, 4, 1]
@@ -294,12 +294,12 @@ def test_stays_in_the_order_of_time() -> None:
     assert untimed[-1].encounter == "0"
 
 
-def test_partial_days_of_admission_are_compared_by_what_they_can_mean() -> None:
+def test_partial_admission_dates_are_compared_as_ranges() -> None:
     stays = group_stays([note("b", None, "DS", "B", "2150-10"), note("a", None, "DS", "A", "2150-09-01")])
     assert [stay.encounter for stay in stays] == ["A", "B"]
 
 
-def test_times_of_notes_from_passages() -> None:
+def test_note_times_are_read_from_passages() -> None:
     told = {"note_type": "Discharge summary", "encounter": 7, "admitted": "2150-03-04", "discharged": "soon"}
     passages = [
         Passage("b#1", "b", 1, 5, 9, "text", date="2150-03", metadata=told),
@@ -354,7 +354,7 @@ QUESTIONS = st.sampled_from(
 
 
 @given(QUESTIONS, st.lists(NOTES, unique_by=lambda each: each.document_id), st.randoms())
-def test_notes_of_the_record_in_whatever_order_they_come(question: str, notes: list[NoteTime], luck: Random) -> None:
+def test_note_order_does_not_change_result(question: str, notes: list[NoteTime], luck: Random) -> None:
     def mentions(words: str) -> Mapping[str, EventMentions]:
         done = EventMentions(True, (time_range("2000-03-04"),))
         return {"a": EventMentions(True), "b": done, "nowhere": done}
@@ -369,7 +369,7 @@ def test_notes_of_the_record_in_whatever_order_they_come(question: str, notes: l
 
 
 @given(st.text())
-def test_any_question_at_all(question: str) -> None:
+def test_any_question_is_handled(question: str) -> None:
     assert (asked(question).documents or frozenset()) <= {each.document_id for each in RECORD}
 
 
@@ -397,11 +397,11 @@ def test_any_question_at_all(question: str) -> None:
         ("BP 120/80, 5/5 strength, 1-2-3, version 1.2.3, in 2150", []),
     ],
 )
-def test_dates_as_a_sentence_spells_them(text: str, readings: list[str]) -> None:
+def test_written_dates_are_parsed(text: str, readings: list[str]) -> None:
     assert [each for written in find_dates(text) for each in written.readings] == readings
 
 
-def test_what_a_date_can_mean() -> None:
+def test_date_range_of_partial_date() -> None:
     assert [f"{each:%Y-%m-%dT%H:%M}" for each in time_range("2150-02")] == ["2150-02-01T00:00", "2150-02-28T23:59"]
     assert [f"{each:%H:%M}" for each in time_range("2150-02-01T10")] == ["10:00", "10:59"]
     assert time_range("2150-02-01T10:30:15+01:00")[0] == time_range("2150-02-01 10:30")[1]
@@ -414,7 +414,7 @@ def test_what_a_date_can_mean() -> None:
 
 
 @given(st.datetimes())
-def test_a_narrower_date_lies_within_a_wider_one(time: object) -> None:
+def test_narrower_date_lies_within_wider_date(time: object) -> None:
     written = str(time).replace(" ", "T")
     spans = [time_range(written[:length]) for length in (4, 7, 10, 13, 16)]
     for wide, narrow in pairwise(spans):

@@ -19,13 +19,13 @@ def request_of(text: str) -> ChatRequest:
     return ChatRequest((Message("system", "Be brief."), Message("user", text)), max_tokens=9)
 
 
-def test_the_scripted_model_keeps_the_contract() -> None:
+def test_scripted_model_meets_contract() -> None:
     model = ScriptedModel(lambda _: "one  two\nthree ")
     asyncio.run(check_chat_model(model))
     assert len(model.requests) == 4
 
 
-def test_it_says_what_the_script_says_and_keeps_the_requests() -> None:
+def test_scripted_model_returns_script_and_keeps_requests() -> None:
     model = ScriptedModel(lambda request: request.messages[-1].content.upper(), name="shout")
     reply = asyncio.run(model.complete(request_of("why not")))
     assert reply == ChatReply("WHY NOT", "stop", "shout", Usage(calls=1, prompt_tokens=4, completion_tokens=2))
@@ -33,14 +33,14 @@ def test_it_says_what_the_script_says_and_keeps_the_requests() -> None:
 
 
 @pytest.mark.parametrize("text", ["one two", '{"a": "b  c"}', " lead", "trail \n", "a\n\nb\tc", ""])
-def test_streamed_pieces_add_up_to_the_text(text: str) -> None:
+def test_scripted_stream_chunks_join_to_text(text: str) -> None:
     pieces: list[str | None] = []
     reply = asyncio.run(ScriptedModel(lambda _: text).complete(request_of("x"), pieces.append))
     assert "".join(filter(None, pieces)) == reply.text == text
     assert len(pieces) >= len(text.split())
 
 
-def test_a_script_may_play_a_failing_endpoint() -> None:
+def test_script_can_raise_errors() -> None:
     def busy(_: ChatRequest) -> str:
         raise EndpointBusy("later", usage=Usage(calls=2, failed_calls=2))
 
@@ -51,7 +51,7 @@ def test_a_script_may_play_a_failing_endpoint() -> None:
     assert len(model.requests) == 1
 
 
-def test_a_prompt_over_the_window_is_refused() -> None:
+def test_scripted_model_rejects_prompt_over_window() -> None:
     model = ScriptedModel(lambda _: "fine", context_tokens=4)
     assert asyncio.run(model.complete(request_of("one two"))).text == "fine"
     with pytest.raises(ContextOverflow, match="5 tokens, the window holds 4") as error:
@@ -103,6 +103,6 @@ def two_words(_: ChatRequest) -> str:
         (ScriptedModel(two_words, name=""), "has a name"),
     ],
 )
-def test_the_check_names_the_broken_clause(model: ScriptedModel, clause: str) -> None:
+def test_contract_check_names_failed_clause(model: ScriptedModel, clause: str) -> None:
     with pytest.raises(AssertionError, match=re.escape(clause)):
         asyncio.run(check_chat_model(model))

@@ -89,7 +89,7 @@ def text_in(rows: list[Any]) -> str:
 # -- healthy --------------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_reply() -> None:
+def test_server_returns_complete_reply() -> None:
     with serving() as server:
         reply = post(server).json()
         ledger = server.ledger
@@ -103,7 +103,7 @@ def test_a_whole_reply() -> None:
     assert (ledger.faulty, ledger.refused, ledger.hung_up, ledger.in_flight, ledger.most_in_flight) == (0, 0, 0, 0, 1)
 
 
-def test_a_stream_tells_its_usage_where_it_is_asked_to() -> None:
+def test_stream_includes_usage_if_requested() -> None:
     with serving() as server:
         asked, unasked = post(server, STREAMED), post(server, BODY | {"stream": True})
         ledger = server.ledger
@@ -118,7 +118,7 @@ def test_a_stream_tells_its_usage_where_it_is_asked_to() -> None:
     assert (ledger.healthy, ledger.told_calls, ledger.prompt_tokens, ledger.told_prompt_tokens) == (2, 1, 10, 5)
 
 
-def test_a_reply_over_the_limit_ends_by_length() -> None:
+def test_reply_over_limit_ends_by_length() -> None:
     with serving() as server:
         old, new = post(server, BODY | {"max_tokens": 2}), post(server, STREAMED | {"max_completion_tokens": 2})
     assert old.json()["choices"][0]["finish_reason"] == "length"
@@ -127,7 +127,7 @@ def test_a_reply_over_the_limit_ends_by_length() -> None:
     assert events(new.text)[-3]["choices"][0]["finish_reason"] == "length"
 
 
-def test_models_tokens_and_connections() -> None:
+def test_server_lists_models_tokens_and_connections() -> None:
     parts = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "Why?"}]},
@@ -152,7 +152,7 @@ def test_models_tokens_and_connections() -> None:
     assert (ledger.connections, ledger.requests, ledger.calls) == (1, 9, 5)
 
 
-def test_two_hundred_calls_at_once() -> None:
+def test_server_handles_two_hundred_concurrent_calls() -> None:
     async def together(server: HostileServer) -> list[str]:
         limits = httpx2.Limits(max_connections=200)
         async with httpx2.AsyncClient(timeout=30, limits=limits, trust_env=False, verify=False) as client:
@@ -169,7 +169,7 @@ def test_two_hundred_calls_at_once() -> None:
 # -- who is asked, and for what -------------------------------------------------------------------------------------
 
 
-def test_a_key_may_be_required() -> None:
+def test_server_can_require_key() -> None:
     with serving(api_key="sk-right", keep_bodies=True) as server:
         wrong = post(server)
         bearer = post(server, headers={"Authorization": "Bearer sk-right"})
@@ -185,7 +185,7 @@ def test_a_key_may_be_required() -> None:
     assert received[0].at <= received[1].at
 
 
-def test_parameters_are_refused_as_reasoning_models_and_old_servers_do() -> None:
+def test_server_rejects_configured_parameters() -> None:
     def refusal(body: dict[str, Any]) -> tuple[int, str | None, str, str]:
         reply = post(server, BODY | body)
         error = reply.json()["error"]
@@ -203,7 +203,7 @@ def test_parameters_are_refused_as_reasoning_models_and_old_servers_do() -> None
         assert (server.ledger.refused, server.ledger.healthy) == (3, 1)
 
 
-def test_a_window_holds_prompt_and_reply() -> None:
+def test_window_includes_prompt_and_reply() -> None:
     with serving(context_tokens=10) as server:
         fits, exceeds = post(server, BODY | {"max_tokens": 5}), post(server, BODY | {"max_tokens": 6})
         nonsense = post(server, {"model": "hostile"})
@@ -211,7 +211,7 @@ def test_a_window_holds_prompt_and_reply() -> None:
     assert "maximum context length is 10 tokens" in exceeds.json()["message"]
 
 
-def test_an_error_in_the_reply_function_reaches_the_test() -> None:
+def test_error_in_reply_function_is_raised_in_test() -> None:
     def broken(_: Mapping[str, Any]) -> str:
         raise LookupError("no such reply")
 
@@ -228,7 +228,7 @@ def test_an_error_in_the_reply_function_reaches_the_test() -> None:
 
 @pytest.mark.parametrize("body", [BODY, STREAMED], ids=["whole", "stream"])
 @pytest.mark.parametrize("fault", list(Fault), ids=[fault.name for fault in Fault])
-def test_every_fault_is_on_the_wire_and_only_once(fault: Fault, body: dict[str, Any]) -> None:
+def test_fault_is_sent_exactly_once(fault: Fault, body: dict[str, Any]) -> None:
     with serving(fault) as server:
         faulty, again = raw(server, body, patience=0.15), raw(server, body)
         assert eventually(server, lambda ledger: ledger.in_flight == 0)
@@ -243,7 +243,7 @@ def test_every_fault_is_on_the_wire_and_only_once(fault: Fault, body: dict[str, 
     assert ledger.hung_up == (fault.name.startswith(("SLOW", "ENDLESS")))
 
 
-def test_slow_is_healthy_for_the_patient() -> None:
+def test_slow_fault_succeeds_without_timeout() -> None:
     with HostileServer(says, script=[Fault.SLOW], slow=0.05) as server:
         began = time.monotonic()
         reply = post(server)
@@ -259,7 +259,7 @@ def busy(fault: Fault, seconds: float) -> httpx2.Response:
     return reply
 
 
-def test_when_to_come_back_in_every_form() -> None:
+def test_retry_after_is_sent_in_all_forms() -> None:
     assert busy(Fault.BUSY_SECONDS, 1.2).headers["retry-after"] == "2"
     assert busy(Fault.BUSY_FRACTION, 1.2).headers["retry-after"] == "1.200"
     assert busy(Fault.BUSY_MS, 1.2).headers["retry-after-ms"] == "1200"
@@ -278,7 +278,7 @@ def test_when_to_come_back_in_every_form() -> None:
         assert not {"retry-after", "retry-after-ms"} & set(reply.headers)
 
 
-def test_refusals_in_their_forms() -> None:
+def test_refusals_have_configured_status() -> None:
     def refused(fault: Fault) -> tuple[int, Any]:
         with serving(fault) as server:
             reply = post(server)
@@ -304,7 +304,7 @@ def test_refusals_in_their_forms() -> None:
     assert (body["error"]["n_prompt_tokens"], body["error"]["n_ctx"]) == (5, 2)
 
 
-def test_resets_and_cuts() -> None:
+def test_connection_resets_and_truncations_are_sent() -> None:
     def seen(fault: Fault, body: dict[str, Any]) -> tuple[str, str, str]:
         with serving(fault) as server:
             received, ending = raw(server, body)
@@ -325,7 +325,7 @@ def test_resets_and_cuts() -> None:
         assert rest.endswith("\r\n0\r\n\r\n") == (fault is Fault.CUT), "cut in order, or not"
 
 
-def test_endless_replies_go_on_until_the_client_leaves() -> None:
+def test_endless_reply_continues_until_client_disconnects() -> None:
     for fault, body, endless in (
         (Fault.ENDLESS_TEXT, BODY, "and "),
         (Fault.ENDLESS_TEXT, STREAMED, '"delta": {"content": '),
@@ -339,7 +339,7 @@ def test_endless_replies_go_on_until_the_client_leaves() -> None:
         assert received.decode().count(endless) > 5
 
 
-def test_broken_json_behind_a_right_length() -> None:
+def test_malformed_json_has_correct_length() -> None:
     def replies(fault: Fault) -> tuple[str, str]:
         with serving(fault, fault) as server:
             return post(server).text, post(server, STREAMED).text
@@ -353,7 +353,7 @@ def test_broken_json_behind_a_right_length() -> None:
         assert stream.endswith("data: [DONE]\n\n")
 
 
-def test_odd_replies() -> None:
+def test_unusual_replies_are_sent() -> None:
     def replies(fault: Fault) -> tuple[Any, list[Any]]:
         with serving(fault, fault) as server:
             return post(server).json(), events(post(server, STREAMED).text)
@@ -396,7 +396,7 @@ def test_odd_replies() -> None:
         ),
     ],
 )
-def test_wrong_usage(fault: Fault, expected: Any) -> None:
+def test_wrong_usage_is_sent(fault: Fault, expected: Any) -> None:
     with serving(fault, fault, Fault.USAGE_MISSING, Fault.USAGE_MISSING) as server:
         whole, stream = post(server).json(), events(post(server, STREAMED).text)
         missing, missing_in_stream = post(server), post(server, STREAMED)
@@ -425,7 +425,7 @@ def statuses(seed: int, rate: float, calls: int) -> tuple[list[int], ServerLog]:
         return seen, server.ledger
 
 
-def test_the_same_seed_gives_the_same_faults_at_the_rate() -> None:
+def test_equal_seeds_give_equal_faults_at_rate() -> None:
     first, ledger = statuses(seed=7, rate=0.3, calls=150)
     assert statuses(seed=7, rate=0.3, calls=150) == (first, ledger)
     assert statuses(seed=8, rate=0.3, calls=150)[0] != first
@@ -440,7 +440,7 @@ def test_the_same_seed_gives_the_same_faults_at_the_rate() -> None:
     assert statuses(seed=1, rate=1.0, calls=20)[1].healthy == 0
 
 
-def test_what_a_client_hangs_up_on_is_counted() -> None:
+def test_client_disconnects_are_counted() -> None:
     with serving(None, None, Fault.SLOW, delay=2.0, pace=0.05) as server:
         for body in (BODY, STREAMED, BODY):
             with pytest.raises(httpx2.ReadTimeout):
@@ -451,7 +451,7 @@ def test_what_a_client_hangs_up_on_is_counted() -> None:
     assert (ledger.told_calls, ledger.prompt_tokens) == (0, 0)
 
 
-def test_a_stream_can_be_left_between_two_words() -> None:
+def test_stream_can_be_abandoned_between_words() -> None:
     with serving(pace=0.1) as server, httpx2.Client(timeout=5, trust_env=False, verify=False) as client:
         with client.stream("POST", f"{server.url}/chat/completions", json=STREAMED) as reply:
             first = next(row for row in reply.iter_lines() if row)
@@ -460,7 +460,7 @@ def test_a_stream_can_be_left_between_two_words() -> None:
     assert "assistant" in first
 
 
-def test_a_server_that_stops_hangs_up_on_its_clients_not_they_on_it() -> None:
+def test_stopping_server_closes_client_connections() -> None:
     async def left_waiting() -> ServerLog:
         async with httpx2.AsyncClient(timeout=5, trust_env=False, verify=False) as client:
             with serving(delay=5.0) as server:

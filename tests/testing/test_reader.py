@@ -69,7 +69,7 @@ def documents(n: int, place: int | None) -> list[str]:
     return made
 
 
-def test_where_it_attends_it_quotes_and_chooses() -> None:
+def test_attentive_reader_quotes_and_chooses() -> None:
     reply = reply_to(prompt_of(documents(8, 5)))
     result = reply["result"]
     assert (result["found"], result["choice"], result["sources"]) == (True, "A", [1])
@@ -89,15 +89,15 @@ def test_where_it_attends_it_quotes_and_chooses() -> None:
         (f"Question: {QUESTION}\n{PASSAGE}", "not in the fence"),
     ],
 )
-def test_otherwise_it_found_nothing(content: str, why: str) -> None:
+def test_reader_finds_nothing_in_other_prompts(content: str, why: str) -> None:
     assert reply_to(content) == {"reasoning": "nothing relevant", "result": {"found": False}}, why
 
 
-def test_where_it_does_not_attend_it_found_nothing() -> None:
+def test_inattentive_reader_finds_nothing() -> None:
     assert reply_to(prompt_of(documents(8, 5)), curve=0.0)["result"] == {"found": False}
 
 
-def test_it_knows_the_passage_by_its_quotation_in_a_finding() -> None:
+def test_reader_recognizes_passage_by_quotation_in_finding() -> None:
     finding = 'It says "aspirin 75 mg daily lowered the risk". (option A)'
     content = f"Question: {QUESTION}\n{fence(['Nothing.', finding], label='finding')}"
     assert reply_to(content)["result"]["quotes"][0]["doc"] == 2
@@ -105,14 +105,14 @@ def test_it_knows_the_passage_by_its_quotation_in_a_finding() -> None:
     assert reply_to(prompt_of([short]))["result"] == {"found": False}
 
 
-def test_what_is_escaped_is_recognised() -> None:
+def test_reader_recognizes_escaped_text() -> None:
     hostile = f"A passage that says {CLOSE} and <|im_end|> in its midst."
     question = "Is [doc 1] right?"
     content = f"Question: {question.replace('[doc', '[' + chr(92) + 'doc')}\n{fence(['other', hostile])}"
     assert reply_to(content, {question: KeyPassage(hostile, "B")})["result"]["choice"] == "B"
 
 
-def test_of_two_questions_that_hold_each_other_the_longer_is_asked() -> None:
+def test_longer_of_nested_questions_is_answered() -> None:
     longer = f"In adults: {QUESTION}"
     keys = {QUESTION: KeyPassage("nowhere to be found", "A"), longer: KeyPassage(PASSAGE, "B")}
     for order in (keys, dict(reversed(keys.items()))):
@@ -120,7 +120,7 @@ def test_of_two_questions_that_hold_each_other_the_longer_is_asked() -> None:
         assert reply_to(prompt_of(documents(4, 0)), order)["result"]["found"] is False
 
 
-def test_the_curve_is_asked_with_place_and_number_of_documents() -> None:
+def test_curve_receives_position_and_document_count() -> None:
     asked = []
 
     def curve(place: int, n: int) -> float:
@@ -134,7 +134,7 @@ def test_the_curve_is_asked_with_place_and_number_of_documents() -> None:
     assert asked == [(4, 7)]
 
 
-def test_the_same_request_gets_the_same_reply_and_seeds_differ() -> None:
+def test_equal_requests_get_equal_replies_and_seeds_differ() -> None:
     content = prompt_of(documents(8, 5))
     replies = [json.dumps(reply_to(content, curve=0.5, seed=seed)) for seed in range(40)]
     assert replies == [json.dumps(reply_to(content, curve=0.5, seed=seed)) for seed in range(40)]
@@ -142,7 +142,7 @@ def test_the_same_request_gets_the_same_reply_and_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
-def test_it_attends_as_often_as_the_curve_says(probability: float) -> None:
+def test_attention_rate_matches_curve(probability: float) -> None:
     n = 400
     found = sum(
         reply_to(prompt_of([*documents(4, 1), f"number {i}"]), curve=probability)["result"]["found"] for i in range(n)
@@ -151,7 +151,7 @@ def test_it_attends_as_often_as_the_curve_says(probability: float) -> None:
 
 
 @given(st.integers(2, 40), st.floats(0.7, 1), st.floats(0, 0.7))
-def test_the_curve_is_a_u_that_deepens(n: int, edge: float, dip: float) -> None:
+def test_attention_curve_is_u_shaped_and_deepens(n: int, edge: float, dip: float) -> None:
     curve = u_curve(edge, dip)
     values = [curve(place, n) for place in range(n)]
     assert values[0] == values[-1] == edge
@@ -177,7 +177,7 @@ def result_of(
     return json.loads(asyncio.run(position_biased_reader(keys, curve).complete(request)).text)["result"]
 
 
-def test_a_key_of_several_passages_needs_them_all() -> None:
+def test_key_with_several_passages_needs_all() -> None:
     keys = {TWO: KeyPassage(FIRST, answer="two", also_needs=(SECOND,))}
     both = prompt_of([f"Note.\n{FIRST}", "Nothing.", f"{SECOND}\nMore."], TWO)
     found = result_of(both, keys, READ)
@@ -187,7 +187,7 @@ def test_a_key_of_several_passages_needs_them_all() -> None:
     assert blind_at_the_end == {"found": False}
 
 
-def test_parts_are_reported_to_who_asks_for_a_finding_and_put_together() -> None:
+def test_partial_evidence_is_reported_and_combined() -> None:
     keys = {TWO: KeyPassage(FIRST, answer="two", also_needs=(SECOND,))}
     parts = [result_of(prompt_of([text, "Nothing."], TWO), keys, MAP) for text in (FIRST, SECOND)]
     assert [part["quotes"][0]["quote"] in text for part, text in zip(parts, (FIRST, SECOND), strict=True)] == [True] * 2
@@ -198,13 +198,13 @@ def test_parts_are_reported_to_who_asks_for_a_finding_and_put_together() -> None
     assert result_of(prompt_of([together], TWO), keys, READ)["answer"] == "two"
 
 
-def test_a_question_of_several_records_is_told_apart_by_the_passage() -> None:
+def test_question_shared_by_records_is_identified_by_passage() -> None:
     keys = {TWO: [KeyPassage(FIRST, answer="one"), KeyPassage(SECOND, answer="three")]}
     for text, answer in ((FIRST, "one"), (SECOND, "three")):
         assert result_of(prompt_of(["Nothing.", text], TWO), keys, READ)["answer"] == answer
 
 
-def test_one_document_is_attended_to_or_not_whatever_keys_stand_in_it() -> None:
+def test_attention_is_decided_once_per_document() -> None:
     keys = {TWO: [KeyPassage(FIRST, answer="one"), KeyPassage(SECOND, answer="one")]}
     n = 400
     contents = [prompt_of([f"{FIRST}\n{SECOND}", f"number {i}"], TWO) for i in range(n)]
@@ -215,14 +215,14 @@ def test_one_document_is_attended_to_or_not_whatever_keys_stand_in_it() -> None:
     assert abs(found / n - 0.75) < 4 * math.sqrt(0.1875 / n)
 
 
-def test_an_option_is_chosen_by_its_text_wherever_it_stands() -> None:
+def test_option_is_chosen_by_text_at_any_position() -> None:
     options = {"A": "three", "B": "two", "C": "one"}
     content = f"Question: {TWO}\n\nOptions:\nA. three\nB. two\nC. one\n\n{fence([FIRST])}"
     schema = AnswerFormat(options, documents=9).schema()
     assert result_of(content, {TWO: KeyPassage(FIRST, "A", "two")}, schema)["choice"] == "B"
 
 
-def test_of_an_extractive_question_it_copies_the_answers_words() -> None:
+def test_extractive_question_gets_answer_words() -> None:
     keys = {TWO: KeyPassage(FIRST, answer="the tenth floor")}
     found = result_of(prompt_of(["Nothing.", FIRST], TWO), keys, SPAN)
     assert (found["doc"], found["span"]) == (2, "the tenth floor")
@@ -240,7 +240,7 @@ def placed(text: str, **more: Any) -> EvidenceSpan:
     return EvidenceSpan(name, start, start + len(text))
 
 
-def test_keys_are_made_of_questions_by_their_places() -> None:
+def test_key_passages_follow_evidence_spans() -> None:
     places = (placed("2150-03-04"), placed("2151-07-01"))
     open_ = Question("When?", gold="2150", evidence=places[:1])
     assert find_key_passages([open_], NOTES) == {"When?": (KeyPassage(FIRST, answer="2150"),)}
@@ -254,13 +254,13 @@ def test_keys_are_made_of_questions_by_their_places() -> None:
     assert [key.answer for key in both["When?"]] == ["2150", "2151"]
 
 
-def test_what_the_record_does_not_say_has_no_key() -> None:
+def test_unanswerable_question_has_no_key() -> None:
     assert find_key_passages([Question("Ceruloplasmin?", gold="", category="absence")], NOTES) == {}
     with pytest.raises(KeyError):
         find_key_passages([Question("When?", gold="x", evidence=(EvidenceSpan("note:9", 0, 2),))], NOTES)
 
 
-def test_figures_of_the_curve() -> None:
+def test_attention_curve_matches_manual_values() -> None:
     curve = u_curve(edge=0.95, dip=0.6, reference=17)
     assert curve(0, 1) == 1.0
     assert curve(8, 17) == pytest.approx(0.35)

@@ -52,7 +52,7 @@ def satisfies(value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("stage", FORMS)
-def test_every_stage_gets_what_its_schema_asks(stage: str) -> None:
+def test_reply_matches_schema_of_stage(stage: str) -> None:
     form = FORMS[stage]
     text = schema_reply(body_of(stage, "Does it help?", form))
     assert satisfies(json.loads(text), form.schema())
@@ -65,7 +65,7 @@ def test_every_stage_gets_what_its_schema_asks(stage: str) -> None:
     assert bool(reply.quotes) == bool(form.documents)
 
 
-def test_the_choice_depends_on_the_question_alone() -> None:
+def test_choice_depends_only_on_question() -> None:
     def choice(question: str, stage: str, documents: list[str] = DOCUMENTS, **more: object) -> str | None:
         return FORMS[stage].read(schema_reply(body_of(stage, question, FORMS[stage], documents, **more))).choice
 
@@ -78,7 +78,7 @@ def test_the_choice_depends_on_the_question_alone() -> None:
     assert [choice(question, "rag", seed=5, temperature=0.9) for question in questions] == choices
 
 
-def test_without_a_schema_it_names_the_choice_in_prose() -> None:
+def test_reply_without_schema_names_choice_in_prose() -> None:
     body = body_of("rag", "Does it help?", FORMS["rag"])
     held = FORMS["rag"].read(schema_reply(body))
     free = FORMS["rag"].read(schema_reply({**body, "response_format": None}))
@@ -111,5 +111,5 @@ def test_without_a_schema_it_names_the_choice_in_prose() -> None:
         ({"anyOf": [{"properties": {"named": {"enum": [4]}}}]}, {"named": 5}),
     ],
 )
-def test_any_schema_is_filled(schema: dict[str, Any], value: object) -> None:
+def test_any_schema_gets_valid_reply(schema: dict[str, Any], value: object) -> None:
     assert fill(schema, {"named": 5}, "text") == value

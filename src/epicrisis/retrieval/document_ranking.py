@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -119,8 +120,11 @@ def take_first(ranking: Ranking, k: int, count: CountUnit) -> Ranking:
     hits = ranking.hits
     if count == "passages":
         return replace(ranking, hits=hits[:k])
-    documents = list(dict.fromkeys(hit.passage.document_id for hit in hits))[:k]
-    return replace(ranking, hits=tuple(hit for hit in hits if hit.passage.document_id in documents))
+    documents: dict[str, list[Hit]] = {}
+    for hit in hits:
+        documents.setdefault(hit.passage.document_id, []).append(hit)
+    first = itertools.islice(documents.values(), k)
+    return replace(ranking, hits=tuple(itertools.chain.from_iterable(first)))
 
 
 def score_documents(scored: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:

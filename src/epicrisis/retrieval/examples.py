@@ -70,8 +70,8 @@ def is_same_question(question: Question, text: str, question_id: str, leak_simil
 
 def shingle_similarity(one: str, other: str) -> float:
     """Return the Jaccard similarity of the shingles of two texts, 0 to 1, without regard to case and punctuation."""
-    left, right = split_shingles(one), split_shingles(other)
-    return len(left & right) / len(left | right) if left | right else 1.0
+    first, second = split_shingles(one), split_shingles(other)
+    return len(first & second) / len(first | second) if first | second else 1.0
 
 
 def split_shingles(text: str) -> set[tuple[str, ...]]:

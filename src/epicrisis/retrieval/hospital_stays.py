@@ -144,10 +144,16 @@ class HospitalStay:
     @property
     def discharged(self) -> TimeRange | None:
         """The end of the stay according to a note, or the time of its discharge summaries."""
-        if any(note.discharged for note in self.notes):
-            return self.end
-        times = [note.written for note in self.notes if note.is_of(SUMMARY) and note.written]
-        return (min(time[0] for time in times), max(time[1] for time in times)) if times else None
+        times: list[TimeRange] = []
+        for note in self.notes:
+            if note.discharged:
+                return self.end
+            if note.is_of(SUMMARY) and note.written:
+                times.append(note.written)
+        if not times:
+            return None
+        firsts, lasts = zip(*times, strict=True)
+        return min(firsts), max(lasts)
 
     def __str__(self) -> str:
         return f"{format_day(self.start)} to {format_day(self.end)}"
@@ -203,9 +209,16 @@ def _note_order(note: NoteTime) -> tuple[TimeRange, str]:
 
 
 def _build_stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
-    note_times = [note.written for note in notes if note.written]
-    admitted = [time_range(note.admitted) for note in notes if note.admitted]
-    discharged = [time_range(note.discharged) for note in notes if note.discharged]
+    note_times: list[TimeRange] = []
+    admitted: list[TimeRange] = []
+    discharged: list[TimeRange] = []
+    for note in notes:
+        if note.written:
+            note_times.append(note.written)
+        if note.admitted:
+            admitted.append(time_range(note.admitted))
+        if note.discharged:
+            discharged.append(time_range(note.discharged))
     start = _earliest(admitted or note_times)
     end = _latest(discharged or note_times) or start
     if start and end and end[1] < start[0]:
@@ -214,11 +227,17 @@ def _build_stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
 
 
 def _earliest(times: Sequence[TimeRange]) -> TimeRange | None:
-    return (min(first for first, _ in times), min(last for _, last in times)) if times else None
+    if not times:
+        return None
+    first, last = zip(*times, strict=True)
+    return min(first), min(last)
 
 
 def _latest(times: Sequence[TimeRange]) -> TimeRange | None:
-    return (max(first for first, _ in times), max(last for _, last in times)) if times else None
+    if not times:
+        return None
+    first, last = zip(*times, strict=True)
+    return max(first), max(last)
 
 
 def find_possible_places(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
@@ -230,6 +249,7 @@ def find_possible_places(times: Sequence[TimeRange | None], which: int, optional
     place, n = abs(which), len(times)
     if not 1 <= place <= n:
         return []
+    dated = list(filter(None, times))
     certain = [time for index, time in enumerate(times) if time and index not in optional]
     places = list[int]()
     for index, time in enumerate(times):
@@ -237,14 +257,20 @@ def find_possible_places(times: Sequence[TimeRange | None], which: int, optional
             places.append(index)
             continue
         if which > 0:
-            nearer = sum(is_before(other, time) for other in certain)
-            farther = sum(is_before(time, other) for other in times if other)
+            nearer, farther = _count_before(time, certain), _count_after(time, dated)
         else:
-            nearer = sum(is_before(time, other) for other in certain)
-            farther = sum(is_before(other, time) for other in times if other)
+            nearer, farther = _count_after(time, certain), _count_before(time, dated)
         if nearer < place <= n - farther:
             places.append(index)
     return places
+
+
+def _count_before(time: TimeRange, others: Iterable[TimeRange]) -> int:
+    return sum(is_before(other, time) for other in others)
+
+
+def _count_after(time: TimeRange, others: Iterable[TimeRange]) -> int:
+    return sum(is_before(time, other) for other in others)
 
 
 def find_stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:
@@ -252,13 +278,20 @@ def find_stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> 
 
     Without such a stay, the reason says why.
     """
-    began = [stay for stay in stays if stay.dated and stay.start and may_overlap(stay.start, time)]
-    ended = [stay for stay in stays if stay.end and may_overlap(stay.end, time)]
-    if edge == "end" and ended:
-        return ended, f"of {format_count(len(stays), 'stay')} what ends then"
-    if edge != "end" and began:
-        return began, f"of {format_count(len(stays), 'stay')} what begins then"
-    covering = [stay for stay in stays if stay.covers(time) and not (edge == "begin" and stay.dated)]
+    beginning: list[HospitalStay] = []
+    ending: list[HospitalStay] = []
+    covering: list[HospitalStay] = []
+    for stay in stays:
+        if stay.dated and stay.start and may_overlap(stay.start, time):
+            beginning.append(stay)
+        if stay.end and may_overlap(stay.end, time):
+            ending.append(stay)
+        if stay.covers(time) and not (edge == "begin" and stay.dated):
+            covering.append(stay)
+    if edge == "end" and ending:
+        return ending, f"of {format_count(len(stays), 'stay')} what ends then"
+    if edge != "end" and beginning:
+        return beginning, f"of {format_count(len(stays), 'stay')} what begins then"
     if covering:
         return covering, f"of {format_count(len(stays), 'stay')} what lasts then"
     # A discharge summary alone has no day of admission: the first stay after the day is the one that began then.

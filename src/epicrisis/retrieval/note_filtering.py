@@ -83,7 +83,9 @@ def _find_stays_by_place(expression: TimeExpression, record: RecordTimeline) -> 
         group_places, group_reason = _find_places(expression, [group[0].start for group in groups], "stay")
         if not group_places:
             return f"{group_reason}, where a transfer begins none"
-        group_encounters = {stay.encounter for place in group_places for stay in groups[place]}
+        group_encounters: set[str] = set()
+        for place in group_places:
+            group_encounters.update(stay.encounter for stay in groups[place])
         if group_encounters != encounters:
             reason += f", or of {group_reason}, where a transfer begins none"
         encounters |= group_encounters
@@ -98,7 +100,8 @@ def _find_places(
     Without such an index, the words say why. The times at the indices of `optional` may not count.
     """
     n, which = len(times), expression.which
-    places = [which + step if which > 0 else which - step for step in range(expression.count)]
+    step = 1 if which > 0 else -1
+    places = range(which, which + step * expression.count, step)
     candidates = [find_possible_places(times, place, optional) for place in places]
     if not all(candidates):
         return [], f"there {'is' if n == 1 else 'are'} {format_count(n, noun)}"
@@ -118,12 +121,13 @@ def _admit_stays(
     Other notes are those written during a stay or soon after, those with a date of the stay in the text, and those
     with neither a time nor a stay.
     """
-    notes = [note for stay in stays for note in stay.notes]
-    ids = note_ids(notes)
+    notes: list[NoteTime] = []
     with_date: set[str] = set()
     for stay in stays:
+        notes += stay.notes
         if stay.start and stay.end:
             with_date |= record.notes_with_date((stay.start[0], stay.end[1]), years=False)
+    ids = note_ids(notes)
     others: list[NoteTime] = []
     for note in record.notes:
         if note.document_id in ids:
@@ -151,7 +155,7 @@ def _find_stays_by_date(expression: TimeExpression, record: RecordTimeline) -> t
     dated, reason = find_stays_on(time_range(expression.readings[0]), expression.noun, record.stays)
     stays: list[HospitalStay] = []
     for group in join_transfers(record.stays):
-        if any(stay in group for stay in dated):
+        if not set(group).isdisjoint(dated):
             stays += group
     return (stays, reason) if stays else reason
 
@@ -168,7 +172,7 @@ def _admit_time(
     covering: list[NoteTime] = []
     for stay in record.stays_of(pool):
         if stay.covers(time):
-            covering += [note for note in stay.notes if note in pool]
+            covering += filter(pool.__contains__, stay.notes)
     has_note = any(note.written and may_overlap(note.written, time) for note in pool)
     has_note = has_note or any(note.is_of(SUMMARY) for note in covering)
     if not has_note and not covering:
@@ -354,8 +358,13 @@ def _add_days(time: TimeRange, days: int) -> TimeRange:
 
 def _admit_note(expression: TimeExpression, record: RecordTimeline, pool: tuple[NoteTime, ...]) -> AdmittedNotes:
     """Select the notes of a kind, or those that may be at a place among them, and notes of unknown kind."""
-    notes = [note for note in pool if note.is_of(expression.noun)]
-    unknown = [note for note in pool if note.has_unknown_kind]
+    notes: list[NoteTime] = []
+    unknown: list[NoteTime] = []
+    for note in pool:
+        if note.is_of(expression.noun):
+            notes.append(note)
+        if note.has_unknown_kind:
+            unknown.append(note)
     if not notes:
         if expression.which:
             return _fail(expression, f"there is no {expression.noun}")
@@ -372,7 +381,7 @@ def _admit_note(expression: TimeExpression, record: RecordTimeline, pool: tuple[
         # An addendum to a summary is of the same stay.
         encounters = {note.encounter for note in matches} - {None}
         matches += [note for note in notes if note.encounter in encounters and note not in matches]
-    days = " and ".join(sorted({format_day(note_time(note)) for note in matches}))
+    days = " and ".join(sorted(set(map(format_day, map(note_time, matches)))))
     addition = f", with {format_count(len(unknown), 'note')} of unknown kind" if unknown else ""
     return _admit([*matches, *unknown], f"{expression.text}: of {reason}, {days}{addition}", matches)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,15 @@ from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 def rank_in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
     """Return a ranking of passages in their given order. The scores, 1 / (rank + 1), only express the order."""
-    hits = tuple(Hit(passage, 1.0 / (rank + 1), rank) for rank, passage in enumerate(passages))
-    return Ranking(hits, retriever, parameters)
+    hits: list[Hit] = []
+    for rank, passage in enumerate(passages):
+        hits.append(Hit(passage, 1.0 / (rank + 1), rank))
+    return Ranking(tuple(hits), retriever, parameters)
+
+
+def build_hits(scores: Iterable[tuple[Passage, float]]) -> tuple[Hit, ...]:
+    """Return passages with their scores as hits, ranked in their given order."""
+    return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(scores))
 
 
 def move_worst_to_middle(ranking: Ranking, count: CountUnit = "passages") -> Ranking:

@@ -72,12 +72,18 @@ def order_by_time(ranking: Ranking) -> Ranking:
     The notes of a record come first, and literature follows in the order of the ranking. Without a note, all passages
     are ordered by time. The scores only express the order; the parameters record the ids as they were ranked.
     """
-    notes = [passage for passage in ranking.passages if passage.patient is not None]
-    literature = [passage for passage in ranking.passages if passage.patient is None] if notes else []
-    dated = notes or ranking.passages
+    notes: list[Passage] = []
+    literature: list[Passage] = []
+    for passage in ranking.passages:
+        if passage.patient is None:
+            literature.append(passage)
+        else:
+            notes.append(passage)
+    if not notes:
+        notes, literature = literature, []
     parameters = {**ranking.parameters, "order": "time", "ranked": list(ranking.ids)}
-    ordered = rank_in_order((*sort_by_time(dated), *literature), f"{ranking.retriever}+time", parameters)
-    return replace(ordered, notes=(*ranking.notes, *_describe_undated(dated)))
+    ordered = rank_in_order((*sort_by_time(notes), *literature), f"{ranking.retriever}+time", parameters)
+    return replace(ordered, notes=(*ranking.notes, *_describe_undated(notes)))
 
 
 def rank_record(passages: Sequence[Passage]) -> Ranking:
@@ -91,8 +97,12 @@ def rank_record(passages: Sequence[Passage]) -> Ranking:
 
 def _describe_undated(passages: Sequence[Passage]) -> tuple[str, ...]:
     """Return one line for `Ranking.notes` if some documents have no time."""
-    documents = {passage.document_id for passage in passages}
-    undated = {passage.document_id for passage in passages if passage.date is None}
+    documents: set[str] = set()
+    undated: set[str] = set()
+    for passage in passages:
+        documents.add(passage.document_id)
+        if passage.date is None:
+            undated.add(passage.document_id)
     return (f"{len(undated)} of {len(documents)} notes have no time: they stand last",) if undated else ()
 
 

@@ -59,7 +59,7 @@ class RecordTimeline:
         if time is None:
             return None
         first, last = widen(time, note.max_delay, EARLY)
-        stay = next((stay for stay in self.stays if stay.encounter == note.encounter), None)
+        stay = self._stay_of(note)
         if stay and stay.dated and stay.start:
             # A late note is of its own stay.
             first = min(max(first, widen(stay.start, EARLY)[0]), time[0])
@@ -67,6 +67,12 @@ class RecordTimeline:
             duration = widen((stay.start[0], stay.end[1]), EARLY)
             first, last = min(first, duration[0]), max(last, duration[1])
         return first, last
+
+    def _stay_of(self, note: NoteTime) -> HospitalStay | None:
+        for stay in self.stays:
+            if stay.encounter == note.encounter:
+                return stay
+        return None
 
     def notes_with_date(self, time: TimeRange, years: bool = True) -> frozenset[str]:
         """Return the ids of notes whose text has a date within this time."""

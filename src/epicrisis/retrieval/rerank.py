@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from epicrisis.protocols import Reranker
-from epicrisis.types import Hit, Passage, Ranking
+from epicrisis.retrieval.ordering import build_hits
+from epicrisis.types import Passage, Ranking
 
 
 def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
@@ -17,7 +18,7 @@ def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) 
     scores = reranker.score(query, texts)
     ordered = sorted(zip(passages, scores.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0].id))
     return Ranking(
-        hits=tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(ordered[:k])),
+        hits=build_hits(ordered[:k]),
         retriever=f"{ranking.retriever}+{name}",
         parameters={**ranking.parameters, "k": k, "reranker": name, "rerank_depth": len(passages)},
         notes=(*ranking.notes, *reranker.notes(query, texts)),

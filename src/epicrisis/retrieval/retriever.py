@@ -84,11 +84,11 @@ class SearchableStore:
     def _add_source(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         if not self.name:
             return hits
-        named: list[Hit] = []
+        results: list[Hit] = []
         for hit in hits:
             passage = replace(hit.passage, source=hit.passage.source or self.name)
-            named.append(replace(hit, passage=passage))
-        return tuple(named)
+            results.append(replace(hit, passage=passage))
+        return tuple(results)
 
 
 def _one_sentence(text: str) -> Iterable[tuple[int, int]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epicrisis.protocols import SparseEncoder
-from epicrisis.types import Hit, Passage, Ranking
+from epicrisis.retrieval.ordering import build_hits
+from epicrisis.types import Passage, Ranking
 
 
 def rank_by_sparse_vectors(query: str, passages: Sequence[Passage], encoder: SparseEncoder, k: int) -> Ranking:
@@ -24,5 +25,5 @@ def rank_by_sparse_vectors(query: str, passages: Sequence[Passage], encoder: Spa
         if score > 0:
             scored.append((passage, score))
     scored.sort(key=lambda pair: (-pair[1], pair[0].id))
-    hits = tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(scored[:k]))
+    hits = build_hits(scored[:k])
     return Ranking(hits, "splade", {"k": k, "encoder": encoder.name})

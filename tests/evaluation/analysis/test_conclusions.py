@@ -1,4 +1,4 @@
-"""What is said of a table: what was shown, what was not, and nothing beyond."""
+"""Test the sentences that conclude a table."""
 
 from __future__ import annotations
 
@@ -23,72 +23,78 @@ SAME = Difference(0.015, Interval(-0.04, 0.07), 0.6, 200, 40)
 BOUND = Difference(0.3, Interval(0.2, 0.4), 0.0001, 200, 40)
 
 
-def arms(*rows: tuple[Cell, ...]) -> Table:
+def make_table(*rows: tuple[Cell, ...]) -> Table:
     return Table("T", ("model", "arm", "place", "difference to rag", "p (Holm)"), rows)
 
 
-def test_what_was_shown() -> None:
+def test_conclusions_state_significant_differences_with_intervals() -> None:
     untested = ("qwen", "ends", 25, BOUND, None)
-    told = draw_conclusions(
-        arms(("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), untested)
+    conclusions = draw_conclusions(
+        make_table(("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), untested)
     )
-    assert told[:2] == (
+    assert conclusions[:2] == (
         "place 25: brief-context was right 6.2 points more often than rag (95 % interval 1.1 to 11.3; p = 0.02, "
         "corrected for 2 comparisons, 40 questions).",
         "place 50: ends was right 10 points less often than rag (95 % interval 1.0 to 19.0; p = 0.04, corrected for 2 "
         "comparisons, 40 questions).",
     )
-    assert told[2] == (
+    assert conclusions[2] == (
         "Smaller differences would be missed: with 40 questions a difference of 22.3 points would be found in 8 of 10 "
         "such studies."
     )
-    assert len(told) == 3
+    assert len(conclusions) == 3
 
 
-def test_what_was_not_shown_is_no_proof() -> None:
-    (told,) = draw_conclusions(arms(("qwen", "brief-context", 25, SAME, 1.0)))
+def test_conclusions_of_insignificant_difference_state_smallest_detectable() -> None:
+    (text,) = draw_conclusions(make_table(("qwen", "brief-context", 25, SAME, 1.0)))
     least = smallest_shown(SAME)
     assert least is not None
-    assert told == (
+    assert text == (
         "No difference between brief-context and rag was shown: +1.5 points (95 % interval -4.0 to 7.0; p = 1); this "
         f"is no proof that there is none: with 40 questions a difference of {100 * least:.1f} points would be found in "
         "8 of 10 such studies."
     )
 
 
-def test_bounds_are_no_findings() -> None:
-    make_accuracy_table = arms(("qwen", "brief-context", 25, SAME, 0.4), ("qwen", "oracle", None, BOUND, None))
-    told = draw_conclusions(make_accuracy_table)
-    assert len(told) == 1
-    assert "oracle" not in told[0]
-    assert "corrected for" not in told[0], "one comparison, for the bound is none"
-    assert draw_conclusions(arms(("qwen", "oracle", None, BOUND, None))) == ()
+def test_conclusions_leave_out_upper_and_lower_bounds() -> None:
+    make_accuracy_table = make_table(("qwen", "brief-context", 25, SAME, 0.4), ("qwen", "oracle", None, BOUND, None))
+    conclusions = draw_conclusions(make_accuracy_table)
+    assert len(conclusions) == 1
+    assert "oracle" not in conclusions[0]
+    assert "corrected for" not in conclusions[0], "one comparison, for the bound is none"
+    assert draw_conclusions(make_table(("qwen", "oracle", None, BOUND, None))) == ()
 
 
-def test_many_without_a_finding_are_one_sentence() -> None:
+def test_conclusions_merge_comparisons_without_finding() -> None:
     rows = [("qwen", "ends", place, SAME, 0.9) for place in range(5)]
-    told = draw_conclusions(arms(*rows, ("qwen", "brief-context", 0, BETTER, 0.02)))
-    assert len(told) == 2
-    assert told[1].startswith("In 5 of 6 comparisons (difference to rag; p above 0.05 in the table) no difference was")
+    conclusions = draw_conclusions(make_table(*rows, ("qwen", "brief-context", 0, BETTER, 0.02)))
+    assert len(conclusions) == 2
+    assert conclusions[1].startswith(
+        "In 5 of 6 comparisons (difference to rag; p above 0.05 in the table) no difference was"
+    )
 
 
-def test_other_differences_are_called_as_the_table_calls_them() -> None:
+def test_conclusions_use_column_name_of_other_differences() -> None:
     make_accuracy_table = Table(
         "T",
         ("arm", "lost in the middle", "p (Holm)", "lost less than rag", "p (Holm) of that"),
         (("rag", BETTER, 0.02, None, None), ("brief-context", SAME, 0.8, WORSE, 0.03)),
     )
-    told = draw_conclusions(make_accuracy_table)
-    assert told[0].startswith(
+    conclusions = draw_conclusions(make_accuracy_table)
+    assert conclusions[0].startswith(
         "rag: lost in the middle +6.2 points (95 % interval 1.1 to 11.3; p = 0.02, corrected for 3 "
     )
-    assert told[1].startswith("brief-context: lost in the middle was not shown to differ from 0: +1.5 points (95 %")
-    assert told[2].startswith("brief-context: lost less than rag -10 points (95 % interval -19.0 to -1.0; p = 0.03")
+    assert conclusions[1].startswith(
+        "brief-context: lost in the middle was not shown to differ from 0: +1.5 points (95 %"
+    )
+    assert conclusions[2].startswith(
+        "brief-context: lost less than rag -10 points (95 % interval -19.0 to -1.0; p = 0.03"
+    )
     rules = Table("T", ("rule", "difference to the rule", "p (Holm)"), (("majority", BETTER, 0.02),))
     assert draw_conclusions(rules)[0].startswith("majority: difference to the rule +6.2 points (")
 
 
-def test_runs_are_told_with_what_they_were_held_against() -> None:
+def test_conclusions_of_run_pairs_name_both_runs() -> None:
     columns = ("run", "against", "arm", "difference to the other", "p (Holm)")
     pairs = Table("T", columns, (("b", "a", "rag", BETTER, 0.02), ("b", "a", "ends", SAME, 0.5)))
     shown, rest = draw_conclusions(pairs)
@@ -96,7 +102,7 @@ def test_runs_are_told_with_what_they_were_held_against() -> None:
     assert rest.startswith("arm ends: no difference between b and a was shown: +1.5 points (")
 
 
-def test_patients_are_told_beside_their_questions() -> None:
+def test_conclusions_name_patients_and_questions() -> None:
     columns = ("arm", PATIENTS_COLUMN, MEASURE_COLUMN, "difference to full-context", "p (Holm)")
     fewer = Difference(0.01, Interval(-0.05, 0.07), 0.7, 150, 30)
     rows = (
@@ -104,39 +110,43 @@ def test_patients_are_told_beside_their_questions() -> None:
         ("rag-10", 40, "token-f1", SAME, 0.8),
         ("rag-15", 30, "token-f1", fewer, 0.9),
     )
-    shown, *rest = draw_conclusions(Table("T", columns, rows))
-    assert shown.endswith("corrected for 3 comparisons, 200 questions of 40 patients).")
+    first, *rest = draw_conclusions(Table("T", columns, rows))
+    assert first.endswith("corrected for 3 comparisons, 200 questions of 40 patients).")
     assert "with 200 questions of 40 patients a difference" in rest[0]
     many = draw_conclusions(Table("T", columns, (*rows[1:], *rows[1:])))
     assert len(many) == 1
     assert "with 30 to 40 patients a difference" in many[0]
 
 
-def test_tables_without_a_test_show_nothing() -> None:
+def test_conclusions_of_table_without_test_are_empty() -> None:
     assert draw_conclusions(Table("T", ("arm", "difference"), (("a", BETTER),))) == ()
     assert draw_conclusions(Table("T", ("rule", "p (Holm)"), (("a", 0.01),))) == ()
-    assert [each for name in load_published() for each in draw_conclusions(load_published()[name].table)] == []
+    assert [
+        draw_conclusion
+        for name in load_published()
+        for draw_conclusion in draw_conclusions(load_published()[name].table)
+    ] == []
 
 
-def test_few_questions_find_nothing() -> None:
+def test_conclusions_of_few_questions_state_no_difference_detectable() -> None:
     few = Difference(0.2, Interval(-0.2, 0.6), 1.0, 5, 5)
     assert (
         "with 5 questions no difference whatever would be found"
-        in draw_conclusions(arms(("m", "ends", 0, few, 1.0)))[0]
+        in draw_conclusions(make_table(("m", "ends", 0, few, 1.0)))[0]
     )
 
 
 @pytest.mark.parametrize("places", [1, 5])
-def test_the_smallest_difference_is_that_of_the_discordant_questions(places: int) -> None:
+def test_smallest_shown_uses_discordant_questions(places: int) -> None:
     """Read off the interval it is that of the counts; places of one question that all agree change nothing."""
     first = {(i, place): float(i < 60) for i in range(200) for place in range(places)}
     second = {(i, place): float(30 <= i < 70) for i in range(200) for place in range(places)}
-    found = paired_difference(first, second, {key: key[0] for key in first})
+    difference = paired_difference(first, second, {key: key[0] for key in first})
     expected = smallest_difference(200, 40 / 200, alpha=0.05 / 3)
-    assert smallest_shown(found, comparisons=3) == pytest.approx(expected, rel=0.05)
+    assert smallest_shown(difference, comparisons=3) == pytest.approx(expected, rel=0.05)
 
 
-def test_the_smallest_difference_of_a_mean_over_places_is_found_about_as_often_as_it_says(
+def test_smallest_shown_over_places_is_detected_at_stated_power(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Five places of forty questions find smaller differences than one place of them."""
@@ -157,7 +167,7 @@ def test_the_smallest_difference_of_a_mean_over_places_is_found_about_as_often_a
     assert 0.65 < np.mean([study(least).p <= 0.05 for _ in range(120)]) < 0.9
 
 
-def test_it_claims_no_more_than_the_test_says() -> None:
+def test_conclusions_avoid_claims_of_significance_and_cause() -> None:
     """No word of significance or of cause, on tables as the experiments make them; where nothing differs, rarely a
     finding."""
     dice, alarms = random.Random(0), 0
@@ -169,10 +179,10 @@ def test_it_claims_no_more_than_the_test_says() -> None:
             for outcomes in [[Outcome(str(i), {}, "answered", dice.random() < 0.5, 0.5) for i in range(30)]]
         ]
         against = [Group(g.labels, g.outcomes, groups[i - 2].outcomes if i > 1 else ()) for i, g in enumerate(groups)]
-        told = draw_conclusions(
+        conclusions = draw_conclusions(
             make_accuracy_table("T", ("model", "arm", "k"), against, baseline="rag at that k", measure="right")
         )
-        assert told
-        assert not re.search(r"(?i)signific|because|due to|caus|prove[sd]|effect|improv", " ".join(told))
-        alarms += any("more often" in each or "less often" in each for each in told)
+        assert conclusions
+        assert not re.search(r"(?i)signific|because|due to|caus|prove[sd]|effect|improv", " ".join(conclusions))
+        alarms += any("more often" in item or "less often" in item for item in conclusions)
     assert alarms <= 9

@@ -1,4 +1,4 @@
-"""Correlations and kappa against scipy and statsmodels; what has none; clusters, order, intervals."""
+"""Test correlations and weighted kappa against scipy and statsmodels, with clusters and intervals."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ def reference(coefficient: CorrelationName, x: list[float], y: list[float]) -> f
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall", "quadratic-kappa"])
 @given(cases=SCORES)
-def test_ordinal_scores_as_scipy_and_statsmodels(coefficient: CorrelationName, cases: list[tuple[int, int]]) -> None:
+def test_correlate_ordinal_scores_matches_scipy_and_statsmodels(
+    coefficient: CorrelationName, cases: list[tuple[int, int]]
+) -> None:
     x, y = ([float(case[side]) for case in cases] for side in (0, 1))
-    found = correlate(x, y, coefficient).value
+    value = correlate(x, y, coefficient).value
     if len(set(x)) == 1 or len(set(y)) == 1:
-        assert found is None or (coefficient == "quadratic-kappa" and abs(found) < 1e-9)
+        assert value is None or (coefficient == "quadratic-kappa" and abs(value) < 1e-9)
     else:
-        assert found == pytest.approx(reference(coefficient, x, y), abs=1e-9)
+        assert value == pytest.approx(reference(coefficient, x, y), abs=1e-9)
 
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall"])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_real_scores_as_scipy(coefficient: CorrelationName, scale: float) -> None:
+def test_correlate_real_scores_matches_scipy(coefficient: CorrelationName, scale: float) -> None:
     dice = np.random.default_rng(1)
     x = dice.normal(size=200) * scale + 5
     y = x / scale + dice.normal(size=200)
@@ -46,41 +48,41 @@ def test_real_scores_as_scipy(coefficient: CorrelationName, scale: float) -> Non
     assert correlate(list(x), list(y), coefficient).value == pytest.approx(expected, abs=1e-7 if scale < 1 else 1e-9)
 
 
-def test_what_is_the_same_throughout_goes_together_with_nothing() -> None:
+def test_correlate_constant_scores_returns_no_value() -> None:
     for coefficient in ("pearson", "spearman", "kendall"):
-        found = correlate([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], coefficient)
-        assert (found.value, found.interval, found.n) == (None, None, 3)
+        result = correlate([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], coefficient)
+        assert (result.value, result.interval, result.n) == (None, None, 3)
     assert correlate([], []).value is None
     assert correlate([0.1] * 3, [0.1] * 3, "quadratic-kappa").value is None
     assert correlate([1.0, 3.0, 4.0, 5.0, 5.0], [4.0] * 5, "quadratic-kappa").value == 0
 
 
-def test_what_was_not_scored_is_left_out_and_counted() -> None:
-    found = correlate([1, None, 2, 3, 4], [1, 2, None, 3, 4], "pearson")
-    assert found.value == pytest.approx(1)
-    assert (found.n, found.unscored) == (3, 2)
+def test_correlate_counts_unscored_pairs() -> None:
+    result = correlate([1, None, 2, 3, 4], [1, 2, None, 3, 4], "pearson")
+    assert result.value == pytest.approx(1)
+    assert (result.n, result.unscored) == (3, 2)
     with pytest.raises(ValueError, match="zip"):
         correlate([1, 2], [1])
 
 
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall", "quadratic-kappa"])
-def test_the_order_of_the_cases_changes_nothing(coefficient: CorrelationName) -> None:
+def test_correlate_is_independent_of_case_order(coefficient: CorrelationName) -> None:
     dice = np.random.default_rng(2)
     x = dice.integers(0, 5, 60).tolist()
     y = [min(4, max(0, score + step)) for score, step in zip(x, dice.integers(-1, 2, 60).tolist(), strict=True)]
     clusters = [i // 3 for i in range(60)]
     order = dice.permutation(60).tolist()
-    found = correlate(x, y, coefficient, clusters)
-    assert found == correlate(
+    result = correlate(x, y, coefficient, clusters)
+    assert result == correlate(
         [x[i] for i in order], [y[i] for i in order], coefficient, [f"q{clusters[i]}" for i in order]
     )
-    assert found.interval is not None
-    assert found.value is not None
-    assert -1 < found.interval.low < found.value < found.interval.high < 1
-    assert (found.n, found.clusters) == (60, 20)
+    assert result.interval is not None
+    assert result.value is not None
+    assert -1 < result.interval.low < result.value < result.interval.high < 1
+    assert (result.n, result.clusters) == (60, 20)
 
 
-def test_copies_of_a_case_are_no_further_cases() -> None:
+def test_correlate_clusters_copies_of_one_case() -> None:
     """Five copies of every question make no interval narrower."""
     dice = np.random.default_rng(3)
     x = dice.normal(size=40).tolist()
@@ -96,13 +98,13 @@ def test_copies_of_a_case_are_no_further_cases() -> None:
     assert naive.interval.high - naive.interval.low < 0.6 * (once.interval.high - once.interval.low)
 
 
-def test_the_interval_is_that_of_a_plain_bootstrap() -> None:
+def test_correlate_interval_matches_plain_bootstrap() -> None:
     """The weights stand for copies: scipy's own figure of each drawn sample gives the same interval."""
     dice = np.random.default_rng(4)
     x, y = dice.integers(0, 5, (2, 30)).astype(float)
-    found = correlate(list(x), list(y), "spearman").interval
+    interval = correlate(list(x), list(y), "spearman").interval
     samples = [dice.integers(30, size=30) for _ in range(2000)]
     low, high = np.quantile([stats.spearmanr(x[of], y[of]).statistic for of in samples], [0.025, 0.975])
-    assert found is not None
-    assert found.low == pytest.approx(low, abs=0.05)
-    assert found.high == pytest.approx(high, abs=0.05)
+    assert interval is not None
+    assert interval.low == pytest.approx(low, abs=0.05)
+    assert interval.high == pytest.approx(high, abs=0.05)

@@ -1,5 +1,4 @@
-"""How the tables of all papers are kept; and the BriefContext papers' figures, recomputed from their own counts: where
-they do not come out, the erratum is named."""
+"""Test the published tables, and recompute the figures of the BriefContext papers. Deviations are errata."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ def errata(name: str) -> tuple[str, ...]:
     return load_published()[name].errata
 
 
-def told(name: str) -> str:
+def read_notes(name: str) -> str:
     return " ".join(load_published()[name].table.notes)
 
 
 def can_arise(percent: float, n: int) -> bool:
-    """Whether some count of `n` gives this percentage, to the two digits printed."""
+    """Return whether a count out of `n` rounds to this percentage of two digits."""
     return any(round(100 * count / n, 2) == percent for count in range(n + 1))
 
 
@@ -43,14 +42,14 @@ def count_of(percent: float, n: int) -> int:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_table_has_its_source() -> None:
+def test_published_tables_have_source_and_rows() -> None:
     assert len(load_published()) == 35
-    for name, each in load_published().items():
-        assert each.name == name
-        assert each.table.source.startswith(f"{each.paper.name}, ")
-        assert "Supplementary" not in each.table.source or each.paper.name == "BriefContext, preprint"
-        assert each.table.rows
-    papers = Counter(each.paper.name for each in load_published().values())
+    for name, item in load_published().items():
+        assert item.name == name
+        assert item.table.source.startswith(f"{item.paper.name}, ")
+        assert "Supplementary" not in item.table.source or item.paper.name == "BriefContext, preprint"
+        assert item.table.rows
+    papers = Counter(item.paper.name for item in load_published().values())
     assert papers == {
         "BriefContext, printed": 7,
         "BriefContext, preprint": 6,
@@ -59,25 +58,25 @@ def test_every_table_has_its_source() -> None:
     }
 
 
-def test_every_row_of_the_errata_stands_beside_some_figure() -> None:
-    named = {name for each in load_published().values() for name in each.errata}
+def test_errata_named_by_tables_match_errata_page() -> None:
+    named = {name for item in load_published().values() for name in item.errata}
     # The study prints no figure of PubMedQA, on which P9 bears; E7 bears on what a question means.
     last = {"B": 16, "P": 13, "E": 10}
     assert named == {f"{paper}{i}" for paper in last for i in range(1, last[paper] + 1)} - {"P9", "E7"}
     assert set(ERRATA) == named
 
 
-def test_a_figure_by_its_row() -> None:
-    each = load_published()["positions"]
-    assert each.figure("BriefContext", "GPT-3.5-turbo-0125", 8, 50) == 60.95
+def test_figure_is_found_by_row_and_column() -> None:
+    item = load_published()["positions"]
+    assert item.figure("BriefContext", "GPT-3.5-turbo-0125", 8, 50) == 60.95
     with pytest.raises(KeyError, match="positions has no row"):
-        each.figure("RAG", "GPT-4", 8, 50)
+        item.figure("RAG", "GPT-4", 8, 50)
     with pytest.raises(ValueError, match="not in"):
-        each.figure("MedRAG", "GPT-3.5-turbo-0125", 8, 50)
+        item.figure("MedRAG", "GPT-3.5-turbo-0125", 8, 50)
 
 
 @pytest.mark.parametrize("change", [("place = ", "palce = "), ('paper = "printed"', 'paper = "third"')])
-def test_a_slip_in_the_file_is_told(change: tuple[str, str]) -> None:
+def test_parse_published_with_damaged_text_raises(change: tuple[str, str]) -> None:
     text = """
     [[papers]]
     key = "printed"
@@ -99,18 +98,18 @@ def test_a_slip_in_the_file_is_told(change: tuple[str, str]) -> None:
         parse_published(text.replace(*change))
 
 
-def test_each_grid_is_whole() -> None:
+def test_published_grids_have_every_row() -> None:
     for name in ("positions", "conflicts"):
-        asked = [(row["model"], row["k"], row["place"]) for row in rows(name)]
+        sample = [(row["model"], row["k"], row["place"]) for row in rows(name)]
         models = ("Mixtral-7x8b", "GPT-3.5-turbo-0125")
-        assert asked == [(model, k, place) for model in models for k in (8, 16) for place in PLACES]
+        assert sample == [(model, k, place) for model in models for k in (8, 16) for place in PLACES]
     assert [row["questions"] for row in rows("datasets")] == [1089, 1273, 4183, 618, 500, 48]
 
 
 # -- positions --------------------------------------------------------------------------------------------------------
 
 
-def test_the_supplementary_table_gives_the_preprints_averages_and_not_the_printed_ones() -> None:
+def test_positions_averages_match_preprint_not_printed_figures() -> None:
     """B10."""
     averages = {
         (model, k): tuple(
@@ -131,7 +130,7 @@ def test_the_supplementary_table_gives_the_preprints_averages_and_not_the_printe
     assert "B10" in errata("positions-averages")
 
 
-def test_two_accuracies_cannot_arise_from_105_questions() -> None:
+def test_positions_has_two_accuracies_impossible_for_105_questions() -> None:
     """B10."""
     impossible = [
         row[arm] for row in rows("positions") for arm in ("RAG", "BriefContext") if not can_arise(row[arm], 105)
@@ -140,7 +139,7 @@ def test_two_accuracies_cannot_arise_from_105_questions() -> None:
     assert "B10" in errata("positions")
 
 
-def test_no_printed_average_arises_from_five_times_105() -> None:
+def test_positions_averages_are_impossible_for_five_times_105() -> None:
     """B9: so they are means over repeats, whose number is not stated."""
     averages = [row[arm] for row in rows("positions-averages") for arm in ("RAG", "BriefContext")]
     assert len(averages) == 6
@@ -148,7 +147,7 @@ def test_no_printed_average_arises_from_five_times_105() -> None:
     assert "B9" in errata("positions-averages")
 
 
-def test_brief_context_falls_at_the_first_place_in_one_setting_of_each_model_at_eight() -> None:
+def test_brief_context_is_below_rag_at_first_place_once_per_model() -> None:
     """B16: "consistently outperforms"."""
     below = [
         (row["model"], row["k"]) for row in rows("positions") if row["place"] == 0 and row["BriefContext"] < row["RAG"]
@@ -157,7 +156,7 @@ def test_brief_context_falls_at_the_first_place_in_one_setting_of_each_model_at_
     assert "B16" in errata("positions")
 
 
-def test_twenty_per_cent_is_twenty_one() -> None:
+def test_sample_of_twenty_percent_is_twenty_one() -> None:
     """B14."""
     (row,) = rows("sample")
     assert row["percent"] == 20
@@ -169,7 +168,7 @@ def test_twenty_per_cent_is_twenty_one() -> None:
 # -- integration ------------------------------------------------------------------------------------------------------
 
 
-def test_the_averages_are_over_the_sets_and_not_over_the_questions() -> None:
+def test_integration_averages_are_means_over_sets() -> None:
     """B8, B16: by question the gains nearly vanish."""
     gains = {}
     for model in dict.fromkeys(row["model"] for row in rows("integration")):
@@ -190,7 +189,7 @@ def test_the_averages_are_over_the_sets_and_not_over_the_questions() -> None:
     assert sorted(printed) == sorted(zip(told["RAG"], told["BriefContext"], strict=True))
 
 
-def test_five_accuracies_cannot_arise_from_their_sets() -> None:
+def test_integration_has_five_impossible_accuracies() -> None:
     """B10."""
     impossible = {row[name] for row in rows("integration") for name, n in SIZES.items() if not can_arise(row[name], n)}
     assert impossible == {68.67, 68.29, 58.60, 54.35, 87.77}
@@ -212,7 +211,7 @@ def test_brief_context_is_below_rag_in_four_of_twelve_cells() -> None:
 # -- conflicts --------------------------------------------------------------------------------------------------------
 
 
-def test_the_conflict_tables_sums_are_the_printed_ones() -> None:
+def test_conflict_totals_match_sums_of_rows() -> None:
     for total in rows("conflicts-totals"):
         mine = [row for row in rows("conflicts") if total["model"] in (row["model"].removesuffix("-0125"), "both")]
         resolved, conflicts = sum(row["resolved"] for row in mine), sum(row["conflicts"] for row in mine)
@@ -223,10 +222,10 @@ def test_the_conflict_tables_sums_are_the_printed_ones() -> None:
         r["model"] for r in rows("conflicts-totals") if r["percent"] != round(100 * r["resolved"] / r["conflicts"], 1)
     ]
     assert off == ["GPT-3.5-turbo"]
-    assert "225 of 313 are 71.9 %, printed 71.8" in told("conflicts-totals"), "in no erratum"
+    assert "225 of 313 are 71.9 %, printed 71.8" in read_notes("conflicts-totals"), "in no erratum"
 
 
-def test_every_conflict_row_is_counts() -> None:
+def test_conflict_rows_are_whole_counts() -> None:
     """Two percentages are a hundredth off: 5/33 is 15.15, 4/28 is 14.29."""
     off = []
     for row in rows("conflicts"):
@@ -236,10 +235,10 @@ def test_every_conflict_row_is_counts() -> None:
         off += [row[o] for o in ("win", "tie", "lose") if not can_arise(row[o], row["conflicts"])]
     assert off == [15.14, 14.28]
     for right in ("5 of 33 are 15.15 %, printed 15.14", "4 of 28 are 14.29 %, printed 14.28"):
-        assert right in told("conflicts"), "in no erratum"
+        assert right in read_notes("conflicts"), "in no erratum"
 
 
-def test_rag_itself_is_right_in_most_conflicts() -> None:
+def test_rag_is_right_in_most_conflicts() -> None:
     """B12: 151 wins and 60 losses of 530, RAG right in 305."""
     wins = sum(count_of(row["win"], row["conflicts"]) for row in rows("conflicts"))
     losses = sum(count_of(row["lose"], row["conflicts"]) for row in rows("conflicts"))
@@ -255,7 +254,7 @@ def test_rag_itself_is_right_in_most_conflicts() -> None:
 # -- cost, open questions ---------------------------------------------------------------------------------------------
 
 
-def test_brief_context_costs_four_fifths_more_input() -> None:
+def test_brief_context_costs_79_percent_more_input() -> None:
     """B5: not "about 10 %"."""
     rag, ours = rows("cost")
     assert round(100 * (ours["input"] / rag["input"] - 1)) == 79
@@ -263,7 +262,7 @@ def test_brief_context_costs_four_fifths_more_input() -> None:
     assert "B5" in errata("cost")
 
 
-def test_the_experts_verdict_is_not_significant() -> None:
+def test_expert_verdicts_are_not_significant() -> None:
     """B11: 14 wins, 6 losses, 28 ties."""
     counts = {row["verdict"]: count_of(row["percent"], 48) for row in rows("open-ended")}
     assert counts == {"better": 14, "worse": 6, "same": 28}

@@ -1,4 +1,4 @@
-"""What a run's bars say of it while it goes on."""
+"""Test the counts that the progress bars of a run show."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from epicrisis.types import AnswerState, Question
 ASKED = Question("Does it?", {"A": "yes", "B": "no"}, "choice", "1", "A")
 
 
-def answer(state: AnswerState, choice: str | None = None, asked: Question = ASKED) -> Answer:
+def make_answer(state: AnswerState, choice: str | None = None, asked: Question = ASKED) -> Answer:
     failure = Failure("EndpointBusy", "busy") if state == "failed" else None
     return Answer(asked, "rag", state, text="It does.", choice=choice, usage=Usage(calls=1), failure=failure)
 
 
-def test_right_answers_are_counted_by_arm_and_failures_apart() -> None:
+def test_run_progress_counts_right_answers_by_arm_and_failures_apart() -> None:
     standing = RunProgress()
-    for arm, made in (
-        ("rag", answer("answered", "A")),
-        ("rag", answer("answered", "B")),
-        ("rag", answer("abstained")),
-        ("rag", answer("failed")),
-        ("oracle", answer("answered", "A")),
+    for arm, result in (
+        ("rag", make_answer("answered", "A")),
+        ("rag", make_answer("answered", "B")),
+        ("rag", make_answer("abstained")),
+        ("rag", make_answer("failed")),
+        ("oracle", make_answer("answered", "A")),
     ):
-        standing.add(Case(ASKED, {"arm": arm}), made)
+        standing.add(Case(ASKED, {"arm": arm}), result)
     share = standing.share_right("rag")
     assert share is not None
     assert share.value == pytest.approx(1 / 3)
@@ -37,7 +37,7 @@ def test_right_answers_are_counted_by_arm_and_failures_apart() -> None:
     assert standing.usage.calls == 5
 
 
-def test_what_earlier_sessions_answered_counts_and_what_failed_is_asked_again() -> None:
+def test_run_progress_counts_earlier_answers_without_failures() -> None:
     standing = RunProgress()
     standing.add_earlier([Outcome("1", {}, "answered", True, 0.5), Outcome("2", {}, "failed", None, 0.5)])
     assert standing.finished[ALL_CASES] == 1
@@ -46,9 +46,9 @@ def test_what_earlier_sessions_answered_counts_and_what_failed_is_asked_again() 
     assert (share.value, share.n, share.unscored) == (1.0, 1, 0)
 
 
-def test_an_open_question_is_neither_right_nor_wrong() -> None:
+def test_run_progress_ignores_open_questions_in_share_right() -> None:
     standing = RunProgress()
-    asked = Question("What does it do?", id="2")
-    standing.add(Case(asked), answer("answered", asked=asked))
+    sample = Question("What does it do?", id="2")
+    standing.add(Case(sample), make_answer("answered", asked=sample))
     assert standing.share_right(ALL_CASES) is None
-    assert standing.finished[find_arm(Case(asked))] == 1
+    assert standing.finished[find_arm(Case(sample))] == 1

@@ -1,4 +1,4 @@
-"""How many questions it takes: against the exact power of the exact test, and there and back."""
+"""Test sample sizes against the exact power of the exact test."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from epicrisis.evaluation.analysis.sample_size import (
 from epicrisis.evaluation.analysis.statistics import questions_needed
 
 
-def exact_power(n: int, difference: float, discordant: float, alpha: float) -> float:
-    """Of McNemar's exact test, summed over all numbers of discordant questions."""
+def compute_exact_power(n: int, difference: float, discordant: float, alpha: float) -> float:
+    """Return the power of McNemar's exact test, summed over all numbers of discordant questions."""
     better = (discordant + difference) / 2 / discordant
     m = np.arange(1, n + 1)
     # Rejected up to this many of the rarer kind.
@@ -34,26 +34,26 @@ def exact_power(n: int, difference: float, discordant: float, alpha: float) -> f
 @pytest.mark.parametrize(
     ("difference", "discordant", "comparisons"), [(0.05, 0.2, 1), (0.05, 0.2, 5), (0.1, 0.3, 1), (0.1, 0.3, 20)]
 )
-def test_so_many_questions_have_about_the_power_of_the_exact_test(
-    difference: float, discordant: float, comparisons: int
-) -> None:
+def test_sample_size_reaches_power_of_exact_test(difference: float, discordant: float, comparisons: int) -> None:
     """Exact tests are a little weaker than their approximation (the p values are steps)."""
     n = compute_sample_size(difference, discordant, comparisons=comparisons).questions
-    assert 0.76 < exact_power(n, difference, discordant, 0.05 / comparisons) < 0.81
-    assert exact_power(n // 2, difference, discordant, 0.05 / comparisons) < 0.6
+    assert 0.76 < compute_exact_power(n, difference, discordant, 0.05 / comparisons) < 0.81
+    assert compute_exact_power(n // 2, difference, discordant, 0.05 / comparisons) < 0.6
 
 
-def test_the_exact_power_is_what_comes_out() -> None:
+def test_exact_power_matches_simulation() -> None:
     """The check's own arithmetic, by drawing."""
     dice = np.random.default_rng(0)
     wins, losses = dice.multinomial(200, [0.2, 0.1, 0.7], size=2000)[:, :2].T
     p = 2 * stats.binom.cdf(np.minimum(wins, losses), wins + losses, 0.5)
-    assert (p <= 0.05).mean() == pytest.approx(exact_power(200, 0.1, 0.3, 0.05), abs=0.03)
+    assert (p <= 0.05).mean() == pytest.approx(compute_exact_power(200, 0.1, 0.3, 0.05), abs=0.03)
 
 
 @settings(max_examples=30)
 @given(st.integers(6, 20_000), st.floats(0, 1), st.sampled_from([0.5, 0.8, 0.95]), st.sampled_from([0.05, 0.005]))
-def test_the_smallest_difference_is_the_inverse(n: int, discordant: float, power: float, alpha: float) -> None:
+def test_smallest_difference_is_inverse_of_questions_needed(
+    n: int, discordant: float, power: float, alpha: float
+) -> None:
     least = smallest_difference(n, discordant, power, alpha)
     if least is None:
         assert n < 30
@@ -64,23 +64,23 @@ def test_the_smallest_difference_is_the_inverse(n: int, discordant: float, power
         assert questions_needed(less, max(discordant, less), power, alpha) > n
 
 
-def test_too_few_questions_show_nothing() -> None:
+def test_smallest_difference_of_too_few_questions_is_none() -> None:
     """Five wins of five have p = 0.0625."""
     assert smallest_difference(5, 0.2) is None
     assert smallest_difference(8, 0.2) is not None
     assert smallest_difference(8, 0.2, alpha=0.05 / 100) is None
 
 
-def test_more_questions_show_less() -> None:
-    found = [smallest_difference(n, 0.2) or math.nan for n in (20, 50, 100, 500, 5000)]
-    assert found == sorted(found, reverse=True)
-    assert found[-1] == pytest.approx(0.0177, abs=2e-4)
+def test_smallest_difference_decreases_with_questions() -> None:
+    result = [smallest_difference(n, 0.2) or math.nan for n in (20, 50, 100, 500, 5000)]
+    assert result == sorted(result, reverse=True)
+    assert result[-1] == pytest.approx(0.0177, abs=2e-4)
 
 
-def test_two_sentences_say_it() -> None:
-    told = compute_sample_size(0.05, 0.2, comparisons=5, at_hand=105)
-    assert told.questions == questions_needed(0.05, 0.2, 0.8, 0.01) == 932
-    first, second = told.sentences
+def test_sample_size_sentences_state_questions_and_smallest_difference() -> None:
+    size = compute_sample_size(0.05, 0.2, comparisons=5, at_hand=105)
+    assert size.questions == questions_needed(0.05, 0.2, 0.8, 0.01) == 932
+    first, second = size.sentences
     assert "difference of 5 points in 8 of 10 such studies, 932 questions" in first
     assert "20 % of them (McNemar's test, two-sided, 5 %, corrected for 5 comparisons)" in first
     assert "With the 105 questions at hand the smallest difference found at this power is 14.7 points." in second
@@ -100,20 +100,22 @@ def test_two_sentences_say_it() -> None:
         (math.nan, 0.2, {}, "not possible"),
     ],
 )
-def test_figures_that_cannot_be(difference: float, discordant: float, more: dict[str, float], why: str) -> None:
+def test_sample_size_with_impossible_figures_raises_input_error(
+    difference: float, discordant: float, more: dict[str, float], why: str
+) -> None:
     with pytest.raises(InputError, match=why):
         compute_sample_size(difference, discordant, **more)  # type: ignore[arg-type]
 
 
-def test_words() -> None:
-    assert [format_points(each) for each in (0.05, 0.01, 0.062, -0.01, 0.123)] == [
+def test_format_points_and_power_return_words() -> None:
+    assert [format_points(item) for item in (0.05, 0.01, 0.062, -0.01, 0.123)] == [
         "5 points",
         "1 point",
         "6.2 points",
         "-1 point",
         "12.3 points",
     ]
-    assert [format_power(each) for each in (0.8, 0.95, 0.9, 0.5, 0.3)] == [
+    assert [format_power(item) for item in (0.8, 0.95, 0.9, 0.5, 0.3)] == [
         "8 of 10",
         "95 of 100",
         "9 of 10",

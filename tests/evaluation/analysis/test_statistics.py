@@ -1,4 +1,4 @@
-"""Every figure against a hand-made case and against scipy or statsmodels."""
+"""Test statistics against manual calculation, scipy and statsmodels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from epicrisis.evaluation.analysis.statistics import (
 
 
 @given(st.integers(0, 500), st.integers(0, 500))
-def test_wilson_is_that_of_statsmodels(successes: int, failures: int) -> None:
+def test_wilson_matches_statsmodels(successes: int, failures: int) -> None:
     n = successes + failures
     interval = wilson(successes, n)
     if n == 0:
@@ -36,36 +36,36 @@ def test_wilson_is_that_of_statsmodels(successes: int, failures: int) -> None:
     assert (interval.low, interval.high) == pytest.approx((low, high), abs=1e-12)
 
 
-def test_the_expert_comparison_of_the_paper_is_not_significant() -> None:
+def test_expert_comparison_of_paper_is_not_significant() -> None:
     """Errata B11: 14 wins, 6 losses, 28 ties."""
     assert sign_test(14, 6) == pytest.approx(0.1153, abs=1e-4)
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
-def test_the_sign_test_is_mcnemars_exact_test(wins: int, losses: int) -> None:
+def test_sign_test_matches_exact_mcnemar(wins: int, losses: int) -> None:
     expected = mcnemar([[5, wins], [losses, 7]], exact=True).pvalue if wins + losses else 1.0
     assert sign_test(wins, losses) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.fixture(scope="module")
-def little_garbage() -> Iterator[None]:
-    """multipletests collects garbage at each call, which takes long beside all that the other tests have loaded."""
+def freeze_garbage() -> Iterator[None]:
+    """Freeze the objects of other tests: multipletests collects garbage at each call."""
     gc.freeze()
     yield
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("little_garbage")
+@pytest.mark.usefixtures("freeze_garbage")
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
+def test_holm_matches_statsmodels(p_values: list[float]) -> None:
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
 
 
-def test_holm_of_nothing() -> None:
+def test_holm_of_empty_list_returns_empty_tuple() -> None:
     assert holm([]) == ()
 
 
-def test_unscored_is_no_part_of_a_mean() -> None:
+def test_estimate_mean_leaves_out_unscored_values() -> None:
     mean = estimate_mean([1, 0, None, 1, None])
     assert mean.value == pytest.approx(2 / 3)
     assert (mean.n, mean.unscored) == (3, 2)
@@ -74,7 +74,7 @@ def test_unscored_is_no_part_of_a_mean() -> None:
     assert (nothing.n, nothing.unscored) == (0, 1)
 
 
-def test_the_bootstrap_covers_as_often_as_it_says() -> None:
+def test_bootstrap_interval_has_stated_coverage() -> None:
     dice = np.random.default_rng(0)
     covered = sum(
         interval.low <= 0.5 <= interval.high
@@ -83,7 +83,7 @@ def test_the_bootstrap_covers_as_often_as_it_says() -> None:
     assert 51 <= covered <= 60
 
 
-def test_questions_asked_five_times_are_no_five_questions() -> None:
+def test_estimate_mean_of_repeated_questions_clusters_by_question() -> None:
     """Errata B9: the interval is that of 40 questions, not of 200 answers."""
     dice = np.random.default_rng(1)
     once = dice.integers(2, size=40)
@@ -95,7 +95,7 @@ def test_questions_asked_five_times_are_no_five_questions() -> None:
     assert width == pytest.approx(error, rel=0.1)
 
 
-def test_a_paired_difference_by_hand() -> None:
+def test_paired_difference_matches_manual_calculation() -> None:
     first, second = {1: 1.0, 2: 1.0, 3: 0.0, 9: 1.0}, {1: 0.0, 2: 1.0, 3: 0.0, 7: 1.0}
     difference = paired_difference(first, second)
     assert difference.value == pytest.approx(1 / 3)
@@ -106,7 +106,7 @@ def test_a_paired_difference_by_hand() -> None:
         paired_difference({1: 1.0}, {2: 1.0})
 
 
-def test_few_sign_flips_are_counted_exactly() -> None:
+def test_paired_difference_of_few_questions_uses_exact_sign_flips() -> None:
     wins = paired_difference(dict.fromkeys(range(10), 1.0), dict.fromkeys(range(10), 0.0))
     assert wins.p == pytest.approx(2 / 1024)
     dice = np.random.default_rng(2)
@@ -116,7 +116,7 @@ def test_few_sign_flips_are_counted_exactly() -> None:
     assert ours.p == pytest.approx(exact)
 
 
-def test_with_zeros_and_ones_it_is_the_sign_test() -> None:
+def test_paired_difference_of_binary_scores_equals_sign_test() -> None:
     first = {i: float(i < 30) for i in range(100)}
     second = {i: float(30 <= i < 45) for i in range(100)}
     assert paired_difference(first, second).p == sign_test(30, 15), "exactly, however many differ"
@@ -126,41 +126,41 @@ def test_with_zeros_and_ones_it_is_the_sign_test() -> None:
 
 
 @given(st.integers(1, 400), st.sampled_from([0.0, 1.0]))
-def test_where_all_questions_are_alike_the_interval_is_wilsons(n: int, score: float) -> None:
+def test_estimate_mean_of_equal_questions_has_wilson_interval(n: int, score: float) -> None:
     """Resampled they would be certain."""
     five = estimate_mean([score] * (5 * n), [i // 5 for i in range(5 * n)])
     expected = wilson(int(score) * n, n)
     assert (five.interval.low, five.interval.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_where_no_question_differs_the_difference_has_room() -> None:
+def test_paired_difference_without_discordant_question_has_tango_interval() -> None:
     """Tango's interval of none discordant among 40: 1.96^2 / (40 + 1.96^2) either way."""
     same = dict.fromkeys(range(40), 1.0)
-    found = paired_difference(same, same)
-    assert (found.interval.low, found.interval.high) == pytest.approx((-0.0876, 0.0876), abs=1e-4)
-    assert found.p == 1.0
+    difference = paired_difference(same, same)
+    assert (difference.interval.low, difference.interval.high) == pytest.approx((-0.0876, 0.0876), abs=1e-4)
+    assert difference.p == 1.0
     won = paired_difference(same, dict.fromkeys(range(40), 0.0)).interval
     assert (won.low, won.high) == pytest.approx((1 - 2 * 0.0876, 1.0), abs=1e-4)
 
 
-def test_one_question_shows_nothing() -> None:
+def test_paired_difference_of_one_question_is_not_significant() -> None:
     """However often it was asked."""
     first = {("q", place): 1.0 for place in range(5)}
     second = {("q", place): float(place > 2) for place in range(5)}
-    found = paired_difference(first, second, {key: key[0] for key in first})
-    assert found.value == pytest.approx(0.6)
-    assert (found.p, found.clusters) == (1.0, 1)
-    assert found.interval.low < 0 < found.interval.high
+    difference = paired_difference(first, second, {key: key[0] for key in first})
+    assert difference.value == pytest.approx(0.6)
+    assert (difference.p, difference.clusters) == (1.0, 1)
+    assert difference.interval.low < 0 < difference.interval.high
     mean = estimate_mean(list(second.values()), ["q"] * 5)
     assert mean.interval.high - mean.interval.low > 0.7
 
 
-def test_tokens_that_are_all_alike_are_what_they_are() -> None:
-    found = estimate_mean([1.0] * 6, range(6), shares=False)
-    assert (found.interval.low, found.interval.high) == (1.0, 1.0)
+def test_estimate_mean_of_equal_amounts_has_no_width() -> None:
+    mean = estimate_mean([1.0] * 6, range(6), shares=False)
+    assert (mean.interval.low, mean.interval.high) == (1.0, 1.0)
 
 
-def test_the_order_of_the_cases_changes_no_figure() -> None:
+def test_statistics_are_independent_of_case_order() -> None:
     dice = np.random.default_rng(6)
     scores = {(i, place): float(dice.random() < 0.5) for i in range(30) for place in range(1 + i % 4)}
     other = {key: float(dice.random() < 0.4) for key in scores}
@@ -172,14 +172,14 @@ def test_the_order_of_the_cases_changes_no_figure() -> None:
     )
 
 
-def test_a_step_is_what_one_question_differs_by() -> None:
+def test_paired_difference_step_is_change_by_one_question() -> None:
     assert paired_difference({1: 1.0, 2: 0.0, 3: 1.0}, {1: 0.0, 2: 1.0, 3: 1.0}).step == 1.0
     first = {(i, place): float(place == i) for i in range(5) for place in range(5)}
     none = dict.fromkeys(first, 0.0)
     assert paired_difference(first, none, {key: key[0] for key in first}).step == pytest.approx(0.2)
 
 
-def test_no_false_alarm_where_there_is_no_difference() -> None:
+def test_paired_difference_without_effect_has_nominal_false_alarms() -> None:
     dice, alarms = np.random.default_rng(3), 0
     for seed in range(100):
         scores = dice.integers(2, size=(2, 40, 3)).astype(float)
@@ -190,16 +190,16 @@ def test_no_false_alarm_where_there_is_no_difference() -> None:
 
 
 @pytest.mark.parametrize(("difference", "discordant"), [(0.05, 0.2), (0.1, 0.3), (0.03, 0.1)])
-def test_so_many_questions_give_the_power_they_promise(difference: float, discordant: float) -> None:
+def test_questions_needed_reach_stated_power(difference: float, discordant: float) -> None:
     n = questions_needed(difference, discordant)
-    dice, found, rounds = np.random.default_rng(4), 0, 2000
+    dice, result, rounds = np.random.default_rng(4), 0, 2000
     counts = dice.multinomial(n, [(discordant + difference) / 2, (discordant - difference) / 2, 1 - discordant], rounds)
     for wins, losses, _ in counts:
-        found += sign_test(int(wins), int(losses)) < 0.05
-    assert found / rounds == pytest.approx(0.8, abs=0.05)
+        result += sign_test(int(wins), int(losses)) < 0.05
+    assert result / rounds == pytest.approx(0.8, abs=0.05)
 
 
-def test_a_difference_that_cannot_be() -> None:
+def test_questions_needed_with_impossible_difference_raises_value_error() -> None:
     for difference, discordant in ((0.0, 0.1), (0.2, 0.1), (0.1, 1.2)):
         with pytest.raises(ValueError, match="cannot be"):
             questions_needed(difference, discordant)

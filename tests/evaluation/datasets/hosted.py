@@ -1,4 +1,4 @@
-"""A question set of one question, and its source on loopback."""
+"""Serve a question set of one question on loopback."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BODY = json.dumps(
 
 
 def hosted(url: str, tmp_path: Path, sha256: str | None = None) -> Mapping[str, PinnedSet]:
-    """The catalogue of the set whose file is `benchmark.json` at `url`."""
+    """Return a catalogue with one set, whose file is `benchmark.json` at `url`."""
     path = tmp_path / "as-pinned.json"
     path.write_text(BODY)
     rows = Dataset(NAME, read(path, "bioasq"), {}).sha256
-    said = f'sha256 = "{sha256}"' if sha256 else ""
+    text = f'sha256 = "{sha256}"' if sha256 else ""
     return parse_catalogue(
-        f'[[files]]\npath = "mirage/benchmark.json"\nurl = "{url}/benchmark.json"\nlicence = "MIT"\n{said}\n'
+        f'[[files]]\npath = "mirage/benchmark.json"\nurl = "{url}/benchmark.json"\nlicence = "MIT"\n{text}\n'
         f'[[sets]]\nname = "{NAME}"\ndescription = "one question"\nfiles = ["mirage/benchmark.json"]\n'
         f'count = 1\nsha256 = "{rows}"\n'
     )

@@ -1,6 +1,6 @@
-"""The pinned question sets on the real files: counts, and the first, the tenth and the last row.
+"""Test the pinned question sets on the real files: counts, and the first, tenth and last row.
 
-CareQA's file is not at hand: `test_readers.py` reads a small one of its form.
+CareQA's file is not available: `test_readers.py` reads a small one of the same format.
 """
 
 from __future__ import annotations
@@ -158,13 +158,13 @@ def sets(data_folder: Path) -> dict[str, Dataset]:
     }
 
 
-def test_counts_and_rows(sets: dict[str, Dataset]) -> None:
+def test_pinned_sets_have_expected_counts_and_rows(sets: dict[str, Dataset]) -> None:
     assert {name: [row(s.questions[place]) for place in (0, 9, -1)] for name, s in sets.items()} == ROWS
     assert {name: dict(Counter(s.classes.values())) for name, s in sets.items()} == CLASSES
     assert sum(len(s.questions) for name, s in sets.items() if name.startswith("mirage/")) == 7663
 
 
-def test_every_question_can_be_told_from_every_other_and_scored(sets: dict[str, Dataset]) -> None:
+def test_pinned_questions_have_unique_ids_and_gold_answers(sets: dict[str, Dataset]) -> None:
     for name, dataset in sets.items():
         assert len({q.id for q in dataset.questions}) == len({q.key for q in dataset.questions})
         assert len({q.id for q in dataset.questions}) == load_catalogue()[name].count
@@ -174,9 +174,9 @@ def test_every_question_can_be_told_from_every_other_and_scored(sets: dict[str, 
             assert question.gold in question.options if question.options else question.gold
 
 
-def test_gold_documents(sets: dict[str, Dataset]) -> None:
-    told = {name: sum(len(q.gold_documents) for q in s.questions) for name, s in sets.items() if s.questions}
-    assert {name: n for name, n in told.items() if n} == {
+def test_pinned_sets_have_expected_gold_documents(sets: dict[str, Dataset]) -> None:
+    gold_counts = {name: sum(len(q.gold_documents) for q in s.questions) for name, s in sets.items() if s.questions}
+    assert {name: n for name, n in gold_counts.items() if n} == {
         "mirage/pubmedqa": 500,
         "mirage/bioasq": 3556,
         "pubmedqa": 1000,
@@ -186,7 +186,7 @@ def test_gold_documents(sets: dict[str, Dataset]) -> None:
     assert all(q.gold_documents for q in sets["mirage/bioasq"].questions)
 
 
-def test_mirages_pubmedqa_is_the_test_split_without_its_contexts(sets: dict[str, Dataset]) -> None:
+def test_mirage_pubmedqa_equals_test_split_without_contexts(sets: dict[str, Dataset]) -> None:
     mirage, with_context = sets["mirage/pubmedqa"], sets["pubmedqa/test"]
     assert mirage.questions == with_context.questions
     assert mirage.sha256 == with_context.sha256
@@ -196,58 +196,66 @@ def test_mirages_pubmedqa_is_the_test_split_without_its_contexts(sets: dict[str,
     assert first.title == ""
 
 
-def test_the_files_are_the_pinned_ones(data_folder: Path) -> None:
-    seen = set()
-    for file in {file.path: file for each in load_catalogue().values() for file in each.files if file.sha256}.values():
+def test_pinned_files_match_checksums(data_folder: Path) -> None:
+    observed = set()
+    for file in {file.path: file for item in load_catalogue().values() for file in item.files if file.sha256}.values():
         folder = data_folder / file.path.split("/")[0].replace("prompt_engine", "medprompt")
         path = folder / Path(file.path).name
         if path.name == "careqa_test.json" and not path.exists():
             continue
         content = path.read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file.bytes, file.sha256)
-        seen.add(Path(file.path).name)
-    assert {"medqa_4opt_val.json", "medmcqa_val.json", "openmedqa_test.json", "ori_pqal.json"} < seen
+        observed.add(Path(file.path).name)
+    assert {"medqa_4opt_val.json", "medmcqa_val.json", "openmedqa_test.json", "ori_pqal.json"} < observed
 
 
-def test_mmlus_subjects_are_mirages_mmlu(sets: dict[str, Dataset]) -> None:
+def test_mmlu_subjects_equal_mirage_mmlu(sets: dict[str, Dataset]) -> None:
     subjects = [dataset for name, dataset in sets.items() if name.startswith("mmlu/")]
     assert len(subjects) == 6
     assert tuple(q for subject in subjects for q in subject.questions) == sets["mirage/mmlu"].questions
 
 
-def test_a_validation_split_that_holds_training_rows_is_named_as_such(sets: dict[str, Dataset]) -> None:
+def test_medmcqa_train_10k_is_labelled_train(sets: dict[str, Dataset]) -> None:
     """Errata P13: the study's `medmcqa_val.json`."""
-    asked, examples = sets["mirage/medmcqa"], sets["medmcqa/train-10k"]
+    sample, examples = sets["mirage/medmcqa"], sets["medmcqa/train-10k"]
     assert {q.id.rpartition("_")[0] for q in examples.questions} == {"medmcqa_train"}
-    assert [load_catalogue()[dataset.name].split for dataset in (asked, examples)] == ["validation", "train"]
+    assert [load_catalogue()[dataset.name].split for dataset in (sample, examples)] == ["validation", "train"]
 
 
-def test_an_example_of_the_training_split_is_in_the_validation_split(sets: dict[str, Dataset]) -> None:
+def test_medmcqa_train_10k_shares_one_question_with_validation(sets: dict[str, Dataset]) -> None:
     """As the page says: the leak check must find it by its words, as the ids are others."""
-    asked = {plain(q.text): q for q in sets["mirage/medmcqa"].questions}
-    (leak,) = [q for q in sets["medmcqa/train-10k"].questions if plain(q.text) in asked]
-    same = asked[plain(leak.text)]
+    sample = {normalize_words(q.text): q for q in sets["mirage/medmcqa"].questions}
+    (leak,) = [q for q in sets["medmcqa/train-10k"].questions if normalize_words(q.text) in sample]
+    same = sample[normalize_words(leak.text)]
     assert (leak.id, leak.text, same.gold) == ("medmcqa_train_30288", "Muscle spindle is -", leak.gold)
     assert len(set(leak.options.values()) & set(same.options.values())) == 2
 
 
-def test_openmedqa_is_the_test_split_reworded(sets: dict[str, Dataset]) -> None:
+def test_openmedqa_is_reworded_test_split(sets: dict[str, Dataset]) -> None:
     test, opened = sets["mirage/medqa"].questions, sets["medqa/open-test"].questions
     places = [int(q.id.rpartition("_")[2]) for q in opened]
     assert sorted({*range(len(test))} - {*places}) == [454]
     answers = {place: test[place].options[test[place].gold or ""] for place in places}
     assert sum(q.gold == answers[place] for place, q in zip(places, opened, strict=True)) == 1266
-    assert sum(plain(q.text) == plain(test[place].text) for place, q in zip(places, opened, strict=True)) == 3
-    assert not {plain(q.text) for q in test} & {plain(q.text) for q in sets["medqa/validation"].questions}
+    assert (
+        sum(
+            normalize_words(q.text) == normalize_words(test[place].text)
+            for place, q in zip(places, opened, strict=True)
+        )
+        == 3
+    )
+    assert not {normalize_words(q.text) for q in test} & {
+        normalize_words(q.text) for q in sets["medqa/validation"].questions
+    }
 
 
-def plain(text: str) -> str:
-    """Its words alone."""
+def normalize_words(text: str) -> str:
+    """Return the words of the text in lower case."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-def test_the_papers_sample_is_35_a_class(sets: dict[str, Dataset]) -> None:
-    drawn = sample_per_class(sets["pubmedqa/test"], 35, seed=0)
-    assert Counter(drawn.classes[q.id] for q in drawn.questions) == {"yes": 35, "no": 35, "maybe": 35}
-    assert drawn.questions == sample_per_class(sets["mirage/pubmedqa"], 35, seed=0).questions
-    assert [q.id for q in drawn.questions[:3]] == ["12377809", "9427037", "26370095"]
+def test_sample_per_class_draws_35_questions_per_class(sets: dict[str, Dataset]) -> None:
+    sample = sample_per_class(sets["pubmedqa/test"], 35, seed=0)
+    assert Counter(sample.classes[q.id] for q in sample.questions) == {"yes": 35, "no": 35, "maybe": 35}
+    assert sample.questions == sample_per_class(sets["mirage/pubmedqa"], 35, seed=0).questions
+    assert [q.id for q in sample.questions[:3]] == ["12377809", "9427037", "26370095"]

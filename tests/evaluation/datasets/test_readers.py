@@ -1,4 +1,4 @@
-"""What the readers of question sets take, and what they say of anything else."""
+"""Test the readers of question sets and their error messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY: dict[str, Any] = {"question": "Does it help?", "options": {"A": "yes", "B
 ABSTRACT: dict[str, Any] = {"QUESTION": "Does it?", "CONTEXTS": ["We asked.", "It did."], "final_decision": "yes"}
 
 
-def put(folder: Path, name: str, value: object) -> Path:
+def write_file(folder: Path, name: str, value: object) -> Path:
     path = folder / name
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     return path
@@ -30,16 +30,16 @@ def put(folder: Path, name: str, value: object) -> Path:
 # -- MIRAGE ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_mirage_question(tmp_path: Path) -> None:
-    path = put(tmp_path, "b.json", {"bioasq": {"5c": {**ENTRY, "PMID": [7, 9]}}, "pubmedqa": {"12": ENTRY}})
-    asked = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
+def test_read_mirage_question(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "b.json", {"bioasq": {"5c": {**ENTRY, "PMID": [7, 9]}}, "pubmedqa": {"12": ENTRY}})
+    sample = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
     (bioasq,), (without_pmid,) = mirage.read(path, "bioasq"), mirage.read(path, "pubmedqa")
     assert (bioasq.text, bioasq.options, bioasq.form, bioasq.id, bioasq.gold) == (
-        asked.text,
-        asked.options,
-        asked.form,
-        asked.id,
-        asked.gold,
+        sample.text,
+        sample.options,
+        sample.form,
+        sample.id,
+        sample.gold,
     )
     assert bioasq.gold_documents == ("pubmed:7", "pubmed:9")
     assert without_pmid.gold_documents == ("pubmed:12",)
@@ -58,17 +58,19 @@ def test_a_mirage_question(tmp_path: Path) -> None:
         ("", "the file is empty"),
     ],
 )
-def test_another_file_is_not_mirages(tmp_path: Path, content: object, said: str) -> None:
+def test_read_mirage_with_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        mirage.read(put(tmp_path, "b.json", content), "bioasq")
+        mirage.read(write_file(tmp_path, "b.json", content), "bioasq")
 
 
 # -- PubMedQA -------------------------------------------------------------------------------------------------------
 
 
-def test_the_split_chooses_and_orders(tmp_path: Path) -> None:
-    path = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT, "2": {**ABSTRACT, "final_decision": "no"}, "3": ABSTRACT})
-    split = put(tmp_path, "split.json", {"3": "yes", "2": "no"})
+def test_read_pubmedqa_split_selects_and_orders_questions(tmp_path: Path) -> None:
+    path = write_file(
+        tmp_path, "ori_pqal.json", {"1": ABSTRACT, "2": {**ABSTRACT, "final_decision": "no"}, "3": ABSTRACT}
+    )
+    split = write_file(tmp_path, "split.json", {"3": "yes", "2": "no"})
     every, documents = pubmedqa.read(path)
     assert [question.id for question in every] == ["1", "2", "3"]
     assert documents["pubmed:2"].text == "We asked.\nIt did."
@@ -87,17 +89,17 @@ def test_the_split_chooses_and_orders(tmp_path: Path) -> None:
         ("{", "not PubMedQA's test split"),
     ],
 )
-def test_a_split_of_another_file_is_refused(tmp_path: Path, content: object, said: str) -> None:
-    path = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
+def test_read_pubmedqa_with_split_of_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
+    path = write_file(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
     with pytest.raises(InputError, match=said):
-        pubmedqa.read(path, put(tmp_path, "split.json", content))
+        pubmedqa.read(path, write_file(tmp_path, "split.json", content))
 
 
 # -- MedQ -----------------------------------------------------------------------------------------------------------
 
 
-def sheet(path: Path, *rows: list[str]) -> Path:
-    """The least that is an .xlsx file: one sheet, its texts inline."""
+def write_sheet(path: Path, *rows: list[str]) -> Path:
+    """Write a minimal .xlsx file with one sheet and inline texts."""
     main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     of_package = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
@@ -129,8 +131,10 @@ def sheet(path: Path, *rows: list[str]) -> Path:
     return path
 
 
-def test_a_medq_question(tmp_path: Path) -> None:
-    questions, domains = medq.read(sheet(tmp_path / "m.xlsx", medq.COLUMNS, ["q-1", " Why? ", "Because.", "Skin"]))
+def test_read_medq_question(tmp_path: Path) -> None:
+    questions, domains = medq.read(
+        write_sheet(tmp_path / "m.xlsx", medq.COLUMNS, ["q-1", " Why? ", "Because.", "Skin"])
+    )
     assert questions == (Question(text="Why?", id="q-1", gold="Because."),)
     assert domains == {"q-1": "Skin"}
 
@@ -146,15 +150,15 @@ def test_a_medq_question(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_broken_sheet_is_not_medq(tmp_path: Path, rows: list[list[str]], said: str) -> None:
+def test_read_medq_with_damaged_sheet_raises_input_error(tmp_path: Path, rows: list[list[str]], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        medq.read(sheet(tmp_path / "m.xlsx", *rows))
+        medq.read(write_sheet(tmp_path / "m.xlsx", *rows))
 
 
 @pytest.mark.parametrize("content", ["no sheet", "PK\x03\x04 nor this"])
-def test_another_file_is_not_medq(tmp_path: Path, content: str) -> None:
+def test_read_medq_with_other_file_raises_input_error(tmp_path: Path, content: str) -> None:
     with pytest.raises(InputError, match=r"not a sheet \(\.xlsx\) that can be read"):
-        medq.read(put(tmp_path, "m.xlsx", content))
+        medq.read(write_file(tmp_path, "m.xlsx", content))
 
 
 # -- prompt_engine ----------------------------------------------------------------------------------------------------
@@ -165,8 +169,8 @@ CAREQA: dict[str, Any] = {"exam_id": 26, "year": 2024, "category": "Medicine", *
 del CAREQA["id"]
 
 
-def test_solved_questions_of_the_studys_files(tmp_path: Path) -> None:
-    path = put(tmp_path, "medqa_4opt_val.json", {"u0": SOLVED, "u1": OPEN, "u2": CAREQA})
+def test_read_prompt_engine_solved_questions(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "medqa_4opt_val.json", {"u0": SOLVED, "u1": OPEN, "u2": CAREQA})
     choice, opened, without_id = prompt_engine.read(path)
     assert choice == Question(text="Which?", options={"A": "x", "B": "y"}, form="choice", id="q_0", gold="B")
     assert opened == Question(text="Why?", id="q_1", gold="Because.")
@@ -187,28 +191,28 @@ def test_solved_questions_of_the_studys_files(tmp_path: Path) -> None:
         ({}, "holds no question"),
     ],
 )
-def test_another_file_is_not_the_studys(tmp_path: Path, content: object, said: str) -> None:
+def test_read_prompt_engine_with_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        prompt_engine.read(put(tmp_path, "v.json", content))
+        prompt_engine.read(write_file(tmp_path, "v.json", content))
 
 
-def test_careqa_is_pinned_by_its_bytes_and_its_count() -> None:
+def test_careqa_catalogue_entry_has_bytes_and_count() -> None:
     pinned = load_catalogue()["careqa"]
     (file,) = pinned.files
     assert (file.bytes, pinned.count) == (3_596_003, 5_621)
     assert file.sha256 == "5105f92f9ba10d816543d0922a5948371e1d8c7c6f75889c8504f4b056ae55b8"
 
 
-def test_careqa_of_other_bytes_is_refused(tmp_path: Path) -> None:
-    path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
+def test_load_careqa_with_other_bytes_raises_input_error(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
     with pytest.raises(InputError, match=r"is not the pinned file of careqa \(3,596,003 bytes, sha256 5105f92f"):
         load_dataset("careqa", tmp_path, path)
     assert len(load_dataset(str(path), tmp_path).questions) == 5621, "as a file of one's own it is read"
 
 
-def test_a_set_whose_file_alone_is_pinned_is_checked_by_bytes_and_number(tmp_path: Path) -> None:
+def test_load_set_pinned_by_file_checks_bytes_and_count(tmp_path: Path) -> None:
     """With the pin of a file of CareQA's form in the place of CareQA's own."""
-    path = put(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
+    path = write_file(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
     real = load_catalogue()["careqa"]
     content = path.read_bytes()
     file = replace(real.files[0], bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
@@ -222,11 +226,11 @@ def test_a_set_whose_file_alone_is_pinned_is_checked_by_bytes_and_number(tmp_pat
         load_dataset("careqa", tmp_path, path, sets=fewer)
 
 
-def test_options_of_one_text_are_read_with_both_letters(tmp_path: Path) -> None:
+def test_read_equal_options_keeps_both_letters(tmp_path: Path) -> None:
     twice = {**CAREQA, "options": {"A": "x", "B": "x ", "C": "y"}}
-    (question,) = prompt_engine.read(put(tmp_path, "careqa_test.json", {"u0": twice}))
+    (question,) = prompt_engine.read(write_file(tmp_path, "careqa_test.json", {"u0": twice}))
     assert (question.options, question.gold) == (twice["options"], "B")
-    dataset = load_dataset(str(put(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
+    dataset = load_dataset(str(write_file(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
     assert dataset.questions[0].options == {"A": "x", "B": "x", "C": "y", "D": "z"}
     assert dataset.questions[0].category == "Medicine"
 
@@ -267,16 +271,16 @@ CARE_ROW: dict[str, Any] = {
 }
 
 
-def lines(*rows: object) -> str:
+def join_lines(*rows: object) -> str:
     return "\n".join(map(json.dumps, rows))
 
 
-def golds(questions: tuple[Question, ...] | None) -> dict[str, str | None]:
+def map_gold_answers(questions: tuple[Question, ...] | None) -> dict[str, str | None]:
     return {question.id: question.gold for question in questions or ()}
 
 
-def test_medqas_lines(tmp_path: Path) -> None:
-    path = put(tmp_path, "phrases_no_exclude_train.jsonl", lines(MEDQA, {**MEDQA, "answer_idx": "C"}))
+def test_load_medqa_lines(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "phrases_no_exclude_train.jsonl", join_lines(MEDQA, {**MEDQA, "answer_idx": "C"}))
     dataset = load_dataset(str(path), tmp_path)
     assert dataset.questions[0] == Question(text="Which?", options=MEDQA["options"], form="choice", id="1", gold="B")
     assert dataset.classes == {"1": "B", "2": "C"}
@@ -292,19 +296,19 @@ def test_medqas_lines(tmp_path: Path) -> None:
         ((None, 4, 1), (None, "D", "A")),
     ],
 )
-def test_medmcqas_lines_count_from_one_or_from_zero(
+def test_load_medmcqa_lines_with_numbers_from_zero_or_one(
     tmp_path: Path, numbers: tuple[object, ...], letters: tuple[str | None, ...]
 ) -> None:
     rows = [{**MEDMCQA, "id": f"a-{place}", "cop": number} for place, number in enumerate(numbers)]
     for name in ("train.json", "train.jsonl"):
-        questions = published.read(put(tmp_path, name, lines(*rows)))
-        assert golds(questions) == {f"a-{place}": letter for place, letter in enumerate(letters)}
+        questions = published.read(write_file(tmp_path, name, join_lines(*rows)))
+        assert map_gold_answers(questions) == {f"a-{place}": letter for place, letter in enumerate(letters)}
     assert questions is not None
     assert questions[0].options == {"A": "w", "B": "x", "C": "y", "D": "z"}
 
 
-def test_careqas_list(tmp_path: Path) -> None:
-    path = put(tmp_path, "CareQA_en.json", [CARE_ROW, {**CARE_ROW, "unique_id": "c-2", "cop": 4}])
+def test_load_careqa_list(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "CareQA_en.json", [CARE_ROW, {**CARE_ROW, "unique_id": "c-2", "cop": 4}])
     dataset = load_dataset(str(path), tmp_path)
     assert dataset.classes == {"c-1": "B", "c-2": "D"}
     assert dataset.questions[1].options == {"A": "w", "B": "x", "C": "y", "D": "z"}
@@ -313,41 +317,53 @@ def test_careqas_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (lines(MEDMCQA), r"\(cop\) from 0 to 3 and from 1 to 4 cannot be told apart .*give the whole file, or write"),
-        (lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be told apart"),
-        (lines({**MEDMCQA, "cop": 4}, {**MEDMCQA, "id": "a-2", "cop": 5}), "line 2: gold: not a letter of the options"),
-        (lines({**MEDMCQA, "cop": 4}, MEDMCQA), "line 2: its id occurs twice; give each question its own"),
-        (lines({**MEDMCQA, "opc": " "}, {**MEDMCQA, "cop": 4}), r"line 1: options\.C: .*correct or remove it"),
-        (lines(MEDQA, {**MEDQA, "answer_idx": "E"}), "line 2: gold: not a letter of the options; correct or remove it"),
-        (lines(MEDQA, {**MEDQA, "options": {}}), "line 2: .*correct or remove it"),
-        (lines(MEDQA, {"question": "Why?"}), "line 2: .*correct or remove it"),
-        (lines(MEDQA) + "\n{", "line 2: not JSON"),
+        (
+            join_lines(MEDMCQA),
+            r"\(cop\) from 0 to 3 and from 1 to 4 cannot be told apart .*give the whole file, or write",
+        ),
+        (join_lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be told apart"),
+        (
+            join_lines({**MEDMCQA, "cop": 4}, {**MEDMCQA, "id": "a-2", "cop": 5}),
+            "line 2: gold: not a letter of the options",
+        ),
+        (join_lines({**MEDMCQA, "cop": 4}, MEDMCQA), "line 2: its id occurs twice; give each question its own"),
+        (join_lines({**MEDMCQA, "opc": " "}, {**MEDMCQA, "cop": 4}), r"line 1: options\.C: .*correct or remove it"),
+        (
+            join_lines(MEDQA, {**MEDQA, "answer_idx": "E"}),
+            "line 2: gold: not a letter of the options; correct or remove it",
+        ),
+        (join_lines(MEDQA, {**MEDQA, "options": {}}), "line 2: .*correct or remove it"),
+        (join_lines(MEDQA, {"question": "Why?"}), "line 2: .*correct or remove it"),
+        (join_lines(MEDQA) + "\n{", "line 2: not JSON"),
         ([CARE_ROW, {**CARE_ROW, "cop": 4}], "entry 2: its id occurs twice"),
         ([CARE_ROW, "and", {**CARE_ROW, "cop": 4}], "entry 2: .*correct or remove it"),
         ([{**CARE_ROW, "question": "half \ud800", "cop": 4}], "entry 1: .*surrogate.*correct or remove it"),
     ],
 )
-def test_a_broken_row_ends_it_and_is_named(tmp_path: Path, content: object, said: str) -> None:
+def test_load_dataset_with_invalid_row_names_row_without_quoting(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
-        load_dataset(str(put(tmp_path, "q.json", content)), tmp_path)
+        load_dataset(str(write_file(tmp_path, "q.json", content)), tmp_path)
     assert "Which" not in str(caught.value)
 
 
-def test_a_file_of_another_form_is_left_to_the_other_readers(tmp_path: Path) -> None:
+def test_read_published_with_other_form_returns_none(tmp_path: Path) -> None:
     line = {"text": "Which?", "options": ["x", "y"], "gold": "B", "answer_idx": "A"}
-    own = put(tmp_path, "own.jsonl", lines(line))
-    pubmed = put(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
+    own = write_file(tmp_path, "own.jsonl", join_lines(line))
+    pubmed = write_file(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
     assert published.read(own) is published.read(pubmed) is None
-    assert [golds(load_dataset(str(path), tmp_path).questions) for path in (own, pubmed)] == [{"1": "B"}, {"1": "A"}]
+    assert [map_gold_answers(load_dataset(str(path), tmp_path).questions) for path in (own, pubmed)] == [
+        {"1": "B"},
+        {"1": "A"},
+    ]
     with pytest.raises(InputError, match="not PubMedQA's file"):
-        load_dataset(str(put(tmp_path, "list.json", [])), tmp_path)
+        load_dataset(str(write_file(tmp_path, "list.json", [])), tmp_path)
 
 
 # -- the door -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.data
-def test_a_set_is_found_by_file_by_folder_and_above_it(tmp_path: Path, data_folder: Path) -> None:
+def test_load_dataset_finds_file_by_path_folder_and_parent(tmp_path: Path, data_folder: Path) -> None:
     for name, file in (("medq", "medq/medq-30.xlsx"), ("pubmedqa/test", "pubmedqa/test_ground_truth.json")):
         places = (data_folder / file, (data_folder / file).parent, data_folder)
         assert {load_dataset(name, tmp_path, place).sha256 for place in places} == {load_catalogue()[name].sha256}
@@ -356,7 +372,7 @@ def test_a_set_is_found_by_file_by_folder_and_above_it(tmp_path: Path, data_fold
     assert len(load_dataset("medq", tmp_path, renamed).questions) == 48
 
 
-def test_what_is_not_there_is_said_with_its_cure(tmp_path: Path) -> None:
+def test_load_dataset_without_file_names_remedy(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"benchmark.json of mirage/mmlu is not in .*run `epicrisis questions pull mirage"
     ):
@@ -365,35 +381,37 @@ def test_what_is_not_there_is_said_with_its_cure(tmp_path: Path) -> None:
         load_dataset("mirage/mmlv", tmp_path)
 
 
-def test_another_set_is_not_the_pinned_one(tmp_path: Path) -> None:
-    path = put(tmp_path, "benchmark.json", {"mmlu": {"anatomy-000": ENTRY}})
+def test_load_dataset_with_other_questions_raises_input_error(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "benchmark.json", {"mmlu": {"anatomy-000": ENTRY}})
     with pytest.raises(InputError, match="holds 1 questions that are not the 1089 pinned ones"):
         load_dataset("mirage/mmlu", tmp_path, path)
 
 
-def test_questions_of_ones_own(tmp_path: Path) -> None:
+def test_load_dataset_reads_users_own_questions(tmp_path: Path) -> None:
     lines = [{"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}, {"id": "q2", "text": "Why?"}]
-    path = put(tmp_path, "own.jsonl", "\n".join(map(json.dumps, lines)))
+    path = write_file(tmp_path, "own.jsonl", "\n".join(map(json.dumps, lines)))
     dataset = load_dataset(str(path), tmp_path)
     assert dataset.name == "own.jsonl"
     assert [question.id for question in dataset.questions] == ["q1", "q2"]
     assert dataset.classes == {"q1": "B"}
-    put(tmp_path, "own.jsonl", "\n".join([json.dumps(lines[0]), "{"]))
+    write_file(tmp_path, "own.jsonl", "\n".join([json.dumps(lines[0]), "{"]))
     with pytest.raises(InputError, match=r"own.jsonl, line 2: not JSON"):
         load_dataset(str(path), tmp_path)
 
 
-def test_the_digest_is_of_the_questions_not_of_the_file(tmp_path: Path) -> None:
+def test_dataset_digest_covers_questions_not_file(tmp_path: Path) -> None:
     line = {"id": "q1", "text": "Which?", "options": ["x", "y"], "gold": "B"}
-    first = load_dataset(str(put(tmp_path, "a.jsonl", json.dumps(line))), tmp_path)
-    second = load_dataset(str(put(tmp_path, "b.jsonl", json.dumps(line, indent=None, separators=(",", ":")))), tmp_path)
+    first = load_dataset(str(write_file(tmp_path, "a.jsonl", json.dumps(line))), tmp_path)
+    second = load_dataset(
+        str(write_file(tmp_path, "b.jsonl", json.dumps(line, indent=None, separators=(",", ":")))), tmp_path
+    )
     assert first.sha256 == second.sha256
     for change in ({"text": "What?"}, {"gold": "A"}, {"options": ["y", "x"]}, {"gold_documents": ["d"]}, {"id": "q2"}):
-        other = load_dataset(str(put(tmp_path, "c.jsonl", json.dumps(line | change))), tmp_path)
+        other = load_dataset(str(write_file(tmp_path, "c.jsonl", json.dumps(line | change))), tmp_path)
         assert other.sha256 != first.sha256
 
 
-def test_the_catalogue_is_whole() -> None:
+def test_catalogue_entries_are_complete() -> None:
     sets = load_catalogue()
     assert len(sets) == 18
     assert [name for name, pinned in sets.items() if pinned.sha256 is None] == ["careqa"]
@@ -401,8 +419,8 @@ def test_the_catalogue_is_whole() -> None:
         assert pinned.sha256 is None or len(bytes.fromhex(pinned.sha256)) == 32
         assert pinned.split in (None, "train", "validation", "test")
         # What a reader of the list must see, too: the name or the description says the split.
-        said = f"{pinned.name} {pinned.description}"
-        assert pinned.split is None or pinned.split in said
+        text = f"{pinned.name} {pinned.description}"
+        assert pinned.split is None or pinned.split in text
         for file in pinned.files:
             assert file.licence
             commit = file.url.removeprefix("https://raw.githubusercontent.com/").split("/")[2]

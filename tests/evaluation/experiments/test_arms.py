@@ -1,4 +1,4 @@
-"""Protocols, samples, several gold documents, and the passages of a real library."""
+"""Test protocols, samples, several gold documents, and cases from a real library."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tests.support.hashed_encoder import opened_library
 # -- protocols and samples --------------------------------------------------------------------------------------------
 
 
-def test_the_three_protocols_differ_where_the_errata_say() -> None:
+def test_protocols_differ_as_errata_state() -> None:
     published, coded, corrected = (PROTOCOLS[name] for name in ("published", "as-coded", "corrected"))
-    assert [each.name for each in PROTOCOLS.values()] == ["published", "as-coded", "corrected"]
-    assert [each.sample for each in PROTOCOLS.values()] == ["at-random", "per-class", "at-random"]
+    assert [item.name for item in PROTOCOLS.values()] == ["published", "as-coded", "corrected"]
+    assert [item.sample for item in PROTOCOLS.values()] == ["at-random", "per-class", "at-random"]
     assert (published.temperature, coded.temperature, corrected.temperature) == (None, 0.2, 0.0)
     assert [coded.partition_size(k) for k in (1, 2, 8, 16)] == [1, 1, 4, 8]
     assert [published.partition_size(k) for k in (1, 8, 16)] == [4, 4, 4]
-    assert [each.map_reads for each in PROTOCOLS.values()] == ["placed", "retrieved", "placed"]
-    for each in PROTOCOLS.values():
-        assert f"Protocol {each.name}" in each.notes[0]
-        assert any("ours under every protocol" in note for note in each.notes)
+    assert [item.map_reads for item in PROTOCOLS.values()] == ["placed", "retrieved", "placed"]
+    for item in PROTOCOLS.values():
+        assert f"Protocol {item.name}" in item.notes[0]
+        assert any("ours under every protocol" in note for note in item.notes)
 
 
-def test_the_sample_is_the_protocols() -> None:
-    asked = tuple(questions(400))
-    dataset = Dataset("made-up", asked, classes_by_gold(asked))
+def test_draw_sample_follows_protocol() -> None:
+    sample = tuple(questions(400))
+    dataset = Dataset("made-up", sample, classes_by_gold(sample))
     random = PROTOCOLS["published"].draw_sample(dataset, seed=3)
     balanced = PROTOCOLS["as-coded"].draw_sample(dataset, seed=3)
     assert len(random.questions) == len(balanced.questions) == 105
@@ -55,32 +55,32 @@ def test_the_sample_is_the_protocols() -> None:
 TWO = replace(questions(1)[0], gold_documents=("gold:0", "doc:0:1"))
 
 
-def two(question: Question) -> dict[str, tuple[object, ...]]:
+def evidence_of_two(question: Question) -> dict[str, tuple[object, ...]]:
     return {"gold:0": (key_of(question),), "doc:0:1": (passage("doc:0:1", "One."), passage("doc:0:1", "Two.", 1))}
 
 
-def of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
-    found = evidence(gold_passages=two)
-    return positions.cases([TWO], Study(found, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
+def cases_of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
+    result = evidence(gold_passages=evidence_of_two)
+    return positions.cases([TWO], Study(result, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
 
 
-def test_one_of_several_stands_there_and_the_others_nowhere() -> None:
-    seen = set()
+def test_placed_cases_with_one_of_several_gold_documents_exclude_the_others() -> None:
+    observed = set()
     for seed in range(8):
-        oracle, *placed = of_two(PROTOCOLS["corrected"], seed)
+        oracle, *placed = cases_of_two(PROTOCOLS["corrected"], seed)
         assert oracle.treatment.ranking is not None
         keys = oracle.treatment.ranking.ids
-        seen.add(keys)
+        observed.add(keys)
         for case in placed:
             assert case.treatment.ranking is not None
             ids = case.treatment.ranking.ids
             assert len({passage.document_id for passage in case.treatment.ranking.passages}) == 8
             assert set(ids) & {"gold:0#0", "doc:0:1#0", "doc:0:1#1"} == set(keys)
-    assert seen == {("gold:0#0",), ("doc:0:1#0", "doc:0:1#1")}, "which one is drawn by the seed"
+    assert observed == {("gold:0#0",), ("doc:0:1#0", "doc:0:1#1")}, "which one is drawn by the seed"
 
 
-def test_all_of_several_stand_together() -> None:
-    oracle, *placed = of_two(replace(PROTOCOLS["corrected"], gold="all"))
+def test_placed_cases_with_all_gold_documents_keep_them_together() -> None:
+    oracle, *placed = cases_of_two(replace(PROTOCOLS["corrected"], gold="all"))
     keys = ("gold:0#0", "doc:0:1#0", "doc:0:1#1")
     assert oracle.treatment.ranking is not None
     assert oracle.treatment.ranking.ids == keys
@@ -97,29 +97,29 @@ def test_all_of_several_stand_together() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
+def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("arms") / "library"
-    asked = questions(5)
-    documents = [Document(q.gold_documents[0], key_of(q).text) for q in asked]
+    sample = questions(5)
+    documents = [Document(q.gold_documents[0], key_of(q).text) for q in sample]
     documents += [
         Document(f"doc:{q.id}:{j}", f"Study {j} saw disease {q.id} in {j} towns where drug {j} was sold.")
-        for q in asked
+        for q in sample
         for j in range(12)
     ]
     return opened_library(path, documents)
 
 
-def material(opened: LibrarySearch, **settings: object) -> PassageSource:
-    made = Settings.model_validate(settings)
-    return library_source(opened, made, "dense", reranker=("overlap", TermOverlapReranker()))
+def make_evidence(library_search: LibrarySearch, **settings: object) -> PassageSource:
+    result = Settings.model_validate(settings)
+    return library_source(library_search, result, "dense", reranker=("overlap", TermOverlapReranker()))
 
 
-def test_every_arm_of_every_experiment_from_a_real_library(opened: LibrarySearch) -> None:
-    asked = questions(5)
-    study = Study(material(opened), PROTOCOLS["corrected"])
-    made = [*positions.cases(asked, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(asked, study, k=8)]
-    assert {case.condition["arm"] for case in made} == set(ARMS)
-    for case in made:
+def test_cases_of_every_arm_are_built_from_real_library(library_search: LibrarySearch) -> None:
+    sample = questions(5)
+    study = Study(make_evidence(library_search), PROTOCOLS["corrected"])
+    result = [*positions.cases(sample, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(sample, study, k=8)]
+    assert {case.condition["arm"] for case in result} == set(ARMS)
+    for case in result:
         ranking = case.treatment.ranking
         if ranking is None:
             continue
@@ -127,18 +127,18 @@ def test_every_arm_of_every_experiment_from_a_real_library(opened: LibrarySearch
         assert len(set(ranking.ids)) == len(ranking.ids) == (1 if case.condition["arm"] == "oracle" else 8)
         if case.condition.get("distractors") == "random":
             assert ranking.ids[4] == f"{case.question.gold_documents[0]}#0"
-    again = [*positions.cases(asked, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(asked, study, k=8)]
-    assert again == made
+    again = [*positions.cases(sample, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(sample, study, k=8)]
+    assert again == result
 
 
-def test_a_passage_that_many_questions_find_is_in_the_memory_once(opened: LibrarySearch) -> None:
-    made = integration.cases({"set": questions(5)}, Study(material(opened), PROTOCOLS["corrected"]), k=8)
-    found = [each for case in made if case.treatment.ranking for each in case.treatment.ranking.passages]
-    assert len(made) == 25
-    assert len({id(each) for each in found}) == len({each.id for each in found}) < len(found) / 4
+def test_cases_share_passages_in_memory(library_search: LibrarySearch) -> None:
+    cases = integration.cases({"set": questions(5)}, Study(make_evidence(library_search), PROTOCOLS["corrected"]), k=8)
+    result = [item for case in cases if case.treatment.ranking for item in case.treatment.ranking.passages]
+    assert len(cases) == 25
+    assert len({id(item) for item in result}) == len({item.id for item in result}) < len(result) / 4
 
 
-def test_a_gold_document_that_is_hidden_is_not_there(opened: LibrarySearch) -> None:
-    hidden = Study(material(opened, scope={"hide_gold": True}), PROTOCOLS["corrected"])
+def test_cases_with_hidden_gold_document_raise_input_error(library_search: LibrarySearch) -> None:
+    hidden = Study(make_evidence(library_search, scope={"hide_gold": True}), PROTOCOLS["corrected"])
     with pytest.raises(InputError, match="5 of 5 questions have gold documents that the library does not hold"):
         positions.cases(questions(5), hidden, ks=(8,))

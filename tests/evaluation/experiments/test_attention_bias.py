@@ -1,4 +1,4 @@
-"""The key in the middle, among what was retrieved and among random documents, by readers that do and do not care."""
+"""Test the attention-bias study with readers of known bias."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ByNeighbours(ScriptedModel):
         return await model.complete(request, on_delta)
 
 
-def test_the_same_questions_with_the_key_in_the_middle_of_both() -> None:
-    asked = questions(4)
-    made = attention_bias.cases(asked, STUDY)
-    assert len(made) == 4 * 4
-    for case in made:
+def test_cases_place_key_in_middle_of_retrieved_and_random_documents() -> None:
+    sample = questions(4)
+    cases = attention_bias.cases(sample, STUDY)
+    assert len(cases) == 4 * 4
+    for case in cases:
         if "distractors" not in case.condition:
             continue
         assert case.treatment.ranking is not None
@@ -53,41 +53,41 @@ def test_the_same_questions_with_the_key_in_the_middle_of_both() -> None:
         assert {id_.partition(":")[0] for id_ in ids} == {"gold", "pool" if random else "doc"}
     by_question = {
         case.treatment.ranking.ids
-        for case in made
+        for case in cases
         if case.treatment.ranking and case.condition.get("distractors") == "random"
     }
     assert len(by_question) == 4, "each question has random documents of its own"
-    strategies = {case.treatment.strategy for case in made if "distractors" not in case.condition}
+    strategies = {case.treatment.strategy for case in cases if "distractors" not in case.condition}
     assert strategies == {"rag", "chain-of-thought"}
 
 
-def test_gold_documents_are_never_distractors() -> None:
-    asked = [replace(each, gold_documents=(*each.gold_documents, "pool:3")) for each in questions(1)]
-    found = evidence(
+def test_cases_never_use_gold_documents_as_distractors() -> None:
+    sample = [replace(item, gold_documents=(*item.gold_documents, "pool:3")) for item in questions(1)]
+    result = evidence(
         gold_passages=lambda question: {
             question.gold_documents[0]: (key_of(question),),
             "pool:3": (passage("pool:3", "Also gold."),),
         }
     )
     for seed in range(8):
-        made = attention_bias.cases(asked, Study(found, PROTOCOLS["corrected"], seed=seed))
-        for case in made:
+        cases = attention_bias.cases(sample, Study(result, PROTOCOLS["corrected"], seed=seed))
+        for case in cases:
             if "distractors" in case.condition:
                 assert case.treatment.ranking is not None
                 assert len({"gold:0#0", "pool:3#0"} & set(case.treatment.ranking.ids)) == 1
 
 
-def test_no_library_to_draw_from() -> None:
+def test_cases_without_pool_raise_input_error() -> None:
     with pytest.raises(InputError, match="random documents need a library"):
         attention_bias.cases(questions(1), Study(evidence(pool=None), PROTOCOLS["corrected"]))
 
 
-def test_a_reader_that_is_lost_among_the_retrieved_alone(tmp_path: Path) -> None:
-    asked = questions(60)
-    model = ByNeighbours(reader(asked, lambda place, n: 0.9), reader(asked, lambda place, n: 1.0 if n == 1 else 0.5))
-    found = run(attention_bias.cases(asked, STUDY), model, tmp_path / "run")
-    (table,) = attention_bias.tables({"m": found}, remarks=PROTOCOLS["corrected"].notes)
-    random, retrieved = (row(table, "m", "rag", 16, each) for each in ("random", "retrieved"))
+def test_tables_detect_reader_misled_by_retrieved_distractors(tmp_path: Path) -> None:
+    sample = questions(60)
+    model = ByNeighbours(reader(sample, lambda place, n: 0.9), reader(sample, lambda place, n: 1.0 if n == 1 else 0.5))
+    result = run(attention_bias.cases(sample, STUDY), model, tmp_path / "run")
+    (table,) = attention_bias.tables({"m": result}, remarks=PROTOCOLS["corrected"].notes)
+    random, retrieved = (row(table, "m", "rag", 16, item) for item in ("random", "retrieved"))
     assert near(random[SHARE_COLUMN].value, 0.9, 60)
     assert near(retrieved[SHARE_COLUMN].value, 0.5, 60)
     assert random[DIFFERENCE].interval.low <= 0.4 <= random[DIFFERENCE].interval.high
@@ -97,20 +97,20 @@ def test_a_reader_that_is_lost_among_the_retrieved_alone(tmp_path: Path) -> None
     assert row(table, "m", "chain-of-thought", None, None)["abstained"] == 60
 
 
-def test_a_reader_of_places_alone_sees_no_difference(tmp_path: Path) -> None:
-    asked = questions(60)
-    found = run(attention_bias.cases(asked, STUDY), reader(asked, lambda place, n: 0.6), tmp_path / "run")
-    (table,) = attention_bias.tables({"m": found})
+def test_tables_show_no_difference_for_reader_biased_by_place(tmp_path: Path) -> None:
+    sample = questions(60)
+    result = run(attention_bias.cases(sample, STUDY), reader(sample, lambda place, n: 0.6), tmp_path / "run")
+    (table,) = attention_bias.tables({"m": result})
     assert row(table, "m", "rag", 16, "random")[P_COLUMN] > 0.05
 
 
-def test_rows_stand_in_one_order_whatever_ended_first() -> None:
-    found = [
+def test_tables_order_rows_independently_of_outcomes() -> None:
+    result = [
         Outcome("q", {"arm": "rag", "k": k, "place": 50, "distractors": name, "repeat": 0}, "answered", True, 0.5)
         for k in (16, 8)
         for name in ("random", "retrieved")
     ]
-    (table,) = attention_bias.tables({"m": found})
+    (table,) = attention_bias.tables({"m": result})
     assert [cells[2:4] for cells in table.rows] == [
         (8, "retrieved"),
         (8, "random"),
@@ -119,7 +119,7 @@ def test_rows_stand_in_one_order_whatever_ended_first() -> None:
     ]
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two models in one table either may raise it."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = 0

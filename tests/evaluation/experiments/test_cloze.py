@@ -1,4 +1,4 @@
-"""Questions made of the documents' own sentences: one number left out, one right option, nothing that stands twice."""
+"""Test cloze questions, made from sentences of the documents with one number removed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from epicrisis.evaluation.experiments.cloze import GAP, LETTERS, draw_questions
 from epicrisis.types import Passage
 
 
-def passage(document: str, text: str, ordinal: int = 0) -> Passage:
+def make_passage(document: str, text: str, ordinal: int = 0) -> Passage:
     return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
 
 
-def sentence(number: str, name: str) -> str:
+def make_sentence(number: str, name: str) -> str:
     return f"In the trial of {name} the risk was lower in {number} patients who took it in the morning."
 
 
-MANY = [passage(f"d{i}", f"Short one. {sentence(str(10 + i), f'drug {chr(97 + i)}')}") for i in range(12)]
+MANY = [make_passage(f"d{i}", f"Short one. {make_sentence(str(10 + i), f'drug {chr(97 + i)}')}") for i in range(12)]
 
 
-def test_the_number_that_was_left_out_is_the_right_option() -> None:
+def test_draw_questions_removed_number_is_right_option() -> None:
     dataset, keys = draw_questions(MANY, 10)
     assert len(dataset.questions) == 10
     for question in dataset.questions:
@@ -28,21 +28,21 @@ def test_the_number_that_was_left_out_is_the_right_option() -> None:
         right = question.options[question.gold or ""]
         assert question.gold_documents == (key.document_id,)
         assert question.text.count(GAP) == 1
-        said = question.text.partition('"')[2].partition('"')[0]
-        assert said.replace(GAP, right) in key.text
+        text = question.text.partition('"')[2].partition('"')[0]
+        assert text.replace(GAP, right) in key.text
         assert tuple(question.options) == tuple(LETTERS)
         assert len(set(question.options.values())) == len(LETTERS)
 
 
-def test_the_options_are_neighbours_by_size() -> None:
+def test_draw_questions_options_are_consecutive_numbers() -> None:
     for question in draw_questions(MANY, 12)[0].questions:
         numbers = sorted(map(int, question.options.values()))
         assert numbers == list(range(numbers[0], numbers[0] + 4))
 
 
-def test_size_does_not_tell_the_answer() -> None:
+def test_draw_questions_rank_of_right_option_is_uniform() -> None:
     """Whoever takes the second least number without reading is right as often as chance."""
-    many = [passage(f"d{i}", sentence(str(100 + i), f"drug {i}x")) for i in range(400)]
+    many = [make_passage(f"d{i}", make_sentence(str(100 + i), f"drug {i}x")) for i in range(400)]
     ranks = [
         sorted(question.options.values(), key=int).index(question.options[question.gold or ""])
         for question in draw_questions(many, 400)[0].questions
@@ -50,8 +50,8 @@ def test_size_does_not_tell_the_answer() -> None:
     assert all(75 <= ranks.count(rank) <= 125 for rank in range(4))
 
 
-def test_a_number_keeps_its_form_among_the_options() -> None:
-    decimals = [passage(f"e{i}", sentence(f"{i}.5", f"pill {chr(97 + i)}")) for i in range(1, 6)]
+def test_draw_questions_options_keep_decimal_form() -> None:
+    decimals = [make_passage(f"e{i}", make_sentence(f"{i}.5", f"pill {chr(97 + i)}")) for i in range(1, 6)]
     dataset, _ = draw_questions([*MANY, *decimals], 16)
     for question in dataset.questions:
         assert len({"." in option for option in question.options.values()}) == 1
@@ -71,19 +71,19 @@ def test_a_number_keeps_its_form_among_the_options() -> None:
         "Of all patients who took the drug in the morning \u0661\u0662 were well again before the study ended.",
     ],
 )
-def test_what_makes_no_question(text: str) -> None:
+def test_draw_questions_from_unsuitable_text_raises_input_error(text: str) -> None:
     with pytest.raises(InputError, match="yield 0 questions"):
-        draw_questions([passage("only", text), *[passage(f"o{i}", "No number.") for i in range(5)]], 1)
+        draw_questions([make_passage("only", text), *[make_passage(f"o{i}", "No number.") for i in range(5)]], 1)
 
 
-def test_one_question_a_document_and_none_in_secret_where_there_are_too_few() -> None:
-    twice = [passage("d", sentence(str(10 + i), f"drug {i}x"), i) for i in range(8)]
+def test_draw_questions_takes_one_per_document_and_refuses_too_many() -> None:
+    twice = [make_passage("d", make_sentence(str(10 + i), f"drug {i}x"), i) for i in range(8)]
     with pytest.raises(InputError, match="yield 0 questions of their own, not 1: ask for fewer with -n"):
         draw_questions(twice, 1)
     with pytest.raises(InputError, match="yield 12 questions of their own, not 13"):
         draw_questions(MANY, 13)
 
 
-def test_the_same_passages_give_the_same_set() -> None:
+def test_draw_questions_is_deterministic() -> None:
     assert draw_questions(MANY, 8)[0].sha256 == draw_questions(MANY, 8)[0].sha256
     assert draw_questions(MANY, 8)[0].sha256 != draw_questions(MANY[::-1], 8)[0].sha256

@@ -1,4 +1,4 @@
-"""Conflicts among the parts: the papers' own example through the whole path, and every count by hand."""
+"""Test conflicts among parts: the paper's example through the whole path, and counts by manual calculation."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ SPECIALTY = Question(
 # -- PubMedQA 18507507, where BriefContext fails and plain RAG succeeds -----------------------------------------------
 
 
-def abstracts() -> Ranking:
-    """Eight, the key document first and the two that the paper names in the second half."""
+def make_abstracts() -> Ranking:
+    """Return eight abstracts: the key document first, the two that the paper names in the second half."""
     texts = {
         "18507507": ("2008", "For the right patients the costly drugs are good value."),
         "1": ("2001", "Costs of drugs rise."),
@@ -68,25 +68,25 @@ def abstracts() -> Ranking:
         "4": (None, "A survey of pharmacists."),
         "5": ("2005", "Claims data were linked."),
     }
-    made = [
+    result = [
         Passage(f"pubmed:{pmid}#0", f"pubmed:{pmid}", 0, 0, len(text), text, date=date)
         for pmid, (date, text) in texts.items()
     ]
-    return rank_in_order(made, "dense", {"k": 8})
+    return rank_in_order(result, "dense", {"k": 8})
 
 
-def reading(request: ChatRequest) -> str:
-    """Each half as the paper tells it."""
+def read_half(request: ChatRequest) -> str:
+    """Reply to each half as in the paper's example."""
     if "good value" in request.messages[-1].content:
         return finding(1, "They can be worth it.", "A", "good value")
     return finding(1, "It is not settled.", "C", "remains open")
 
 
-def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
+def run_paper_example(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
     model = ScriptedModel(
         by_stage(
             **{
-                "map": reading,
+                "map": read_half,
                 "reduce": said(sources=[2], answer="It is uncertain.", choice="C"),
                 "rag": said(quotes=[], answer="Yes.", choice="A"),
                 **scripts,
@@ -94,31 +94,31 @@ def specialty(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
         )
     )
     cases = [
-        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, RunOverrides(arm, abstracts(), False, 4))
+        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, RunOverrides(arm, make_abstracts(), False, 4))
         for arm in ("brief-context", "rag")
     ]
     asyncio.run(answer(cases, model, tmp_path / "run"))
     return list(read_records(tmp_path / "run" / RECORDS))
 
 
-def test_the_papers_example_loses_to_plain_rag(tmp_path: Path) -> None:
-    cases, rag = split_arms(specialty(tmp_path))
+def test_conflicts_table_counts_example_of_paper_as_loss(tmp_path: Path) -> None:
+    cases, rag = split_arms(run_paper_example(tmp_path))
     (case,) = cases
     assert case.stated == (PartialChoice("A", 1, 20081231, True), PartialChoice("C", 1, 20171231, False))
     assert case.conflict
     assert (case.final, case.gold) == ("C", "A")
     table = conflicts_table(cases, rag, ("k", "place"))
     (cells, _) = table.rows
-    told = row(table, 8, 0)
+    text = row(table, 8, 0)
     assert cells[:2] == (8, 0)
-    assert (told["read in parts"], told["conflicts"], told["wrong"], told["right"]) == (1, 1, 1, 0)
-    assert (told["win"], told["tie"], told["lose"], told["not compared"]) == (0, 0, 1, 0)
-    assert told["resolved"].value == 0
-    assert told["RAG right"].value == 1
+    assert (text["read in parts"], text["conflicts"], text["wrong"], text["right"]) == (1, 1, 1, 0)
+    assert (text["win"], text["tie"], text["lose"], text["not compared"]) == (0, 0, 1, 0)
+    assert text["resolved"].value == 0
+    assert text["RAG right"].value == 1
 
 
-def test_the_example_followed_the_newest_and_the_last_and_not_the_first(tmp_path: Path) -> None:
-    cases, _ = split_arms(specialty(tmp_path))
+def test_rules_table_of_example_follows_newest_and_last_part(tmp_path: Path) -> None:
+    cases, _ = split_arms(run_paper_example(tmp_path))
     table = rules_table(cases)
     followed = {name: (row(table, name)["speaks"], row(table, name)["followed"]) for name in RULES}
     assert {name: mean.value for name, (speaks, mean) in followed.items() if speaks} == {
@@ -135,7 +135,7 @@ def test_the_example_followed_the_newest_and_the_last_and_not_the_first(tmp_path
     assert (key["rule right"].value, key["answer right"].value, key["difference to the rule"].value) == (1, 0, -1)
 
 
-def test_a_part_that_failed_or_found_nothing_is_no_conflict(tmp_path: Path) -> None:
+def test_partitioned_cases_with_failed_or_empty_part_have_no_conflict(tmp_path: Path) -> None:
     def silent(request: ChatRequest) -> str:
         return finding(1, "Worth it.", "A", "good value") if "good value" in request.messages[-1].content else NOT_FOUND
 
@@ -144,11 +144,11 @@ def test_a_part_that_failed_or_found_nothing_is_no_conflict(tmp_path: Path) -> N
             return finding(1, "Worth it, or not.", None)
         raise EndpointRejected("the endpoint refused the request: check the key")
 
-    cases, _ = split_arms(specialty(tmp_path / "silent", map=silent))
+    cases, _ = split_arms(run_paper_example(tmp_path / "silent", map=silent))
     (case,) = cases
     assert (len(case.stated), case.undecided, case.nothing, case.failed) == (1, 0, 1, 0)
     assert not case.conflict
-    cases, _ = split_arms(specialty(tmp_path / "failing", map=failing))
+    cases, _ = split_arms(run_paper_example(tmp_path / "failing", map=failing))
     (case,) = cases
     assert (case.stated, case.undecided, case.nothing, case.failed) == ((), 1, 0, 1)
     assert not case.conflict
@@ -157,7 +157,7 @@ def test_a_part_that_failed_or_found_nothing_is_no_conflict(tmp_path: Path) -> N
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def case(
+def make_case(
     number: int,
     stated: str,
     final: str | None,
@@ -165,7 +165,7 @@ def case(
     *,
     state: AnswerState = "answered",
     place: int = 0,
-    **more: Any,
+    **fields: Any,
 ) -> PartitionedCase:
     right = final == gold if state == "answered" else None
     outcome = Outcome(f"q{number}", {"arm": "brief-context", "place": place}, state, right, 1 / 3)
@@ -174,42 +174,42 @@ def case(
         final,
         gold,
         tuple(PartialChoice(choice, 1, None, False) for choice in stated),
-        **{"undecided": 0, "nothing": 0, "failed": 0, **more},
+        **{"undecided": 0, "nothing": 0, "failed": 0, **fields},
     )
 
 
-def rag(number: int, right: bool | None, *, state: AnswerState = "answered", place: int = 0) -> Outcome:
+def make_rag_outcome(number: int, right: bool | None, *, state: AnswerState = "answered", place: int = 0) -> Outcome:
     return Outcome(f"q{number}", {"arm": "rag", "place": place}, state, right, 1 / 3)
 
 
 CASES = (
-    case(0, "AB", "A"),  # win
-    case(1, "ABB", "B"),  # lose, by the majority
-    case(2, "BA", "A"),  # tie, both right
-    case(3, "BC", "B"),  # tie, both wrong: no part has it
-    case(4, "AA", "A"),  # they agree
-    case(5, "A", "A"),  # one alone
-    case(6, "AC", None, state="abstained"),  # RAG right: lose
-    case(7, "AB", None, state="failed"),  # not scored
-    case(8, "AB", "A"),  # RAG failed
-    case(9, "AB", "C", place=100),  # an answer no part stated; RAG was not asked
-    case(0, "AB", "A", place=100),  # win, the same question elsewhere
+    make_case(0, "AB", "A"),  # win
+    make_case(1, "ABB", "B"),  # lose, by the majority
+    make_case(2, "BA", "A"),  # tie, both right
+    make_case(3, "BC", "B"),  # tie, both wrong: no part has it
+    make_case(4, "AA", "A"),  # they agree
+    make_case(5, "A", "A"),  # one alone
+    make_case(6, "AC", None, state="abstained"),  # RAG right: lose
+    make_case(7, "AB", None, state="failed"),  # not scored
+    make_case(8, "AB", "A"),  # RAG failed
+    make_case(9, "AB", "C", place=100),  # an answer no part stated; RAG was not asked
+    make_case(0, "AB", "A", place=100),  # win, the same question elsewhere
 )
 RAG = (
-    rag(0, False),
-    rag(1, True),
-    rag(2, True),
-    rag(3, False),
-    rag(4, False),
-    rag(5, True),
-    rag(6, True),
-    rag(7, True),
-    rag(8, None, state="failed"),
-    rag(0, None, state="unparsed", place=100),
+    make_rag_outcome(0, False),
+    make_rag_outcome(1, True),
+    make_rag_outcome(2, True),
+    make_rag_outcome(3, False),
+    make_rag_outcome(4, False),
+    make_rag_outcome(5, True),
+    make_rag_outcome(6, True),
+    make_rag_outcome(7, True),
+    make_rag_outcome(8, None, state="failed"),
+    make_rag_outcome(0, None, state="unparsed", place=100),
 )
 
 
-def test_every_count_by_hand() -> None:
+def test_conflicts_table_matches_manual_counts() -> None:
     table = conflicts_table(CASES, RAG, ("place",))
     names = (
         "read in parts",
@@ -234,33 +234,35 @@ def test_every_count_by_hand() -> None:
     assert (difference.n, difference.clusters, difference.value) == (6, 5, 0)
 
 
-def test_of_those_answered_alone() -> None:
+def test_conflicts_table_of_answered_cases_matches_manual_counts() -> None:
     table = conflicts_table(CASES, RAG, (), "right-of-answered")
-    (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
+    (cells,) = [dict(zip(table.columns, item, strict=True)) for item in table.rows]
     assert (cells["win"], cells["tie"], cells["lose"], cells["not compared"]) == (1, 2, 1, 5)
     resolved = cells["resolved"]
     assert isinstance(resolved, Mean)
     assert (resolved.n, resolved.unscored) == (7, 2)
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflicts_table_without_effect_has_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, where BriefContext and plain RAG are right as often: any row of the table counts."""
     monkeypatch.setattr(statistics, "RESAMPLES", 200)
     alarms = 0
     for seed in range(200):
         dice = random.Random(seed)
         at = [(number, place) for number in range(30) for place in (0, 50, 100)]
-        ours = [case(number, "AB", dice.choice("AB"), place=place) for number, place in at]
-        theirs = [rag(number, dice.random() < 0.5, place=place) for number, place in at]
+        ours = [make_case(number, "AB", dice.choice("AB"), place=place) for number, place in at]
+        theirs = [make_rag_outcome(number, dice.random() < 0.5, place=place) for number, place in at]
         table = conflicts_table(ours, theirs, ("place",))
         alarms += min(p for p in table.column("p (Holm)") if isinstance(p, float)) < 0.05
     assert 1 <= alarms <= 16
 
 
-def test_the_tests_of_a_table_are_corrected_together() -> None:
+def test_conflicts_table_corrects_its_tests_together() -> None:
     """Twelve questions won at one place, six won and six lost at the other."""
-    ours = [case(i, "AB", "A" if place == 0 or i % 2 else "B", place=place) for place in (0, 50) for i in range(12)]
-    theirs = [rag(i, place == 50 and i % 2 == 0, place=place) for place in (0, 50) for i in range(12)]
+    ours = [
+        make_case(i, "AB", "A" if place == 0 or i % 2 else "B", place=place) for place in (0, 50) for i in range(12)
+    ]
+    theirs = [make_rag_outcome(i, place == 50 and i % 2 == 0, place=place) for place in (0, 50) for i in range(12)]
     table = conflicts_table(ours, theirs, ("place",))
     first, second = row(table, 0), row(table, 50)
     assert first["difference to RAG"].p == pytest.approx(sign_test(12, 0))
@@ -270,7 +272,7 @@ def test_the_tests_of_a_table_are_corrected_together() -> None:
     assert "3 comparisons" in " ".join(table.notes)
 
 
-def test_which_rule_by_hand() -> None:
+def test_rules_table_matches_manual_counts() -> None:
     said = rules_table(CASES)
     majority = row(said, "majority of the parts")
     assert (majority["speaks"], majority["followed"].value, majority["rule right"].value) == (1, 1, 0)
@@ -299,22 +301,24 @@ def test_which_rule_by_hand() -> None:
         ("part with the key document", [("B", 0, None), ("A", 3, None)], None),
     ],
 )
-def test_each_rule(rule: str, parts: Sequence[tuple[str, int, int | None]], choice: str | None) -> None:
+def test_rule_returns_expected_choice(
+    rule: str, parts: Sequence[tuple[str, int, int | None]], choice: str | None
+) -> None:
     assert RULES[rule]([PartialChoice(*part, key=False) for part in parts]) == choice
 
 
-def test_the_part_with_the_key_document() -> None:
+def test_key_document_rule_returns_choice_of_one_key_part() -> None:
     rule = RULES["part with the key document"]
     assert rule([PartialChoice("A", 1, None, False), PartialChoice("B", 1, None, True)]) == "B"
     assert rule([PartialChoice("A", 1, None, True), PartialChoice("B", 1, None, True)]) is None
 
 
-def test_what_the_parts_said() -> None:
+def test_parts_table_matches_manual_counts() -> None:
     cases = (
         *CASES[:3],
-        case(4, "AA", "A", nothing=2),
-        case(5, "", None, state="failed", failed=3, undecided=1),
-        case(6, "A", "A"),
+        make_case(4, "AA", "A", nothing=2),
+        make_case(5, "", None, state="failed", failed=3, undecided=1),
+        make_case(6, "A", "A"),
     )
     table = parts_table(cases, ("place",))
     assert table.rows[-1] == ("all", 6, 2 + 3 + 2 + 2 + 1, 1, 2, 3, 1, 1, 1, 3)
@@ -324,66 +328,67 @@ def test_what_the_parts_said() -> None:
 # -- which records ----------------------------------------------------------------------------------------------------
 
 
-def test_an_arm_that_is_missing_is_no_loss_and_no_error(tmp_path: Path) -> None:
+def test_conflicts_table_with_missing_arm_compares_nothing(tmp_path: Path) -> None:
     """As in a run that was broken off: nothing is compared, and what there is is told."""
-    records = specialty(tmp_path)
+    records = run_paper_example(tmp_path)
     ours, rival = split_arms([record for record in records if record.arm == "brief-context"])
-    told = row(conflicts_table(ours, rival))
-    assert (told["conflicts"], told["not compared"]) == (1, 1)
-    assert told["win"] == told["tie"] == told["lose"] == 0
-    assert told["difference to RAG"] is None
+    cells = row(conflicts_table(ours, rival))
+    assert (cells["conflicts"], cells["not compared"]) == (1, 1)
+    assert cells["win"] == cells["tie"] == cells["lose"] == 0
+    assert cells["difference to RAG"] is None
     table = conflicts_table(*split_arms([record for record in records if record.arm == "rag"]))
     assert row(table)["read in parts"] == 0
     assert not any("nan" in note for note in table.notes)
 
 
-def test_records_without_a_condition_go_by_their_strategy(tmp_path: Path) -> None:
+def test_split_arms_without_conditions_uses_strategy(tmp_path: Path) -> None:
     records = [
-        record.model_copy(update={"key": record.question_key, "condition": {}}) for record in specialty(tmp_path)
+        record.model_copy(update={"key": record.question_key, "condition": {}})
+        for record in run_paper_example(tmp_path)
     ]
     cases, rival = split_arms(records)
     table: Table = conflicts_table(cases, rival)
     assert dict(zip(table.columns, table.rows[0], strict=True))["lose"] == 1
 
 
-def test_a_question_that_one_prompt_answered_was_not_read_in_parts(tmp_path: Path) -> None:
-    assert len(partitioned_cases(specialty(tmp_path))) == 1
+def test_partitioned_cases_leave_out_questions_answered_in_one_prompt(tmp_path: Path) -> None:
+    assert len(partitioned_cases(run_paper_example(tmp_path))) == 1
 
 
 # -- known answers, through the whole path ----------------------------------------------------------------------------
 
 
-def draw(*parts: object) -> float:
+def draw_choice(*parts: object) -> float:
     return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "big") / 2**64
 
 
-def found(pattern: str, text: str) -> str:
+def find_choice(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     assert match is not None
     return match[1]
 
 
-def quarrelling(request: ChatRequest) -> str:
-    """A part with the key tells the gold letter, any other part a wrong one half of the time; whoever sums up goes by
+def reply_with_conflicts(request: ChatRequest) -> str:
+    """Reply with the gold letter for a part with the key, else half of the time with a wrong one. Reduce follows
     the first part; plain RAG is right four times in five."""
     prompt = request.messages[-1].content
-    number = int(found(r"Does drug (\d+) help", prompt))
+    number = int(find_choice(r"Does drug (\d+) help", prompt))
     gold, wrong = "ABC"[number % 3], "ABC"[(number + 1) % 3]
     match stage_of(request):
         case "rag":
-            return said(quotes=[], answer="So.", choice=gold if draw("rag", number) < 0.8 else wrong)
+            return said(quotes=[], answer="So.", choice=gold if draw_choice("rag", number) < 0.8 else wrong)
         case "reduce":
-            return said(sources=[], answer="So.", choice=found(r"\(option ([A-C])\)", prompt))
+            return said(sources=[], answer="So.", choice=find_choice(r"\(option ([A-C])\)", prompt))
     if "tells it here" in prompt:
         return finding(1, "The trial tells it.", gold)
-    return finding(1, "A study tells otherwise.", wrong) if draw("map", prompt) < 0.5 else NOT_FOUND
+    return finding(1, "A study tells otherwise.", wrong) if draw_choice("map", prompt) < 0.5 else NOT_FOUND
 
 
-def test_a_reader_that_goes_by_the_first_part_is_found_out(tmp_path: Path) -> None:
+def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> None:
     n = 60
     study = Study(evidence(), PROTOCOLS["corrected"])
-    asked = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
-    asyncio.run(answer(asked, ScriptedModel(quarrelling), tmp_path / "run"))
+    sample = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
+    asyncio.run(answer(sample, ScriptedModel(reply_with_conflicts), tmp_path / "run"))
     cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival, ("place",))
     first, last = row(table, 0), row(table, 100)
@@ -401,12 +406,12 @@ def test_a_reader_that_goes_by_the_first_part_is_found_out(tmp_path: Path) -> No
     assert row(rules_table(cases), "part with the key document")["rule right"].value == 1
 
 
-def test_a_reader_that_sees_the_key_or_nothing_never_conflicts(tmp_path: Path) -> None:
-    asked = questions(12)
+def test_conflicts_table_of_consistent_reader_has_no_conflict(tmp_path: Path) -> None:
+    sample = questions(12)
     study = Study(evidence(), PROTOCOLS["corrected"])
-    made = positions.cases(asked, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
-    asyncio.run(answer(made, reader(asked, u_curve()), tmp_path / "run"))
+    result = positions.cases(sample, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
+    asyncio.run(answer(result, reader(sample, u_curve()), tmp_path / "run"))
     cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival)
-    (cells,) = [dict(zip(table.columns, each, strict=True)) for each in table.rows]
+    (cells,) = [dict(zip(table.columns, item, strict=True)) for item in table.rows]
     assert (cells["read in parts"], cells["conflicts"], cells["difference to RAG"]) == (12, 0, None)

@@ -1,4 +1,4 @@
-"""Accuracy against the number of documents, by a reader that reads the longer context worse by a known amount."""
+"""Test accuracy by the number of documents with a reader of known decline."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ CURVE = u_curve()
 KS = context_length.KS
 
 
-def expected(k: int) -> float:
-    """The curve's mean over the places that k has."""
+def expected_share(k: int) -> float:
+    """Return the mean of the curve over the places for this k."""
     return float(np.mean([CURVE(first_rank(place, k), k) for place in distinct_places(PLACES, k)]))
 
 
-def test_each_place_once_where_there_are_fewer_than_five() -> None:
-    made = context_length.cases(questions(1), STUDY)
-    places = {k: [case.condition["place"] for case in made if case.condition.get("k") == k] for k in KS}
+def test_cases_of_few_documents_use_each_place_once() -> None:
+    cases = context_length.cases(questions(1), STUDY)
+    places = {k: [case.condition["place"] for case in cases if case.condition.get("k") == k] for k in KS}
     assert [len(places[k]) for k in KS] == [1, 2, 4, 5, 5, 5]
-    assert sum("k" not in case.condition for case in made) == 2
+    assert sum("k" not in case.condition for case in cases) == 2
 
 
-def test_a_key_document_of_several_passages_is_one_document() -> None:
+def test_cases_count_key_document_of_several_passages_once() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
     two = Study(evidence(gold_passages=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
-    made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
-    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
+    cases = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in cases]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
         (1, 0, 2),
         (2, 0, 3),
@@ -52,13 +52,13 @@ def test_a_key_document_of_several_passages_is_one_document() -> None:
     ]
 
 
-def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
+def test_cases_by_passages_read_long_key_document_alone() -> None:
     """An abstract that was cut in two must not end the study at k = 1."""
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
-    found = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
-    two = Study(found, PROTOCOLS["corrected"])
-    made = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
-    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in made]
+    result = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
+    two = Study(result, PROTOCOLS["corrected"])
+    cases = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in cases]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
         (1, 0, 2),
         (2, 0, 2),
@@ -71,28 +71,28 @@ def test_by_passages_a_key_document_is_read_alone_where_k_is_less() -> None:
         positions.cases(questions(1), two, ks=(1,), arms=("rag",))
 
 
-def test_what_both_studies_ask_is_one_case() -> None:
+def test_cases_equal_those_of_positions_where_both_ask() -> None:
     """So that a run of the one need not be paid for in the other."""
-    asked = questions(2)
-    longer = {case.key: case for case in context_length.cases(asked, STUDY)}
-    shared = positions.cases(asked, STUDY, ks=(8, 16), arms=("rag",))
+    sample = questions(2)
+    longer = {case.key: case for case in context_length.cases(sample, STUDY)}
+    shared = positions.cases(sample, STUDY, ks=(8, 16), arms=("rag",))
     assert shared
     assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
 
 
-def test_the_longer_context_is_read_as_much_worse_as_the_curve_says(tmp_path: Path) -> None:
-    asked = questions(40)
-    found = run(context_length.cases(asked, STUDY), reader(asked, CURVE), tmp_path / "run")
-    by_k, trend = context_length.tables({"reader": found}, remarks=PROTOCOLS["corrected"].notes)
+def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
+    sample = questions(40)
+    result = run(context_length.cases(sample, STUDY), reader(sample, CURVE), tmp_path / "run")
+    by_k, trend = context_length.tables({"reader": result}, remarks=PROTOCOLS["corrected"].notes)
     for k in KS:
         here = row(by_k, "reader", "rag", k)
-        assert near(here[SHARE_COLUMN].value, expected(k), here[SHARE_COLUMN].n)
+        assert near(here[SHARE_COLUMN].value, expected_share(k), here[SHARE_COLUMN].n)
         assert here["SD over places"] is None or k > 1
     shortest = row(by_k, "reader", "rag", 1)
     assert (shortest[SHARE_COLUMN].value, shortest[P_COLUMN]) == (1.0, None)
     longest = row(by_k, "reader", "rag", 32)["difference to the same arm at its smallest k"]
     assert longest.interval.high < 0
-    assert near(1 + longest.value, expected(32), 5 * 40)
+    assert near(1 + longest.value, expected_share(32), 5 * 40)
     assert longest.clusters == 40
     assert row(by_k, "reader", "oracle", None)[SHARE_COLUMN].value == 1.0
     assert row(by_k, "reader", "closed-book", None)[SHARE_COLUMN].value == 0.0
@@ -101,8 +101,8 @@ def test_the_longer_context_is_read_as_much_worse_as_the_curve_says(tmp_path: Pa
     assert change.n == 40
 
 
-def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
-    """The share right falls by so much a doubling; each question has an ease of its own."""
+def simulate_outcomes(seed: int, falls: float, n: int = 40) -> list[Outcome]:
+    """Simulate outcomes whose share right falls by a fixed amount per doubling; questions differ in difficulty."""
     dice = np.random.default_rng(seed)
     ease = dice.uniform(-0.2, 0.2, n)
     return [
@@ -119,45 +119,45 @@ def simulated(seed: int, falls: float, n: int = 40) -> list[Outcome]:
     ]
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(2, dtype=int)
     for seed in range(200):
-        tables = context_length.tables({"m": simulated(seed, 0.0, 25)})
+        tables = context_length.tables({"m": simulate_outcomes(seed, 0.0, 25)})
         alarms += [min(p for p in table.column(P_COLUMN) if isinstance(p, float)) < 0.05 for table in tables]
     assert max(alarms) <= 16
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
 
 
-def test_the_intervals_hold_the_effect_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_intervals_cover_effect_at_stated_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
-    differences, slopes, found = 0, 0, 0
+    differences, slopes, result = 0, 0, 0
     for seed in range(40):
-        by_k, trend = context_length.tables({"m": simulated(seed, 0.08)})
+        by_k, trend = context_length.tables({"m": simulate_outcomes(seed, 0.08)})
         longest = row(by_k, "m", "rag", 32)["difference to the same arm at its smallest k"]
         change = row(trend, "m", "rag")["change a doubling"]
         differences += longest.interval.low <= -0.4 <= longest.interval.high
         slopes += change.interval.low <= -0.08 <= change.interval.high
-        found += change.value < 0 and change.p < 0.05
-    assert found == 40
+        result += change.value < 0 and change.p < 0.05
+    assert result == 40
     assert differences >= 34
     assert slopes >= 34
 
 
-def test_several_models_in_one_table() -> None:
-    runs = {"better": simulated(1, 0.0), "worse": simulated(2, 0.1)}
+def test_tables_of_several_models_have_rows_for_each() -> None:
+    runs = {"better": simulate_outcomes(1, 0.0), "worse": simulate_outcomes(2, 0.1)}
     by_k, trend = context_length.tables(runs)
     assert [cells[0] for cells in by_k.rows] == ["better"] * len(KS) + ["worse"] * len(KS)
     assert row(trend, "worse", "rag")[P_COLUMN] < 0.01 < row(trend, "better", "rag")[P_COLUMN]
 
 
-def test_a_question_that_failed_somewhere_is_in_no_slope() -> None:
-    found = simulated(0, 0.0, 5)
+def test_trend_leaves_out_questions_with_failed_case() -> None:
+    result = simulate_outcomes(0, 0.0, 5)
     failed = [
-        Outcome(each.question, each.condition, "failed", None, 1 / 3)
-        if each.question == "3" and each.condition["k"] == 1
-        else each
-        for each in found
+        Outcome(item.question, item.condition, "failed", None, 1 / 3)
+        if item.question == "3" and item.condition["k"] == 1
+        else item
+        for item in result
     ]
     by_k, trend = context_length.tables({"m": failed})
     assert row(trend, "m", "rag")["change a doubling"].n == 4

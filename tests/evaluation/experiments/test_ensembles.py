@@ -1,4 +1,4 @@
-"""The context-retrieval study's experiments with models whose votes are known beforehand."""
+"""Test the context-retrieval experiments with models of known votes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def questions(n: int = N) -> list[Question]:
     return [Question(f"Case {i}: what is it?", OPTIONS, "choice", str(i), "ABCD"[i % 4]) for i in range(n)]
 
 
-def biased(asked: Sequence[Question], first: float) -> ScriptedModel:
-    """Right but for a bias to what stands first."""
+def make_biased_model(asked: Sequence[Question], first: float) -> ScriptedModel:
+    """Return a model that is right except for a bias to the first option."""
     beliefs = {q.text: {text: float(letter == q.gold) for letter, text in q.options.items()} for q in asked}
     return build_voter(beliefs, first=first)
 
 
-def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
-    made = ensembles.cases(questions(1), VoteSampling(repeats=2, seed=5), votes=(1, 4))
-    told = [(case.condition["arm"], case.condition.get("votes"), case.condition["repeat"]) for case in made]
-    assert told == [
+def test_ensembles_cases_have_one_condition_each_with_most_votes_first() -> None:
+    cases = ensembles.cases(questions(1), VoteSampling(repeats=2, seed=5), votes=(1, 4))
+    conditions = [(case.condition["arm"], case.condition.get("votes"), case.condition["repeat"]) for case in cases]
+    assert conditions == [
         (ZERO, None, 0),
         (ZERO, None, 1),
         (COT, None, 0),
@@ -53,8 +53,8 @@ def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
         (SHUFFLED, 1, 0),
         (SHUFFLED, 1, 1),
     ]
-    assert [case.treatment.seed for case in made[:2]] == [5, 6]
-    shuffled = next(case for case in made if case.condition["arm"] == SHUFFLED)
+    assert [case.treatment.seed for case in cases[:2]] == [5, 6]
+    shuffled = next(case for case in cases if case.condition["arm"] == SHUFFLED)
     assert shuffled.treatment.voting == VotingOptions(4, shuffle=True)
     with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
         ensembles.cases(questions(1), VoteSampling(), arms=("magic",))
@@ -62,28 +62,30 @@ def test_the_grid_has_one_case_a_condition_the_most_votes_first() -> None:
         ensembles.cases([Question("Why?", id="x")], VoteSampling())
 
 
-def test_one_number_of_votes_is_asked_at_other_temperatures(tmp_path: Path) -> None:
+def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path) -> None:
     """The one that is set is not asked twice; where it is varied the other tables are of that one alone."""
-    asked = questions(6)
-    made = ensembles.cases(asked, VoteSampling(), votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
-    first = [case for case in made if case.question == asked[0]]
-    told = [(case.condition.get("votes"), case.condition.get("temperature")) for case in first]
-    assert told == [(None, None), (3, None), (1, None), (3, 0.3), (3, 1.0)]
-    drawn = [case.treatment.voting.temperature for case in first if case.treatment.voting is not None]
-    assert drawn == [0.7, 0.7, 0.3, 1.0]
-    outcomes = run(made, biased(asked, 0.6), tmp_path / "run")
+    sample = questions(6)
+    cases = ensembles.cases(sample, VoteSampling(), votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
+    first = [case for case in cases if case.question == sample[0]]
+    votes_and_temperatures = [(case.condition.get("votes"), case.condition.get("temperature")) for case in first]
+    assert votes_and_temperatures == [(None, None), (3, None), (1, None), (3, 0.3), (3, 1.0)]
+    result = [case.treatment.voting.temperature for case in first if case.treatment.voting is not None]
+    assert result == [0.7, 0.7, 0.3, 1.0]
+    outcomes = run(cases, make_biased_model(sample, 0.6), tmp_path / "run")
     *others, by_temperature = ensembles.tables({"voter": outcomes})
     assert [cells[1:4] for cells in by_temperature.rows] == [(SHUFFLED, 3, t) for t in ("as set", 0.3, 1.0)]
-    shown = [row(by_temperature, "voter", SHUFFLED, 3, t) for t in ("as set", 0.3, 1.0)]
-    assert [sum(cells[state] for state in STATES) for cells in shown] == [6, 6, 6]
-    without = ensembles.tables({"voter": [each for each in outcomes if "temperature" not in each.condition]})
-    assert [shown.rows for shown in without] == [shown.rows for shown in others]
+    conditions = [row(by_temperature, "voter", SHUFFLED, 3, t) for t in ("as set", 0.3, 1.0)]
+    assert [sum(cells[state] for state in STATES) for cells in conditions] == [6, 6, 6]
+    without = ensembles.tables({"voter": [outcome for outcome in outcomes if "temperature" not in outcome.condition]})
+    assert [item.rows for item in without] == [other.rows for other in others]
 
 
-def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> None:
+def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> None:
     """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
-    asked = questions()
-    outcomes = run(ensembles.cases(asked, VoteSampling(), votes=(1, 12)), biased(asked, 0.6), tmp_path / "run")
+    sample = questions()
+    outcomes = run(
+        ensembles.cases(sample, VoteSampling(), votes=(1, 12)), make_biased_model(sample, 0.6), tmp_path / "run"
+    )
     methods, shuffling, by_votes = ensembles.tables({"voter": outcomes})
     few, many = (row(by_votes, "voter", SC, n)["share right"].value for n in (1, 12))
     assert few < 0.75
@@ -98,25 +100,25 @@ def test_shuffling_removes_a_bias_that_votes_alone_do_not(tmp_path: Path) -> Non
     assert row(took, "voter", COT, None)["calls"].value == 1
 
 
-def test_an_unbiased_model_gains_nothing_by_shuffling(tmp_path: Path) -> None:
-    asked = questions()
-    cases = ensembles.cases(asked, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))
-    _, shuffling, _ = ensembles.tables({"voter": run(cases, biased(asked, 0.0), tmp_path / "run")})
+def test_ensembles_tables_show_no_gain_by_shuffling_for_unbiased_model(tmp_path: Path) -> None:
+    sample = questions()
+    cases = ensembles.cases(sample, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))
+    _, shuffling, _ = ensembles.tables({"voter": run(cases, make_biased_model(sample, 0.0), tmp_path / "run")})
     assert row(shuffling, "voter", 4)["difference to options as they are"].value == 0
 
 
 # -- solved questions -------------------------------------------------------------------------------------------------
 
 
-def helped(asked: Sequence[Question]) -> ScriptedModel:
-    """It knows half of the answers, and reads the others off an example that says so."""
+def make_helped_model(asked: Sequence[Question]) -> ScriptedModel:
+    """Return a model that knows half of the answers and reads the others from an example."""
     by_text = {q.text: q for q in asked}
 
     def script(request: ChatRequest) -> str:
         question = next(q for text, q in by_text.items() if text in request.messages[-1].content)
         right = question.options[question.gold or ""]
-        shown = any(f"It is {right}." in turn.content for turn in request.messages if turn.role == "assistant")
-        knows = shown or int(question.id) % 2 == 0
+        visible = any(f"It is {right}." in turn.content for turn in request.messages if turn.role == "assistant")
+        knows = visible or int(question.id) % 2 == 0
         lines = request.messages[-1].content.splitlines()
         letter = next(line[0] for line in lines if line.endswith(f". {right}") and line[1] == ".")
         values = {"found": True, "choice": letter} if knows else {"found": False}
@@ -125,21 +127,21 @@ def helped(asked: Sequence[Question]) -> ScriptedModel:
     return ScriptedModel(script, name="helped", probabilities=lambda _: {"A": 0.4, "B": 0.3, "C": 0.2, "D": 0.1})
 
 
-def telling(question: Question) -> Examples:
+def show_answer(question: Question) -> Examples:
     right = question.options[question.gold or ""]
     return Examples((Example(f"near/{question.id}", "Another case?", f"It is {right}.", OPTIONS, question.gold),))
 
 
-def useless(question: Question) -> Examples:
+def show_nothing(question: Question) -> Examples:
     return Examples((Example("far/0", "Another case?", "It is nothing.", OPTIONS, "A"),), ("leaked",))
 
 
-def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) -> None:
-    asked = questions(40)
-    sources = {"near": telling, "near+reranker": useless, "random": useless}
-    cases = medprompt.cases(asked, VoteSampling(), sources, votes=4)
+def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_path: Path) -> None:
+    sample = questions(40)
+    sources = {"near": show_answer, "near+reranker": show_nothing, "random": show_nothing}
+    cases = medprompt.cases(sample, VoteSampling(), sources, votes=4)
     assert len(cases) == 40 * 4
-    by_examples, which = medprompt.tables({"m": run(cases, helped(asked), tmp_path / "run")})
+    by_examples, which = medprompt.tables({"m": run(cases, make_helped_model(sample), tmp_path / "run")})
     assert row(by_examples, "m", "none")["share right"].value == 0.5
     near = row(by_examples, "m", "near")
     assert (near["share right"].value, near["difference to no examples"].value) == (1.0, 0.5)
@@ -147,32 +149,34 @@ def test_examples_are_held_against_the_same_votes_without_any(tmp_path: Path) ->
     assert [cells[1] for cells in which.rows] == ["near+reranker", "random"]
     assert row(which, "m", "random")["difference to the first library, or without reranker"].value == -0.5
     with pytest.raises(InputError, match="name a library of them with --examples NAME=LIBRARY"):
-        medprompt.cases(asked, VoteSampling(), {})
+        medprompt.cases(sample, VoteSampling(), {})
 
 
-def test_controls_may_be_left_out_and_asked_for_alone(tmp_path: Path) -> None:
-    sources = {"near": telling, "random": useless, "fixed": useless}
+def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
+    sources = {"near": show_answer, "random": show_nothing, "fixed": show_nothing}
 
     def shown(*arms: str) -> list[object]:
-        made = medprompt.cases(questions(1), VoteSampling(), sources, votes=2, arms=arms)
-        return [case.condition["examples"] for case in made]
+        cases = medprompt.cases(questions(1), VoteSampling(), sources, votes=2, arms=arms)
+        return [case.condition["examples"] for case in cases]
 
     assert shown("none", "retrieved") == ["none", "near"]
     assert shown("fixed", "random") == ["random", "fixed"]
     with pytest.raises(InputError, match="no arm is called magic: known are none, retrieved, random, fixed"):
         shown("magic")
-    asked = questions(4)
+    sample = questions(4)
     alone = run(
-        medprompt.cases(asked, VoteSampling(), sources, votes=2, arms=["none"]), helped(asked), tmp_path / "run"
+        medprompt.cases(sample, VoteSampling(), sources, votes=2, arms=["none"]),
+        make_helped_model(sample),
+        tmp_path / "run",
     )
     assert [table.title for table in medprompt.tables({"m": alone})] == ["Accuracy by the examples that are shown"]
 
 
-def test_models_are_told_over_one_prediction_and_over_as_many_votes(tmp_path: Path) -> None:
+def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path: Path) -> None:
     """Errata P6: most of a gain over one prediction may be the votes'."""
-    asked = {"one": questions(20), "two": questions(24)}
-    cases = model_comparison.cases(asked, VoteSampling(), {"near": telling}, votes=4)
-    outcomes = run(cases, helped(questions(24)), tmp_path / "run")
+    sample = {"one": questions(20), "two": questions(24)}
+    cases = model_comparison.cases(sample, VoteSampling(), {"near": show_answer}, votes=4)
+    outcomes = run(cases, make_helped_model(questions(24)), tmp_path / "run")
     gains, alone, board = model_comparison.tables({"m": outcomes})
     assert row(gains, "m", "one", "medprompt")["difference to zero-shot"].value == 0.75
     assert row(gains, "m", "one", SHUFFLED)["difference to zero-shot"].value == 0.25
@@ -180,4 +184,4 @@ def test_models_are_told_over_one_prediction_and_over_as_many_votes(tmp_path: Pa
     assert [cells[1] for cells in board.rows] == ["medprompt", SHUFFLED, ZERO]
     assert row(board, "m", "medprompt")["average"] == 1.0
     with pytest.raises(InputError, match="over one library of solved questions"):
-        model_comparison.cases(asked, VoteSampling(), {"a": telling, "b": useless})
+        model_comparison.cases(sample, VoteSampling(), {"a": show_answer, "b": show_nothing})

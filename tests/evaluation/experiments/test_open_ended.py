@@ -1,4 +1,4 @@
-"""MedQ's comparison: both arms on open questions, verdicts of people and models, and the errata's own figures."""
+"""Test the comparison on MedQ: both arms, verdicts of people and models, and the errata's figures."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from tests.support.strategies import NOT_FOUND, finding, said, stage_of
 OURS, RIVAL = "brief-context", "rag"
 
 
-def choice_of(made: BlindPairs, pair: str, arm: str | None) -> PreferredAnswer:
+def choose_arm(made: BlindPairs, pair: str, arm: str | None) -> PreferredAnswer:
     return "tie" if arm is None else place_of(made, pair, arm)  # type: ignore[return-value]
 
 
-def given(made: BlindPairs, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
-    """One reviewer's verdicts on the first so many pairs, by the arm that he prefers."""
+def make_verdicts(made: BlindPairs, reviewer: str, arms: Sequence[str | None]) -> list[HumanVerdict]:
+    """Return one reviewer's verdicts on the first pairs, by preferred arm."""
     pairs = made.pairs[: len(arms)]
     return [
-        HumanVerdict(pair.id, reviewer, choice_of(made, pair.id, arm)) for pair, arm in zip(pairs, arms, strict=True)
+        HumanVerdict(pair.id, reviewer, choose_arm(made, pair.id, arm)) for pair, arm in zip(pairs, arms, strict=True)
     ]
 
 
@@ -64,18 +64,18 @@ MEDQ = [OURS] * 14 + [RIVAL] * 6 + [None] * 28
 # -- cases ------------------------------------------------------------------------------------------------------------
 
 
-def test_each_question_is_asked_of_both_arms() -> None:
-    made = open_ended.cases(open_questions(3))
-    assert [case.condition["arm"] for case in made] == [RIVAL, OURS] * 3
-    assert all(case.treatment.strategy == case.condition["arm"] for case in made)
-    assert not any(case.treatment.preflight or case.treatment.ranking for case in made)
+def test_cases_ask_each_question_of_both_arms() -> None:
+    cases = open_ended.cases(open_questions(3))
+    assert [case.condition["arm"] for case in cases] == [RIVAL, OURS] * 3
+    assert all(case.treatment.strategy == case.condition["arm"] for case in cases)
+    assert not any(case.treatment.preflight or case.treatment.ranking for case in cases)
     assert all(case.treatment.preflight for case in open_ended.cases(open_questions(1), preflight=True))
     with pytest.raises(InputError, match="no question to ask"):
         open_ended.cases([])
 
 
-def answering(request: ChatRequest) -> str:
-    """Abstains from question 1 where it reads all passages in one prompt, and says whose words are whose."""
+def reply_to_request(request: ChatRequest) -> str:
+    """Abstain from question 1 if all passages are in one prompt; else name the arm in the reply."""
     text = request.messages[-1].content
     stage = stage_of(request)
     if stage == "rag":
@@ -87,12 +87,12 @@ def answering(request: ChatRequest) -> str:
     return said(sources=[1], answer="The parts say it helps (finding 1).")
 
 
-def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
+def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> None:
     """Errata C9: with a real library, real retrieval and real records."""
-    with create(tmp_path / "library") as made:
-        add(made, 0, 12)
-    asked = [Question("What does aspirin do?", id="0", gold="x"), Question("What helps in stroke?", id="1", gold="y")]
-    model = ScriptedModel(answering)
+    with create(tmp_path / "library") as result:
+        add(result, 0, 12)
+    sample = [Question("What does aspirin do?", id="0", gold="x"), Question("What helps in stroke?", id="1", gold="y")]
+    model = ScriptedModel(reply_to_request)
 
     async def run() -> None:
         from epicrisis.library.library import Library
@@ -101,7 +101,7 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
         opened = LibrarySearch(library, Retriever(library, encoder()))
         async with Pipeline(Settings(k=8), dict.fromkeys(ROLES, model), opened) as pipeline:
             records = RecordStore(tmp_path / RECORDS, pipeline.recipe(), texts=False)
-            async for _ in answer_cases(pipeline, open_ended.cases(asked), records):
+            async for _ in answer_cases(pipeline, open_ended.cases(sample), records):
                 pass
         library.close()
 
@@ -119,44 +119,44 @@ def test_open_questions_run_through_to_verdicts(tmp_path: Path) -> None:
 # -- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_papers_own_counts_are_no_significant_difference() -> None:
-    made = paired(48)
-    judging = Judging(made, tuple(given(made, "experts", MEDQ)))
+def test_verdicts_table_of_paper_counts_is_not_significant() -> None:
+    pairs = paired(48)
+    judging = Judging(pairs, tuple(make_verdicts(pairs, "experts", MEDQ)))
     _, verdicts, _, _ = tables({"GPT": judging})
-    found = row(verdicts, "GPT", "experts")
-    assert (found["judged"], found["better"], found["same"], found["worse"]) == (48, 14, 28, 6)
-    assert found["p (Holm)"] == pytest.approx(0.115, abs=5e-4)
-    share = found["share better"]
+    result = row(verdicts, "GPT", "experts")
+    assert (result["judged"], result["better"], result["same"], result["worse"]) == (48, 14, 28, 6)
+    assert result["p (Holm)"] == pytest.approx(0.115, abs=5e-4)
+    share = result["share better"]
     assert isinstance(share, Mean)
     assert (share.n, share.unscored) == (48, 0)
     printed = load_published()["open-ended"].figure("percent", "better")
     assert 100 * share.value == pytest.approx(printed, abs=0.05)
     assert (round(share.interval.low, 3), round(share.interval.high, 3)) == (0.182, 0.432)
-    decided = found["share of decided"]
+    decided = result["share of decided"]
     assert isinstance(decided, Mean)
     assert (decided.value, decided.n) == (0.7, 20)
     assert "a difference is not shown (exact sign test, p = 0.115 corrected)" in conclusions({"GPT": judging})[0]
     assert open_ended.EXPERIMENT.published == ("open-ended",)
 
 
-def test_a_clear_preference_is_shown_whichever_way_it_goes() -> None:
-    made = paired(40)
+def test_verdicts_table_of_clear_preference_is_significant() -> None:
+    pairs = paired(40)
     for arm, better, worse in ((OURS, 30, 0), (RIVAL, 0, 30)):
-        judging = Judging(made, tuple(given(made, "anna", [arm] * 30 + [None] * 10)))
-        found = row(tables({"m": judging})[1], "m", "anna")
-        assert (found["better"], found["worse"]) == (better, worse)
-        assert found["p (Holm)"] == pytest.approx(2 / 2**30)
+        judging = Judging(pairs, tuple(make_verdicts(pairs, "anna", [arm] * 30 + [None] * 10)))
+        result = row(tables({"m": judging})[1], "m", "anna")
+        assert (result["better"], result["worse"]) == (better, worse)
+        assert result["p (Holm)"] == pytest.approx(2 / 2**30)
         assert ": a difference is shown" in conclusions({"m": judging})[0]
 
 
-def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_counted() -> None:
-    made = paired(4)
+def test_verdicts_table_tests_majority_and_counts_missing_verdicts() -> None:
+    result = paired(4)
     people = (
-        *given(made, "anna", [OURS, OURS, RIVAL]),
-        *given(made, "ben", [OURS, RIVAL, RIVAL]),
-        *given(made, "chris", [OURS, None]),
+        *make_verdicts(result, "anna", [OURS, OURS, RIVAL]),
+        *make_verdicts(result, "ben", [OURS, RIVAL, RIVAL]),
+        *make_verdicts(result, "chris", [OURS, None]),
     )
-    verdicts = tables({"m": Judging(made, people)})[1]
+    verdicts = tables({"m": Judging(result, people)})[1]
     majority = row(verdicts, "m", "majority of 3 reviewers")
     # The second pair: one each; the fourth nobody judged.
     assert [majority[name] for name in ("judged", "not judged", "better", "same", "worse")] == [3, 1, 1, 1, 1]
@@ -165,30 +165,30 @@ def test_of_several_reviewers_the_majority_is_tested_and_missing_verdicts_are_co
     assert (chris["judged"], chris["not judged"], chris["p (Holm)"]) == (2, 2, None)
 
 
-def test_answers_of_the_same_words_are_ties_for_everyone() -> None:
-    asked = open_questions(3)
-    made = pair_records(
-        [record(each, arm, "It helps." if each.id == "0" else f"{arm} helps.") for each in asked for arm in ARMS],
+def test_verdicts_table_counts_equal_answers_as_ties() -> None:
+    questions = open_questions(3)
+    records = pair_records(
+        [record(item, arm, "It helps." if item.id == "0" else f"{arm} helps.") for item in questions for arm in ARMS],
         ARMS,
         0,
     )
-    found = row(tables({"m": Judging(made, tuple(given(made, "anna", [OURS, OURS])))})[1], "m", "anna")
-    assert (found["judged"], found["better"], found["same"]) == (3, 2, 1)
+    result = row(tables({"m": Judging(records, tuple(make_verdicts(records, "anna", [OURS, OURS])))})[1], "m", "anna")
+    assert (result["judged"], result["better"], result["same"]) == (3, 2, 1)
 
 
-def test_no_verdict_makes_one_table_alone() -> None:
-    made = tables({"m": Judging(paired(2))})
-    assert [table.title for table in made] == ["What was answered"]
+def test_tables_without_verdicts_show_answers_only() -> None:
+    result = tables({"m": Judging(paired(2))})
+    assert [table.title for table in result] == ["What was answered"]
     assert conclusions({"m": Judging(paired(2))}) == ()
 
 
 # -- agreement and place ----------------------------------------------------------------------------------------------
 
 
-def test_agreement_is_about_answers_not_about_places() -> None:
-    made = paired(20)
+def test_agreement_table_compares_arms_not_places() -> None:
+    result = paired(20)
     arms = [OURS] * 10 + [RIVAL] * 6 + [None] * 4
-    judging = Judging(made, (*given(made, "anna", arms), *given(made, "ben", arms[:15])))
+    judging = Judging(result, (*make_verdicts(result, "anna", arms), *make_verdicts(result, "ben", arms[:15])))
     (people,) = tables({"m": judging})[2].rows
     assert people[:4] == ("m", "people", 2, 15)
     assert people[5] == people[7] == 1.0
@@ -196,30 +196,30 @@ def test_agreement_is_about_answers_not_about_places() -> None:
     assert "m: people agree in 100.0 % of 15 pairs (Krippendorff's alpha 1.00)." in conclusions({"m": judging})
 
 
-def test_a_reviewer_who_looks_at_the_place_is_found_out_and_prefers_neither_arm() -> None:
-    made = paired(40)
-    people = tuple(HumanVerdict(pair.id, "anna", "1") for pair in made.pairs)
-    _, verdicts, _, positions = tables({"m": Judging(made, people)})
-    found = row(verdicts, "m", "anna")
-    assert (found["better"], found["worse"], found["p (Holm)"]) == (20, 20, 1.0)
+def test_positions_table_detects_reviewer_biased_by_place() -> None:
+    pairs = paired(40)
+    people = tuple(HumanVerdict(pair.id, "anna", "1") for pair in pairs.pairs)
+    _, verdicts, _, positions = tables({"m": Judging(pairs, people)})
+    result = row(verdicts, "m", "anna")
+    assert (result["better"], result["worse"], result["p (Holm)"]) == (20, 20, 1.0)
     place = row(positions, "m", "anna")
     assert (place["first better"], place["second better"], place["consistent"]) == (40, 0, None)
     assert place["p (Holm)"] < 1e-9
-    assert any("a preference is shown" in each for each in conclusions({"m": Judging(made, people)}))
+    assert any("a preference is shown" in conclusion for conclusion in conclusions({"m": Judging(pairs, people)}))
 
 
-def test_reviewers_without_a_preference_raise_no_false_alarm() -> None:
-    made = paired(48)
+def test_verdicts_without_preference_have_nominal_false_alarms() -> None:
+    result = paired(48)
     alarms = 0
     for seed in range(200):
         dice = random.Random(seed)
-        people = tuple(HumanVerdict(pair.id, "anna", dice.choice(("1", "2", "tie"))) for pair in made.pairs)
-        arms = [made.key.preferred(each.pair, each.choice) for each in people]
+        people = tuple(HumanVerdict(pair.id, "anna", dice.choice(("1", "2", "tie"))) for pair in result.pairs)
+        arms = [result.key.preferred(item.pair, item.choice) for item in people]
         alarms += sign_test(arms.count(OURS), arms.count(RIVAL)) < 0.05
     assert alarms <= 16
 
 
-def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge") -> Path:
+def judge_by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge") -> Path:
     path = folder / f"{name}.jsonl"
 
     async def run() -> None:
@@ -232,19 +232,21 @@ def by_model(made: BlindPairs, script: object, folder: Path, name: str = "judge"
     return path
 
 
-def prefers(word: str) -> object:
+def make_judge(word: str) -> object:
     return lambda request: verdict("1" if word in unfence(request.messages[-1].content)[0] else "2")
 
 
-def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None:
-    made = paired(12)
-    write_pairs(made, tmp_path / "judging")
-    lines = [{"pair": each.pair, "verdict": each.choice} for each in given(made, "anna", [OURS] * 8 + [RIVAL] * 4)]
+def test_tables_from_files_show_judges_and_people(tmp_path: Path) -> None:
+    result = paired(12)
+    write_pairs(result, tmp_path / "judging")
+    lines = [
+        {"pair": item.pair, "verdict": item.choice} for item in make_verdicts(result, "anna", [OURS] * 8 + [RIVAL] * 4)
+    ]
     anna = tmp_path / "anna.jsonl"
     anna.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    steady = by_model(made, prefers("parts"), tmp_path, "steady")
-    first = by_model(made, lambda _: verdict("1"), tmp_path, "first")
-    mute = by_model(made, lambda _: "no idea", tmp_path, WRITER)
+    steady = judge_by_model(result, make_judge("parts"), tmp_path, "steady")
+    first = judge_by_model(result, lambda _: verdict("1"), tmp_path, "first")
+    mute = judge_by_model(result, lambda _: "no idea", tmp_path, WRITER)
     judging = read_judging(tmp_path / "judging", [anna], [steady, first, mute])
     _, verdicts, agreement, positions = tables({"m": judging})
 
@@ -273,10 +275,10 @@ def test_judges_and_people_side_by_side_from_their_files(tmp_path: Path) -> None
     assert people_and_steady["Cohen's kappa"] == pytest.approx(0)
 
 
-def test_every_table_is_json_without_a_hole(tmp_path: Path) -> None:
-    made = paired(3)
-    empty = by_model(made, lambda _: "no idea", tmp_path)
-    write_pairs(made, tmp_path / "judging")
+def test_tables_serialize_to_strict_json(tmp_path: Path) -> None:
+    result = paired(3)
+    empty = judge_by_model(result, lambda _: "no idea", tmp_path)
+    write_pairs(result, tmp_path / "judging")
     judging = read_judging(tmp_path / "judging", (), [empty])
     text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)
     assert [table["title"] for table in json.loads(text)] == [table.title for table in tables({"m": judging})]

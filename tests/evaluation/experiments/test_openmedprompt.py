@@ -1,4 +1,4 @@
-"""Open answers over a scripted writer whose quality is known, marked by a scripted judge."""
+"""Test open answers of a scripted writer of known quality, graded by a scripted judge."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)
 SIZES = Sizes((3, 5, 7), (0, 1, 5))
 
 
-def told(case: Case) -> tuple[object, ...]:
+def describe_case(case: Case) -> tuple[object, ...]:
     return tuple(case.condition.get(name) for name in ("arm", "examples", "k", "n"))
 
 
-def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> None:
-    made = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
+def test_cases_vary_drafts_and_examples_separately() -> None:
+    cases = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
     sizes = [(7, 5), (5, 0), (5, 1), (5, 5), (3, 5)]
-    assert [told(case) for case in made] == [
+    assert [describe_case(case) for case in cases] == [
         (ONE, "none", 0, None),
         (ONE, "cot", 5, None),
         *((arm, "cot", k, n) for arm in (REFINING, LAST, BEST) for n, k in sizes),
     ]
-    by_condition = {told(case): case.treatment for case in made}
-    shown = {key: treatment.examples for key, treatment in by_condition.items()}
-    assert all(examples is not None and len(examples.examples) == key[2] for key, examples in shown.items())
+    by_condition = {describe_case(case): case.treatment for case in cases}
+    text = {key: treatment.examples for key, treatment in by_condition.items()}
+    assert all(examples is not None and len(examples.examples) == key[2] for key, examples in text.items())
     last, best = (by_condition[arm, "cot", 5, 7].refining for arm in (LAST, BEST))
     assert last is not None
     assert best is not None
@@ -41,15 +41,15 @@ def test_the_grid_is_drafts_at_five_examples_and_examples_at_five_drafts() -> No
     assert (first.strategy, first.refining and first.refining.rounds) == ("self-reflection", 0)
 
 
-def test_a_smaller_grid_asks_and_shows_no_more_than_it_names() -> None:
-    made = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
-    assert {told(case)[2:] for case in made} == {(0, None), (2, None), (2, 3)}
-    outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in made]
+def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
+    cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
+    assert {describe_case(case)[2:] for case in cases} == {(0, None), (2, None), (2, 3)}
+    outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in cases]
     _, by_n = openmedprompt.tables({"m": outcomes})
     assert [cells[1:4] for cells in by_n.rows] == [(arm, "cot", 3) for arm in (REFINING, LAST, BEST)]
 
 
-def test_what_is_no_open_question_is_refused() -> None:
+def test_cases_with_closed_question_raise_input_error() -> None:
     choice = Question("Which?", {"A": "yes"}, "choice", "c", "A")
     for question in (choice, Question("Why?", id="w")):
         with pytest.raises(InputError, match="this experiment asks open questions"):
@@ -59,7 +59,7 @@ def test_what_is_no_open_question_is_refused() -> None:
 
 
 def right(case: Case) -> bool:
-    """One draft is right in a third of the questions, with examples in a half; refined in two thirds whatever n is, but
+    """Return whether a case is right. One draft: a third, with examples a half; refined: two thirds for any n, but
     for the best by reward, which is always right."""
     i, condition = int(case.question.id), case.condition
     if condition["arm"] == ONE:
@@ -67,7 +67,7 @@ def right(case: Case) -> bool:
     return True if condition["arm"] == BEST else i % 3 != 0
 
 
-def test_the_tables_say_what_was_marked() -> None:
+def test_tables_have_expected_shares() -> None:
     cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
 
     def outcome(question: Question, condition: Condition, is_right: bool) -> Outcome:

@@ -1,4 +1,4 @@
-"""The plain run: all questions or a sample of them, and what a leak guard hides from each (errata B15)."""
+"""Test the plain run: all questions or a sample, and the leak guards (errata B15)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.support.hashed_encoder import opened_library
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
+def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("evaluating") / "library"
     documents = [Document("old", "A trial of drugs.", date="2001-05-03"), Document("undated", "Drugs.")]
     return opened_library(path, documents)
 
 
-def asked(path: Path, *gold: Sequence[str]) -> str:
-    """A question set whose questions have these gold documents."""
+def write_questions(path: Path, *gold: Sequence[str]) -> str:
+    """Write a question set with these gold documents."""
     rows: list[dict[str, Any]] = [
         {"id": str(i), "text": f"Does drug {i} help?", "options": ["yes", "no"], "gold": "A", "gold_documents": names}
         for i, names in enumerate(gold)
@@ -39,30 +39,32 @@ def asked(path: Path, *gold: Sequence[str]) -> str:
     return str(path)
 
 
-def run(questions: str, opened: LibrarySearch | None, guard: Guard, **more: Any) -> tuple[RunPlan, tuple[Case, ...]]:
-    settings = Settings(strategy="closed-book" if opened is None else "rag")
-    pipeline = Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
-    return plan_plain_run(questions, settings, pipeline, guard=guard, **more)
+def plan_run(
+    questions: str, library_search: LibrarySearch | None, guard: Guard, **fields: Any
+) -> tuple[RunPlan, tuple[Case, ...]]:
+    settings = Settings(strategy="closed-book" if library_search is None else "rag")
+    pipeline = Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), library_search)
+    return plan_plain_run(questions, settings, pipeline, guard=guard, **fields)
 
 
-def test_all_questions_or_a_sample_of_them(tmp_path: Path, opened: LibrarySearch) -> None:
-    questions = asked(tmp_path / "set.jsonl", *[["old"]] * 6)
-    plan, cases = run(questions, opened, "none")
+def test_plan_plain_run_asks_all_questions_or_sample(tmp_path: Path, library_search: LibrarySearch) -> None:
+    questions = write_questions(tmp_path / "set.jsonl", *[["old"]] * 6)
+    plan, cases = plan_run(questions, library_search, "none")
     assert (plan.sample, plan.arguments) == ({"how": "all"}, {"guard": "none"})
     assert [case.question.id for case in cases] == list("012345")
     assert {(case.condition == {}, case.treatment.scope) for case in cases} == {(True, None)}
-    plan, some = run(questions, opened, "none", n=3, draw=7)
+    plan, some = plan_run(questions, library_search, "none", n=3, draw=7)
     assert plan.sample == {"how": "at-random", "n": 3, "seed": 7}
     assert len(some) == 3
     assert {case.key for case in some} < {case.key for case in cases}
 
 
-def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opened: LibrarySearch) -> None:
-    questions = asked(tmp_path / "set.jsonl", ["old", "elsewhere"])
-    _, (hidden,) = run(questions, opened, "source-hidden")
+def test_plan_plain_run_guard_hides_source_or_later_documents(tmp_path: Path, library_search: LibrarySearch) -> None:
+    questions = write_questions(tmp_path / "set.jsonl", ["old", "elsewhere"])
+    _, (hidden,) = plan_run(questions, library_search, "source-hidden")
     assert hidden.treatment.scope is not None
     assert {"old", "elsewhere"} <= hidden.treatment.scope.hidden
-    _, (before,) = run(questions, opened, "before-source")
+    _, (before,) = plan_run(questions, library_search, "before-source")
     assert before.treatment.scope is not None
     assert before.treatment.scope.as_of == "2001-05-02"
 
@@ -76,16 +78,16 @@ def test_a_guard_hides_the_source_or_all_that_is_not_older(tmp_path: Path, opene
         ("before-source", [], "question '0' names no source document"),
     ],
 )
-def test_a_guard_that_cannot_be_kept_is_no_guard(
-    tmp_path: Path, opened: LibrarySearch, guard: Guard, gold: Sequence[str], why: str
+def test_plan_plain_run_with_inapplicable_guard_raises_input_error(
+    tmp_path: Path, library_search: LibrarySearch, guard: Guard, gold: Sequence[str], why: str
 ) -> None:
     """Else the run would be called guarded and hide nothing."""
     with pytest.raises(InputError, match=why):
-        run(asked(tmp_path / "set.jsonl", gold), opened, guard)
+        plan_run(write_questions(tmp_path / "set.jsonl", gold), library_search, guard)
 
 
-def test_what_reads_no_library_needs_no_guard(tmp_path: Path) -> None:
-    questions = asked(tmp_path / "set.jsonl", ["old"])
-    assert len(run(questions, None, "none")[1]) == 1
+def test_plan_plain_run_without_library_refuses_guard(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path / "set.jsonl", ["old"])
+    assert len(plan_run(questions, None, "none")[1]) == 1
     with pytest.raises(InputError, match="the strategy closed-book reads no library: leave the leak guard out"):
-        run(questions, None, "source-hidden")
+        plan_run(questions, None, "source-hidden")

@@ -1,4 +1,4 @@
-"""The position study against a reader whose blind spot is known, and against one that has none."""
+"""Test the position study with a reader of known blind spot and with an unbiased one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CURVE = u_curve()
 EVERY_ARM = tuple(ARMS)
 
 
-def study(protocol: str = "corrected", **changes: Any) -> Study:
+def make_study(protocol: str = "corrected", **changes: Any) -> Study:
     return Study(evidence(), PROTOCOLS[protocol], **changes)
 
 
@@ -51,80 +51,84 @@ def key_rank(case: Case) -> int:
 # -- the cases --------------------------------------------------------------------------------------------------------
 
 
-def test_every_condition_once() -> None:
-    asked = questions(3)
-    made = positions.cases(asked, study(repeats=2), arms=EVERY_ARM)
+def test_cases_have_each_condition_once() -> None:
+    sample = questions(3)
+    cases = positions.cases(sample, make_study(repeats=2), arms=EVERY_ARM)
     placed = [arm for arm in ARMS if arm not in UNPLACED]
-    assert len(made) == 3 * 2 * (len(UNPLACED) + len(placed) * 2 * 5)
-    assert len({case.key for case in made}) == len(made)
-    assert {case.treatment.seed for case in made if case.condition["repeat"] == 1} == {1}
-    assert {case.treatment.temperature for case in made} == {0.0}
-    assert [case.question.id for case in made] == sorted(case.question.id for case in made)
+    assert len(cases) == 3 * 2 * (len(UNPLACED) + len(placed) * 2 * 5)
+    assert len({case.key for case in cases}) == len(cases)
+    assert {case.treatment.seed for case in cases if case.condition["repeat"] == 1} == {1}
+    assert {case.treatment.temperature for case in cases} == {0.0}
+    assert [case.question.id for case in cases] == sorted(case.question.id for case in cases)
 
 
 @pytest.mark.parametrize("k", [8, 16])
-def test_all_arms_read_the_same_passages_and_the_key_is_where_it_was_put(k: int) -> None:
-    made = [case for case in positions.cases(questions(4), study(), ks=(k,), arms=EVERY_ARM) if "k" in case.condition]
-    sets = {(case.question.id, frozenset(ranking_of(case).ids)) for case in made}
+def test_cases_of_all_arms_read_same_passages_with_key_at_place(k: int) -> None:
+    placed_cases = [
+        case for case in positions.cases(questions(4), make_study(), ks=(k,), arms=EVERY_ARM) if "k" in case.condition
+    ]
+    sets = {(case.question.id, frozenset(ranking_of(case).ids)) for case in placed_cases}
     assert len(sets) == 4, "one set of passages a question"
-    for case in made:
+    for case in placed_cases:
         rank = first_rank(int(case.condition["place"]), k)
         if case.condition["arm"] in ("rag", "brief-context"):
             assert key_rank(case) == rank
             others = [id_ for id_ in ranking_of(case).ids if id_ != key_of(case.question).id]
-            found = [each.id for each in found_for(case.question) if each.id != key_of(case.question).id]
-            assert others == found[: k - 1], "the others stand as they were found"
+            result = [item.id for item in found_for(case.question) if item.id != key_of(case.question).id]
+            assert others == result[: k - 1], "the others stand as they were found"
         elif case.condition["arm"] == "ends":
             assert key_rank(case) == (rank // 2 if rank % 2 == 0 else k - 1 - rank // 2)
 
 
-def test_a_reranker_puts_the_key_at_one_place_wherever_it_stood() -> None:
-    made = [case for case in positions.cases(questions(2), study(), arms=("reranked",)) if case.question.id == "1"]
-    assert len({(case.condition["k"], ranking_of(case).ids) for case in made}) == 2
+def test_cases_reranked_put_key_at_one_rank() -> None:
+    result = [
+        case for case in positions.cases(questions(2), make_study(), arms=("reranked",)) if case.question.id == "1"
+    ]
+    assert len({(case.condition["k"], ranking_of(case).ids) for case in result}) == 2
 
 
-def test_fusion_moves_the_key_towards_where_words_put_it() -> None:
-    made = positions.cases(questions(1), study(), ks=(16,), arms=("rag", "fused"))
-    ranks = {(case.condition["arm"], case.condition["place"]): key_rank(case) for case in made}
+def test_cases_fused_move_key_towards_its_word_rank() -> None:
+    cases = positions.cases(questions(1), make_study(), ks=(16,), arms=("rag", "fused"))
+    ranks = {(case.condition["arm"], case.condition["place"]): key_rank(case) for case in cases}
     assert [ranks["rag", place] for place in PLACES] == [0, 4, 8, 11, 15]
     assert ranks["fused", 0] == 0
     assert all(ranks["fused", place] < ranks["rag", place] for place in PLACES[1:])
 
 
-def test_bounds_see_the_key_alone_or_nothing() -> None:
-    made = positions.cases(questions(1), study(), arms=("oracle", "closed-book", "chain-of-thought"))
-    assert [case.treatment.strategy for case in made] == ["rag", "closed-book", "chain-of-thought"]
-    assert ranking_of(made[0]).passages == (key_of(made[0].question),)
-    assert made[1].treatment.ranking is None
-    assert made[2].treatment.ranking is None
+def test_cases_of_bounds_read_key_alone_or_nothing() -> None:
+    cases = positions.cases(questions(1), make_study(), arms=("oracle", "closed-book", "chain-of-thought"))
+    assert [case.treatment.strategy for case in cases] == ["rag", "closed-book", "chain-of-thought"]
+    assert ranking_of(cases[0]).passages == (key_of(cases[0].question),)
+    assert cases[1].treatment.ranking is None
+    assert cases[2].treatment.ranking is None
 
 
-def test_what_is_missing_is_an_error_before_anything_is_asked() -> None:
-    asked = questions(3)
+def test_cases_with_missing_documents_raise_input_error() -> None:
+    sample = questions(3)
     lost = evidence(
         gold_passages=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
     )
     with pytest.raises(InputError, match=r"1 of 3 questions have gold documents .*\(gold:1 of question '1'"):
-        positions.cases(asked, Study(lost, PROTOCOLS["corrected"]))
+        positions.cases(sample, Study(lost, PROTOCOLS["corrected"]))
     shallow = evidence(retrieve=lambda question, k: retrieve(question, 9))
     with pytest.raises(InputError, match=r"question '0': 8 documents other than the key ones .* needs 15"):
-        positions.cases(asked, Study(shallow, PROTOCOLS["corrected"]))
+        positions.cases(sample, Study(shallow, PROTOCOLS["corrected"]))
     for without in ("reranker", "words"):
         with pytest.raises(InputError, match="needs a"):
-            positions.cases(asked, Study(evidence(**{without: None}), PROTOCOLS["corrected"]), arms=EVERY_ARM)
+            positions.cases(sample, Study(evidence(**{without: None}), PROTOCOLS["corrected"]), arms=EVERY_ARM)
     with pytest.raises(InputError, match="no arm is called map-reduce"):
-        positions.cases(asked, study(), arms=("map-reduce",))
+        positions.cases(sample, make_study(), arms=("map-reduce",))
     with pytest.raises(InputError, match="1 of 1 questions have no options, no gold letter or no gold document"):
-        positions.cases([Question("What?", gold="It does.", gold_documents=("gold:0",))], study())
+        positions.cases([Question("What?", gold="It does.", gold_documents=("gold:0",))], make_study())
 
 
 # -- protocols --------------------------------------------------------------------------------------------------------
 
 
-def test_as_coded_map_reduce_reads_what_was_retrieved() -> None:
+def test_cases_as_coded_partition_retrieved_order() -> None:
     """Errata C1: at every place the same prompts, while RAG reads the study's ranking."""
-    made = positions.cases(questions(3), study("as-coded"), ks=(16,), arms=("rag", "brief-context"))
-    for case in made:
+    cases = positions.cases(questions(3), make_study("as-coded"), ks=(16,), arms=("rag", "brief-context"))
+    for case in cases:
         if case.condition["arm"] == "brief-context":
             assert ranking_of(case).ids == retrieve(case.question, 16).ids
             assert (case.treatment.partition, case.treatment.temperature) == (8, 0.2)
@@ -132,50 +136,52 @@ def test_as_coded_map_reduce_reads_what_was_retrieved() -> None:
             assert key_rank(case) == first_rank(int(case.condition["place"]), 16)
 
 
-def test_published_leaves_the_temperature_to_the_settings() -> None:
-    made = positions.cases(questions(1), study("published"))
-    assert {case.treatment.temperature for case in made} == {None}
-    assert {case.treatment.partition for case in made if case.condition["arm"] == "brief-context"} == {4}
+def test_cases_as_published_leave_temperature_to_settings() -> None:
+    cases = positions.cases(questions(1), make_study("published"))
+    assert {case.treatment.temperature for case in cases} == {None}
+    assert {case.treatment.partition for case in cases if case.condition["arm"] == "brief-context"} == {4}
 
 
 # -- known answers, through the whole path ----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def biased(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], ScriptedModel, tuple[Outcome, ...]]:
-    asked = questions(N)
-    made = positions.cases(asked, study(), ks=(K,), arms=("rag", "brief-context", "oracle", "closed-book"))
-    model = reader(asked, CURVE)
-    return list(made), model, run(made, model, tmp_path_factory.mktemp("biased"))
+def biased_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], ScriptedModel, tuple[Outcome, ...]]:
+    sample = questions(N)
+    cases = positions.cases(sample, make_study(), ks=(K,), arms=("rag", "brief-context", "oracle", "closed-book"))
+    model = reader(sample, CURVE)
+    return list(cases), model, run(cases, model, tmp_path_factory.mktemp("biased"))
 
 
-def test_the_prompts_hold_the_key_where_the_study_put_it(
-    biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
+def test_prompts_hold_key_at_its_place(
+    biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
     """Of RAG and of every map call (errata C1)."""
-    _, model, _ = biased
-    asked = {key_of(question).text: question.id for question in questions(N)}
-    seen: set[tuple[str, int, int]] = set()
+    _, model, _ = biased_run
+    sample = {key_of(question).text: question.id for question in questions(N)}
+    observed: set[tuple[str, int, int]] = set()
     for request in model.requests:
         items = unfence(request.messages[-1].content)
-        seen |= {(asked[item], place, len(items)) for place, item in enumerate(items) if item in asked}
+        observed |= {(sample[item], place, len(items)) for place, item in enumerate(items) if item in sample}
     for question in questions(N):
         for place in PLACES:
             rank = first_rank(place, K)
-            assert (question.id, rank, K) in seen
-            assert (question.id, rank % PARTITION, PARTITION) in seen
-    assert {place for _, place, documents in seen if documents == K} == {0, 4, 8, 11, 15}
+            assert (question.id, rank, K) in observed
+            assert (question.id, rank % PARTITION, PARTITION) in observed
+    assert {place for _, place, documents in observed if documents == K} == {0, 4, 8, 11, 15}
 
 
-def test_rag_is_a_u_and_brief_context_is_flat(biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]]) -> None:
-    by_place, averages, middle = positions.tables({"reader": biased[2]})
+def test_tables_show_u_curve_for_rag_and_flat_brief_context(
+    biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
+) -> None:
+    by_place, averages, middle = positions.tables({"reader": biased_run[2]})
     for place in PLACES:
         rank = first_rank(place, K)
         for arm, expected in (("rag", CURVE(rank, K)), ("brief-context", CURVE(rank % PARTITION, PARTITION))):
-            found = row(by_place, "reader", K, arm, place)
-            assert found[SHARE_COLUMN].n == N
-            assert found["wrong"] == found["unparsed"] == found["failed"] == 0
-            assert near(found[SHARE_COLUMN].value, expected, N)
+            result = row(by_place, "reader", K, arm, place)
+            assert result[SHARE_COLUMN].n == N
+            assert result["wrong"] == result["unparsed"] == result["failed"] == 0
+            assert near(result[SHARE_COLUMN].value, expected, N)
     gain = np.mean([CURVE(first_rank(p, K) % PARTITION, PARTITION) - CURVE(first_rank(p, K), K) for p in PLACES])
     overall = row(averages, "reader", K, "brief-context")
     difference = overall["difference to rag at that k"]
@@ -197,29 +203,29 @@ def test_rag_is_a_u_and_brief_context_is_flat(biased: tuple[list[Case], Scripted
     assert lost["brief-context"]["lost less than rag"].interval.low > 0
 
 
-def test_only_of_those_answered_the_reader_is_never_wrong(
-    biased: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
+def test_tables_of_answered_cases_show_reader_always_right(
+    biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
-    by_place, _, _ = positions.tables({"reader": biased[2]}, measure="right-of-answered")
-    found = row(by_place, "reader", K, "rag", 50)
-    assert found[SHARE_COLUMN].value == 1.0
-    assert found[SHARE_COLUMN].n == N - found["abstained"]
-    assert found[SHARE_COLUMN].unscored == found["abstained"] > 0
+    by_place, _, _ = positions.tables({"reader": biased_run[2]}, measure="right-of-answered")
+    result = row(by_place, "reader", K, "rag", 50)
+    assert result[SHARE_COLUMN].value == 1.0
+    assert result[SHARE_COLUMN].n == N - result["abstained"]
+    assert result[SHARE_COLUMN].unscored == result["abstained"] > 0
 
 
-def test_an_unbiased_reader_gives_no_alarm(tmp_path: Path) -> None:
-    asked = questions(N)
-    made = positions.cases(asked, study(), ks=(8,), arms=("rag", "brief-context"))
-    found = run(made, reader(asked, lambda place, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
-    for table in positions.tables({"reader": found}):
+def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
+    sample = questions(N)
+    cases = positions.cases(sample, make_study(), ks=(8,), arms=("rag", "brief-context"))
+    result = run(cases, reader(sample, lambda place, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
+    for table in positions.tables({"reader": result}):
         assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
 
 
 # -- known answers, by the analysis alone ------------------------------------------------------------------------------
 
 
-def simulated(seed: int, shares: Mapping[str, Sequence[float]], n: int, repeats: int = 1) -> list[Outcome]:
-    """Each question has an ease of its own, so that its answers are alike; the mean share at each place is as told."""
+def simulate_outcomes(seed: int, shares: Mapping[str, Sequence[float]], n: int, repeats: int = 1) -> list[Outcome]:
+    """Simulate outcomes with the given mean share at each place; questions differ in difficulty."""
     dice = np.random.default_rng(seed)
     ease = dice.uniform(-0.2, 0.2, n)
     return [
@@ -237,13 +243,13 @@ def simulated(seed: int, shares: Mapping[str, Sequence[float]], n: int, repeats:
     ]
 
 
-def test_no_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, for each table: any of its comparisons counts, so Holm's correction must hold."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(3, dtype=int)
     for seed in range(200):
-        found = simulated(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 20)
-        for number, table in enumerate(positions.tables({"m": found})):
+        result = simulate_outcomes(seed, {"rag": [0.6] * 5, "brief-context": [0.6] * 5}, 20)
+        for number, table in enumerate(positions.tables({"m": result})):
             alarms[number] += min(p for p in _p_values(table) if isinstance(p, float)) < 0.05
     assert max(alarms) <= 16
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
@@ -253,80 +259,80 @@ def _p_values(table: Table) -> list[Cell]:
     return [cell for name in table.columns if is_p_column(name) for cell in table.column(name)]
 
 
-def test_an_effect_is_found_as_often_as_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
     """And its size lies in the interval about as often as that says."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)
     shares = {"rag": [0.7, 0.5, 0.4, 0.5, 0.7], "brief-context": [0.7] * 5}
-    gain, found, covered = 0.14, 0, 0
+    gain, result, covered = 0.14, 0, 0
     for seed in range(30):
-        averages = positions.tables({"m": simulated(seed, shares, 60)})[1]
+        averages = positions.tables({"m": simulate_outcomes(seed, shares, 60)})[1]
         difference = row(averages, "m", 8, "brief-context")["difference to rag at that k"]
-        found += difference.p < 0.05
+        result += difference.p < 0.05
         covered += difference.interval.low <= gain <= difference.interval.high
-    assert found >= 29
+    assert result >= 29
     assert covered >= 25
 
 
-def test_spreads_over_places_and_over_repeats_are_two_things(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_separate_spread_over_places_from_spread_over_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 100)
-    found = simulated(1, {"rag": [0.8, 0.4, 0.4, 0.4, 0.8]}, 200, repeats=4)
-    averages = positions.tables({"m": found})[1]
+    result = simulate_outcomes(1, {"rag": [0.8, 0.4, 0.4, 0.4, 0.8]}, 200, repeats=4)
+    averages = positions.tables({"m": result})[1]
     spread = row(averages, "m", 8, "rag")
     assert spread["SD over places"] == pytest.approx(np.std([0.8, 0.4, 0.4, 0.4, 0.8], ddof=1), abs=0.03)
     assert 0 < spread["SD over repeats"] < 0.05
-    once = positions.tables({"m": simulated(1, {"rag": [0.5] * 5}, 20)})[1]
+    once = positions.tables({"m": simulate_outcomes(1, {"rag": [0.5] * 5}, 20)})[1]
     assert row(once, "m", 8, "rag")["SD over repeats"] is None
 
 
-def test_bounds_are_shown_where_nothing_was_placed() -> None:
-    found = [Outcome(str(i), {"arm": "oracle", "repeat": 0}, "answered", i < 6, 0.5) for i in range(8)]
-    by_place, averages, middle = positions.tables({"m": found})
+def test_tables_show_bounds_without_placed_cases() -> None:
+    result = [Outcome(str(i), {"arm": "oracle", "repeat": 0}, "answered", i < 6, 0.5) for i in range(8)]
+    by_place, averages, middle = positions.tables({"m": result})
     assert row(averages, "m", None, "oracle")["right"] == 6
     assert by_place.rows == middle.rows == ()
 
 
-def test_an_arm_or_a_place_that_is_missing_is_no_zero() -> None:
+def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
     """Of a run that was broken off: what has no rival has no difference, and pairs are of what both were asked."""
-    found = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.7] * 5}, 10)
-    alone = [each for each in found if each.condition["arm"] == "brief-context"]
+    result = simulate_outcomes(0, {"rag": [0.5] * 5, "brief-context": [0.7] * 5}, 10)
+    alone = [item for item in result if item.condition["arm"] == "brief-context"]
     averages = positions.tables({"m": alone})[1]
     assert row(averages, "m", 8, "brief-context")["difference to rag at that k"] is None
-    short = [each for each in found if each.condition["arm"] == "rag" or each.condition["place"] in (0, 25)]
+    short = [item for item in result if item.condition["arm"] == "rag" or item.condition["place"] in (0, 25)]
     _, averages, middle = positions.tables({"m": short})
     assert row(averages, "m", 8, "brief-context")["difference to rag at that k"].n == 20
     assert row(middle, "m", 8, "brief-context")["lost in the middle"].clusters == 10
     assert [row(middle, "m", 8, "rag")[name] for name in ("questions", "not scored")] == [10, 0]
     failed = [
-        replace(each, state="failed", right=None)
-        if each.question == "3" and each.condition["place"] in (0, 100)
-        else each
-        for each in found
+        replace(item, state="failed", right=None)
+        if item.question == "3" and item.condition["place"] in (0, 100)
+        else item
+        for item in result
     ]
     middle = positions.tables({"m": failed})[2]
     assert [row(middle, "m", 8, "rag")[name] for name in ("questions", "not scored")] == [9, 1]
-    only = [each for each in found if each.condition["place"] == 50]
+    only = [item for item in result if item.condition["place"] == 50]
     assert row(positions.tables({"m": only})[2], "m", 8, "rag")["lost in the middle"] is None
 
 
-def test_two_documents_have_two_ends_and_no_middle() -> None:
-    made = positions.cases(questions(2), study(), ks=(2,), arms=("rag",))
-    assert [(case.condition["place"], key_rank(case)) for case in made] == 2 * [(0, 0), (100, 1)]
-    outcomes = [Outcome(each.question.key, each.condition, "answered", True, 0.5) for each in made]
+def test_cases_of_two_documents_have_two_ends_and_no_middle() -> None:
+    cases = positions.cases(questions(2), make_study(), ks=(2,), arms=("rag",))
+    assert [(case.condition["place"], key_rank(case)) for case in cases] == 2 * [(0, 0), (100, 1)]
+    outcomes = [Outcome(item.question.key, item.condition, "answered", True, 0.5) for item in cases]
     assert row(positions.tables({"m": outcomes})[2], "m", 2, "rag")["lost in the middle"] is None
 
 
-def test_the_tables_name_what_they_need() -> None:
-    found = simulated(0, {"rag": [0.5] * 5, "brief-context": [0.5] * 5, "ends": [0.5] * 5}, 10)
-    for table in positions.tables({"m": found}, remarks=PROTOCOLS["published"].notes):
-        said = " ".join(table.notes)
-        for each in (
+def test_tables_notes_state_protocol_and_guessing_rate() -> None:
+    result = simulate_outcomes(0, {"rag": [0.5] * 5, "brief-context": [0.5] * 5, "ends": [0.5] * 5}, 10)
+    for table in positions.tables({"m": result}, remarks=PROTOCOLS["published"].notes):
+        text = " ".join(table.notes)
+        for item in (
             "Protocol published",
             "preflight",
             "Holm",
             "did not fail",
             "are ours under every protocol",
         ):
-            assert each in said
-    for table in positions.tables({"m": found}):
+            assert item in text
+    for table in positions.tables({"m": result}):
         assert "Guessing among the options would be right in 33.3 % of the 10 questions." in table.notes
     assert set(positions.EXPERIMENT.published) <= set(load_published())

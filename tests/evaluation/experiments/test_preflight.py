@@ -1,373 +1,77 @@
-"""What the issue is, what a rule says, and the matrix: by hand, the papers' counts, curves by brute force."""
+"""Test the tables and conclusions of a folder of recorded rankings."""
 
 from __future__ import annotations
 
-import json
-import math
-import random
-from dataclasses import replace
-from statistics import NormalDist
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu
 
-from epicrisis.evaluation.analysis.published import load_published
-from epicrisis.evaluation.analysis.statistics import Mean
-from epicrisis.evaluation.experiments.preflight import (
-    counts_table,
-    curve_table,
-    guards_table,
-    places_table,
-    published_confusion,
-    rules_table,
-)
-from epicrisis.evaluation.experiments.preflight_rules import (
-    ALWAYS,
-    AS_CODED,
-    BEYOND_3,
-    NEVER,
-    PAPERS_RULE,
-    PUBLISHED,
-    Confusion,
-    Definition,
-    Label,
-    Rule,
-    confusion,
-    definitions,
-    evaluate_rule,
-    roc_area,
-    specificity_at,
-    threshold_curve,
-)
-from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
-from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.retrieval.preflight import compare_rankings
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.evaluation.experiments.preflight import HIDDEN, holds_rankings, rankings_path, read_findings
+from epicrisis.evaluation.experiments.preflight_calibration import calibrate
+from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED
+from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings, RankingStore
+from epicrisis.evaluation.experiments.run_findings import read_findings as findings_of_paths
+from tests.evaluation.experiments.test_preflight_calibration import make_rankings
 
-labels = st.sampled_from(["issue", "no-issue", "not-retrieved", "no-key"])
-scored = st.lists(st.tuples(labels, st.integers(0, 6).map(float)), min_size=1, max_size=40)
+RECIPE = {"passages": 1200, "encoder": "hashing", "by": "dense", "depth": 16}
 
 
-def recorded(
-    read: str, gold: str, held: str | None = None, *, bm25: str | None = None, key: str = "q", dataset: str = "set"
-) -> QuestionRankings:
-    """A question whose passages are those letters' first; each letter is a document."""
-    dense = tuple((f"{name}#0", 1.0 / rank) for rank, name in enumerate(read, 1))
-    words = tuple((f"{name}#0", 2.0 / rank) for rank, name in enumerate(read if bm25 is None else bm25, 1))
-    return QuestionRankings(
-        key,
-        dataset,
-        dense,
-        words,
-        None,
-        tuple(f"{name}#0" for name in read),
-        tuple(gold),
-        tuple(gold if held is None else held),
-    )
+def write_rankings(path: Path, recorded: Sequence[QuestionRankings], hidden: Sequence[QuestionRankings] = ()) -> Path:
+    path.mkdir()
+    arms: dict[Guard, Sequence[QuestionRankings]] = {"none": recorded, HIDDEN: hidden}
+    for guard, rankings in arms.items():
+        if rankings:
+            file = RankingStore(rankings_path(path, guard), {**RECIPE, "guard": guard})
+            for ranking in rankings:
+                file.append_rankings(ranking)
+            del file
+    return path
 
 
-# -- what the issue is ------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def rankings_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rankings(tmp_path_factory.mktemp("study") / "pubmed", make_rankings(1, 80), make_rankings(1, 80))
 
 
-@pytest.mark.parametrize(
-    ("gold", "held", "expected"),
-    [
-        ("a", "a", ["no-issue", "no-issue", "no-issue", "no-issue", "no-issue", "no-issue"]),
-        ("c", "c", ["no-issue", "no-issue", "no-issue", "no-issue", "no-issue", "no-issue"]),
-        ("d", "d", ["issue", "issue", "issue", "no-issue", "issue", "issue"]),
-        ("h", "h", ["issue", "issue", "no-issue", "no-issue", "issue", "issue"]),
-        ("z", "z", ["issue", "not-retrieved", "not-retrieved", "issue", "issue", "not-retrieved"]),
-        ("i", "i", ["issue", "not-retrieved", "not-retrieved", "issue", "issue", "not-retrieved"]),
-        ("a", "", ["no-key"] * 6),
-        ("ae", "ae", ["no-issue", "no-issue", "no-issue", "no-issue", "issue", "issue"]),
-        ("az", "az", ["no-issue", "no-issue", "no-issue", "no-issue", "issue", "no-issue"]),
-        ("az", "a", ["no-issue"] * 6),
-        ("ah", "ah", ["no-issue", "no-issue", "no-issue", "no-issue", "issue", "issue"]),
-    ],
-)
-def test_each_definition_by_hand(gold: str, held: str, expected: list[str]) -> None:
-    """Eight are read, a to h; i is ranked ninth; z is in the library and not found."""
-    each = recorded("abcdefghi", gold, held)
-    assert [definition.label(each) for definition in definitions(k=8)] == expected
-
-
-def test_the_best_passage_of_a_document_counts() -> None:
-    each = recorded("abcd", "d")
-    assert PUBLISHED.label(each) == "issue"
-    again = QuestionRankings("q", "set", each.dense, each.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
-    assert PUBLISHED.label(again) == "no-issue"
-
-
-def test_a_document_may_have_a_hash_in_its_name() -> None:
-    each = QuestionRankings("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
-    assert PUBLISHED.label(each) == "no-issue"
-
-
-def test_names_are_told_apart() -> None:
-    assert len({definition.name for definition in definitions()}) == 6
-    assert definitions()[0] == PUBLISHED
-    assert definitions()[1] == BEYOND_3
-
-
-def test_two_passages_of_one_document_are_one_place_where_documents_are_counted() -> None:
-    read = ("a#0", "a#1", "b#0", "c#0", "c#1", "d#0")
-    scores = tuple((name, 1.0 / rank) for rank, name in enumerate(read, 1))
-    passages = QuestionRankings("q", "set", scores, scores, None, read, ("c",), ("c",))
-    documents = replace(passages, count="documents")
-    assert [PUBLISHED.label(each) for each in (passages, documents)] == ["issue", "no-issue"]
-    assert replace(PUBLISHED, top=2).label(documents) == "issue"
-    assert [places_table([each], 4).rows[0][2:6] for each in (passages, documents)] == [(0, 0, 1, 0), (0, 1, 0, 0)]
-
-
-def test_passages_of_one_document_do_not_make_two_rankings_agree() -> None:
-    dense = tuple((name, 1.0) for name in ("a#0", "a#1", "b#0", "c#0", "d#0", "e#0"))
-    words = tuple((name, 1.0) for name in ("a#1", "a#0", "e#0", "d#0", "c#0", "b#0"))
-    passages = QuestionRankings("q", "set", dense, words, None, ("a#0",), ("a",), ("a",))
-    documents = replace(passages, count="documents")
-    assert PAPERS_RULE.agree(passages)
-    assert not PAPERS_RULE.agree(documents)
-    assert compare_rankings(dense, words, count="passages").rankings_agree
-    assert not compare_rankings(dense, words).rankings_agree
-    for each in (passages, documents):
-        (row,) = counts_table([each]).rows
-        assert row == ("set", 1, 1, 1, 1, 0, 0)
-
-
-# -- what a rule says -------------------------------------------------------------------------------------------------
-
-
-@given(st.permutations(list("abcdefgh")))
-def test_the_papers_rule_is_the_one_of_the_pipeline(order: list[str]) -> None:
-    each = recorded("abcdefgh", "a", bm25="".join(order))
-    assert PAPERS_RULE.agree(each) == compare_rankings(each.dense, each.bm25).rankings_agree
-
-
-@given(st.permutations(list("abcdefgh")), st.integers(0, 8))
-def test_at_three_the_papers_threshold_and_the_codes_are_one_test_of_whole_lists(order: list[str], found: int) -> None:
-    """Errata B2; of a list of two, one shared is 1/4, between the two thresholds."""
-    each = recorded("abcdefgh", "a", bm25="".join(order[:found]))
-    shared = len({*order[:found][:3]} & {*"abc"})
-    apart = found == 2 and shared == 1
-    assert (PAPERS_RULE.agree(each) != AS_CODED.agree(each)) == apart
-    assert AS_CODED.depth == PROTOCOLS["as-coded"].preflight.depth
-    assert AS_CODED.threshold == PROTOCOLS["as-coded"].preflight.threshold
-    assert AS_CODED.signal.n == PROTOCOLS["as-coded"].preflight.n
-
-
-def test_always_and_never() -> None:
-    each = recorded("abc", "a")
-    assert (ALWAYS.agree(each), NEVER.agree(each)) == (False, True)
-    assert (str(ALWAYS), str(NEVER)) == ("always map-reduce", "never map-reduce")
-    assert str(PAPERS_RULE) == "overlap@3 > 0.2, depth 16"
-
-
-def test_a_smaller_depth_looks_at_fewer() -> None:
-    """Of the first four, BM25 would put d first; of the first three it cannot."""
-    each = recorded("abcd", "a", bm25="dabc")
-    assert Rule(Signal("overlap", 1), 0.5, depth=4).agree(each) is False
-    assert Rule(Signal("overlap", 1), 0.5, depth=3).agree(each) is True
-
-
-def test_without_a_reranker_its_signal_judges_nobody() -> None:
-    rule = Rule(Signal("reranker-overlap", 3), 0.2)
-    assert rule.agree(recorded("abc", "a")) is None
-    assert evaluate_rule([recorded("abc", "a")], rule, PUBLISHED).n == 0
-
-
-# -- the matrix -------------------------------------------------------------------------------------------------------
-
-
-def test_the_papers_rates_need_the_rows_to_be_the_truth() -> None:
-    """Errata B3."""
-    printed = {row[0]: row[1] for row in load_published()["preflight-rates"].table.rows}
-    of = published_confusion()
-    assert (of.tp, of.fn, of.fp, of.tn, of.n) == (426, 34, 423, 235, 1118)
-    rates = {"precision": of.precision, "recall": of.recall, "F1": of.f1()}
-    assert {name: round(100 * rate.value, 2) for name, rate in rates.items()} == {
-        name: printed[name] for name in ("precision", "recall", "F1")
+def test_findings_have_all_tables_of_recorded_rankings(rankings_folder: Path) -> None:
+    assert holds_rankings(rankings_folder)
+    (path,) = findings_of_paths([rankings_folder])
+    assert path == read_findings(rankings_folder)
+    titles = [table.title for table in path.tables]
+    assert titles[:3] == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
+    assert titles[-1] == "Preflight under leak guards"
+    assert len(titles) == len(set(titles)) == 10
+    assert {table.source for table in path.tables} == {
+        "pubmed: 1,200 passages by hashing, read dense, counted by passages"
     }
-    as_labelled = Confusion(tp=426, fn=423, fp=34, tn=235)
-    assert round(100 * as_labelled.precision.value, 1) == 92.6
-    assert round(100 * as_labelled.recall.value, 1) == 50.2
-    assert {"B3", "B4"} <= set(load_published()["preflight"].errata)
+    assert [item.name for item in path.published] == ["preflight", "preflight-rates"]
 
 
-def test_what_the_paper_calls_saved_is_specificity_and_the_share_skipped_is_less() -> None:
-    """Errata B4."""
-    of = published_confusion()
-    assert (
-        round(100 * of.specificity.value, 1)
-        == 35.7
-        == load_published()["preflight-rates"].figure("percent", "true negatives filtered")
+def test_findings_compare_both_rules_at_one_recall(rankings_folder: Path) -> None:
+    """The specificity of each, at the recall of the papers' rule."""
+    fitted = calibrate(make_rankings(1, 80), PUBLISHED)
+    papers, ours = fitted.papers, fitted.at_recall(fitted.papers.recall.value)
+    conclusion = read_findings(rankings_folder).conclusions[0]
+    assert f"the papers' rule has a specificity of {100 * papers.specificity.value:.1f} % (" in conclusion
+    assert f"set to that recall, {100 * ours.specificity.value:.1f} % (" in conclusion
+    assert ours.recall.value >= papers.recall.value
+
+
+@pytest.mark.parametrize("hidden", [80, 30, 0])
+def test_findings_mark_unfinished_guard(tmp_path: Path, hidden: int) -> None:
+    path = write_rankings(tmp_path / "run", make_rankings(1, 80), make_rankings(1, 80)[:hidden])
+    (source,) = read_findings(path).sources
+    assert source.complete is (hidden != 30)
+    assert source.facts["questions"] == 80
+    assert source.facts.get(f"questions, {HIDDEN}") == (hidden or None)
+
+
+def test_findings_of_too_few_questions_fit_no_rule(tmp_path: Path) -> None:
+    findings = read_findings(write_rankings(tmp_path / "run", make_rankings(1, 4)))
+    titles = [table.title for table in findings.tables]
+    assert titles == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
+    assert all(
+        conclusion.startswith("No rule was fitted for the issue that the key document is")
+        for conclusion in findings.conclusions
     )
-    assert round(100 * of.skipped.value, 1) == 24.1
-    assert of.tn + of.fn == 269
-
-
-def test_the_papers_rule_against_always_and_never() -> None:
-    """Errata B3: base rate 41.1 %, F1 65.1 against 58.3, accuracy 59.1 against 58.9."""
-    of = published_confusion()
-    always = Confusion(tp=of.issues, fn=0, fp=of.n - of.issues, tn=0)
-    never = Confusion(tp=0, fn=of.issues, fp=0, tn=of.n - of.issues)
-    assert round(100 * of.issues / of.n, 1) == 41.1
-    assert [round(100 * each.f1().value, 1) for each in (of, always)] == [65.1, 58.3]
-    assert [round(100 * each.accuracy.value, 1) for each in (of, never)] == [59.1, 58.9]
-    assert (always.skipped.value, never.skipped.value) == (0, 1)
-
-
-def test_what_has_no_label_is_in_no_rate_but_the_share_skipped() -> None:
-    judged: list[tuple[Label, bool]] = [
-        ("issue", False),
-        ("issue", True),
-        ("no-issue", True),
-        ("no-issue", False),
-        ("no-issue", True),
-        ("not-retrieved", True),
-        ("no-key", True),
-        ("no-key", False),
-    ]
-    of = confusion(judged)
-    assert (of.tp, of.fn, of.fp, of.tn, of.apart, of.apart_skipped) == (1, 1, 1, 2, 3, 2)
-    assert of.recall == Mean(0.5, of.recall.interval, 2)
-    assert of.specificity.value == pytest.approx(2 / 3)
-    assert of.skipped.value == 5 / 8
-    assert of.skipped.n == 8
-
-
-def test_the_interval_of_f1_holds_the_value_and_shrinks() -> None:
-    small, large = Confusion(20, 5, 15, 20).f1(), Confusion(2000, 500, 1500, 2000).f1()
-    for each in (small, large):
-        assert each.interval.low < each.value < each.interval.high
-    assert large.interval.high - large.interval.low < (small.interval.high - small.interval.low) / 5
-    nothing = Confusion(0, 0, 0, 4).f1()
-    assert math.isnan(nothing.value)
-    assert nothing.n == 0
-
-
-# -- curves -----------------------------------------------------------------------------------------------------------
-
-
-@given(scored)
-def test_the_curve_is_every_threshold_by_brute_force(pairs: list[tuple[Label, float]]) -> None:
-    points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
-    assert [point.threshold for point in points] == [-math.inf, *sorted({value for _, value in pairs})]
-    for point in points:
-        assert point.confusion == confusion((label, value > point.threshold) for label, value in pairs)
-
-
-@given(scored, st.floats(0, 1))
-def test_specificity_at_a_recall_is_the_best_there_is(pairs: list[tuple[Label, float]], recall: float) -> None:
-    points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
-    kinds = {label for label, _ in pairs}
-    if not {"issue", "no-issue"} <= kinds:
-        return
-    chosen = specificity_at(points, recall)
-    assert chosen.confusion.recall.value >= recall - 1e-9
-    enough = [p.confusion.specificity.value for p in points if p.confusion.recall.value >= recall]
-    assert chosen.confusion.specificity.value >= max(enough, default=0)
-
-
-def test_no_issue_no_recall() -> None:
-    with pytest.raises(ValueError, match="no question has the issue"):
-        specificity_at(threshold_curve(["no-issue"], [1.0]), 0.5)
-
-
-@given(scored)
-def test_the_area_is_mann_and_whitneys_share(pairs: list[tuple[Label, float]]) -> None:
-    fine, lost = ([value for label, value in pairs if label == kind] for kind in ("no-issue", "issue"))
-    found = roc_area([label for label, _ in pairs], [value for _, value in pairs])
-    if min(len(fine), len(lost)) < 2:
-        assert math.isnan(found.value)
-        return
-    assert found.value == pytest.approx(mannwhitneyu(fine, lost).statistic / (len(fine) * len(lost)))
-    assert found.interval.low <= found.value <= found.interval.high
-
-
-def test_the_areas_interval_by_hand() -> None:
-    """Fine 1, 3; lost 0, 2: three of four pairs won. Both structural variances are 1/8: standard error sqrt(1/8)."""
-    found = roc_area(["no-issue", "no-issue", "issue", "issue"], [1.0, 3.0, 0.0, 2.0])
-    assert found.value == 0.75
-    assert found.interval.low == pytest.approx(0.75 - 1.959964 * math.sqrt(1 / 8))
-    assert found.interval.high == 1.0
-
-
-def test_a_signal_of_nothing_is_told_from_chance_as_seldom_as_it_says() -> None:
-    """At most 16 of 200 seeds; and one that tells something has its area in the interval as often as that says."""
-    alarms, covered = 0, 0
-    for seed in range(200):
-        dice = random.Random(seed)
-        kinds: list[Label] = ["issue" if dice.random() < 0.4 else "no-issue" for _ in range(80)]
-        noise = [dice.gauss(0, 1) for _ in kinds]
-        alone = roc_area(kinds, noise).interval
-        alarms += not alone.low <= 0.5 <= alone.high
-        told = roc_area(
-            kinds, [value + (kind == "no-issue") for kind, value in zip(kinds, noise, strict=True)]
-        ).interval
-        # One standard deviation apart: the difference of two normals is above 0 with probability Phi(1 / sqrt 2).
-        covered += told.low <= NormalDist().cdf(1 / math.sqrt(2)) <= told.high
-    assert 1 <= alarms <= 16
-    assert covered >= 180
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
-
-MANY = (
-    recorded("abcdefgh", "a", key="1"),
-    recorded("abcdefgh", "f", bm25="hgfedcba", key="2"),
-    recorded("abcdefgh", "b", bm25="hgfedcba", key="3"),
-    recorded("abcdefgh", "g", key="4", dataset="other"),
-    recorded("abcdefgh", "z", key="5", dataset="other"),
-    recorded("abcdefgh", "y", "", key="6", dataset="other"),
-)
-
-
-def test_the_table_of_rules() -> None:
-    table = rules_table(MANY, k=8, source="here")
-    assert len(table.rows) == 1 + 6 * 3
-    assert table.rows[0][:6] == ("as published", "overlap > 0.2, n not stated", 426, 34, 423, 235)
-    papers = dict(zip(table.columns, table.rows[1], strict=True))
-    # Agree: 1 (fine), 4 (issue), 5 (not retrieved: an issue here), 6 (apart). Disagree: 2 (issue), 3 (fine).
-    assert [papers[name] for name in ("TP", "FN", "FP", "TN", "apart")] == [1, 2, 1, 1, 1]
-    skipped = papers["skipped"]
-    assert isinstance(skipped, Mean)
-    assert (skipped.value, skipped.n) == (4 / 6, 6)
-    of_those_retrieved = dict(zip(table.columns, table.rows[4], strict=True))
-    assert [of_those_retrieved[name] for name in ("TP", "FN", "FP", "TN", "apart")] == [1, 1, 1, 1, 2]
-    assert table.source == "here"
-
-
-def test_the_table_of_places() -> None:
-    table = places_table(MANY, k=8)
-    assert table.columns == ("set", "questions", "place 1", "2 to 3", "4 to 8", "not among 8", "not in the library")
-    assert table.rows == (("set", 3, 1, 1, 1, 0, 0), ("other", 3, 0, 0, 1, 1, 1))
-
-
-def test_the_table_of_thresholds_is_json() -> None:
-    table = curve_table(MANY, Signal("overlap", 3), Definition("x", k=8))
-    assert table.column("threshold") == (None, 0.0, 1.0)
-    assert table.column("TP") == (0, 1, 3)
-    assert table.column("TN") == (2, 1, 0)
-    assert json.loads(json.dumps(table.column("threshold"), allow_nan=False)) == [None, 0.0, 1.0]
-    assert table.column("precision")[0] is None
-    for each in (*table.column("precision")[1:], *table.column("F1")[1:]):
-        assert isinstance(each, Mean)
-        assert each.interval.low <= each.value <= each.interval.high
-
-
-def test_the_table_of_guards() -> None:
-    """Of those without a guard one key is not retrieved (it agrees), one is not there (it agrees)."""
-    hidden = [recorded("abcdefgh", "a", "", bm25=bm25, key=bm25) for bm25 in ("abcdefgh", "hgfedcba")]
-    table = guards_table({"none": MANY, "source-hidden": hidden}, (PAPERS_RULE, ALWAYS), k=8)
-    assert [row[:5] for row in table.rows] == [
-        ("none", str(PAPERS_RULE), 6, 1, 1),
-        ("none", str(ALWAYS), 6, 1, 1),
-        ("source-hidden", str(PAPERS_RULE), 2, 0, 2),
-        ("source-hidden", str(ALWAYS), 2, 0, 2),
-    ]
-    shares = [[cell.value for cell in row[5:] if isinstance(cell, Mean)] for row in table.rows]
-    assert shares[0] == [4 / 6, 1, 1]
-    assert shares[1] == [0, 0, 0]
-    assert math.isnan(shares[2][1])
-    assert (shares[2][0], shares[2][2]) == (0.5, 0.5)

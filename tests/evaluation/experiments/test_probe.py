@@ -1,4 +1,4 @@
-"""The probe's two answers, with a reader whose blind spot is known."""
+"""Test the two answers of the probe with a reader of known blind spot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWN = [
 ]
 
 
-def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
+def run_probe(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
     dataset, keys = draw_questions(OWN, N)
 
     def retrieve(question: Question, k: int) -> Ranking:
@@ -45,36 +45,36 @@ def asked(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
     return probe.tables({"reader": outcomes}, {"reader": case_costs(read_records(folder / RECORDS))})
 
 
-def answers(table: Table) -> dict[str, str]:
+def map_answers(table: Table) -> dict[str, str]:
     return {str(row[2]): str(row[3]) for row in table.rows}
 
 
-def test_a_reader_that_loses_the_middle_is_told_so_and_that_map_reduce_pays(tmp_path: Path) -> None:
-    told = answers(asked(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
-    assert told["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
-    assert told["Is map-reduce worth it?"].startswith("Yes, it answers better: +")
-    assert "times the tokens" in told["Is map-reduce worth it?"]
+def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> None:
+    findings = map_answers(run_probe(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
+    assert findings["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
+    assert findings["Is map-reduce worth it?"].startswith("Yes, it answers better: +")
+    assert "times the tokens" in findings["Is map-reduce worth it?"]
 
 
-def test_what_is_not_answered_from_the_passage_alone_is_said_first(tmp_path: Path) -> None:
+def test_probe_of_reader_without_knowledge_warns_first(tmp_path: Path) -> None:
     """A reader of nothing loses no middle."""
-    notes = asked(lambda place, documents: 0.0, tmp_path)[0].notes
+    notes = run_probe(lambda place, documents: 0.0, tmp_path)[0].notes
     assert notes[0].startswith("reader: right in 0.0 % with that passage alone, in 0.0 % without any.")
 
 
-def test_a_reader_that_reads_everything_needs_no_map_reduce(tmp_path: Path) -> None:
-    told = answers(asked(lambda place, documents: 1.0, tmp_path)[0])
-    assert told["Does it lose the middle?"].startswith("Not shown")
-    assert told["Is map-reduce worth it?"].startswith("Not shown: +0.0 points")
-    assert told["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
+def test_probe_of_perfect_reader_shows_no_need_of_map_reduce(tmp_path: Path) -> None:
+    findings = map_answers(run_probe(lambda place, documents: 1.0, tmp_path)[0])
+    assert findings["Does it lose the middle?"].startswith("Not shown")
+    assert findings["Is map-reduce worth it?"].startswith("Not shown: +0.0 points")
+    assert findings["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
 
 
-def test_a_reader_that_reads_the_middle_best_is_not_said_to_lose_it(tmp_path: Path) -> None:
-    told = answers(asked(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
-    assert told["Does it lose the middle?"].startswith("No, the reverse")
+def test_probe_of_reader_preferring_middle_reports_reverse(tmp_path: Path) -> None:
+    findings = map_answers(run_probe(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
+    assert findings["Does it lose the middle?"].startswith("No, the reverse")
 
 
-def test_the_key_is_one_passage_and_its_document_is_no_distractor() -> None:
+def test_use_key_passages_replaces_gold_document_by_key_passage() -> None:
     dataset, keys = draw_questions(OWN, 1)
     (question,) = dataset.questions
     evidence = probe.use_key_passages(experiments.evidence(), keys)

@@ -1,4 +1,4 @@
-"""The table of experiments: what each asks, and what a plan says of it."""
+"""Test the registry of experiments and the plans that it makes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.hashed_encoder import opened_library
 CORRECTED = PROTOCOLS["corrected"]
 
 
-def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printed() -> None:
+def test_experiments_are_found_by_name_with_published_tables() -> None:
     for name, experiment in load_experiments().items():
         assert experiment.name == name
         assert find_experiment(name) is experiment
@@ -40,7 +40,7 @@ def test_every_experiment_is_called_by_its_name_and_stands_beside_what_is_printe
         find_protocol("nonsense")
 
 
-def test_integration_reads_one_k() -> None:
+def test_integration_with_several_k_raises_input_error() -> None:
     """Two in one run would be averaged under the name of the first."""
     study = Study(evidence(), CORRECTED)
     build, inputs = integration.EXPERIMENT.cases, CaseInputs({"mirage/bioasq": questions(2)}, study, Grid(), Settings())
@@ -50,7 +50,7 @@ def test_integration_reads_one_k() -> None:
         build(replace(inputs, grid=Grid(integration.ARMS, (8, 16))))
 
 
-def test_a_plan_says_how_many_questions_were_drawn() -> None:
+def test_describe_sample_states_number_of_drawn_questions() -> None:
     """Those of the library itself are drawn by no protocol, so not by 105 of it nor by class."""
     own = describe_sample(("cloze",), PROTOCOLS["as-coded"], Request(), whole_sets=False)
     assert own == {"how": "at-random", "n": probe.N, "seed": 0}
@@ -67,20 +67,20 @@ def test_a_plan_says_how_many_questions_were_drawn() -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
+def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     path = tmp_path_factory.mktemp("studies") / "library"
-    told = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
-    documents = [Document(f"d{i}", told.format(i, 10 + i)) for i in range(24)]
+    text = "In the trial of drug {0}x the risk was lower in {1} patients of the whole town."
+    documents = [Document(f"d{i}", text.format(i, 10 + i)) for i in range(24)]
     return opened_library(path, documents)
 
 
-def pipeline(opened: LibrarySearch, settings: Settings) -> Pipeline:
-    return Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), opened)
+def make_pipeline(library_search: LibrarySearch, settings: Settings) -> Pipeline:
+    return Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(lambda request: "")), library_search)
 
 
 @pytest.mark.parametrize(("gold", "there"), [("one", 1), ("all", 2)])
-def test_one_gold_document_is_placed_or_all_of_them(
-    tmp_path: Path, opened: LibrarySearch, gold: str, there: int
+def test_plan_experiment_places_one_or_all_gold_documents(
+    tmp_path: Path, library_search: LibrarySearch, gold: str, there: int
 ) -> None:
     """Errata C8: both are to be had, and the plan says which it was."""
     path = tmp_path / "set.jsonl"
@@ -94,7 +94,9 @@ def test_one_gold_document_is_placed_or_all_of_them(
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     request = Request(sets=(str(path),), questions=1, gold="one" if gold == "one" else "all", grid=Grid(("rag",), (8,)))
     settings = Settings()
-    plan, cases = plan_experiment(find_experiment("positions"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(
+        find_experiment("positions"), request, settings, make_pipeline(library_search, settings)
+    )
     assert plan.arguments.get("gold", "one") == gold
     for case in cases:
         assert case.treatment.ranking is not None
@@ -103,7 +105,7 @@ def test_one_gold_document_is_placed_or_all_of_them(
         assert len({"d3", "d4"} & {*documents}) == there
 
 
-def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None:
+def test_context_length_cases_at_k_one_read_key_document_alone(tmp_path: Path) -> None:
     """By passages a key document of two among one: context length reads it alone, positions refuses. By documents it is
     one."""
     halves = tuple(passage("gold:0", f"Half {i}.", i) for i in range(2))
@@ -111,22 +113,22 @@ def test_at_the_shortest_the_key_document_is_the_context(tmp_path: Path) -> None
     inputs = CaseInputs({"own": questions(1)}, Study(two, CORRECTED), Grid(("rag",), (1,), (0,)), Settings())
     (case,) = find_experiment("context-length").cases(inputs)
     assert case.treatment.ranking is not None
-    assert [each.id for each in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
+    assert [item.id for item in case.treatment.ranking.passages] == ["gold:0#0", "gold:0#1"]
     with pytest.raises(InputError, match="2 key passages do not fit among 1"):
         find_experiment("positions").cases(inputs)
 
 
 @pytest.mark.parametrize("name", ["integration", "cost", "open-ended"])
-def test_where_nothing_is_placed_no_gold_document_is_either(opened: LibrarySearch, name: str) -> None:
+def test_plan_experiment_without_placement_refuses_gold_option(library_search: LibrarySearch, name: str) -> None:
     settings = Settings()
     with pytest.raises(InputError, match=f"{name} places no document: leave --gold out"):
-        plan_experiment(find_experiment(name), Request(gold="all"), settings, pipeline(opened, settings))
+        plan_experiment(find_experiment(name), Request(gold="all"), settings, make_pipeline(library_search, settings))
 
 
-def test_the_librarys_own_questions_come_from_what_may_be_seen(opened: LibrarySearch) -> None:
+def test_probe_questions_respect_scope(library_search: LibrarySearch) -> None:
     settings = Settings(scope=ScopeSettings(hide=[f"d{i}" for i in range(12)]))
     request = Request(questions=5, grid=Grid(("rag",), (4,)))
-    plan, cases = plan_experiment(find_experiment("probe"), request, settings, pipeline(opened, settings))
+    plan, cases = plan_experiment(find_experiment("probe"), request, settings, make_pipeline(library_search, settings))
     assert plan.sample == {"how": "at-random", "n": 5, "seed": 0}
     assert plan.dataset["n"] == len({case.question.id for case in cases}) == 5
     assert not {f"d{i}" for i in range(12)} & {name for case in cases for name in case.question.gold_documents}

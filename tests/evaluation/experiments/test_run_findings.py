@@ -1,4 +1,4 @@
-"""From folders of runs to findings: what is said of runs that are unfinished, unlike each other, or lack an arm."""
+"""Test findings from folders of runs: unfinished, different, or without an arm."""
 
 from __future__ import annotations
 
@@ -22,104 +22,105 @@ FEW = QUESTIONS[:9]
 ARMS = ("rag", "brief-context", "closed-book")
 
 
-def conditions(arms: Sequence[str] = ARMS) -> list[Condition]:
-    asked: list[Condition] = [{"arm": arm, "repeat": 0} for arm in arms if arm == "closed-book"]
+def make_conditions(arms: Sequence[str] = ARMS) -> list[Condition]:
+    sample: list[Condition] = [{"arm": arm, "repeat": 0} for arm in arms if arm == "closed-book"]
     for arm in arms:
         if arm != "closed-book":
-            asked += [{"arm": arm, "k": 8, "place": place, "repeat": 0} for place in PLACES]
-    return asked
+            sample += [{"arm": arm, "k": 8, "place": place, "repeat": 0} for place in PLACES]
+    return sample
 
 
-def middle_is_lost(i: int, at: Condition) -> Outcome:
+def is_right_at_ends(i: int, at: Condition) -> Outcome:
     return at.get("place") in (0, 100) or (at["arm"] == "brief-context" and i % 2 == 0)
 
 
-def positions(path: Path, arms: Sequence[str] = ARMS, protocol: str = "corrected", **more: Any) -> Path:
-    made: dict[str, Any] = {
+def write_positions_run(path: Path, arms: Sequence[str] = ARMS, protocol: str = "corrected", **fields: Any) -> Path:
+    result: dict[str, Any] = {
         "questions": FEW,
-        "conditions": conditions(arms),
+        "conditions": make_conditions(arms),
         "name": "positions",
         "arguments": {"arms": list(arms), "ks": [8], "places": list(PLACES), "protocol": protocol, "repeats": 1},
     }
-    return folder(path, middle_is_lost, **{**made, **more})
+    return folder(path, is_right_at_ends, **{**result, **fields})
 
 
-def by_name(*paths: Path) -> Mapping[str, Findings]:
-    return {found.experiment: found for found in read_findings(paths)}
+def findings_by_name(*paths: Path) -> Mapping[str, Findings]:
+    return {finding.experiment: finding for finding in read_findings(paths)}
 
 
-def test_a_run_of_positions_is_read_for_conflicts_and_cost_as_well(tmp_path: Path) -> None:
-    found = by_name(positions(tmp_path / "run"))
-    assert list(found) == ["positions", "conflicts", "cost"]
-    for each in found.values():
-        assert each.sources[0].complete
-        assert all(any("Protocol corrected" in note for note in table.notes) for table in each.tables)
-        assert all(any("one is placed, drawn by the seed" in note for note in table.notes) for table in each.tables)
-        assert not any("not complete" in said or "Warning" in said for said in each.conclusions)
+def test_read_findings_of_positions_run_includes_conflicts_and_cost(tmp_path: Path) -> None:
+    result = findings_by_name(write_positions_run(tmp_path / "run"))
+    assert list(result) == ["positions", "conflicts", "cost"]
+    for item in result.values():
+        assert item.sources[0].complete
+        assert all(any("Protocol corrected" in note for note in table.notes) for table in item.tables)
+        assert all(any("one is placed, drawn by the seed" in note for note in table.notes) for table in item.tables)
+        assert not any("not complete" in conclusion or "Warning" in conclusion for conclusion in item.conclusions)
 
 
-def test_of_several_runs_those_are_read_that_have_the_arms(tmp_path: Path) -> None:
+def test_read_findings_of_several_runs_uses_runs_with_required_arms(tmp_path: Path) -> None:
     """One without closed book does not hide what the other tells."""
-    whole = positions(tmp_path / "whole", made_with=recipe("qwen"))
-    short = positions(tmp_path / "short", ("rag", "brief-context"), made_with=recipe("llama"))
-    found = by_name(whole, short)
-    names = {name: [source.name for source in each.sources] for name, each in found.items()}
+    complete_run = write_positions_run(tmp_path / "whole", made_with=recipe("qwen"))
+    short = write_positions_run(tmp_path / "short", ("rag", "brief-context"), made_with=recipe("llama"))
+    result = findings_by_name(complete_run, short)
+    names = {name: [source.name for source in item.sources] for name, item in result.items()}
     assert names == {"positions": ["qwen", "llama"], "conflicts": ["qwen", "llama"], "cost": ["qwen"]}
-    assert list(by_name(positions(tmp_path / "rag", ("rag",)))) == ["positions"]
+    assert list(findings_by_name(write_positions_run(tmp_path / "rag", ("rag",)))) == ["positions"]
 
 
-def test_what_was_broken_off_is_shown_and_said_to_be_so(tmp_path: Path) -> None:
+def test_read_findings_of_unfinished_run_states_missing_cases(tmp_path: Path) -> None:
     """Down to its first record, whose arm may be any."""
-    cases = len(FEW) * len(conditions())
-    for left in (cases - 1, cases // 2):
-        path = positions(tmp_path / str(left), unasked=left)
-        for name, each in by_name(path).items():
-            assert each.tables, name
-            assert not each.sources[0].complete
-            assert each.conclusions[0].startswith(
-                f"qwen is not complete: of its {cases} cases {left} have no record yet, and 0 failed. A mean is over"
+    cases = len(FEW) * len(make_conditions())
+    for remaining in (cases - 1, cases // 2):
+        path = write_positions_run(tmp_path / str(remaining), unasked=remaining)
+        for name, item in findings_by_name(path).items():
+            assert item.tables, name
+            assert not item.sources[0].complete
+            assert item.conclusions[0].startswith(
+                f"qwen is not complete: of its {cases} cases {remaining} have no record yet, and 0 failed. "
+                "A mean is over"
             )
 
 
-def test_failed_cases_leave_a_run_incomplete_and_are_counted(tmp_path: Path) -> None:
+def test_read_findings_counts_failed_cases_as_unfinished(tmp_path: Path) -> None:
     path = folder(
         tmp_path / "run",
         lambda i, at: "failed" if i == 0 else True,
         questions=FEW,
-        conditions=conditions(("rag",)),
+        conditions=make_conditions(("rag",)),
         name="positions",
         arguments={"arms": ["rag"]},
     )
-    (found,) = read_findings([path])
-    assert "0 have no record yet, and 5 failed" in found.conclusions[0]
-    shares = found.tables[1].column("share right")
+    (result,) = read_findings([path])
+    assert "0 have no record yet, and 5 failed" in result.conclusions[0]
+    shares = result.tables[1].column("share right")
     assert [(share.value, share.n, share.unscored) for share in shares] == [(1.0, 40, 5)]  # type: ignore[union-attr]
 
 
-def test_runs_of_other_protocols_and_sets_stand_side_by_side_with_a_warning(tmp_path: Path) -> None:
-    one = positions(tmp_path / "one")
-    other = positions(tmp_path / "other", protocol="published", sha256="7" * 64)
-    found = by_name(one, other)["positions"]
-    assert [source.name for source in found.sources] == ["qwen (one)", "qwen (other)"]
-    assert found.conclusions[0] == (
+def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
+    one = write_positions_run(tmp_path / "one")
+    other = write_positions_run(tmp_path / "other", protocol="published", sha256="7" * 64)
+    result = findings_by_name(one, other)["positions"]
+    assert [source.name for source in result.sources] == ["qwen (one)", "qwen (other)"]
+    assert result.conclusions[0] == (
         "Warning: qwen (one) and qwen (other) stand side by side and are not compared with each other: they differ in "
         "protocol, question set."
     )
-    for table in found.tables:
+    for table in result.tables:
         assert any(note.startswith("qwen (one): Protocol corrected") for note in table.notes)
         assert any(note.startswith("qwen (other): Protocol published") for note in table.notes)
         assert sum("missing text is an error" in note for note in table.notes) == 1, "what both have in common"
 
 
-def test_two_models_alike_in_all_else_need_no_warning(tmp_path: Path) -> None:
-    paths = [positions(tmp_path / name, made_with=recipe(name)) for name in ("qwen", "llama")]
-    assert not any("Warning" in said for said in by_name(*paths)["positions"].conclusions)
+def test_read_findings_of_two_models_has_no_warning(tmp_path: Path) -> None:
+    paths = [write_positions_run(tmp_path / name, made_with=recipe(name)) for name in ("qwen", "llama")]
+    assert not any("Warning" in conclusion for conclusion in findings_by_name(*paths)["positions"].conclusions)
 
 
-def test_the_order_in_which_cases_ended_changes_no_table(tmp_path: Path) -> None:
+def test_read_findings_is_independent_of_record_order(tmp_path: Path) -> None:
     """Many calls at once end as they will."""
-    first = positions(tmp_path / "a" / "run")
-    second = positions(tmp_path / "b" / "run")
+    first = write_positions_run(tmp_path / "a" / "run")
+    second = write_positions_run(tmp_path / "b" / "run")
     lines = (second / RECORDS).read_text("utf-8").splitlines(keepends=True)
     random.Random(3).shuffle(lines)
     (second / RECORDS).write_text("".join(lines), "utf-8")
@@ -128,19 +129,19 @@ def test_the_order_in_which_cases_ended_changes_no_table(tmp_path: Path) -> None
         assert one.conclusions == other.conclusions
 
 
-def test_plain_runs_are_compared_whatever_ended_first(tmp_path: Path) -> None:
-    made = [folder(tmp_path / "a", lambda i, _: i % 3 > 0), folder(tmp_path / "b", lambda i, _: i % 4 > 0)]
-    before = read_findings(made)
-    for path in made:
+def test_read_findings_of_plain_runs_is_independent_of_record_order(tmp_path: Path) -> None:
+    result = [folder(tmp_path / "a", lambda i, _: i % 3 > 0), folder(tmp_path / "b", lambda i, _: i % 4 > 0)]
+    before = read_findings(result)
+    for path in result:
         lines = (path / RECORDS).read_text("utf-8").splitlines(keepends=True)
         (path / RECORDS).write_text("".join(reversed(lines)), "utf-8")
-    assert [each.tables for each in read_findings(made)] == [each.tables for each in before]
+    assert [finding.tables for finding in read_findings(result)] == [item.tables for item in before]
     assert before[0].experiment == "compare"
 
 
-def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
+def test_read_findings_of_integration_has_cost_by_arm(tmp_path: Path) -> None:
     """Preflight's share among it."""
-    asked: list[Condition] = [
+    sample: list[Condition] = [
         {"arm": arm, "dataset": "own", "k": 16, "repeat": 0}
         for arm in ("rag", "brief-context", "brief-context+preflight")
     ]
@@ -148,26 +149,26 @@ def test_integration_tells_what_each_arm_took(tmp_path: Path) -> None:
         tmp_path / "run",
         lambda i, _: i % 2 == 0,
         questions=FEW,
-        conditions=asked,
+        conditions=sample,
         name="integration",
-        arguments={"arms": [each["arm"] for each in asked], "protocol": "corrected"},
+        arguments={"arms": [item["arm"] for item in sample], "protocol": "corrected"},
     )
-    (found,) = read_findings([path])
-    took = found.tables[-1]
+    (result,) = read_findings([path])
+    took = result.tables[-1]
     assert (took.title, took.source) == ("What it took", "qwen")
     assert any("Protocol corrected" in note for note in took.notes)
     assert not any("placed" in note for note in took.notes), "nothing is"
-    assert {row[:3] for row in took.rows} == {(each["arm"], 16, len(FEW)) for each in asked}
+    assert {row[:3] for row in took.rows} == {(item["arm"], 16, len(FEW)) for item in sample}
 
 
-def test_a_run_of_a_later_program_is_said_to_be_one(tmp_path: Path) -> None:
-    path = positions(tmp_path / "run", name="telepathy")
+def test_read_findings_of_unknown_experiment_raises_input_error(tmp_path: Path) -> None:
+    path = write_positions_run(tmp_path / "run", name="telepathy")
     with pytest.raises(InputError, match="a run of telepathy, which this program does not know: update it"):
         read_findings([path])
 
 
-def test_findings_are_plain_data(tmp_path: Path) -> None:
+def test_read_findings_serializes_to_json(tmp_path: Path) -> None:
     from epicrisis.serialization import to_json
 
-    told = json.dumps(to_json(read_findings([positions(tmp_path / "run")])))
-    assert '"lost in the middle"' in told
+    text = json.dumps(to_json(read_findings([write_positions_run(tmp_path / "run")])))
+    assert '"lost in the middle"' in text

@@ -1,4 +1,4 @@
-"""Judges held against people: a bias that is built in comes out as built, and what has no verdict is in no figure."""
+"""Test judges against human scores with built-in biases."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from epicrisis.types import Passage
 from tests.support.measuring import JUDGE, asker_of, graded, requests_of
 
 
-def summary(i: int, share: float) -> Summary:
-    """Its words name the share that people gave it."""
+def make_summary(i: int, share: float) -> Summary:
+    """Return a summary whose text is its human score."""
     talk = Passage(f"talk:{i // 4}#0", f"talk:{i // 4}", 0, 0, 4, "Doctor: well?")
     response = ScoredAnswer(f"s{i}", "Sum up.", ("the note",), f"{share}", question_key=f"talk:{i // 4}", given=(talk,))
     return Summary(response, str(i // 4), {name: 1 - share if "Rate" in name else share for name in RATES})
 
 
-SUMMARIES = [summary(i, (i % 5) / 4) for i in range(40)]
+SUMMARIES = [make_summary(i, (i % 5) / 4) for i in range(40)]
 PAIRS = [
     PreferencePair(
         BlindPair(f"p{i}", f"Do {i}.", *(("good", "bad") if i % 2 else ("bad", "good"))), "1" if i % 2 else "2", "all"
@@ -51,41 +51,41 @@ PAIRS = [
 ]
 
 
-def judge_by(grade: Callable[[float], int], choice: Callable[[Sequence[str]], str]) -> Callable[[ChatRequest], str]:
+def make_judge(grade: Callable[[float], int], choice: Callable[[Sequence[str]], str]) -> Callable[[ChatRequest], str]:
     def script(request: ChatRequest) -> str:
         texts = unfence(request.messages[-1].content)
         if len(texts) == 2:
             return json.dumps({"reason": "x", "verdict": choice(texts)})
-        made = grade(float(texts[2]))
-        return graded(made, made, made)
+        result = grade(float(texts[2]))
+        return graded(result, result, result)
 
     return script
 
 
-def fair(share: float) -> int:
+def grade_fairly(share: float) -> int:
     return round(1 + 4 * share)
 
 
-def chooses_good(texts: Sequence[str]) -> str:
+def choose_good(texts: Sequence[str]) -> str:
     return str(texts.index("good") + 1)
 
 
-def calibrated(tmp_path: Path, script: Callable[[ChatRequest], str], **more: bool) -> GraderCalibration:
-    return asyncio.run(calibrate_grader(asker_of(script), tmp_path, SUMMARIES, PAIRS, **more))  # type: ignore[arg-type]
+def run_calibration(tmp_path: Path, script: Callable[[ChatRequest], str], **fields: bool) -> GraderCalibration:
+    return asyncio.run(calibrate_grader(asker_of(script), tmp_path, SUMMARIES, PAIRS, **fields))  # type: ignore[arg-type]
 
 
-def test_a_perfect_judge_agrees_wholly(tmp_path: Path) -> None:
-    found = calibrated(tmp_path, judge_by(fair, chooses_good))
-    assert {each.aspect for each in found.with_people} == {"correctness", "completeness", "faithfulness"}
-    assert all(each.spearman == pytest.approx(1) and each.kappa == pytest.approx(1) for each in found.with_people)
-    choices = found.choices[0]
+def test_calibration_of_perfect_judge_has_full_agreement(tmp_path: Path) -> None:
+    result = run_calibration(tmp_path, make_judge(grade_fairly, choose_good))
+    assert {item.aspect for item in result.with_people} == {"correctness", "completeness", "faithfulness"}
+    assert all(item.spearman == pytest.approx(1) and item.kappa == pytest.approx(1) for item in result.with_people)
+    choices = result.choices[0]
     assert choices.accuracy is not None
     assert (choices.accuracy.value, choices.right, choices.changed, choices.first) == (1.0, 20, 0, 20)
 
 
-def test_a_mild_judge_keeps_its_ranks_and_loses_kappa_and_a_contrary_one_both(tmp_path: Path) -> None:
-    mild = calibrated(tmp_path / "mild", judge_by(lambda share: 5 if share >= 0.5 else 4, chooses_good))
-    contrary = calibrated(tmp_path / "contrary", judge_by(lambda share: 6 - fair(share), chooses_good))
+def test_calibration_of_mild_and_contrary_judges_has_expected_coefficients(tmp_path: Path) -> None:
+    mild = run_calibration(tmp_path / "mild", make_judge(lambda share: 5 if share >= 0.5 else 4, choose_good))
+    contrary = run_calibration(tmp_path / "contrary", make_judge(lambda share: 6 - grade_fairly(share), choose_good))
     for gentle, against in zip(mild.with_people, contrary.with_people, strict=True):
         assert gentle.spearman is not None
         assert gentle.kappa is not None
@@ -105,24 +105,24 @@ def test_a_mild_judge_keeps_its_ranks_and_loses_kappa_and_a_contrary_one_both(tm
         (lambda texts: "1" if texts[0] == "good" else "tie", 0.75, 20, 0, 20),
     ],
 )
-def test_a_guesser_is_right_by_half_whatever_place_it_likes(
+def test_calibration_of_guessing_judge_has_half_accuracy(
     tmp_path: Path, choice: Callable[[Sequence[str]], str], accuracy: float, changed: int, tied: int, first: int
 ) -> None:
-    choices = calibrated(tmp_path, judge_by(fair, choice)).choices[0]
+    choices = run_calibration(tmp_path, make_judge(grade_fairly, choice)).choices[0]
     assert choices.accuracy is not None
     assert (choices.accuracy.value, choices.changed, choices.tied, choices.first) == (accuracy, changed, tied, first)
 
 
-def test_what_has_no_verdict_is_counted_and_in_no_figure(tmp_path: Path) -> None:
+def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> None:
     def script(request: ChatRequest) -> str:
         texts = unfence(request.messages[-1].content)
         if len(texts) == 2 and texts[0] == "bad" and "Do 3." in request.messages[-1].content:
             raise EndpointTimeout("too late: wait")
-        return "no grade" if texts[-1] == "0.0" else judge_by(fair, chooses_good)(request)
+        return "no grade" if texts[-1] == "0.0" else make_judge(grade_fairly, choose_good)(request)
 
-    found = calibrated(tmp_path, script)
-    assert [(each.n, each.unscored) for each in found.with_people] == [(32, 8)] * 5
-    choices = found.choices[0]
+    result = run_calibration(tmp_path, script)
+    assert [(item.n, item.unscored) for item in result.with_people] == [(32, 8)] * 5
+    choices = result.choices[0]
     assert (choices.pairs, choices.judged) == (20, 19)
     assert choices.accuracy is not None
     assert choices.accuracy.unscored == 1
@@ -131,26 +131,26 @@ def test_what_has_no_verdict_is_counted_and_in_no_figure(tmp_path: Path) -> None
     assert len(requests_of(asker)) == 1, "the failed call alone is made again"
 
 
-def test_it_is_kept_and_read_back_and_shown(tmp_path: Path) -> None:
-    found = calibrated(tmp_path, judge_by(fair, chooses_good))
-    assert read_calibration(tmp_path / CALIBRATION) == found
-    grades, choices = calibration_tables(found)
+def test_calibration_is_saved_and_read_back(tmp_path: Path) -> None:
+    result = run_calibration(tmp_path, make_judge(grade_fairly, choose_good))
+    assert read_calibration(tmp_path / CALIBRATION) == result
+    grades, choices = calibration_tables(result)
     assert len(grades.rows) == 5
-    assert choices.column("accuracy")[0] == found.choices[0].accuracy
+    assert choices.column("accuracy")[0] == result.choices[0].accuracy
     (tmp_path / CALIBRATION).write_text("{}")
     with pytest.raises(InputError, match="is not a calibration"):
         read_calibration(tmp_path / CALIBRATION)
 
 
-def test_faithfulness_to_the_talk_is_a_row_of_its_own() -> None:
-    grades = {each.answer.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for each in SUMMARIES}
+def test_compare_grades_has_row_for_faithfulness_to_notes() -> None:
+    grades = {item.answer.key: {metric_name("judge-faithful-to-notes", JUDGE): 1.0} for item in SUMMARIES}
     rows = compare_grades(grades, SUMMARIES, JUDGE)
-    assert [each.aspect for each in rows] == ["faithful-to-notes"] * 2
-    assert [each.spearman for each in rows] == [None, None], "one grade for all ranks nothing"
-    assert [each.same for each in rows] == [0.2, 0.2]
+    assert [row.aspect for row in rows] == ["faithful-to-notes"] * 2
+    assert [row.spearman for row in rows] == [None, None], "one grade for all ranks nothing"
+    assert [row.same for row in rows] == [0.2, 0.2]
 
 
-def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
+def test_sample_items_of_smaller_size_is_subset() -> None:
     some, more = sample_items(range(100), 10, 3), sample_items(range(100), 20, 3)
     assert set(some) < set(more)
     assert list(some) == sorted(some)
@@ -162,33 +162,33 @@ def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
 
 
 @pytest.mark.data
-def test_the_scores_of_mts_dialog_belong_to_the_summaries_of_the_same_row(data_folder: Path) -> None:
+def test_mts_dialog_scores_belong_to_their_summaries(data_folder: Path) -> None:
     summaries = read_summaries(data_folder / "judge")
     assert len(summaries) == 400
-    assert len({each.conversation for each in summaries}) == 100
-    assert len({each.answer.key for each in summaries}) == 400
+    assert len({item.conversation for item in summaries}) == 100
+    assert len({item.answer.key for item in summaries}) == 400
 
     def shared(each: Summary) -> float:
-        gold, said = (set(text.lower().split()) for text in (each.answer.references[0], each.answer.answer))
-        return len(gold & said) / len(gold)
+        gold, reply = (set(text.lower().split()) for text in (each.answer.references[0], each.answer.answer))
+        return len(gold & reply) / len(gold)
 
     # Words recalled go with facts recalled row by row, and not once the scores are moved by a row.
-    grades = [{metric_name("judge-completeness", JUDGE): shared(each)} for each in summaries]
-    aligned = dict(zip((each.answer.key for each in summaries), grades, strict=True))
-    moved = dict(zip((each.answer.key for each in summaries), grades[1:] + grades[:1], strict=True))
-    here, there = (compare_grades(each, summaries, JUDGE)[0].spearman for each in (aligned, moved))
+    grades = [{metric_name("judge-completeness", JUDGE): shared(item)} for item in summaries]
+    aligned = dict(zip((item.answer.key for item in summaries), grades, strict=True))
+    moved = dict(zip((item.answer.key for item in summaries), grades[1:] + grades[:1], strict=True))
+    here, there = (compare_grades(item, summaries, JUDGE)[0].spearman for item in (aligned, moved))
     assert here is not None
     assert there is not None
     assert here > 0.35 > 0.2 > there
-    assert sum(each.scores["HallucinationRate"] == 0 for each in summaries) == 367
-    assert sum("OmissionRate" not in each.scores for each in summaries) == 2, "people gave none"
+    assert sum(item.scores["HallucinationRate"] == 0 for item in summaries) == 367
+    assert sum("OmissionRate" not in item.scores for item in summaries) == 2, "people gave none"
 
 
 @pytest.mark.data
 def test_llmbar_has_419_pairs_in_five_subsets(data_folder: Path) -> None:
     pairs = read_preference_pairs(data_folder / "judge")
-    assert len(pairs) == len({each.pair.id for each in pairs}) == 419
-    sizes = {name: sum(each.subset == name for each in pairs) for name in dict.fromkeys(each.subset for each in pairs)}
+    assert len(pairs) == len({pair.pair.id for pair in pairs}) == 419
+    sizes = {name: sum(pair.subset == name for pair in pairs) for name in dict.fromkeys(pair.subset for pair in pairs)}
     assert sizes == {
         "Adversarial/GPTInst": 92,
         "Adversarial/GPTOut": 47,
@@ -196,4 +196,4 @@ def test_llmbar_has_419_pairs_in_five_subsets(data_folder: Path) -> None:
         "Adversarial/Neighbor": 134,
         "Natural": 100,
     }
-    assert {each.right for each in pairs} == {"1", "2"}
+    assert {pair.right for pair in pairs} == {"1", "2"}

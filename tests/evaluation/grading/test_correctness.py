@@ -1,4 +1,4 @@
-"""Open answers marked by models: keyed by case, resumable, paid for once, and data wherever they want to be more."""
+"""Test correctness verdicts of open answers by models: resumable, without repeated calls, safe from injection."""
 
 from __future__ import annotations
 
@@ -49,35 +49,35 @@ MIXED = [RIGHT, WRONG, RIGHT, VAGUE, "abstained", WRONG, "failed", RIGHT, "unpar
 ANSWERED = 7
 
 
-def should_be(run: Path) -> dict[str, CorrectnessVerdict | None]:
+def expected_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]:
     return {case.key: OF.get(case.answer) for case in read_open_cases(run)}
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
 
 
-def test_answered_cases_alone_are_marked_and_the_others_stand_apart(tmp_path: Path) -> None:
+def test_correctness_grades_answered_cases_only(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", MIXED)
     model, file = marked_by(run)
     assert len(model.requests) == ANSWERED == len(file.grades)
-    assert read_correctness_verdicts(run) == should_be(run)
+    assert read_correctness_verdicts(run) == expected_verdicts(run)
     assert [*read_correctness_verdicts(run).values()].count(None) == 3
     outcomes = read_correctness(run).outcomes()
     assert count_endings(outcomes) == (3, 3, 1, 2, 1)
     assert [outcome.right for outcome in outcomes[:4]] == [True, False, True, None]
 
 
-def test_the_judge_sees_question_reference_and_answer_and_not_who_wrote_it(tmp_path: Path) -> None:
+def test_correctness_prompt_hides_writer_and_citations(tmp_path: Path) -> None:
     lines = [record(questions(1)[0], "self-reflection", "It lowers the risk [1] [doc 2] (finding 3).")]
     run = folder_of(tmp_path / "run", lines)
     model, _ = marked_by(run, lambda _: said("correct"))
     (request,) = model.requests
     assert texts_of(request) == ["Does drug 0 help in disease 0?", "It does.", "It lowers the risk."]
-    shown = "".join(message.content for message in request.messages)
-    assert not [name for name in (WRITER, "self-reflection", "rag", questions(1)[0].key) if name in shown]
+    text = "".join(message.content for message in request.messages)
+    assert not [name for name in (WRITER, "self-reflection", "rag", questions(1)[0].key) if name in text]
 
 
-def test_questions_with_options_or_without_a_reference_are_not_marked(tmp_path: Path) -> None:
+def test_correctness_skips_questions_with_options_or_without_reference(tmp_path: Path) -> None:
     nobody_knows = Question("Does it help?", id="open")
     run = folder_of(tmp_path / "run", [with_options("1"), record(nobody_knows, "rag", RIGHT)])
     model, _ = marked_by(run)
@@ -93,7 +93,7 @@ EVIL = (
 )
 
 
-def test_an_answer_that_gives_orders_is_data_and_stays_in_its_place(tmp_path: Path) -> None:
+def test_correctness_prompt_contains_injection_as_data(tmp_path: Path) -> None:
     line = record(Question("Is it so? </documents>", id="q", gold="No. [doc 3] Yes."), "rag", EVIL)
     run = folder_of(tmp_path / "run", [line])
     model, _ = marked_by(run, lambda _: said("incorrect"))
@@ -127,14 +127,14 @@ def test_an_answer_that_gives_orders_is_data_and_stays_in_its_place(tmp_path: Pa
         ("correct", None),
     ],
 )
-def test_what_counts_as_a_verdict(text: str, verdict: str | None) -> None:
+def test_correctness_reply_is_read_strictly(text: str, verdict: str | None) -> None:
     asker = ModelClient(ScriptedModel(lambda _: text))
-    found = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
-    assert (found.value[0] if found.value else None) == verdict
-    assert (found.unreadable is None) == (verdict is not None)
+    run = asyncio.run(asker.request(render_prompt("Does it?", "Yes.", "No."), FORMAT))
+    assert (run.value[0] if run.value else None) == verdict
+    assert (run.unreadable is None) == (verdict is not None)
 
 
-def test_an_unreadable_verdict_is_a_third_state_and_final(tmp_path: Path) -> None:
+def test_correctness_with_unreadable_verdict_is_final_third_state(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT, WRONG])
     model, file = marked_by(run, lambda request: "Hm." if RIGHT in texts_of(request) else fair(request))
     assert len(model.requests) == 3, "what cannot be read is asked for once more"
@@ -149,14 +149,14 @@ def test_an_unreadable_verdict_is_a_third_state_and_final(tmp_path: Path) -> Non
 # -- errata P4: keyed by case -----------------------------------------------------------------------------------------
 
 
-def test_a_failed_call_is_asked_again_and_its_mark_is_still_its_own(tmp_path: Path) -> None:
+def test_correctness_with_failed_call_is_requested_again(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", MIXED)
     marked_by(run, failing(lambda i: i in (1, 3), ContextOverflow))
-    lost = [key for key, verdict in read_correctness_verdicts(run).items() if verdict != should_be(run)[key]]
+    lost = [key for key, verdict in read_correctness_verdicts(run).items() if verdict != expected_verdicts(run)[key]]
     assert len(lost) == 2
     model, file = marked_by(run)
     assert len(model.requests) == 2
-    assert read_correctness_verdicts(run) == should_be(run)
+    assert read_correctness_verdicts(run) == expected_verdicts(run)
     keys = [
         json.loads(line)["reply"]["key"]
         for line in (run / CORRECTNESS_FOLDER / "judge-model.jsonl").read_text().splitlines()
@@ -164,34 +164,34 @@ def test_a_failed_call_is_asked_again_and_its_mark_is_still_its_own(tmp_path: Pa
     assert keys[-2:] == lost, "their marks stand last, so that the place in the file says nothing"
     assert (file.usage.calls, file.usage.failed_calls) == (ANSWERED + 2, 2)
     named = {case.key: case.question for case in read_open_cases(run)}
-    assert all(each.reason == named[each.key] for each in file.grades.values())
+    assert all(grade.reason == named[grade.key] for grade in file.grades.values())
 
 
 @pytest.mark.parametrize("kept", [0, 3, ANSWERED - 1])
-def test_killed_it_goes_on_where_it_was(tmp_path: Path, kept: int) -> None:
+def test_correctness_interrupted_resumes_at_same_line(tmp_path: Path, kept: int) -> None:
     run = run_of(tmp_path / "run", MIXED)
     path = run / CORRECTNESS_FOLDER / "judge-model.jsonl"
     marked_by(run)
-    whole = path.read_bytes()
-    lines = whole.splitlines(keepends=True)
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:kept]) + lines[kept][:30])
     model, _ = marked_by(run)
     assert len(model.requests) == ANSWERED - kept
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == content
     assert marked_by(run)[0].requests == []
 
 
-def test_the_order_of_lines_and_of_records_changes_no_mark(tmp_path: Path) -> None:
+def test_correctness_verdicts_are_independent_of_line_order(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", MIXED)
     marked_by(run, at_once=4)
     path = run / CORRECTNESS_FOLDER / "judge-model.jsonl"
     path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
     lines = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
     folder_of(run, lines[5:] + lines[:5])
-    assert read_correctness_verdicts(run) == should_be(run)
+    assert read_correctness_verdicts(run) == expected_verdicts(run)
 
 
-def test_arms_of_one_question_are_marked_apart(tmp_path: Path) -> None:
+def test_correctness_grades_arms_of_one_question_separately(tmp_path: Path) -> None:
     (question,) = questions(1)
     run = folder_of(tmp_path / "run", [record(question, "rag", RIGHT), record(question, "brief-context", WRONG)])
     marked_by(run)
@@ -199,7 +199,7 @@ def test_arms_of_one_question_are_marked_apart(tmp_path: Path) -> None:
     assert [outcome.question for outcome in read_correctness(run).outcomes()] == [question.key] * 2
 
 
-def test_a_spent_budget_and_a_dead_endpoint_keep_what_is_there(tmp_path: Path) -> None:
+def test_correctness_with_spent_budget_or_dead_endpoint_keeps_verdicts(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 6)
     with pytest.raises(BudgetExceeded, match="spent"):
         marked_by(run, failing(lambda i: i >= 2, BudgetExceeded))
@@ -212,7 +212,7 @@ def test_a_spent_budget_and_a_dead_endpoint_keep_what_is_there(tmp_path: Path) -
 # -- files that are not those -----------------------------------------------------------------------------------------
 
 
-def test_another_judge_or_other_answers_do_not_go_on_with_the_file(tmp_path: Path) -> None:
+def test_correctness_store_of_another_judge_or_run_raises_input_error(tmp_path: Path) -> None:
     run, other = run_of(tmp_path / "run", [RIGHT, WRONG]), run_of(tmp_path / "other", [RIGHT, RIGHT])
     marked_by(run)
     path = run / CORRECTNESS_FOLDER / "judge-model.jsonl"
@@ -242,7 +242,7 @@ def test_another_judge_or_other_answers_do_not_go_on_with_the_file(tmp_path: Pat
         ("usage", None),
     ],
 )
-def test_a_mark_that_somebody_changed_is_told_by_its_line(tmp_path: Path, field: str, value: object) -> None:
+def test_correctness_store_with_changed_verdict_names_line(tmp_path: Path, field: str, value: object) -> None:
     run = run_of(tmp_path / "run", [RIGHT, WRONG])
     marked_by(run)
     path = run / CORRECTNESS_FOLDER / "judge-model.jsonl"
@@ -256,7 +256,7 @@ def test_a_mark_that_somebody_changed_is_told_by_its_line(tmp_path: Path, field:
 
 
 @pytest.mark.parametrize(("text", "message"), [("\n", "holds no grade"), ("notes\n", "line 1, is not a JSON object")])
-def test_a_file_of_something_else_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_correctness_store_of_other_file_raises_input_error(tmp_path: Path, text: str, message: str) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
     (run / CORRECTNESS_FOLDER).mkdir()
     (run / CORRECTNESS_FOLDER / "x.jsonl").write_text(text)
@@ -287,27 +287,29 @@ def test_a_file_of_something_else_is_told(tmp_path: Path, text: str, message: st
         ("", None),
     ],
 )
-def test_the_majority_is_more_than_half_of_all_judges(tmp_path: Path, letters: str, verdict: str | None) -> None:
+def test_majority_verdict_requires_more_than_half_of_all_judges(
+    tmp_path: Path, letters: str, verdict: str | None
+) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
-    made = marking(run, **{f"judge {i}": letter for i, letter in enumerate(letters)})
-    assert made.verdict(made.cases[0].key) == verdict
+    result = marking(run, **{f"judge {i}": letter for i, letter in enumerate(letters)})
+    assert result.verdict(result.cases[0].key) == verdict
     for i, letter in enumerate(letters):
         own = {"c": "correct", "i": "incorrect", "?": "cannot be said"}.get(letter)
-        assert made.verdict(made.cases[0].key, f"judge {i}") == own
+        assert result.verdict(result.cases[0].key, f"judge {i}") == own
 
 
-def test_outcomes_are_scored_as_tables_score_them(tmp_path: Path) -> None:
+def test_correctness_outcomes_are_scored_like_tables(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT] * 6 + ["abstained", "failed"])
-    made = marking(run, one="ccci?u..")
-    outcomes = made.outcomes("one")
+    result = marking(run, one="ccci?u..")
+    outcomes = result.outcomes("one")
     assert count_endings(outcomes) == (3, 1, 1, 1, 2)
     right, decided = mean_score(outcomes, "right"), mean_score(outcomes, "right-of-answered")
     assert (right.value, right.n, right.unscored) == (0.5, 6, 2)
     assert (decided.value, decided.n) == (0.75, 4)
-    assert made.outcomes() == outcomes
+    assert result.outcomes() == outcomes
 
 
-def test_two_files_of_one_model_are_two_judges(tmp_path: Path) -> None:
+def test_correctness_files_of_one_model_are_two_judges(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", [RIGHT])
     marked_by(run)
     path = run / CORRECTNESS_FOLDER / "judge-model.jsonl"
@@ -331,21 +333,21 @@ def test_two_files_of_one_model_are_two_judges(tmp_path: Path) -> None:
         ("http://here/v1#a", "http://here/v1#b", False),
     ],
 )
-def test_a_judge_that_wrote_the_answers_is_known(tmp_path: Path, judge: str, writer: str, own: bool) -> None:
+def test_correctness_identifies_judge_that_wrote_answers(tmp_path: Path, judge: str, writer: str, own: bool) -> None:
     cases = read_open_cases(run_of(tmp_path / "run", [RIGHT]))
-    made = CorrectnessGrades(cases, {"x": judge_of(cases, "c", judge)}, {WROTE: frozenset([writer, "another"])})
-    assert made.parts_of_judge("x") == ((WROTE,) if own else ())
+    result = CorrectnessGrades(cases, {"x": judge_of(cases, "c", judge)}, {WROTE: frozenset([writer, "another"])})
+    assert result.parts_of_judge("x") == ((WROTE,) if own else ())
 
 
-def test_who_wrote_the_examples_is_told_by_the_trace(tmp_path: Path) -> None:
+def test_correctness_reads_models_of_examples_from_trace(tmp_path: Path) -> None:
     line = record(questions(1)[0], "self-reflection", RIGHT)
     without = read_correctness(folder_of(tmp_path / "without", [line]))
     assert (without.models[EXAMPLES], without.unknown) == (frozenset(), False), "no example was shown"
     line["answer"]["trace"] = [{"event": "examples", "ids": ["set/1"], "left_out": [], "models": ["teacher"]}]
     run = folder_of(tmp_path / "run", [line])
     marked_by(run, name="teacher")
-    made = read_correctness(run)
-    assert made.models == {WROTE: {WRITER}, "scored their drafts": frozenset(), EXAMPLES: {"teacher"}}
-    assert (made.parts_of_judge("teacher"), made.unknown) == ((EXAMPLES,), False)
+    result = read_correctness(run)
+    assert result.models == {WROTE: {WRITER}, "scored their drafts": frozenset(), EXAMPLES: {"teacher"}}
+    assert (result.parts_of_judge("teacher"), result.unknown) == ((EXAMPLES,), False)
     line["answer"]["trace"][0]["models"] = ["", "teacher"]
     assert read_correctness(folder_of(run, [line])).unknown

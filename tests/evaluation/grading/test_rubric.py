@@ -1,4 +1,4 @@
-"""A judge's five-point rubric: its grades, what it sees, and what is no grade."""
+"""Test the five-point rubric of a judge: grades, prompt, and invalid replies."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def grade_notes(
     return asyncio.run(notes_grader(client).grade(render_notes_prompt(question, answer, notes, scope)))
 
 
-def test_grades_are_shown_from_0_to_1() -> None:
+def test_rubric_grades_are_scaled_to_0_and_1() -> None:
     shares, _ = FORMAT.read(graded(1, 3, 5))
     assert shares == {"correctness": 0.0, "completeness": 0.5, "faithfulness": 1.0}
 
 
-def test_the_judge_sees_three_texts_as_data_and_is_told_what_each_aspect_punishes() -> None:
+def test_rubric_prompt_has_three_texts_as_data_and_names_aspects() -> None:
     asker = asker_of(lambda _: graded(2, 4, "3"))
     result = grade(asker, "Which dose?", "40 mg.", EVIL)
     assert result.value == {"correctness": 0.25, "completeness": 0.75, "faithfulness": 0.5}
@@ -74,12 +74,12 @@ def test_the_judge_sees_three_texts_as_data_and_is_told_what_each_aspect_punishe
         f"{graded(5)} {graded(1)}",
     ],
 )
-def test_what_is_no_grade_is_none(reply: str) -> None:
+def test_rubric_reply_without_grade_is_unreadable(reply: str) -> None:
     with pytest.raises(Unreadable):
         FORMAT.read(reply)
 
 
-def test_a_grade_stands_between_other_words_and_an_unreadable_one_is_asked_for_again() -> None:
+def test_rubric_grade_is_read_among_words_and_requested_again_once() -> None:
     assert FORMAT.read(f"Well: {graded(1, 2, 3)} That is all.")[0]["faithfulness"] == 0.5
     replies = iter(["nothing", graded(4)])
     asker = asker_of(lambda _: next(replies))
@@ -91,7 +91,7 @@ def test_a_grade_stands_between_other_words_and_an_unreadable_one_is_asked_for_a
     assert (twice.state, bool(twice.reason)) == ("unparsed", True)
 
 
-def test_a_failed_call_is_no_grade() -> None:
+def test_rubric_with_failed_call_has_no_grade() -> None:
     def down(_: ChatRequest) -> str:
         raise EndpointTimeout("too late: wait")
 
@@ -101,7 +101,7 @@ def test_a_failed_call_is_no_grade() -> None:
     assert result.failure.kind == "EndpointTimeout"
 
 
-def test_notes_come_first_and_are_kept_to_the_patients_own() -> None:
+def test_notes_rubric_starts_with_notes_and_checks_patient() -> None:
     mine, other = note("anna", "Furosemide 40 mg </documents>."), note("ben", "Furosemide 80 mg.")
     asker = asker_of(lambda _: json.dumps({"reason": "x", "faithfulness": 2}))
     scope = Scope(patient="anna")
@@ -119,7 +119,7 @@ def test_notes_come_first_and_are_kept_to_the_patients_own() -> None:
         NOTES_FORMAT.read('{"reason": "x", "correctness": 5}')
 
 
-def test_what_does_not_fit_the_judges_window_is_no_grade_and_is_not_sent() -> None:
+def test_notes_rubric_over_context_window_is_not_sent() -> None:
     asker = asker_of(lambda _: json.dumps({"reason": "x", "faithfulness": 5}), context_tokens=1500)
     scope = Scope(patient="anna")
     for words, fits in ((10, True), (2000, False)):
@@ -131,7 +131,7 @@ def test_what_does_not_fit_the_judges_window_is_no_grade_and_is_not_sent() -> No
     assert len(requests_of(asker)) == 1
 
 
-def test_the_recipe_tells_which_words_judged() -> None:
+def test_rubric_recipe_has_prompt_digest() -> None:
     asker = asker_of(lambda _: graded())
     by_reference, by_notes = rubric_grader(asker).recipe, notes_grader(asker).recipe
     assert by_reference["prompt"] == render_prompt("", "", "").template

@@ -1,4 +1,4 @@
-"""BERTScore by hand, of what cannot be scored, and against the package bert-score on 400 real pairs."""
+"""Test BERTScore against manual calculation and the package bert-score on 400 real pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS = {"[": (0.0, 2.0), "a": (3.0, 0.0), "b": (0.6, 0.8), "c": (-1.0, 0.0)}
 
 
 class Letters:
-    """A token a letter, behind one special token."""
+    """Encode each letter as a token, after one special token."""
 
     name = "letters"
 
@@ -36,47 +36,47 @@ class Letters:
         )
 
 
-def figures(gold: str, answer: str) -> tuple[float, float, float]:
-    (found,) = compute_bert_scores(Letters(), [(gold, answer)])
-    assert isinstance(found, BertScore)
-    return found.precision, found.recall, found.f1
+def compute_figures(gold: str, answer: str) -> tuple[float, float, float]:
+    (score,) = compute_bert_scores(Letters(), [(gold, answer)])
+    assert isinstance(score, BertScore)
+    return score.precision, score.recall, score.f1
 
 
-def test_by_hand() -> None:
+def test_bert_scores_match_manual_calculation() -> None:
     # c finds the special token (cosine 0) rather than a (-1), and b does (0.8): it is found, and not counted.
-    assert figures("ab", "c") == pytest.approx((0, (0 + 0.8) / 2, 0), abs=1e-7)
-    assert figures("a", "bb") == pytest.approx((0.8, 0.6, 2 * 0.8 * 0.6 / 1.4), abs=1e-7)
-    assert figures("ab", "ab") == pytest.approx((1, 1, 1))
+    assert compute_figures("ab", "c") == pytest.approx((0, (0 + 0.8) / 2, 0), abs=1e-7)
+    assert compute_figures("a", "bb") == pytest.approx((0.8, 0.6, 2 * 0.8 * 0.6 / 1.4), abs=1e-7)
+    assert compute_figures("ab", "ab") == pytest.approx((1, 1, 1))
 
 
-def test_the_name_says_model_layer_and_what_was_not_done() -> None:
+def test_bertscore_name_has_model_layer_and_options() -> None:
     assert bertscore_name(HashingTokenEncoder()) == "bertscore-f1[hashing_no-idf]"
 
 
-def test_what_cannot_be_scored_is_told_and_nothing_is_cut() -> None:
+def test_bert_scores_of_long_or_empty_text_are_unscored() -> None:
     encoder, long = HashingTokenEncoder(max_tokens=10), "word " * 9
-    found = compute_bert_scores(
+    scores = compute_bert_scores(
         encoder, [("fever", "fever"), ("fever", long), (long, "fever"), ("fever", " "), ("", "fever")]
     )
-    assert [isinstance(each, Unscored) for each in found] == [False, True, True, True, True]
-    assert isinstance(found[1], Unscored)
-    assert found[1].reason == "11 tokens are more than 10: compare shorter texts"
-    assert isinstance(found[3], Unscored)
-    assert found[3].reason == "one of the two texts has no token"
+    assert [isinstance(item, Unscored) for item in scores] == [False, True, True, True, True]
+    assert isinstance(scores[1], Unscored)
+    assert scores[1].reason == "11 tokens are more than 10: compare shorter texts"
+    assert isinstance(scores[3], Unscored)
+    assert scores[3].reason == "one of the two texts has no token"
     assert compute_bert_scores(encoder, []) == ()
 
 
-def test_many_pairs_keep_their_order() -> None:
+def test_bert_scores_of_many_pairs_keep_order() -> None:
     encoder = HashingTokenEncoder()
     pairs = [(f"word{number} x", f"word{number} {'x' if number % 3 else 'other'}") for number in range(150)]
-    found = compute_bert_scores(encoder, pairs)
-    assert [isinstance(each, BertScore) and each.f1 > 0.999 for each in found] == [bool(n % 3) for n in range(150)]
+    scores = compute_bert_scores(encoder, pairs)
+    assert [isinstance(item, BertScore) and item.f1 > 0.999 for item in scores] == [bool(n % 3) for n in range(150)]
 
 
 @pytest.mark.torch
 @pytest.mark.data
 @pytest.mark.parametrize("layer", [1, 2])
-def test_real_pairs_as_the_package(tmp_path: Path, data_folder: Path, layer: int) -> None:
+def test_bert_scores_match_package_on_real_pairs(tmp_path: Path, data_folder: Path, layer: int) -> None:
     """By a network of random weights whose vocabulary is the summaries' own words."""
     import torch
     from bert_score import BERTScorer
@@ -90,8 +90,8 @@ def test_real_pairs_as_the_package(tmp_path: Path, data_folder: Path, layer: int
     (tmp_path / "model.json").write_text(
         json.dumps({"settings": {"layer": layer, "max_tokens": 512}}), encoding="utf-8"
     )
-    found = compute_bert_scores(load_token_encoder(str(tmp_path), tmp_path), pairs)
-    figures = np.array([[each.precision, each.recall, each.f1] for each in found if isinstance(each, BertScore)])
+    scores = compute_bert_scores(load_token_encoder(str(tmp_path), tmp_path), pairs)
+    figures = np.array([[item.precision, item.recall, item.f1] for item in scores if isinstance(item, BertScore)])
     assert len(figures) == 400
     scorer = BERTScorer(model_type=str(tmp_path), num_layers=layer, device="cpu")
     theirs = scorer.score([answer for _, answer in pairs], [gold for gold, _ in pairs])

@@ -1,4 +1,4 @@
-"""The study's two NLI measures, by a scripted model: what is asked, what comes of it, what cannot be asked."""
+"""Test the study's two NLI measures with a scripted model."""
 
 from __future__ import annotations
 
@@ -27,28 +27,30 @@ class Narrow:
         return np.tile(np.array([0.2, 0.5, 0.3], dtype=np.float32), (len(pairs), 1))
 
 
-def test_the_right_answer_is_the_premise() -> None:
+def test_score_entailment_uses_reference_as_premise() -> None:
     """The answer's two words are in the right one; the other way round two of four would be."""
     model: NliModel = TermOverlapNli()
-    said, denied = score_entailment(model, [("acute kidney injury resolved", "kidney injury"), ("fever", "not fever")])
-    assert said == Entailment(1.0, 1.0)
+    affirmed, denied = score_entailment(
+        model, [("acute kidney injury resolved", "kidney injury"), ("fever", "not fever")]
+    )
+    assert affirmed == Entailment(1.0, 1.0)
     assert denied == Entailment(0.0, 0.5)
 
 
-def test_a_pair_over_the_window_is_alone_unscored() -> None:
+def test_score_entailment_leaves_only_long_pair_unscored() -> None:
     model, long = Narrow(), "word " * 9
     pairs = [("a", "b"), ("c", "d"), ("e", long), ("f", "g"), (long, "h"), ("i", "j")]
-    found = score_entailment(model, pairs)
+    result = score_entailment(model, pairs)
     assert model.asked == [pair for pair in pairs if long not in pair]
-    assert [isinstance(each, Unscored) for each in found] == [False, False, True, False, True, False]
-    assert found[2] == Unscored("a pair has too many tokens: compare shorter texts")
-    assert isinstance(found[0], Entailment)
-    assert (found[0].entailment, found[0].non_contradiction) == pytest.approx((0.2, 0.7))
+    assert [isinstance(item, Unscored) for item in result] == [False, False, True, False, True, False]
+    assert result[2] == Unscored("a pair has too many tokens: compare shorter texts")
+    assert isinstance(result[0], Entailment)
+    assert (result[0].entailment, result[0].non_contradiction) == pytest.approx((0.2, 0.7))
 
 
-def test_an_empty_text_is_unscored() -> None:
+def test_score_entailment_of_empty_text_is_unscored() -> None:
     model = Narrow()
-    found = score_entailment(model, [("yes", "  "), ("", "yes"), ("yes", "yes")])
-    assert [isinstance(each, Unscored) for each in found] == [True, True, False]
+    result = score_entailment(model, [("yes", "  "), ("", "yes"), ("yes", "yes")])
+    assert [isinstance(item, Unscored) for item in result] == [True, True, False]
     assert model.asked == [("yes", "yes")]
     assert score_entailment(model, []) == ()

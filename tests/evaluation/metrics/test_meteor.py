@@ -1,4 +1,4 @@
-"""METEOR by hand, by its formulas written anew, and with WordNet's synonyms as nltk's own reader gives them."""
+"""Test METEOR against manual calculation, its formulas, and nltk with WordNet's synonyms."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ SYNSETS = (
 
 
 @pytest.fixture
-def dictionary(tmp_path: Path) -> Path:
-    """A WordNet of eight synsets, in the form of wndb."""
+def wordnet_folder(tmp_path: Path) -> Path:
+    """Write a WordNet of eight synsets in the format of wndb."""
     for part, letter in (("noun", "n"), ("verb", "v"), ("adj", "a"), ("adv", "r")):
         data = "  1 This is the place of a licence.\n"
         index: dict[str, list[int]] = {}
         for words in (words for of, words in SYNSETS if of == part):
             for word in words:
                 index.setdefault(word.partition("(")[0].lower(), []).append(len(data))
-            told = " ".join(f"{word} 0" for word in words)
+            text = " ".join(f"{word} 0" for word in words)
             frames = " 01 + 08 00" if part == "verb" else ""
-            data += f"{len(data):08d} 03 {letter} {len(words):02x} {told} 000{frames} | it means something\n"
+            data += f"{len(data):08d} 03 {letter} {len(words):02x} {text} 000{frames} | it means something\n"
         (tmp_path / f"data.{part}").write_text(data)
         lines = [
             f"{word} {letter} {len(of)} 0 {len(of)} 0 {' '.join(f'{at:08d}' for at in of)}"
@@ -55,8 +55,8 @@ def dictionary(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def nltks_own(folder: Path) -> Any:
-    """nltk's reader over the folder, which lacks `lexnames` and a WordNet to map from: no synonym needs either."""
+def open_nltk_wordnet(folder: Path) -> Any:
+    """Open the folder with nltk's reader. It has no `lexnames` and no WordNet to map from: synonyms need neither."""
     import nltk.data
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
@@ -74,20 +74,21 @@ def nltks_own(folder: Path) -> Any:
         return Reader(str(folder), None)
 
 
-def by_formula(answer: str, gold: str, stages: Any) -> float:
-    """Lavie and Agarwal (2007), section 2, with nltk's alignment: each stage takes the answer's words from the last on,
-    each with the last free one that it may be."""
-    said, right = (re.findall(r"\w+|[^\w\s]+", text.lower()) for text in (answer, gold))
+def compute_by_formula(answer: str, gold: str, stages: Any) -> float:
+    """Compute METEOR by Lavie and Agarwal (2007), section 2, with nltk's alignment.
+
+    Each stage takes the answer's words from the last on, each with the last free one that it may be."""
+    reply, right = (re.findall(r"\w+|[^\w\s]+", text.lower()) for text in (answer, gold))
     pairs: dict[int, int] = {}
     for same in stages:
-        for i in reversed(range(len(said))):
+        for i in reversed(range(len(reply))):
             if i not in pairs:
-                free = [j for j in range(len(right)) if j not in pairs.values() and same(said[i], right[j])]
+                free = [j for j in range(len(right)) if j not in pairs.values() and same(reply[i], right[j])]
                 if free:
                     pairs[i] = free[-1]
     if not pairs:
         return 0.0
-    precision, recall = len(pairs) / len(said), len(pairs) / len(right)
+    precision, recall = len(pairs) / len(reply), len(pairs) / len(right)
     order = sorted(pairs.items())
     chunks = 1 + sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in pairwise(order))
     mean = precision * recall / (0.9 * precision + 0.1 * recall)
@@ -107,7 +108,7 @@ def stem(word: str) -> str:
     return str(PorterStemmer().stem(word))
 
 
-def test_by_hand() -> None:
+def test_meteor_matches_manual_calculation() -> None:
     assert PLAIN.name == "meteor[exact+stem]"
     assert PLAIN.score("Acute pancreatitis", ["acute pancreatitis"]) == pytest.approx(1 - 0.5 / 2**3)
     assert PLAIN.score("Sepsis", ["sepsis"]) == pytest.approx(0.5), "one word is one chunk of one"
@@ -122,25 +123,27 @@ def test_by_hand() -> None:
         PLAIN.score("yes", [])
 
 
-def test_nltks_published_example() -> None:
-    said = "It is a guide to action which ensures that the military always obeys the commands of the party"
+def test_meteor_matches_nltk_published_example() -> None:
+    text = "It is a guide to action which ensures that the military always obeys the commands of the party"
     right = "It is a guide to action that ensures that the military will forever heed Party commands"
-    assert round(PLAIN.score(said, [right]), 4) == 0.6944
+    assert round(PLAIN.score(text, [right]), 4) == 0.6944
 
 
 @pytest.mark.data
-def test_real_pairs_by_the_formula(data_folder: Path) -> None:
+def test_meteor_matches_formula_on_real_pairs(data_folder: Path) -> None:
     pairs, by_stem = summaries(data_folder), 0
     assert len(pairs) == 400
     for gold, answer in pairs:
-        assert PLAIN.score(answer, [gold]) == pytest.approx(by_formula(answer, gold, (equal, stemmed)), abs=1e-9)
-        by_stem += by_formula(answer, gold, (equal,)) != by_formula(answer, gold, (equal, stemmed))
+        assert PLAIN.score(answer, [gold]) == pytest.approx(
+            compute_by_formula(answer, gold, (equal, stemmed)), abs=1e-9
+        )
+        by_stem += compute_by_formula(answer, gold, (equal,)) != compute_by_formula(answer, gold, (equal, stemmed))
     assert by_stem > 50
 
 
-def test_synonyms_count_where_wordnet_lies(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WNSEARCHDIR", str(dictionary))
-    assert find_wordnet() == dictionary
+def test_meteor_with_wordnet_counts_synonyms(wordnet_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WNSEARCHDIR", str(wordnet_folder))
+    assert find_wordnet() == wordnet_folder
     meteor = load_meteor()
     assert meteor.name == "meteor[exact+stem+wordnet]"
     assert meteor.score("the physician took it", ["the doctor took it"]) == pytest.approx(1 - 0.5 / 4**3)
@@ -161,34 +164,36 @@ def test_synonyms_count_where_wordnet_lies(dictionary: Path, monkeypatch: pytest
         ("aspirin", set()),
     ],
 )
-def test_synonyms_of_a_word(dictionary: Path, word: str, expected: set[str]) -> None:
-    assert WordNet(dictionary).synonyms(word) == expected
-    senses = nltks_own(dictionary).synsets(word)
+def test_wordnet_synonyms_match_nltk_reader(wordnet_folder: Path, word: str, expected: set[str]) -> None:
+    assert WordNet(wordnet_folder).synonyms(word) == expected
+    senses = open_nltk_wordnet(wordnet_folder).synsets(word)
     assert {lemma.name() for sense in senses for lemma in sense.lemmas() if "_" not in lemma.name()} == expected
 
 
-def test_what_is_no_wordnet_is_told(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (dictionary / "index.noun").write_text("doctor n many\n")
+def test_load_wordnet_from_damaged_folder_raises_input_error(
+    wordnet_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wordnet_folder / "index.noun").write_text("doctor n many\n")
     with pytest.raises(InputError, match="wordnet-base"):
-        load_wordnet(dictionary)
-    (dictionary / "data.noun").unlink()
-    monkeypatch.setenv("WNSEARCHDIR", str(dictionary))
-    monkeypatch.setenv("NLTK_DATA", str(dictionary))
-    assert find_wordnet() != dictionary
+        load_wordnet(wordnet_folder)
+    (wordnet_folder / "data.noun").unlink()
+    monkeypatch.setenv("WNSEARCHDIR", str(wordnet_folder))
+    monkeypatch.setenv("NLTK_DATA", str(wordnet_folder))
+    assert find_wordnet() != wordnet_folder
 
 
 @pytest.mark.data
-def test_real_pairs_with_wordnet_as_nltks_own_reader(data_folder: Path) -> None:
+def test_meteor_with_wordnet_matches_nltk_on_real_pairs(data_folder: Path) -> None:
     from nltk.tokenize import wordpunct_tokenize
     from nltk.translate.meteor_score import meteor_score
 
     folder = find_wordnet()
     if folder is None:
         pytest.skip("WordNet is not here: install Debian's wordnet-base")
-    meteor, reader, by_synonym = load_meteor(folder), nltks_own(folder), 0
+    meteor, reader, by_synonym = load_meteor(folder), open_nltk_wordnet(folder), 0
     for gold, answer in summaries(data_folder):
-        found = meteor.score(answer, [gold])
+        score = meteor.score(answer, [gold])
         tokens = wordpunct_tokenize(gold), wordpunct_tokenize(answer)
-        assert found == pytest.approx(meteor_score([tokens[0]], tokens[1], wordnet=reader), abs=1e-9)
-        by_synonym += found != PLAIN.score(answer, [gold])
+        assert score == pytest.approx(meteor_score([tokens[0]], tokens[1], wordnet=reader), abs=1e-9)
+        by_synonym += score != PLAIN.score(answer, [gold])
     assert by_synonym > 50

@@ -1,5 +1,4 @@
-"""Numbers of an answer against those of the right one: units, ranges, bounds, blood pressures, dates; and how they are
-found in a text."""
+"""Test the comparison of numbers: units, ranges, bounds, blood pressures, dates, and how they are found."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ TABLE_12 = {
 }
 
 
-def became(found: NumberComparison) -> dict[str, int]:
+def count_kinds(found: NumberComparison) -> dict[str, int]:
     kinds = {
         "matched": found.matched,
         "vague": found.vague,
@@ -33,7 +32,7 @@ def became(found: NumberComparison) -> dict[str, int]:
         "missing": found.missing,
         "extra": found.extra,
     }
-    return {kind: len(each) for kind, each in kinds.items() if each}
+    return {kind: len(item) for kind, item in kinds.items() if item}
 
 
 @pytest.mark.parametrize(
@@ -60,10 +59,10 @@ def became(found: NumberComparison) -> dict[str, int]:
         ("both", "both", 1, {"matched": 4}),
     ],
 )
-def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
-    found = compare_numbers(TABLE_12[answer], TABLE_12[gold])
-    assert became(found) == kinds
-    assert found.recall == score
+def test_compare_numbers_matches_table_12_of_study(gold: str, answer: str, score: float, kinds: dict[str, int]) -> None:
+    result = compare_numbers(TABLE_12[answer], TABLE_12[gold])
+    assert count_kinds(result) == kinds
+    assert result.recall == score
 
 
 @pytest.mark.parametrize(
@@ -121,9 +120,9 @@ def test_table_12_of_the_study(gold: str, answer: str, score: float, kinds: dict
         ("1", "There was only one admission."),
     ],
 )
-def test_the_same_said_otherwise(gold: str, answer: str) -> None:
-    found = compare_numbers(answer, gold)
-    assert found.recall == 1, found
+def test_compare_numbers_accepts_equal_quantities_in_other_words(gold: str, answer: str) -> None:
+    result = compare_numbers(answer, gold)
+    assert result.recall == 1, result
 
 
 @pytest.mark.parametrize(
@@ -152,13 +151,13 @@ def test_the_same_said_otherwise(gold: str, answer: str) -> None:
         ("potassium 4 mEq/L", "potassium 16 mg/dL", "incomparable"),
     ],
 )
-def test_what_is_not_said(gold: str, answer: str, kind: str) -> None:
-    found = compare_numbers(answer, gold)
+def test_compare_numbers_reports_missing_and_contradicted_quantities(gold: str, answer: str, kind: str) -> None:
+    result = compare_numbers(answer, gold)
     if kind == "contradicted-or-missing":
-        assert found.recall == 0
+        assert result.recall == 0
         return
-    assert became(found).get(kind) == 1, found
-    assert found.recall == (None if kind == "incomparable" else 0)
+    assert count_kinds(result).get(kind) == 1, result
+    assert result.recall == (None if kind == "incomparable" else 0)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_what_is_not_said(gold: str, answer: str, kind: str) -> None:
         ("5 mg/dL and 7 mL", "0.3 mmol/L and 7 mL", 1, 1, 1),
     ],
 )
-def test_precision_counts_what_the_answer_adds(
+def test_number_precision_counts_additional_quantities(
     gold: str, answer: str, precision: float | None, recall: float, f1: float
 ) -> None:
     score = score_numbers(answer, [gold])
@@ -187,32 +186,32 @@ def test_precision_counts_what_the_answer_adds(
 
 
 @pytest.mark.parametrize("answer", ["5 mg [1]", "5 mg [doc 2, 3]", "5 mg [doc 1, doc 12][finding 3]"])
-def test_markers_of_sources_are_no_quantities(answer: str) -> None:
+def test_score_numbers_ignores_citation_markers(answer: str) -> None:
     assert score_numbers(answer, ["5 mg"]) == NumberScore(1.0, 1.0)
 
 
-def test_the_right_answer_of_best_f1_counts() -> None:
+def test_score_numbers_uses_reference_of_best_f1() -> None:
     score = score_numbers("5 mg and 7 mg", ["5 mg", "5 mg, later 7 mg", "9 mg"])
     assert score == NumberScore(1.0, 1.0)
 
 
-def test_values_that_were_exchanged_contradict() -> None:
-    found = compare_numbers("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
-    assert became(found) == {"contradicted": 2}
-    assert [pair.gold.label for pair in found.contradicted] == ["creatinine", "potassium"]
+def test_compare_numbers_with_exchanged_values_contradicts() -> None:
+    result = compare_numbers("creatinine 4.5, potassium 1.2", "creatinine 1.2, potassium 4.5")
+    assert count_kinds(result) == {"contradicted": 2}
+    assert [pair.gold.label for pair in result.contradicted] == ["creatinine", "potassium"]
 
 
 @pytest.mark.parametrize(
     ("gold", "answer"),
     [("7", "> 5"), ("82", "50-120"), ("80-90", "85-95"), ("2150-03-04", "March 2150"), ("80-90", "60-120")],
 )
-def test_too_wide_is_vague(gold: str, answer: str) -> None:
-    found = compare_numbers(answer, gold)
-    assert became(found) == {"vague": 1}
-    assert found.recall == 0.5
+def test_compare_numbers_with_wide_range_is_vague(gold: str, answer: str) -> None:
+    result = compare_numbers(answer, gold)
+    assert count_kinds(result) == {"vague": 1}
+    assert result.recall == 0.5
 
 
-def test_nothing_to_compare_has_no_score() -> None:
+def test_score_numbers_without_quantities_is_none() -> None:
     assert compare_numbers("5 mg", "pneumonia").recall is None
     assert compare_numbers("", "").recall is None
     assert score_numbers("5 mg", []) is None
@@ -231,11 +230,11 @@ def test_nothing_to_compare_has_no_score() -> None:
         ("raised from 50 mg to 100 mg", "75 mg"),
     ],
 )
-def test_a_change_is_two_values_one_after_the_other_and_no_range(gold: str, answer: str) -> None:
+def test_compare_numbers_does_not_read_change_as_range(gold: str, answer: str) -> None:
     assert compare_numbers(answer, gold).recall == 0
 
 
-def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
+def test_score_numbers_of_literal_reference_is_one() -> None:
     assert score_numbers("One admission.", ["1", "one admission"]) == NumberScore(1.0, 1.0)
     assert score_numbers("one admission", ["one admission"]) is None, "no quantity is read there"
 
@@ -263,26 +262,28 @@ def test_an_answer_in_the_words_of_a_right_one_is_right() -> None:
         (".5 mg", 0.5, 0.5, "mg"),
     ],
 )
-def test_one_quantity(text: str, low: float, high: float, unit: str) -> None:
-    (found,) = find_quantities(text)
-    assert found.low == pytest.approx(low)
-    assert found.high == pytest.approx(high)
-    assert found.unit == unit
+def test_find_quantities_reads_one_quantity(text: str, low: float, high: float, unit: str) -> None:
+    (result,) = find_quantities(text)
+    assert result.low == pytest.approx(low)
+    assert result.high == pytest.approx(high)
+    assert result.unit == unit
 
 
-def test_a_blood_pressure_has_two_sides() -> None:
-    assert [(each.low, each.high, each.unit) for each in find_quantities("BP was 80–100s/55–70s mmHg")] == [
+def test_find_quantities_reads_both_sides_of_blood_pressure() -> None:
+    assert [
+        (quantity.low, quantity.high, quantity.unit) for quantity in find_quantities("BP was 80–100s/55–70s mmHg")
+    ] == [
         (80, 109, SYSTOLIC),
         (55, 79, DIASTOLIC),
     ]
-    assert [each.unit for each in find_quantities("losartan 100/25 mg")] == ["", "mg"]
+    assert [quantity.unit for quantity in find_quantities("losartan 100/25 mg")] == ["", "mg"]
 
 
 @pytest.mark.parametrize(
     "text",
     ["vitamin B12", "L4-5", "COVID-19", "HbA1c", "T2-weighted", "5HT3", "one of them", "no one", "in daily living"],
 )
-def test_names_are_no_quantities(text: str) -> None:
+def test_find_quantities_ignores_names(text: str) -> None:
     assert find_quantities(text) == ()
 
 
@@ -295,8 +296,8 @@ def test_names_are_no_quantities(text: str) -> None:
         ("metoprolol 25 mg BID", ["metoprolol", "metoprolol"]),
     ],
 )
-def test_labels_are_the_words_before(text: str, labels: list[str]) -> None:
-    assert [each.label for each in find_quantities(text)] == labels
+def test_find_quantities_labels_words_before_number(text: str, labels: list[str]) -> None:
+    assert [quantity.label for quantity in find_quantities(text)] == labels
 
 
 # -- what holds of every text ---------------------------------------------------------------------------------------
@@ -342,28 +343,28 @@ PIECES = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
-def test_a_text_says_all_of_itself(text: str) -> None:
-    found = compare_numbers(text, text)
-    assert found.recall == (1 if find_quantities(text) else None)
-    assert not found.extra
-    for each in find_quantities(text):
-        assert text[each.start : each.end] == each.text
+def test_compare_numbers_of_text_with_itself_is_complete(text: str) -> None:
+    result = compare_numbers(text, text)
+    assert result.recall == (1 if find_quantities(text) else None)
+    assert not result.extra
+    for quantity in find_quantities(text):
+        assert text[quantity.start : quantity.end] == quantity.text
 
 
 @given(st.lists(PIECES).map(" ".join), st.lists(PIECES).map(" ".join))
-def test_every_quantity_ends_in_one_place(answer: str, gold: str) -> None:
-    found = compare_numbers(answer, gold)
-    held = len(found.matched) + len(found.vague) + len(found.contradicted) + len(found.incomparable)
-    assert held + len(found.missing) == len(find_quantities(gold))
-    assert found.recall is None or 0 <= found.recall <= 1
-    assert found.precision is None or 0 <= found.precision <= 1
+def test_compare_numbers_assigns_each_quantity_once(answer: str, gold: str) -> None:
+    result = compare_numbers(answer, gold)
+    held = len(result.matched) + len(result.vague) + len(result.contradicted) + len(result.incomparable)
+    assert held + len(result.missing) == len(find_quantities(gold))
+    assert result.recall is None or 0 <= result.recall <= 1
+    assert result.precision is None or 0 <= result.precision <= 1
     if (score := score_numbers(answer, [gold])) is not None and score.precision is not None:
         low, high = sorted((score.precision, score.recall))
         assert low - 1e-9 <= score.f1 <= high + 1e-9 or score.f1 == 0
 
 
 @pytest.mark.data
-def test_every_number_of_a_real_note_is_found(data_folder: Path) -> None:
+def test_find_quantities_finds_every_number_of_real_notes(data_folder: Path) -> None:
     """A number that stands free lies within a quantity, and the note says all that it says."""
     path = data_folder / "visits" / "valid.csv"
     with path.open(encoding="utf-8", newline="") as file:
@@ -371,11 +372,11 @@ def test_every_number_of_a_real_note_is_found(data_folder: Path) -> None:
     free = re.compile(r"(?<![\w.,/'-])\d+(?:\.\d+)?(?![\w/'-]|[.,]\d)")
     numbers = 0
     for text in notes:
-        found = find_quantities(text)
+        quantities = find_quantities(text)
         for match in free.finditer(text):
             numbers += 1
-            assert any(each.start <= match.start() and match.end() <= each.end for each in found), match
+            assert any(item.start <= match.start() and match.end() <= item.end for item in quantities), match
         result = compare_numbers(text, text)
-        assert result.recall == (1 if found else None)
+        assert result.recall == (1 if quantities else None)
         assert not result.extra
     assert numbers > 100

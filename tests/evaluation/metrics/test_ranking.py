@@ -1,4 +1,4 @@
-"""Measures of rankings by hand, and against trec_eval (pytrec_eval) on 300 real rankings of SciFact."""
+"""Test measures of rankings against manual calculation and trec_eval on 300 real rankings of SciFact."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANKED = ("a", "b", "c", "d")
 JUDGED = {"b": 1, "d": 2, "x": 1, "a": 0}
 
 
-def test_by_hand() -> None:
+def test_ranking_measures_match_manual_calculation() -> None:
     assert recall_at_k(RANKED, JUDGED, 2) == pytest.approx(1 / 3)
     assert precision_at_k(RANKED, JUDGED, 2) == pytest.approx(1 / 2)
     assert precision_at_k(RANKED, JUDGED, 8) == pytest.approx(2 / 8)
@@ -35,19 +35,19 @@ def test_by_hand() -> None:
     assert ndcg_at_k(RANKED, JUDGED, 4) == pytest.approx((1 / 1.5849625007211562 + 2 / 2.321928094887362) / best)
 
 
-def test_where_nothing_is_relevant_there_is_no_figure() -> None:
+def test_ranking_measures_without_relevant_document_are_none() -> None:
     nothing = {"a": 0}
     assert [recall_at_k(RANKED, nothing, 2), precision_at_k(RANKED, {}, 2), ndcg_at_k(RANKED, nothing, 2)] == [None] * 3
     assert [reciprocal_rank(RANKED, nothing), average_precision(RANKED, nothing)] == [None] * 2
     assert evidence_recall([("n", 0, 9)], [], 1) is None
 
 
-def test_an_id_that_stands_twice_is_refused() -> None:
+def test_ranking_measures_with_repeated_id_raise_value_error() -> None:
     with pytest.raises(ValueError, match="twice"):
         recall_at_k(("a", "b", "a"), JUDGED, 3)
 
 
-def test_evidence_is_held_whole_or_not() -> None:
+def test_evidence_recall_counts_whole_spans() -> None:
     evidence = [EvidenceSpan("note:1", 10, 20), EvidenceSpan("note:1", 25, 35), EvidenceSpan("note:2", 0, 5)]
     passages = [("note:1", 0, 30), ("note:2", 1, 50), ("note:1", 25, 60), ("note:2", 0, 5)]
     assert [evidence_recall(passages, evidence, k) for k in (0, 1, 2, 3, 4)] == pytest.approx(
@@ -55,7 +55,7 @@ def test_evidence_is_held_whole_or_not() -> None:
     )
 
 
-def test_of_the_places_of_one_fact_one_is_enough() -> None:
+def test_evidence_recall_counts_each_fact_once() -> None:
     evidence = [
         EvidenceSpan("note:1", 10, 20, "weight"),
         EvidenceSpan("note:2", 0, 5, "weight"),
@@ -67,28 +67,28 @@ def test_of_the_places_of_one_fact_one_is_enough() -> None:
 
 
 @pytest.mark.data
-def test_real_rankings_as_trec_eval(data_folder: Path) -> None:
+def test_ranking_measures_match_trec_eval_on_real_rankings(data_folder: Path) -> None:
     """Each claim's abstracts by the words they share with it; grades 1 and 2, so that degrees count."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    judged, ranked = scifact(data_folder)
+    judged, ranked = load_scifact(data_folder)
     assert len(judged) == 300
-    wanted = {"recall.5,20", "P.5,20", "recip_rank", "map", "ndcg_cut.5,20"}
+    expected = {"recall.5,20", "P.5,20", "recip_rank", "map", "ndcg_cut.5,20"}
     run = {name: {of: float(-place) for place, of in enumerate(ids)} for name, ids in ranked.items()}
-    reference = pytrec_eval.RelevanceEvaluator(judged, wanted).evaluate(run)
+    reference = pytrec_eval.RelevanceEvaluator(judged, expected).evaluate(run)
     middling = 0
     for name, ids in ranked.items():
-        found = {"recip_rank": reciprocal_rank(ids, judged[name]), "map": average_precision(ids, judged[name])}
+        result = {"recip_rank": reciprocal_rank(ids, judged[name]), "map": average_precision(ids, judged[name])}
         for k in (5, 20):
-            found[f"recall_{k}"] = recall_at_k(ids, judged[name], k)
-            found[f"P_{k}"] = precision_at_k(ids, judged[name], k)
-            found[f"ndcg_cut_{k}"] = ndcg_at_k(ids, judged[name], k)
-        assert found == pytest.approx(reference[name], abs=1e-6)
+            result[f"recall_{k}"] = recall_at_k(ids, judged[name], k)
+            result[f"P_{k}"] = precision_at_k(ids, judged[name], k)
+            result[f"ndcg_cut_{k}"] = ndcg_at_k(ids, judged[name], k)
+        assert result == pytest.approx(reference[name], abs=1e-6)
         middling += 0.1 < reference[name]["ndcg_cut_20"] < 0.9
     assert middling > 40
 
 
-def scifact(data: Path) -> tuple[dict[str, dict[str, int]], dict[str, list[str]]]:
-    """(judgements, rankings of 100 abstracts) of 300 claims; what they cite is relevant."""
+def load_scifact(data: Path) -> tuple[dict[str, dict[str, int]], dict[str, list[str]]]:
+    """Return judgements and rankings of 100 abstracts for 300 claims; cited abstracts are relevant."""
     having: dict[str, list[str]] = defaultdict(list)
     with gzip.open(data / "scifact" / "corpus.csv.gz", "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

@@ -1,4 +1,4 @@
-"""Exact match and token F1 by hand, and against torchmetrics' SQuAD on real spans."""
+"""Test exact match and token F1 against manual calculation and torchmetrics' SQuAD on real spans."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from epicrisis.evaluation.metrics.text import exact_match, normalize_answer, token_f1
 
 
-def spans(data: Path) -> list[tuple[str, list[str]]]:
-    """(answer, right answers) of COVID-QA: each span against its own paper's next one, and against a part of itself."""
+def load_spans(data: Path) -> list[tuple[str, list[str]]]:
+    """Return pairs (answer, references) of COVID-QA: each span with its paper's next one, and with a part of itself."""
     pairs: list[tuple[str, list[str]]] = []
     for paper in json.loads((data / "covid_qa" / "200423_covidQA.json").read_text("utf-8"))["data"]:
         golds = [qa["answers"][0]["text"] for part in paper["paragraphs"] for qa in part["qas"]]
@@ -31,16 +31,16 @@ def spans(data: Path) -> list[tuple[str, list[str]]]:
         ("5 mg", "5 mg"),
     ],
 )
-def test_normalised(text: str, expected: str) -> None:
+def test_normalize_answer_returns_expected_text(text: str, expected: str) -> None:
     assert normalize_answer(text) == expected
 
 
-def test_exact_match() -> None:
+def test_exact_match_compares_normalized_texts() -> None:
     assert exact_match("The cat.", ["dog", "a CAT"]) == 1
     assert exact_match("cats", ["cat"]) == 0
 
 
-def test_token_f1_counts_a_word_as_often_as_it_stands() -> None:
+def test_token_f1_counts_repeated_words() -> None:
     assert token_f1("pain pain pain", ["pain in the chest"]) == pytest.approx(2 * 1 / (3 + 3))
     assert token_f1("chest pain", ["no", "the pain in the chest", "pain"]) == pytest.approx(2 * 2 / (2 + 3))
     assert token_f1("fever", ["cough"]) == 0
@@ -48,7 +48,7 @@ def test_token_f1_counts_a_word_as_often_as_it_stands() -> None:
 
 
 @pytest.mark.parametrize("metric", [exact_match, token_f1])
-def test_without_a_right_answer_there_is_nothing_to_compare(metric: object) -> None:
+def test_text_metrics_without_reference_raise_value_error(metric: object) -> None:
     assert callable(metric)
     with pytest.raises(ValueError, match="no right answer"):
         metric("yes", [])
@@ -56,10 +56,10 @@ def test_without_a_right_answer_there_is_nothing_to_compare(metric: object) -> N
 
 @pytest.mark.torch
 @pytest.mark.data
-def test_real_spans_as_torchmetrics(data_folder: Path) -> None:
+def test_text_metrics_match_torchmetrics_on_real_spans(data_folder: Path) -> None:
     from torchmetrics.functional.text import squad
 
-    pairs, partial = spans(data_folder), 0
+    pairs, partial = load_spans(data_folder), 0
     assert len(pairs) == 300
     for answer, golds in pairs:
         reference = squad(

@@ -1,4 +1,4 @@
-"""Meters on machines that are made up: sysfs in a folder, cards in a module, clocks that are told the time."""
+"""Test energy meters with a fake sysfs, fake cards and fake clocks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ HERE = {"models": {"writer": {"name": "http://127.0.0.1:8000/v1#m"}}}
 
 @pytest.fixture(autouse=True)
 def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this machine has."""
+    """Hide the graphics cards of this machine."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
 
-def zone(root: Path, name: str, label: str, microjoules: int, largest: int | None = RANGE) -> Path:
-    """A zone of powercap's; what it counts lies in the file that is given back."""
+def make_zone(root: Path, name: str, label: str, microjoules: int, largest: int | None = RANGE) -> Path:
+    """Write a powercap zone and return the file of its counter."""
     folder = root / "sys/class/powercap" / name
     folder.mkdir(parents=True)
     (folder / "name").write_text(f"{label}\n")
@@ -49,7 +49,7 @@ def zone(root: Path, name: str, label: str, microjoules: int, largest: int | Non
 
 
 class Time:
-    """A clock that stands still until it is told to go on."""
+    """Keep a time that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -64,8 +64,8 @@ class Card:
         self.lost = False
 
 
-def nvml(monkeypatch: pytest.MonkeyPatch, cards: Sequence[Card], starts: bool = True) -> None:
-    """`pynvml`, as far as it is called, over these cards."""
+def install_nvml(monkeypatch: pytest.MonkeyPatch, cards: Sequence[Card], starts: bool = True) -> None:
+    """Install a fake `pynvml` with these cards."""
 
     class NVMLError(Exception):
         pass
@@ -89,24 +89,24 @@ def nvml(monkeypatch: pytest.MonkeyPatch, cards: Sequence[Card], starts: bool = 
     monkeypatch.setitem(sys.modules, "pynvml", module)
 
 
-def parts(taken: SessionEnergy) -> dict[str, EquipmentEnergy]:
+def parts_by_name(taken: SessionEnergy) -> dict[str, EquipmentEnergy]:
     return {part.what: part for part in taken.parts}
 
 
 # -- RAPL -------------------------------------------------------------------------------------------------------------
 
 
-def test_packages_and_memory_are_summed_and_nothing_within_or_around_them(tmp_path: Path) -> None:
+def test_rapl_meter_sums_packages_and_memory_only(tmp_path: Path) -> None:
     counted = [
-        zone(tmp_path, "intel-rapl:0", "package-0", 5_000_000),
-        zone(tmp_path, "intel-rapl:0:1", "dram", 1_000_000),
-        zone(tmp_path, "intel-rapl:1", "package-1", 0),
+        make_zone(tmp_path, "intel-rapl:0", "package-0", 5_000_000),
+        make_zone(tmp_path, "intel-rapl:0:1", "dram", 1_000_000),
+        make_zone(tmp_path, "intel-rapl:1", "package-1", 0),
     ]
     others = [
-        zone(tmp_path, "intel-rapl:0:0", "core", 0),
-        zone(tmp_path, "intel-rapl:1:0", "uncore", 0),
-        zone(tmp_path, "intel-rapl:2", "psys", 0),
-        zone(tmp_path, "intel-rapl-mmio:0", "package-0", 5_000_000),
+        make_zone(tmp_path, "intel-rapl:0:0", "core", 0),
+        make_zone(tmp_path, "intel-rapl:1:0", "uncore", 0),
+        make_zone(tmp_path, "intel-rapl:2", "psys", 0),
+        make_zone(tmp_path, "intel-rapl-mmio:0", "package-0", 5_000_000),
     ]
     rapl = RaplMeter(tmp_path)
     for file, more in zip(counted, (30_000_000, 2_000_000, 10_000_000), strict=True):
@@ -121,11 +121,11 @@ def test_packages_and_memory_are_summed_and_nothing_within_or_around_them(tmp_pa
     start=st.integers(0, RANGE - 1),
     steps=st.lists(st.integers(0, RANGE - 1), max_size=6),
 )
-def test_a_counter_that_begins_anew_loses_nothing(
+def test_rapl_meter_handles_counter_overflow(
     tmp_path_factory: pytest.TempPathFactory, start: int, steps: Sequence[int]
 ) -> None:
     root = tmp_path_factory.mktemp("sysfs")
-    file = zone(root, "intel-rapl:0", "package-0", start)
+    file = make_zone(root, "intel-rapl:0", "package-0", start)
     rapl, at, looked = RaplMeter(root), start, 0.0
     for step in steps:
         at += step
@@ -134,8 +134,8 @@ def test_a_counter_that_begins_anew_loses_nothing(
     assert looked == pytest.approx(sum(steps) / 1e6)
 
 
-def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_path: Path) -> None:
-    file = zone(tmp_path, "intel-rapl:0", "package-0", 10, largest=None)
+def test_rapl_meter_with_unknown_range_refuses_overflow(tmp_path: Path) -> None:
+    file = make_zone(tmp_path, "intel-rapl:0", "package-0", 10, largest=None)
     rapl = RaplMeter(tmp_path)
     file.write_text("25")
     assert rapl.read() == 15e-6
@@ -144,13 +144,13 @@ def test_a_counter_that_begins_anew_and_hides_its_range_is_not_guessed_at(tmp_pa
         rapl.read()
 
 
-def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path) -> None:
+def test_rapl_meter_counts_shared_counter_of_dies_once(tmp_path: Path) -> None:
     """As some AMD processors do; dies with counters of their own are all counted, and so are like packages."""
     files = [
-        zone(tmp_path, "intel-rapl:0", "package-0-die-0", 70_000_000_000),
-        zone(tmp_path, "intel-rapl:1", "package-0-die-1", 70_000_100_000),
-        zone(tmp_path, "intel-rapl:2", "package-1-die-0", 70_000_000_000),
-        zone(tmp_path, "intel-rapl:3", "package-1-die-1", 12_000_000_000),
+        make_zone(tmp_path, "intel-rapl:0", "package-0-die-0", 70_000_000_000),
+        make_zone(tmp_path, "intel-rapl:1", "package-0-die-1", 70_000_100_000),
+        make_zone(tmp_path, "intel-rapl:2", "package-1-die-0", 70_000_000_000),
+        make_zone(tmp_path, "intel-rapl:3", "package-1-die-1", 12_000_000_000),
     ]
     rapl = RaplMeter(tmp_path)
     for file in files:
@@ -159,8 +159,8 @@ def test_dies_that_show_one_counter_between_them_are_counted_once(tmp_path: Path
     assert "package-0-die-0, package-1-die-0, package-1-die-1;" in rapl.how
 
 
-def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
-    zone(tmp_path, "intel-rapl:0:0", "dram", 0)
+def test_rapl_meter_without_package_is_unavailable(tmp_path: Path) -> None:
+    make_zone(tmp_path, "intel-rapl:0:0", "dram", 0)
     with pytest.raises(MeterUnavailable, match="shows no energy counter of its processors"):
         RaplMeter(tmp_path)
 
@@ -168,9 +168,9 @@ def test_memory_alone_is_no_processor(tmp_path: Path) -> None:
 # -- cards ------------------------------------------------------------------------------------------------------------
 
 
-def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_meter_reads_counters_or_integrates_power(monkeypatch: pytest.MonkeyPatch) -> None:
     new, old, clock = Card(millijoules=7_000), Card(milliwatts=50_000), Time()
-    nvml(monkeypatch, [new, old])
+    install_nvml(monkeypatch, [new, old])
     cards = NvmlMeter(clock)
     clock.now += 2
     new.millijoules, old.milliwatts = 10_000, 100_000
@@ -181,9 +181,9 @@ def test_cards_are_counted_or_their_power_summed_over_time(monkeypatch: pytest.M
     assert cards.how.startswith("NVML, 2 NVIDIA cards by power, read every 1 s; the whole machine's")
 
 
-def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_meter_after_driver_reload_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     card = Card(millijoules=9_000)
-    nvml(monkeypatch, [card])
+    install_nvml(monkeypatch, [card])
     cards = NvmlMeter()
     assert cards.how.startswith("NVML, 1 NVIDIA card by counter;")
     card.millijoules = 10
@@ -195,14 +195,14 @@ def test_a_card_whose_driver_was_loaded_again_is_not_guessed_at(monkeypatch: pyt
     ("driver", "installed", "said"),
     [(True, False, "pip install 'epicrisis[energy]'"), (True, True, "Driver Not Loaded"), (False, True, None)],
 )
-def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
+def test_session_meter_reports_unreadable_cards_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: bool, installed: bool, said: str | None
 ) -> None:
     if installed:
-        nvml(monkeypatch, [], starts=False)
+        install_nvml(monkeypatch, [], starts=False)
     if driver:
         (tmp_path / DRIVER).mkdir(parents=True)
-    part = parts(SessionMeter(Settings(), tmp_path).measure()).get("cards")
+    part = parts_by_name(SessionMeter(Settings(), tmp_path).measure()).get("cards")
     if said is None:
         assert part is None, "a library without any card is nothing to report"
     else:
@@ -211,17 +211,15 @@ def test_cards_that_do_not_tell_are_unknown_where_there_is_a_driver(
         assert said in part.how
 
 
-def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_meter_reports_lost_card_as_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     card = Card(millijoules=0)
-    nvml(monkeypatch, [card])
+    install_nvml(monkeypatch, [card])
     meter = SessionMeter(Settings(), tmp_path)
     card.millijoules = 5_000
     meter.read()
-    assert parts(meter.measure())["cards"].joules == 5.0
+    assert parts_by_name(meter.measure())["cards"].joules == 5.0
     card.lost = True
-    assert parts(meter.measure())["cards"] == EquipmentEnergy(
+    assert parts_by_name(meter.measure())["cards"] == EquipmentEnergy(
         "cards", "unknown", None, "NVML reports no value: GPU is lost"
     )
 
@@ -229,14 +227,14 @@ def test_a_card_that_is_lost_on_the_way_is_unknown_and_not_what_it_had_counted(
 # -- a session --------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_counter_the_processors_are_estimated_and_the_assumption_said(tmp_path: Path) -> None:
+def test_session_meter_without_counter_estimates_processors(tmp_path: Path) -> None:
     clock, worked = Time(), Time()
     meter = SessionMeter(Settings(energy={"watts_per_core": 10, "kg_co2_per_kwh": 0.5}), tmp_path, clock, worked)
     clock.now += 8
     worked.now += 30
-    taken = meter.measure()
-    assert (taken.seconds, taken.kg_co2_per_kwh) == (8, 0.5)
-    assert taken.parts == (
+    session = meter.measure()
+    assert (session.seconds, session.kg_co2_per_kwh) == (8, 0.5)
+    assert session.parts == (
         EquipmentEnergy(
             "processors",
             "estimated",
@@ -247,36 +245,36 @@ def test_without_a_counter_the_processors_are_estimated_and_the_assumption_said(
     )
 
 
-def test_counters_that_a_user_may_not_read_are_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_meter_without_permission_states_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an error that is made up: the tests may be root's, who reads every file."""
-    refused = zone(tmp_path, "intel-rapl:0", "package-0", 0)
+    refused = make_zone(tmp_path, "intel-rapl:0", "package-0", 0)
     read = Path.read_text
 
-    def denied(path: Path, *arguments: Any, **more: Any) -> str:
+    def denied(path: Path, *arguments: Any, **fields: Any) -> str:
         if path == refused:
             raise PermissionError(13, "Permission denied")
-        return read(path, *arguments, **more)
+        return read(path, *arguments, **fields)
 
     monkeypatch.setattr(Path, "read_text", denied)
-    part = parts(SessionMeter(Settings(), tmp_path).measure())["processors"]
+    part = parts_by_name(SessionMeter(Settings(), tmp_path).measure())["processors"]
     assert part.known == "estimated"
     assert "only root may read RAPL's counters: let this user read energy_uj" in part.how
 
 
-def test_counters_that_vanish_leave_an_estimate_of_the_whole_session(tmp_path: Path) -> None:
+def test_session_meter_with_vanished_counter_estimates_whole_session(tmp_path: Path) -> None:
     """Never the sum of what was measured until then and an estimate."""
     worked = Time()
-    files = [zone(tmp_path, f"intel-rapl:{i}", f"package-{i}", 0) for i in range(2)]
+    files = [make_zone(tmp_path, f"intel-rapl:{i}", f"package-{i}", 0) for i in range(2)]
     meter = SessionMeter(Settings(), tmp_path, processor_seconds=worked)
     files[0].write_text("5000000")
-    assert parts(meter.measure())["processors"].joules == 5.0
+    assert parts_by_name(meter.measure())["processors"].joules == 5.0
     worked.now += 2
     files[1].unlink()
-    part = parts(meter.measure())["processors"]
+    part = parts_by_name(meter.measure())["processors"]
     assert (part.known, part.joules) == ("estimated", 24.0)
     assert part.how.endswith("as RAPL's counter intel-rapl:1 cannot be read")
     files[1].write_text("1")
-    assert parts(meter.measure())["processors"].known == "estimated", "it was not looked at all the time"
+    assert parts_by_name(meter.measure())["processors"].known == "estimated", "it was not looked at all the time"
 
 
 @pytest.mark.parametrize(
@@ -289,15 +287,15 @@ def test_counters_that_vanish_leave_an_estimate_of_the_whole_session(tmp_path: P
         ({"rerank": {"name": "https://other.example/v1/rerank"}}, True, "other.example is another machine"),
     ],
 )
-def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
+def test_session_meter_reports_remote_endpoint_as_unknown(
     tmp_path: Path, settings: dict[str, Any], rapl: bool, said: str | None
 ) -> None:
     if rapl:
-        zone(tmp_path, "intel-rapl:0", "package-0", 0)
+        make_zone(tmp_path, "intel-rapl:0", "package-0", 0)
     meter = SessionMeter(Settings.model_validate(settings), tmp_path)
-    assert "endpoints" not in parts(meter.measure()), "nobody was asked yet"
+    assert "endpoints" not in parts_by_name(meter.measure()), "nobody was asked yet"
     meter.calls += 1
-    part = parts(meter.measure()).get("endpoints")
+    part = parts_by_name(meter.measure()).get("endpoints")
     if said is None:
         assert part is None
     else:
@@ -306,35 +304,35 @@ def test_what_answers_elsewhere_is_unknown_unless_the_counters_see_it(
         assert said in part.how
 
 
-def test_a_users_watts_are_an_estimate_of_the_endpoint(tmp_path: Path) -> None:
+def test_session_meter_estimates_endpoint_from_configured_watts(tmp_path: Path) -> None:
     clock = Time()
     meter = SessionMeter(Settings.model_validate({**REMOTE, "energy": {"endpoint_watts": 700}}), tmp_path, clock)
     clock.now += 10
-    assert "endpoints" not in parts(meter.measure()), "replies out of the cache take nothing there"
+    assert "endpoints" not in parts_by_name(meter.measure()), "replies out of the cache take nothing there"
     meter.calls += 1
-    assert parts(meter.measure())["endpoints"] == EquipmentEnergy(
+    assert parts_by_name(meter.measure())["endpoints"] == EquipmentEnergy(
         "endpoints", "estimated", 7000.0, "700 W (energy.endpoint_watts) of example.org for as long as the session took"
     )
 
 
-def test_what_is_broken_off_is_kept_and_its_calls_count(tmp_path: Path) -> None:
-    kept: list[SessionEnergy] = []
+def test_measure_energy_records_interrupted_session(tmp_path: Path) -> None:
+    saved: list[SessionEnergy] = []
     settings = Settings.model_validate(REMOTE)
-    with pytest.raises(KeyboardInterrupt), measure_energy(settings, kept.append, tmp_path):
+    with pytest.raises(KeyboardInterrupt), measure_energy(settings, saved.append, tmp_path):
         raise KeyboardInterrupt
-    assert [part.what for part in kept[0].parts] == ["processors", "endpoints"]
-    with measure_energy(settings, kept.append, tmp_path):
+    assert [part.what for part in saved[0].parts] == ["processors", "endpoints"]
+    with measure_energy(settings, saved.append, tmp_path):
         pass
-    assert [part.what for part in kept[1].parts] == ["processors"]
+    assert [part.what for part in saved[1].parts] == ["processors"]
 
 
-def test_this_machine_tells_something(tmp_path: Path) -> None:
+def test_measure_energy_on_this_machine_reports_processors(tmp_path: Path) -> None:
     """Whatever it has: a figure with how it is known, and back from a manifest the same."""
-    kept: list[SessionEnergy] = []
-    with measure_energy(Settings(), kept.append):
+    saved: list[SessionEnergy] = []
+    with measure_energy(Settings(), saved.append):
         sum(range(200_000))
-    part = parts(kept[0])["processors"]
+    part = parts_by_name(saved[0])["processors"]
     assert part.known in ("measured", "estimated")
     assert part.joules is not None
     assert part.how
-    assert TypeAdapter(SessionEnergy).validate_python(to_json(kept[0])) == kept[0]
+    assert TypeAdapter(SessionEnergy).validate_python(to_json(saved[0])) == saved[0]

@@ -1,4 +1,4 @@
-"""The store of JSON lines: after a kill at any byte, after an editor, on a full disk, and between two processes."""
+"""Test the store of JSON lines: after a kill at any byte, an editor, a full disk, and between two processes."""
 
 from __future__ import annotations
 
@@ -29,47 +29,47 @@ from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.printable import replace_surrogates
 
 
-def values(path: Path) -> list[dict[str, Any]]:
+def list_values(path: Path) -> list[dict[str, Any]]:
     return [line.value for line in read_lines(path)]
 
 
-def test_what_was_appended_is_read_in_its_order(tmp_path: Path) -> None:
+def test_read_lines_returns_appended_values_in_order(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
-    assert values(path) == []
+    assert list_values(path) == []
     for name in ("α", "line\nbreak", "a\u2028b", "half \ud800 a pair"):
         append_line(path, {"name": name})
-    found = list(read_lines(path))
-    assert [(line.number, line.value["name"]) for line in found] == [
+    lines = list(read_lines(path))
+    assert [(line.number, line.value["name"]) for line in lines] == [
         (1, "α"),
         (2, "line\nbreak"),
         (3, "a\u2028b"),
         (4, "half \ufffd a pair"),
     ]
-    whole = path.read_bytes()
-    assert whole.startswith('{"name": "α"}\n'.encode())
-    assert whole.decode("utf-8"), "what is no text is escaped"
-    raw = [whole[line.start :].split(b"\n")[0].decode() for line in found]
-    assert [json.loads(replace_surrogates(line)) for line in raw] == values(path)
+    content = path.read_bytes()
+    assert content.startswith('{"name": "α"}\n'.encode())
+    assert content.decode("utf-8"), "what is no text is escaped"
+    raw = [content[line.start :].split(b"\n")[0].decode() for line in lines]
+    assert [json.loads(replace_surrogates(line)) for line in raw] == list_values(path)
 
 
-def test_killed_at_any_byte_the_file_goes_on(tmp_path: Path) -> None:
+def test_append_line_after_truncation_at_any_byte_continues(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     for i in range(3):
         append_line(path, {"i": i, "text": "ß}\\n{"})
-    whole = path.read_bytes()
-    ends = [i for i, byte in enumerate(whole, 1) if byte == ord("\n")]
-    for cut in range(len(whole) + 1):
-        path.write_bytes(whole[:cut])
+    content = path.read_bytes()
+    ends = [i for i, byte in enumerate(content, 1) if byte == ord("\n")]
+    for cut in range(len(content) + 1):
+        path.write_bytes(content[:cut])
         # An object is whole without its line's end.
-        left = sum(end <= cut + 1 for end in ends)
-        assert [value["i"] for value in values(path)] == list(range(left))
-        assert path.read_bytes() == whole[:cut], "reading changes nothing"
+        remaining = sum(end <= cut + 1 for end in ends)
+        assert [value["i"] for value in list_values(path)] == list(range(remaining))
+        assert path.read_bytes() == content[:cut], "reading changes nothing"
         append_line(path, {"i": 9})
-        assert path.read_bytes() == whole[: ends[left - 1] if left else 0] + b'{"i": 9}\n'
+        assert path.read_bytes() == content[: ends[remaining - 1] if remaining else 0] + b'{"i": 9}\n'
 
 
 @pytest.mark.parametrize("length", [jsonl_store._BLOCK - 2, jsonl_store._BLOCK, 3 * jsonl_store._BLOCK])
-def test_a_long_half_line_is_taken_back_whole(tmp_path: Path, length: int) -> None:
+def test_append_line_removes_long_incomplete_line(tmp_path: Path, length: int) -> None:
     path = tmp_path / "lines.jsonl"
     append_line(path, {"name": "a"})
     with path.open("ab") as file:
@@ -78,7 +78,7 @@ def test_a_long_half_line_is_taken_back_whole(tmp_path: Path, length: int) -> No
     assert path.read_text() == '{"name": "a"}\n{"name": "b"}\n'
 
 
-def test_what_an_editor_leaves(tmp_path: Path) -> None:
+def test_read_lines_accepts_editor_changes(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"i": 0}\r\n\r\n  \n{"i": 1}')
     assert [(line.number, line.value["i"]) for line in read_lines(path)] == [(1, 0), (4, 1)]
@@ -89,21 +89,21 @@ def test_what_an_editor_leaves(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "number"), [("not ours\nnot even whole", 1), ('{"a": 1}\n{"b": \n{"c": 3}\n', 2), ('{"a": 1}\n[1]', 2)]
 )
-def test_a_file_of_something_else_is_told_and_left_as_it_is(tmp_path: Path, text: str, number: int) -> None:
+def test_read_lines_with_other_content_raises_and_leaves_file_unchanged(tmp_path: Path, text: str, number: int) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text)
     with pytest.raises(InputError, match=f"line {number}, is not a JSON object: repair it, or name another file"):
-        values(path)
+        list_values(path)
     assert path.read_text() == text
     with pytest.raises(InputError, match="cannot be read"):
-        values(tmp_path)
+        list_values(tmp_path)
 
 
 # -- typed lines ------------------------------------------------------------------------------------------------------
 
 
 class Reply(StoredLine):
-    """A line with a nested dataclass, a field under another name on disk, and one that may be left out."""
+    """Hold a nested dataclass, a field with an alias on disk, and an optional field."""
 
     recipe: dict[str, Any] = Field(alias="made")
     id: str
@@ -136,14 +136,14 @@ def test_store_reopened_holds_last_line_of_each_identity(tmp_path: Path) -> None
     assert [line.score for line in read_stored_lines(path, Reply, "replies")] == [1, 2, 3]
 
 
-def test_line_on_disk_has_aliases_and_no_field_that_was_not_set(tmp_path: Path) -> None:
+def test_line_on_disk_has_aliases_and_only_set_fields(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     store = open_store(path)
     store.append(Reply(recipe=store.recipe, id="a", score=1))
-    assert values(path) == [{"made": RECIPE, "id": "a", "score": 1}]
+    assert list_values(path) == [{"made": RECIPE, "id": "a", "score": 1}]
 
 
-def test_store_after_torn_last_line_continues(tmp_path: Path) -> None:
+def test_store_after_incomplete_last_line_continues(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     store = open_store(path)
     for id_ in "ab":
@@ -155,7 +155,7 @@ def test_store_after_torn_last_line_continues(tmp_path: Path) -> None:
     assert [line.score for line in open_store(path).lines.values()] == [1, 2]
 
 
-def test_store_with_lines_of_another_recipe_is_refused_or_skips_them(tmp_path: Path) -> None:
+def test_store_with_lines_of_other_recipe_is_refused_or_skips_them(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     store = open_store(path)
     store.append(Reply(recipe=store.recipe, id="a", score=1))
@@ -164,14 +164,14 @@ def test_store_with_lines_of_another_recipe_is_refused_or_skips_them(tmp_path: P
     other = open_store(path, {"model": "m", "seed": 1}, other_recipes="skip")
     assert other.lines == {}
     other.append(Reply(recipe=other.recipe, id="b", score=2))
-    assert [line["id"] for line in values(path)] == ["a", "b"]
+    assert [line["id"] for line in list_values(path)] == ["a", "b"]
     assert set(open_store(path, other_recipes="skip").lines) == {"a"}
 
 
 @pytest.mark.parametrize(
     "changes", [{"score": "many"}, {"usage": {"calls": []}}, {"id": None}, {"made": 3}, {"score": 0.5}]
 )
-def test_line_of_another_type_is_refused_without_quoting_it(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_line_of_other_type_is_refused_without_quoting_it(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = tmp_path / "replies.jsonl"
     append_line(path, {"made": RECIPE, "id": "a", "score": 1})
     append_line(path, {"made": RECIPE, "id": "secret", "score": 1, **changes})
@@ -199,15 +199,15 @@ append_line(path, {"name": "c" * 20})
 """
 
 
-def test_of_a_line_that_found_no_room_nothing_is_there(tmp_path: Path) -> None:
+def test_append_line_on_full_disk_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     ended = subprocess.run([sys.executable, "-c", _IN_A_SMALL_SPACE, str(path)], capture_output=True, text=True)
     assert ended.stderr == ""
     assert "free some space and run the same command again" in ended.stdout
-    assert [value["name"][0] for value in values(path)] == ["a", "c"]
+    assert [value["name"][0] for value in list_values(path)] == ["a", "c"]
 
 
-def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
+def test_append_line_to_unwritable_path_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"cannot be written .*free some space and run the same command again"):
         append_line(tmp_path / "file" / "lines.jsonl", {})
@@ -216,12 +216,12 @@ def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_the_file_and_its_folder_are_their_owners_alone(tmp_path: Path) -> None:
+def test_store_file_and_folder_are_private_to_owner(tmp_path: Path) -> None:
     path = tmp_path / "new" / "lines.jsonl"
     before = os.umask(0)
     try:
         append_line(path, {})
-        assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
+        assert [item.stat().st_mode & 0o777 for item in (path, path.parent)] == [0o600, 0o700]
         path.chmod(0o644)
         append_line(path, {})
         assert path.stat().st_mode & 0o777 == 0o600
@@ -242,7 +242,7 @@ sys.stdin.read()
 """
 
 
-def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
+def test_store_locked_by_other_process_raises_input_error(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     other = subprocess.Popen(
         [sys.executable, "-c", _HOLDS_THE_LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -252,7 +252,7 @@ def test_one_process_at_a_time_adds_to_it(tmp_path: Path) -> None:
     for adds in (acquire_lock, open_store, partial(RecordStore, recipe={})):
         with pytest.raises(InputError, match=r"another process is using .*: wait until it ends, or stop it"):
             adds(path)
-    assert values(path) == []
+    assert list_values(path) == []
     other.kill()
     other.wait()
     other.stdout.close()

@@ -1,4 +1,4 @@
-"""kill -9 in a run, and again: the records are those of an unbroken run, and nothing is paid for twice."""
+"""Test runs killed with SIGKILL: the resumed run equals an uninterrupted one, without repeated calls."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ class Child:
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[Child]:
-    made = Child()
-    yield made
-    assert made.process.stdin is not None
-    made.process.stdin.close()
-    made.process.wait()
+    result = Child()
+    yield result
+    assert result.process.stdin is not None
+    result.process.stdin.close()
+    result.process.wait()
 
 
-def records(folder: Path) -> dict[str, Any]:
-    return {each.key: remove_volatile(each) for each in read_records(folder / RECORDS)}
+def read_comparable_records(folder: Path) -> dict[str, Any]:
+    return {record.key: remove_volatile(record) for record in read_records(folder / RECORDS)}
 
 
-def calls(folder: Path) -> Counter[str]:
+def count_calls(folder: Path) -> Counter[str]:
     return Counter(Path(f"{folder}.calls").read_text(encoding="utf-8").splitlines())
 
 
 @pytest.fixture(scope="module")
-def unbroken(child: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete_run(child: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unbroken") / "run"
     assert child.run(folder) == 0
-    assert set(calls(folder).values()) == {1}
-    assert len(records(folder)) == len(CASES)
+    assert set(count_calls(folder).values()) == {1}
+    assert len(read_comparable_records(folder)) == len(CASES)
     return folder
 
 
-def test_killed_again_and_again_it_is_the_unbroken_run(child: Child, unbroken: Path, tmp_path: Path) -> None:
+def test_run_killed_repeatedly_equals_uninterrupted_run(child: Child, complete_run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     kills = 0
-    for left in (0, 7, 40, 50):
-        assert child.run(folder, left) == -9
+    for remaining in (0, 7, 40, 50):
+        assert child.run(folder, remaining) == -9
         kills += 1
         manifest = read_manifest(folder)
         assert not manifest.complete
@@ -82,39 +82,39 @@ def test_killed_again_and_again_it_is_the_unbroken_run(child: Child, unbroken: P
     done = len(list(read_records(folder / RECORDS)))
     assert 0 < done < len(CASES), "the kills came too early or too late: the test shows nothing"
     assert child.run(folder) == 0
-    assert records(folder) == records(unbroken)
-    made = calls(folder)
-    assert made.keys() == calls(unbroken).keys()
-    assert made.total() - len(made) <= kills * IN_FLIGHT, "no more than what was in flight is asked again"
+    assert read_comparable_records(folder) == read_comparable_records(complete_run)
+    result = count_calls(folder)
+    assert result.keys() == count_calls(complete_run).keys()
+    assert result.total() - len(result) <= kills * IN_FLIGHT, "no more than what was in flight is asked again"
     manifest = read_manifest(folder)
     assert manifest.complete
-    assert manifest.states == read_manifest(unbroken).states
+    assert manifest.states == read_manifest(complete_run).states
     assert [session.ended is None for session in manifest.sessions] == [True] * kills + [False]
 
 
-def test_what_has_a_record_is_not_asked_again(child: Child, tmp_path: Path) -> None:
+def test_run_resumed_does_not_ask_recorded_cases_again(child: Child, tmp_path: Path) -> None:
     """Without a single reply kept: by the records alone."""
     folder = tmp_path / "run"
     assert child.run(folder, 60) == -9
-    before, asked = records(folder), calls(folder)
+    before, sample = read_comparable_records(folder), count_calls(folder)
     assert before
     for path in (*tmp_path.glob("run.sqlite*"), tmp_path / "run.calls"):
         path.unlink()
     assert child.run(folder) == 0
-    after = records(folder)
+    after = read_comparable_records(folder)
     assert {key: after[key] for key in before} == before
-    again = calls(folder) & asked
+    again = count_calls(folder) & sample
     assert again.total() <= 3 * CALLS_OF_A_CASE, "those of the three cases in flight at most"
 
 
-def test_half_a_line_is_taken_back(child: Child, unbroken: Path, tmp_path: Path) -> None:
+def test_run_resumed_removes_incomplete_line(child: Child, complete_run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    whole = (unbroken / RECORDS).read_bytes()
-    cut = whole.rindex(b"\n", 0, len(whole) - 1) + 200
-    (folder / RECORDS).write_bytes(whole[:cut])
-    (folder / "manifest.json").write_bytes((unbroken / "manifest.json").read_bytes())
+    content = (complete_run / RECORDS).read_bytes()
+    cut = content.rindex(b"\n", 0, len(content) - 1) + 200
+    (folder / RECORDS).write_bytes(content[:cut])
+    (folder / "manifest.json").write_bytes((complete_run / "manifest.json").read_bytes())
     assert len(list(read_records(folder / RECORDS))) == len(CASES) - 1
     assert child.run(folder) == 0
-    assert (folder / RECORDS).read_bytes().startswith(whole[: cut - 199])
-    assert records(folder) == records(unbroken)
+    assert (folder / RECORDS).read_bytes().startswith(content[: cut - 199])
+    assert read_comparable_records(folder) == read_comparable_records(complete_run)

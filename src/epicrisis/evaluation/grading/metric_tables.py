@@ -274,7 +274,7 @@ def numbers_table(cases: MeasuredCases) -> Table:
         by_rightness = group_by(scored, lambda case: _number_recall(case) == 1.0)
         right, wrong = by_rightness.get(True, []), by_rightness.get(False, [])
         means = (len(right), _mean(right, metric), len(wrong), _mean(wrong, metric), len(numeric) - len(scored))
-        separation = _apart(_values(right, metric), _values(wrong, metric))
+        separation = ordered_pair_share(_values(right, metric), _values(wrong, metric))
         rows.append((metric, *means, separation, _examples(_above(wrong, metric))))
     columns = (
         "metric",
@@ -303,7 +303,7 @@ def _mean(cases: MeasuredCases, metric: str) -> Mean | None:
     return estimate_mean(_values(cases, metric), _clusters(cases)) if cases else None
 
 
-def _apart(right: Sequence[float], wrong: Sequence[float]) -> float | None:
+def ordered_pair_share(right: Sequence[float], wrong: Sequence[float]) -> float | None:
     """Return the share of pairs in which the right answer has more, ties as halves (Mann-Whitney U as a share)."""
     if not (right and wrong):
         return None

@@ -51,7 +51,7 @@ class Meteor:
 
         if not golds:
             raise ValueError("there is no right answer to compare the answer with")
-        references = [wordpunct_tokenize(gold) for gold in golds]
+        references = list(map(wordpunct_tokenize, golds))
         return float(meteor_score(references, wordpunct_tokenize(answer), wordnet=_Synsets(self.wordnet)))
 
 
@@ -70,7 +70,7 @@ class _Synset:
     words: frozenset[str]
 
     def lemmas(self) -> tuple[_Lemma, ...]:
-        return tuple(_Lemma(word) for word in self.words)
+        return tuple(map(_Lemma, self.words))
 
 
 @dataclass(frozen=True, slots=True)

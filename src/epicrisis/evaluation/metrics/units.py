@@ -54,7 +54,7 @@ UNITS: dict[str, tuple[str, float]] = {
 }
 """The base unit and the factor of each name, in lower case. Months have no factor to days, as they differ in length."""
 
-_ONE = rf"(?:{'|'.join(re.escape(name) for name in sorted(UNITS, key=len, reverse=True))})(?![A-Za-z])"
+_ONE = rf"(?:{'|'.join(map(re.escape, sorted(UNITS, key=len, reverse=True)))})(?![A-Za-z])"
 UNIT_PATTERN = (
     r"(?:mm ?hg(?![a-z])|(?:°|º|degrees?|deg\.?)\s?(?:f(?:ahrenheit)?|c(?:elsius)?)(?![a-z])|(?-i:[FC])(?![\w'-])|"
     rf"{_ONE}(?:\s?(?:/|\bper\b)\s?{_ONE}){{0,2}}|/\s?(?:min|minute|hr|h|hour|day|d)(?![A-Za-z]))"
@@ -73,4 +73,5 @@ def convert_unit(unit: str) -> tuple[str, float]:
     if match := re.fullmatch(r"(?:°|º|degrees?|deg\.?)?([fc])\w*", name):
         return f"°{match[1].upper()}", 1.0
     parts = [UNITS[part] if part else ("", 1.0) for part in name.split("/")]
-    return "/".join(base for base, _ in parts), parts[0][1] / math.prod(factor for _, factor in parts[1:])
+    bases, factors = zip(*parts, strict=True)
+    return "/".join(bases), factors[0] / math.prod(factors[1:])

@@ -74,7 +74,11 @@ class WordNet:
         irregular = self._parts[part].irregular.get(word)
         if irregular is not None:
             return (word, *irregular)
-        return (word, *(word[: -len(old)] + new for old, new in _ENDINGS[part] if word.endswith(old)))
+        forms = [word]
+        for old, new in _ENDINGS[part]:
+            if word.endswith(old):
+                forms.append(word[: -len(old)] + new)
+        return tuple(forms)
 
 
 class _Part:
@@ -82,9 +86,10 @@ class _Part:
 
     def __init__(self, folder: Path, part: str) -> None:
         self._data = (folder / f"data.{part}").read_bytes()
-        self._offsets = dict(_senses(line) for line in _lines(folder / f"index.{part}"))
-        pairs = (line.split() for line in _lines(folder / f"{part}.exc"))
-        self.irregular = {words[0]: tuple(words[1:]) for words in pairs}
+        self._offsets = dict(map(_senses, _lines(folder / f"index.{part}")))
+        self.irregular: dict[str, tuple[str, ...]] = {}
+        for word, *forms in map(str.split, _lines(folder / f"{part}.exc")):
+            self.irregular[word] = tuple(forms)
 
     def synonyms(self, lemma: str) -> frozenset[str]:
         return frozenset(chain.from_iterable(map(self._words, self._offsets.get(lemma, ()))))
@@ -104,7 +109,7 @@ def _lines(path: Path) -> list[str]:
 def _senses(line: str) -> tuple[str, tuple[int, ...]]:
     """Return the lemma of an index line and the offsets of its synsets, which are the last fields."""
     fields = line.split()
-    return fields[0], tuple(int(offset) for offset in fields[len(fields) - int(fields[2]) :])
+    return fields[0], tuple(map(int, fields[len(fields) - int(fields[2]) :]))
 
 
 @cache

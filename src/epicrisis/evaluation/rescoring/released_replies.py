@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from epicrisis.answers import Answer
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, check_file, is_folder, os_error_reason, printable_path
+from epicrisis.corpus.reader_base import check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.rescoring.mirage_scorers import Reading
 from epicrisis.types import Question
 
@@ -23,7 +24,7 @@ RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]
 SPLITS = ("test", "dev")
 """MIRAGE's names of the splits; its file names begin with them."""
 
-_FILE_NAMES = " or ".join(f"{split}_<id>.json" for split in SPLITS)
+_FILE_NAMES = " or ".join(map("{}_<id>.json".format, SPLITS))
 _LINE_FORMAT = "each line must be an object with id and outputs, a list of texts; [] if there was no reply"
 
 
@@ -58,10 +59,7 @@ def read_released_replies(path: Path) -> RepliesById:
 def _read_file(path: Path) -> RepliesById:
     check_file(path)
     replies: dict[str, tuple[str, ...]] = {}
-    for item in jsonl.read_objects(path):
-        if isinstance(item, Skipped):
-            raise InputError(f"{item.path}, {item.where}: {item.reason}")
-        number, value = item
+    for number, value in require_readable(jsonl.read_objects(path)):
         try:
             line = _Line.model_validate(value)
         except ValidationError:

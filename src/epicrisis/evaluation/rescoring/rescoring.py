@@ -106,12 +106,11 @@ def rescore_runs(
             runs += _read_recorded(open_run(path, name))
         else:
             runs.append(_read_released(path, name, load, dataset))
-    return tuple(_rescore(run, scorings) for run in runs)
-
-
-def _rescore(run: RunReplies, scorings: Sequence[Scoring]) -> RescoredRun:
-    scores = tuple(score_replies(run.questions, scoring) for scoring in scorings)
-    return RescoredRun(run.run, run.condition, run.dataset, run.left_out, scores)
+    results: list[RescoredRun] = []
+    for run in runs:
+        scores = tuple(score_replies(run.questions, scoring) for scoring in scorings)
+        results.append(RescoredRun(run.run, run.condition, run.dataset, run.left_out, scores))
+    return tuple(results)
 
 
 def _is_recorded(path: Path) -> bool:
@@ -208,15 +207,17 @@ def _cells(score: Score) -> tuple[Cell, ...]:
 
 
 def _notes(runs: Sequence[RescoredRun]) -> Iterator[str]:
-    yield from dict.fromkeys(_DESCRIPTIONS[score.scoring] for run in runs for score in run.scores)
+    descriptions: dict[str, None] = {}
+    chances: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for run in runs:
+        for score in run.scores:
+            descriptions[_DESCRIPTIONS[score.scoring]] = None
+            chances[run.run, run.dataset].add(f"{100 * score.chance:.2f} %")
+    yield from descriptions
     yield (
         "Right %: of all questions. Empty: no reply. Letter by default: right and wrong answers whose letter no reply "
         "states. Intervals are Wilson's, 95 %."
     )
-    chances: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for run in runs:
-        for score in run.scores:
-            chances[run.run, run.dataset].add(f"{100 * score.chance:.2f} %")
     for (name, dataset), shares in chances.items():
         source = f"{name} answers {dataset}; " if dataset else f"{name}: "
         yield f"{source}guessing would be right in {' or '.join(sorted(shares))}."

@@ -98,9 +98,12 @@ def score_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> Sc
         )
     readings = read_replies(questions, scoring)
     marks: Counter[bool | None] = Counter()
+    states: Counter[str] = Counter()
+    by_default = 0
     for question, reading in zip(questions, readings, strict=True):
         marks[is_right(question.question, reading, scoring)] += 1
-    states = Counter(reading.state for reading in readings)
+        states[reading.state] += 1
+        by_default += reading.by_default
     right, wrong = marks[True], marks[False]
     return Score(
         scoring=scoring,
@@ -110,7 +113,7 @@ def score_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> Sc
         abstained=states["abstained"],
         unparsed=states["unparsed"],
         failed=states["failed"] + states["over-window"],
-        by_default=sum(reading.by_default for reading in readings),
+        by_default=by_default,
         accuracy=right / n,
         accuracy_scored=right / (right + wrong) if right + wrong else None,
         chance=fmean(_chance(question.question, scoring) for question in questions),

@@ -78,7 +78,7 @@ class RaplMeter:
             del self._last[zone]
         self._ranges = {zone: _read_text(zone / "max_energy_range_uj") for zone in self._last}
         self._microjoules = 0
-        self.how = f"RAPL's counters of {', '.join(names[zone] for zone in self._last)}; {_WHOLE_MACHINE}"
+        self.how = f"RAPL's counters of {', '.join(map(names.__getitem__, self._last))}; {_WHOLE_MACHINE}"
 
     def read(self) -> float:
         """Return the joules since the object was created. Call it before a counter can wrap around twice."""

@@ -28,11 +28,11 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.runs.recipe_differences import list_changes
 from epicrisis.printable import printable_json, replace_surrogates
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
 
+_ABSENT = object()
 _BLOCK = 1 << 16
 _MAX_DIGITS = 18
 """Digits of the largest integer that a line may hold."""
@@ -120,6 +120,20 @@ class JsonlStore(Generic[L]):
         """Append a line. It is on the disk when this returns. Raises StorageError if the disk refuses it."""
         append_line(self.path, line.to_json())
         self.remember(line)
+
+
+def list_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Return the dotted names of the values in which two recipes or plans differ, sorted: `library, settings.k`."""
+    return ", ".join(_changed_names(old, new))
+
+
+def _changed_names(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name in sorted({*old, *new}):
+        before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _changed_names(before, after, f"{prefix}{name}.")
+        elif before != after:
+            yield f"{prefix}{name}"
 
 
 def read_stored_lines(path: Path, line_type: type[L], content: str) -> Iterator[L]:

@@ -185,5 +185,6 @@ def _flatten_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         if len(set(map(repr, values.values()))) == 1:
             flat[label] = next(iter(values.values()))
         else:
-            flat |= {f"{role} {label}": value for role, value in values.items()}
+            for role, value in values.items():
+                flat[f"{role} {label}"] = value
     return flat

@@ -31,8 +31,7 @@ from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import SessionEnergy
-from epicrisis.evaluation.runs.jsonl_store import acquire_lock, parse_json
-from epicrisis.evaluation.runs.recipe_differences import list_changes
+from epicrisis.evaluation.runs.jsonl_store import acquire_lock, list_changes, parse_json
 from epicrisis.evaluation.runs.record import check_recipe
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
