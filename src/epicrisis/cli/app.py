@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from epicrisis import __version__
 from epicrisis.cli import (
     ask,
     doctor,
@@ -72,10 +73,9 @@ app = typer.Typer(
 
 
 def _show_version(value: bool) -> None:
-    from importlib import metadata
 
     if value:
-        say(f"epicrisis {metadata.version('epicrisis')}")
+        say(f"epicrisis {__version__}")
         raise typer.Exit
 
 
