@@ -76,10 +76,10 @@ def test_cross_encoder_scores_match_medcpt_card(tmp_path: Path, backend: str) ->
 @pytest.mark.torch
 def test_load_reranker_network_without_score_is_refused(tmp_path: Path) -> None:
     tiny_models.make_cross_encoder(tmp_path / "two", 1, labels=2)
-    with pytest.raises(ModelFileInvalid, match="wanted is one"):
+    with pytest.raises(ModelFileInvalid, match="numbers per pair instead of one"):
         load_reranker(str(tmp_path / "two"), tmp_path)
     tiny_models.make_bert(tmp_path / "encoder", 1)
-    with pytest.raises(ModelFileInvalid, match=r"does not say its scoring.*model\.json"):
+    with pytest.raises(ModelFileInvalid, match=r"does not state its scoring.*model\.json"):
         load_reranker(str(tmp_path / "encoder"), tmp_path)
     (tmp_path / "encoder" / "model.json").write_text(
         json.dumps({"settings": {"scoring": "cross-encoder", "max_tokens": 64}})

@@ -61,10 +61,10 @@ def test_reward_model_special_tokens_in_text_do_not_end_turn(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rows": ["a", "b"], "attributes": ["a"]}, "its head has 3 rows, 2 are named: mend rows"),
-        ({"rows": ["a", "b", "c"], "attributes": ["d"]}, "has no attribute d: mend attributes"),
+        ({"rows": ["a", "b"], "attributes": ["a"]}, "its head has 3 rows, but its settings list 2: correct rows"),
+        ({"rows": ["a", "b", "c"], "attributes": ["d"]}, "has no attribute d: correct attributes"),
         ({"rows": ["a", "b", "c"], "attributes": ["a"], "head": "score.weight"}, "has no tensor score.weight"),
-        ({"rows": ["a", "b", "c"]}, "does not say its attributes"),
+        ({"rows": ["a", "b", "c"]}, "does not state its attributes"),
     ],
 )
 def test_load_reward_model_invalid_settings_are_named(
@@ -120,11 +120,11 @@ def test_nli_model_satisfies_contract_and_refuses_long_pairs(tmp_path: Path) -> 
 @pytest.mark.torch
 def test_load_nli_model_without_labels_is_refused(tmp_path: Path) -> None:
     tiny_models.make_cross_encoder(tmp_path, 3, labels=3)
-    with pytest.raises(ModelFileInvalid, match=r"does not say its labels: put a model\.json beside it"):
+    with pytest.raises(ModelFileInvalid, match=r"does not state its labels: add a model\.json to it"):
         load_nli(str(tmp_path), tmp_path)
     content = {"settings": {"labels": list(LABELS), "max_tokens": 512}}
     other = tmp_path / "other"
     tiny_models.make_cross_encoder(other, 3, labels=2)
     (other / "model.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ModelFileInvalid, match="wanted are 3: it is no NLI model"):
+    with pytest.raises(ModelFileInvalid, match="numbers per pair instead of 3: it is no NLI model"):
         load_nli(str(other), tmp_path)

@@ -77,7 +77,7 @@ def test_load_token_encoder_invalid_model_is_named(tmp_path: Path) -> None:
         load_token_encoder(str(tmp_path), tmp_path)
     tiny_models.to_onnx(model, tmp_path)
     write_settings(tmp_path, layer=1, max_tokens=64)
-    with pytest.raises(ModelFileInvalid, match="last layer alone"):
+    with pytest.raises(ModelFileInvalid, match="gives its last layer only"):
         load_token_encoder(str(tmp_path), tmp_path)
     write_settings(tmp_path, layers=1, max_tokens=64)
     with pytest.raises(ModelFileInvalid, match="setting layers is wrong"):
