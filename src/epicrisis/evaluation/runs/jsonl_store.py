@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -51,7 +52,7 @@ class Line:
     value: dict[str, Any]
 
 
-class StoredLine(BaseModel):
+class StoredLine(BaseModel, ABC):
     """One line of a store. Its fields are the keys on disk; a field with an alias is stored under the alias.
 
     Fields may be dataclasses of the package. Keys that the class does not have are ignored.
@@ -63,9 +64,9 @@ class StoredLine(BaseModel):
     """The settings that decide the other fields, as JSON data."""
 
     @property
+    @abstractmethod
     def identity(self) -> Hashable:
         """The subject of the line. Of several lines with one identity, the last is valid."""
-        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as JSON data, without fields that were not set."""
