@@ -203,6 +203,40 @@ def format_skips(source: Path) -> int:
     return sum(len(FORMAT_SKIP.findall(path.read_text(encoding="utf-8"))) for path in source.rglob("*.py"))
 
 
+def unresolved_imports(source: Path) -> list[str]:
+    """Return the imported names of the package that no module defines, imports inside functions included."""
+    modules = modules_of(source)
+    found = []
+    for name, tree in modules.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or node.level or not (node.module or "").startswith(f"{ROOT}."):
+                continue
+            target = (node.module or "").removeprefix(f"{ROOT}.")
+            defined = defined_names(modules[target]) if target in modules else set()
+            for alias in node.names:
+                submodule = f"{target}.{alias.name}"
+                if alias.name not in defined and submodule not in modules and f"{submodule}.__init__" not in modules:
+                    found.append(f"{name}:{node.lineno} imports {submodule}, which does not exist")
+    return found
+
+
+def defined_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module defines or imports at its top level, in conditions too."""
+    names: set[str] = set()
+    pending: list[ast.AST] = [*tree.body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        else:
+            pending.extend(ast.iter_child_nodes(node))
+    return names
+
+
 def cycles(source: Path) -> list[list[str]]:
     """Return the import cycles of modules. Imports inside functions count."""
     modules = modules_of(source)
@@ -458,3 +492,24 @@ def test_planted_format_skips_are_counted(tmp_path: Path) -> None:
         tmp_path, {"library/a.py": "x = 1  # fmt: skip\n# fmt: off\ny = 2\n# fmt: on", "cli/a.py": "z = 1  # fmt:skip"}
     )
     assert format_skips(tmp_path) == 3
+
+
+def test_imported_names_exist() -> None:
+    """An installed older version can hide a stale import inside a function from the type checker."""
+    assert unresolved_imports(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from epicrisis.library.gone import x",
+        "from epicrisis.library.b import gone",
+        "def f():\n    from epicrisis.library import gone",
+    ],
+)
+def test_planted_import_of_missing_name_is_reported(tmp_path: Path, statement: str) -> None:
+    files = {"library/__init__.py": '"""A."""', "library/a.py": statement, "library/b.py": "x = 1"}
+    plant(tmp_path, files)
+    assert len(unresolved_imports(tmp_path)) == 1
+    plant(tmp_path, {"library/a.py": "from epicrisis.library import b\nfrom epicrisis.library.b import x"})
+    assert unresolved_imports(tmp_path) == []
