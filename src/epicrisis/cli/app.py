@@ -24,7 +24,7 @@ from epicrisis.cli import (
     results,
     search,
 )
-from epicrisis.cli.exit_codes import INTERRUPTED, OK
+from epicrisis.cli.command import INTERRUPTED, OK
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS = "Ask", "Libraries", "Evaluate", "Models and settings"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import ANSWER, Choices, Json, LibraryPath, Patient, QuestionFile, Yes
 from epicrisis.cli.question_input import parse_question, read_question_file
 from epicrisis.cli.run_progress import confirm
@@ -59,11 +58,11 @@ def ask(
         _answer_one(settings, library, parse_question(question, options, patient), output, json)
     elif file is not None and question is None:
         if output is None:
-            fail("--file needs an output file for the answers: add -o answers.jsonl", ERROR)
+            fail("--file needs an output file for the answers: add -o answers.jsonl")
         questions, skipped = read_question_file(file, patient)
         _answer_file(settings, library, questions, skipped, output, yes, json)
     else:
-        fail("give either a question, or --file questions.jsonl -o answers.jsonl", ERROR)
+        fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
 
 def _answer_one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
@@ -71,7 +70,7 @@ def _answer_one(settings: Settings, library: Path, question: Question, output: P
     if json:
         show_json(answer)
     if answer.state in ("failed", "unparsed", "over-window"):
-        fail(answer.failure.message if answer.failure else "no answer", ERROR)
+        fail(answer.failure.message if answer.failure else "no answer")
 
 
 async def _answer_on_screen(
@@ -118,7 +117,7 @@ def _answer_file(
                 f"(long_questions = {settings.long_questions})"
             )
     if states["failed"]:
-        fail(f"{states['failed']} questions failed; the same command asks them again", ERROR)
+        fail(f"{states['failed']} questions failed; the same command asks them again")
 
 
 async def _record_answers(

@@ -13,7 +13,6 @@ import typer
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_console, open_progress, say, say_above, say_lines, show_json
@@ -113,7 +112,7 @@ def build(
     if error is not None:
         fail(error.message, error.exit_code)
     if progress.failed:
-        fail(f"{progress.failed} questions failed; the same command asks them again", ERROR)
+        fail(f"{progress.failed} questions failed; the same command asks them again")
 
 
 async def _solve(

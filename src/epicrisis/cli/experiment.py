@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import (
     BUDGET,
     COMMON,
@@ -415,7 +414,7 @@ def _run_on_records(
         failed += _measure(folder, measures, settings, path, yes=yes, quiet=json)
     show_runs(read_findings(list(runs)), runs, json=json)
     if failed:
-        fail(f"{failed} measures failed; the same command computes them again", ERROR)
+        fail(f"{failed} measures failed; the same command computes them again")
 
 
 def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk_tokens: int | None) -> Path:

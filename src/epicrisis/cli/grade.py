@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.grade_run import grade_runs, grading_progress, settings_for_run, with_judge
 from epicrisis.cli.options import BUDGET, COMMON, GRADER, SEED, Data, Draw, Json, Yes
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
-from epicrisis.cli.table_output import show_data, show_tables
-from epicrisis.cli.terminal import open_progress, say, say_above, show_json
+from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_json, show_tables
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
@@ -120,7 +118,7 @@ def correctness(
 
 def _fail_for_calls(failed: int) -> None:
     if failed:
-        fail(f"{failed} calls failed; the same command repeats them", ERROR)
+        fail(f"{failed} calls failed; the same command repeats them")
 
 
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from epicrisis.cli.command import Flags, fail
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import Json, Yes
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
-from epicrisis.cli.table_output import show_data, show_tables
-from epicrisis.cli.terminal import open_progress, say, say_above
+from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_tables
 
 if TYPE_CHECKING:
     from epicrisis.answers import Failure
@@ -74,7 +72,7 @@ def grade_runs(
         )
     _show_measures(runs, json)
     if failed:
-        fail(f"{failed} measures failed; the same command computes them again", ERROR)
+        fail(f"{failed} measures failed; the same command computes them again")
 
 
 def measure_run(

@@ -11,8 +11,7 @@ import typer
 
 from epicrisis.cli.command import Flags, command, new_group
 from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K
-from epicrisis.cli.table_output import show_data, show_findings, show_tables
-from epicrisis.cli.terminal import open_progress, say, say_text
+from epicrisis.cli.terminal import open_progress, say, say_text, show_data, show_findings, show_tables
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json
 from epicrisis.cli.run_progress import say_skipped, warn_about_demo_models
 from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
@@ -143,7 +142,7 @@ def generate_command(
         say(usage_line(usage))
     say_skipped(drawn.skipped, len(drawn.skipped))
     if failed:
-        fail(f"{failed} calls failed; the same command repeats them", ERROR)
+        fail(f"{failed} calls failed; the same command repeats them")
 
 
 def _summary(

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from epicrisis.cli.command import fail
-from epicrisis.cli.exit_codes import ERROR, INTERRUPTED
-from epicrisis.cli.table_output import show_data, show_findings
-from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above
+from epicrisis.cli.command import INTERRUPTED, fail
+from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above, show_data, show_findings
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
@@ -166,7 +164,7 @@ def say_report_skipped(report: IngestReport) -> None:
         say_skipped(report.first_skipped, report.skipped)
         return
     say_skipped(report.first_skipped, 0)
-    fail(f"nothing was added: {report.skipped} items were skipped, and nothing else was read", ERROR)
+    fail(f"nothing was added: {report.skipped} items were skipped, and nothing else was read")
 
 
 def confirm(question: str | None) -> None:
@@ -177,7 +175,7 @@ def confirm(question: str | None) -> None:
     if question is None:
         return
     if not sys.stdin.isatty():
-        fail(f"{question.removesuffix('. Go on?')}: add --yes to run it", ERROR)
+        fail(f"{question.removesuffix('. Go on?')}: add --yes to run it")
     try:
         with interruptible():
             agreed = typer.confirm(question, err=True)
@@ -185,7 +183,7 @@ def confirm(question: str | None) -> None:
         say(err=True)
         fail("stopped; nothing was asked", INTERRUPTED)
     if not agreed:
-        fail("nothing was asked", ERROR)
+        fail("nothing was asked")
 
 
 def show_runs(
@@ -209,7 +207,7 @@ def show_runs(
             say(usage_line(Usage(**manifest.usage)))
     failed = sum(manifest.states.get("failed", 0) for manifest in runs.values())
     if failed:
-        fail(f"{failed} cases failed; the same command asks them again", ERROR)
+        fail(f"{failed} cases failed; the same command asks them again")
 
 
 @contextmanager
