@@ -8,9 +8,8 @@ import typer
 
 from epicrisis.cli import library_add
 from epicrisis.cli.command import command, fail, new_group
-from epicrisis.cli.library_add import counted
 from epicrisis.cli.options import Json, LibraryPath
-from epicrisis.cli.terminal import open_console, say, say_lines, show_json
+from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
 
 if TYPE_CHECKING:
     from epicrisis.library.patients import PatientRecord

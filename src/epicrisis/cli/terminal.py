@@ -58,6 +58,11 @@ def _write(text: str, err: bool) -> None:
     typer.echo(text.encode(encoding, "replace").decode(encoding), err=err)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return `1 note` or `1,200 notes`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def say_above(progress: Progress, line: str) -> None:
     """Write one line above the bars of a progress display."""
     progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
