@@ -98,8 +98,9 @@ async def run_cases(
             if run.records.states:
                 standing.add_earlier(map(score_record, read_records(folder / RECORDS)))
             notices: set[str] = set()
-            keep = run.record_energy if run.remaining else _discard
-            with _arm_progress(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
+            # The energy of a session that asks nothing is not recorded.
+            record_energy = run.record_energy if run.remaining else lambda energy: None
+            with _arm_progress(cases, standing, quiet) as show, measure_energy(settings, record_energy) as meter:
                 async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.concurrency):
                     if answer is not None:
                         meter.calls += answer.usage.calls
@@ -107,10 +108,6 @@ async def run_cases(
                         show(_remarks(case, answer, notices))
             _say_long_questions(cases, run.records.long_questions, settings)
             return run.close()
-
-
-def _discard(_: SessionEnergy) -> None:
-    """Discard the energy of a session that asked nothing."""
 
 
 def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
@@ -159,8 +156,8 @@ def say_skipped(items: Iterable[Skipped], count: int) -> None:
 
 def say_report_skipped(report: IngestReport) -> None:
     """Warn about the skipped items of an addition. End the command with an error if nothing else was read."""
-    read = report.added + report.replaced + report.unchanged + report.outdated + report.deleted + report.statements
-    if read or not report.skipped:
+    documents = report.added + report.replaced + report.unchanged + report.outdated + report.deleted
+    if documents or report.statements or not report.skipped:
         say_skipped(report.first_skipped, report.skipped)
         return
     say_skipped(report.first_skipped, 0)
