@@ -149,7 +149,7 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
 
     Those of `models pull` come from pip's settings, its files and the environment. pip contacts none of them.
     """
-    from epicrisis.evaluation.datasets.catalogue import load_catalogue
+    from epicrisis.evaluation.datasets.load import load_catalogue
     from epicrisis.privacy import parse_host
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]

@@ -48,8 +48,8 @@ def register(app: typer.Typer, panel: str) -> None:
 
 def list_sets(*, flags: Flags, json: Json = False) -> None:
     """List the known question sets: size, licence, source, and whether they are installed."""
-    from epicrisis.evaluation.datasets.catalogue import load_catalogue
     from epicrisis.evaluation.datasets.download import is_downloaded
+    from epicrisis.evaluation.datasets.load import load_catalogue
 
     home, sets = flags.settings().home, load_catalogue()
     rows: list[dict[str, Any]] = []
@@ -79,8 +79,7 @@ def pull(
     Installed sets are not downloaded again.
     """
     from epicrisis.evaluation.datasets import download
-    from epicrisis.evaluation.datasets.catalogue import find_pinned_set, load_catalogue
-    from epicrisis.evaluation.datasets.load import FOLDER
+    from epicrisis.evaluation.datasets.load import FOLDER, find_pinned_set, load_catalogue
 
     settings, sets = flags.settings(), load_catalogue()
     chosen = [find_pinned_set(name, sets) for name in dict.fromkeys(names)]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
-    from epicrisis.evaluation.runs.energy import SessionEnergy
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.pipeline import Pipeline
