@@ -40,8 +40,8 @@ from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.rankings import rank_by_sparse_vectors
 from epicrisis.retrieval.record_context import rank_record
-from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
 from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
