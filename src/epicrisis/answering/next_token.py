@@ -18,7 +18,7 @@ from epicrisis.protocols import ChatRequest
 from epicrisis.question_options import first_same_option
 from epicrisis.types import Question
 
-NAME = "zero-shot"
+ZERO_SHOT = "zero-shot"
 LOW_MASS = 0.5
 """Below this share of the probability on the letters, the model was likely to write something else."""
 
@@ -26,22 +26,22 @@ LOW_MASS = 0.5
 async def zero_shot(question: Question, context: Context) -> Answer:
     """Answer with the most probable option; abstain if two are equally probable."""
     if not question.options:
-        message = f"{NAME} reads the probabilities of options and this question has none: ask it closed-book"
-        return Answer(question, NAME, "failed", failure=Failure("NoOptions", message))
+        message = f"{ZERO_SHOT} reads the probabilities of options and this question has none: ask it closed-book"
+        return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoOptions", message))
     prompt = render(PROMPTS, "next_token", question=question.text, options=question.options)
     top_p = context.sampling_of("writer").top_p
     request = ChatRequest(
         prompt.messages, max_tokens=1, top_p=top_p, seed=context.seed, options=tuple(question.options)
     )
-    context.emit(AnswerStarted(NAME, documents=0))
+    context.emit(AnswerStarted(ZERO_SHOT, documents=0))
     try:
-        reply = await call_model(context, "writer", NAME, prompt, request)
+        reply = await call_model(context, "writer", ZERO_SHOT, prompt, request)
     except ChatError as error:
-        return make_unanswered(question, NAME, error)
+        return make_unanswered(question, ZERO_SHOT, error)
     logprobs = reply.option_logprobs
     if logprobs is None or not logprobs.values:
         message = "the endpoint reports no probability for any option: name a model that reports log-probabilities"
-        return Answer(question, NAME, "failed", failure=Failure("NoLogprobs", message))
+        return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoLogprobs", message))
     if logprobs.mass < LOW_MASS:
         message = f"only {100 * logprobs.mass:.0f} % of the next token's probability is on the options"
         context.emit(Notice("model", message))
@@ -51,7 +51,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
         distribution[first_same_option(question.options, letter)] += math.exp(logprob)
     highest = max(distribution.values())
     leaders = [letter for letter, share in distribution.items() if share == highest]
-    answer = Answer(question, NAME, "abstained", distribution=distribution, decided_by=TIE)
+    answer = Answer(question, ZERO_SHOT, "abstained", distribution=distribution, decided_by=TIE)
     if len(leaders) > 1:
         return answer
     choice = leaders[0]
