@@ -131,7 +131,7 @@ def add(
     from epicrisis.components import load_ingest_encoder
     from epicrisis.corpus.readers import read_sources
     from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
-    from epicrisis.models.precomputed_encoder import PrecomputedEncoder
+    from epicrisis.models.encoders import PrecomputedEncoder
     from epicrisis.privacy import local_path, set_local_only
 
     settings = flags.settings()

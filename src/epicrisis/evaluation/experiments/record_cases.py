@@ -34,7 +34,7 @@ from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_report import IngestProgress, IngestReport
 from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.models.sparse import load_sparse
+from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable

@@ -19,7 +19,7 @@ from epicrisis.components import open_library_search
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
-from epicrisis.models.rerankers import load_reranker
+from epicrisis.models.pair_models import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data
 from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
