@@ -20,14 +20,11 @@ from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import Roster
-from epicrisis.models.chat.layers.budget import Budget
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import add_layers
-from epicrisis.models.chat.loading import load_chat
-from epicrisis.models.encoder import load_encoder
-from epicrisis.models.precomputed_encoder import PrecomputedEncoder
-from epicrisis.models.rerankers import load_reranker
-from epicrisis.models.reward import load_reward_model
+from epicrisis.models.chat.budget import Budget
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.loading import add_layers, load_chat
+from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
+from epicrisis.models.pair_models import load_reranker, load_reward_model
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, Reranker, RewardModel

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from epicrisis.answering.strategy_context import Context, RefiningOptions
-from epicrisis.answering.voting import VotingOptions
+from epicrisis.answering.strategy_context import Context, RefiningOptions, VotingOptions
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName
 

@@ -19,16 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from epicrisis.answering.abstention import chose_unanswerable, withhold_unverified
-from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag
+from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.next_token import zero_shot
-from epicrisis.answering.open_medprompt import ensemble_refining, self_reflection
-from epicrisis.answering.reward import request_reward
+from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
+from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
-from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder
+from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder, VotingOptions
 from epicrisis.answering.structured_request import Sampling
-from epicrisis.answering.voting import VotingOptions
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import (
     ExampleSearch,

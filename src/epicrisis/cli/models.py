@@ -12,7 +12,7 @@ from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.terminal import open_download_progress, say, show_json
 
 if TYPE_CHECKING:
-    from epicrisis.models.chat.layers.cache import ReplyCache
+    from epicrisis.models.chat.cache import ReplyCache
 
 CacheOwner = Annotated[
     Path | None,
@@ -112,7 +112,7 @@ def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> No
 def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
     from epicrisis.library.library_folder import REPLIES
     from epicrisis.library.manifest import read_manifest
-    from epicrisis.models.chat.layers.cache import ReplyCache
+    from epicrisis.models.chat.cache import ReplyCache
     from epicrisis.privacy import local_path
 
     current = flags.settings()

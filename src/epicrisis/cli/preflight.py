@@ -156,7 +156,7 @@ def _price(settings: Settings, price: tuple[float, float] | None) -> tuple[Calla
     """Return a function from usage to US dollars, and a sentence on the source of the price."""
     from epicrisis.answers import Usage
     from epicrisis.errors import InputError
-    from epicrisis.models.chat.prices import build_cost_function, compute_cost
+    from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
     from epicrisis.privacy import strip_secrets
     from epicrisis.settings import Price
 
