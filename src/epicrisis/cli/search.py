@@ -51,6 +51,7 @@ def search(
         order_evidence,
         resolve_time_restriction,
     )
+    from epicrisis.library.patient_check import check_patient, resolve_patient
     from epicrisis.library.patients import MIXED_NOTICE
     from epicrisis.types import Question
 
@@ -60,8 +61,8 @@ def search(
         raise InputError("the query is empty: give the words to look for")
     settings = flags.settings({"strategy": "rag"})
     with open_library_search(settings, library) as opened:
-        patient = opened.resolve_patient(patient)
-        opened.check_patient(Question(query, patient=patient))
+        patient = resolve_patient(opened.rosters, patient)
+        check_patient(opened.rosters, Question(query, patient=patient))
         scope = build_scope(settings.scope, patient)
         time = NO_RESTRICTION
         if patient is not None and settings.timeline:
