@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
+from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides

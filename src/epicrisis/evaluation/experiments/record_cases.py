@@ -15,10 +15,9 @@ from typing import Any, TypeAlias
 
 from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
-from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
 from epicrisis.evaluation.experiments.record_arms import (

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from epicrisis.evaluation.datasets.patient_records import mimic, reports, squad
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+from epicrisis.evaluation.datasets.patient_records import reports, squad
+from epicrisis.evaluation.datasets.patient_records.source import DISCHARGE, RecordSource, find_note_files
 
 NAMES = ("cliniqg4qa",)
 FILES = ("test.final.json",)
@@ -24,5 +24,5 @@ def read(path: Path) -> RecordSource:
     for article in squad.read(path, "CliniQG4QA's test set"):
         for paragraph in article.paragraphs:
             notes.append(reports.Report(str(len(notes) + 1), (paragraph,)))
-    source, _ = reports.build_source("cliniqg4qa", notes, mimic.find_note_files(path), mimic.DISCHARGE, LICENCE)
-    return replace(source, studied=frozenset(source.related))
+    source = reports.build_source("cliniqg4qa", notes, find_note_files(path), DISCHARGE, LICENCE)
+    return replace(source, studied=frozenset(question.id for question in source.questions))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.evaluation.datasets.patient_records import squad
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource
 from epicrisis.types import Document
 
 NAMES = ("covid-qa",)
@@ -41,8 +41,7 @@ def read(path: Path) -> RecordSource:
                 metadata={"note_type": "article", "time_missing": True},
             )
 
-    related = map_gold_documents(questions)
-    return RecordSource(tuple(questions), notes, related, LICENCE, squad.describe_moved_answers(answers))
+    return RecordSource(tuple(questions), notes, LICENCE, squad.describe_moved_answers(answers))
 
 
 def _read_paragraphs(path: Path) -> Iterator[tuple[str, squad.Paragraph]]:

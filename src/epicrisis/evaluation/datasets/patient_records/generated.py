@@ -11,8 +11,7 @@ from pathlib import Path
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import path_error
 from epicrisis.evaluation.datasets.dataset import require_readable
-from epicrisis.evaluation.datasets.patient_records import mimic
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents
+from epicrisis.evaluation.datasets.patient_records.source import RecordSource, read_patients_notes
 
 NAMES = ("generated",)
 FILES = ("questions.jsonl",)
@@ -33,5 +32,5 @@ def read(path: Path) -> RecordSource:
         if question.patient is None:
             raise path_error(path, f"question {question.id!a} names no patient: give each the patient of its record")
         patients.add(question.patient)
-    read_notes = partial(mimic.read_patients_notes, (notes,), patients)
-    return RecordSource(questions, read_notes, map_gold_documents(questions), "fictional")
+    read_notes = partial(read_patients_notes, (notes,), patients)
+    return RecordSource(questions, read_notes, "fictional")

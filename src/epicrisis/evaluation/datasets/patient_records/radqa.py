@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from epicrisis.evaluation.datasets.patient_records import mimic, reports, squad
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+from epicrisis.evaluation.datasets.patient_records import reports, squad
+from epicrisis.evaluation.datasets.patient_records.source import RADIOLOGY, RecordSource, find_note_files
 
 NAMES = ("radqa",)
 FILES = ("train.json", "dev.json", "test.json")
@@ -29,16 +29,13 @@ def read(path: Path) -> RecordSource:
     train_ids: set[str] = set()
     for source_path in paths:
         for article in squad.read(source_path, "a file of RadQA"):
-            sections.append(_build_report(article))
+            # As in a report, the findings come before the impression.
+            parts = tuple(sorted(article.paragraphs, key=lambda part: part.document_id.endswith("_I")))
+            titles = tuple(_SECTIONS.get(part.document_id.rpartition("_")[2], "") for part in parts)
+            sections.append(reports.Report(article.title, parts, titles))
             if source_path.name == "train.json":
                 for part in article.paragraphs:
                     train_ids.update(squad_question.id for squad_question in part.qas)
-    source, absent = reports.build_source("radqa", sections, mimic.find_note_files(path), mimic.RADIOLOGY, LICENCE)
-    return replace(source, studied=frozenset(train_ids) - absent)
-
-
-def _build_report(article: squad.Article) -> reports.Report:
-    """Return the findings and then the impression, as in a report, with their headings."""
-    parts = tuple(sorted(article.paragraphs, key=lambda part: part.document_id.endswith("_I")))
-    titles = tuple(_SECTIONS.get(part.document_id.rpartition("_")[2], "") for part in parts)
-    return reports.Report(article.title, parts, titles)
+    source = reports.build_source("radqa", sections, find_note_files(path), RADIOLOGY, LICENCE)
+    absent = {question.id for question in source.questions if not question.gold}
+    return replace(source, studied=frozenset(train_ids - absent))

@@ -76,7 +76,7 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
     related: dict[str, frozenset[str]] = {}
     for question in questions:
         patients.add(question.patient)
-        related[question.id] = source.related.get(question.id, frozenset())
+        related[question.id] = frozenset(question.gold_documents)
 
     def notes() -> Iterator[ReaderItem]:
         for item in source.notes():

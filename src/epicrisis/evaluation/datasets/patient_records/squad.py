@@ -5,14 +5,14 @@ COVID-QA, RadQA and CliniQG4QA have this format. Answers are searched in the tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.corpus.reader_base import path_error
-from epicrisis.evaluation.datasets.patient_records.source import read_json
+from epicrisis.evaluation.datasets.patient_records.source import describe_first_error, read_json
 from epicrisis.types import EvidenceSpan, Question
 
 
@@ -66,9 +66,8 @@ def read(path: Path, what: str) -> list[Article]:
     try:
         return _File.model_validate(value).data
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        at = ".".join(map(str, first["loc"])) or "its top"
-        raise path_error(path, f"not {what}: wrong at {at}; fetch it again") from None
+        wrong = describe_first_error(error) or "its top"
+        raise path_error(path, f"not {what}: wrong at {wrong}; fetch it again") from None
 
 
 def find_gold_spans(squad_question: SquadQuestion, context: str) -> GoldSpans:
@@ -82,8 +81,13 @@ def find_gold_spans(squad_question: SquadQuestion, context: str) -> GoldSpans:
     for at in (stated, start):
         if at >= 0 and context.startswith(text, at):
             return GoldSpans(texts, (at, at + len(text)), False)
-    near = min(_occurrences(context, text), key=lambda at: abs(at - start), default=None)
-    return GoldSpans(texts, None if near is None else (near, near + len(text)), True)
+    nearest = None
+    at = context.find(text)
+    while at >= 0:
+        if nearest is None or abs(at - start) < abs(nearest - start):
+            nearest = at
+        at = context.find(text, at + 1)
+    return GoldSpans(texts, None if nearest is None else (nearest, nearest + len(text)), True)
 
 
 def make_question(
@@ -118,10 +122,3 @@ def describe_moved_answers(golds: Sequence[GoldSpans]) -> tuple[str, ...]:
     if missing:
         remarks.append(f"{missing} of {len(golds)} answers are not in their text: their places are unknown")
     return tuple(remarks)
-
-
-def _occurrences(context: str, text: str) -> Iterator[int]:
-    at = context.find(text)
-    while at >= 0:
-        yield at
-        at = context.find(text, at + 1)
