@@ -229,6 +229,7 @@ def search(
         order_evidence,
         resolve_time_restriction,
     )
+    from epicrisis.library.patient_check import check_patient, resolve_patient
     from epicrisis.library.patients import MIXED_NOTICE
     from epicrisis.types import Question
 
