@@ -229,6 +229,7 @@ def search(
         order_evidence,
         resolve_time_restriction,
     )
+    from epicrisis.library.patient_check import check_patient, resolve_patient
     from epicrisis.library.patients import MIXED_NOTICE
     from epicrisis.types import Question
 
@@ -238,8 +239,8 @@ def search(
         raise InputError("the query is empty: give the words to look for")
     settings = flags.settings({"strategy": "rag"})
     with open_library_search(settings, library) as evidence:
-        patient = evidence.resolve_patient(patient)
-        evidence.check_patient(Question(query, patient=patient))
+        patient = resolve_patient(evidence.rosters, patient)
+        check_patient(evidence.rosters, Question(query, patient=patient))
         scope = build_scope(settings.scope, patient)
         time = NO_RESTRICTION
         if patient is not None and settings.timeline:

@@ -107,7 +107,7 @@ def _scored(hits: Sequence[Hit]) -> ScoredIds:
     return [(hit.passage.id, hit.score) for hit in hits]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Retriever:
     """Searches a library, or several libraries at once, and fuses the rankings.
 
