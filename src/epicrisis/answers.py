@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
+from epicrisis.references import Reference
 from epicrisis.types import AnswerState, ArticleMark, Preflight, Question, Ranking
 
 
@@ -133,6 +134,27 @@ class Citation:
     """True if the quotation is in the title of the document. `start`/`end` are then those of the passage."""
     marks: tuple[ArticleMark, ...] = ()
     """Warnings about the document: `retracted`, `expression-of-concern`, `corrected`."""
+    reference: Reference = field(default_factory=Reference)
+    """The source as a reader would cite it."""
+
+
+SupportState: TypeAlias = Literal["supported", "partly-supported", "not-addressed", "contradicted", "not-checked"]
+"""What the sentences of a claim say about it. `not-checked`: no check was requested, or none could decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sentence of an answer, with the citations that show it."""
+
+    text: str
+    """Without citation markers."""
+    citations: tuple[int, ...] = ()
+    """Numbers of `Answer.citations`."""
+    support: SupportState = "not-checked"
+    reason: str = ""
+    """Why the check decided so, in one sentence for the reader."""
+    checked_by: str = ""
+    """`rules`, or the name of the verifier. Empty without a check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +200,8 @@ class Answer:
     patient_name: str | None = None
     """The name, if a source has one."""
     narrowing: Narrowing = "none"
+    claims: tuple[Claim, ...] = ()
+    """The answer sentence by sentence, each with its citations. Empty for strategies without documents."""
 
     @property
     def confidence(self) -> float | None:

@@ -1,0 +1,123 @@
+"""What a reader wants to know of a source: its reference, links, type of study, and place in the document."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from epicrisis.study_types import StudyTypeMatch, find_study_type
+from epicrisis.types import Metadata, Passage
+
+_MAX_AUTHORS = 3
+_PMID = re.compile(r"pubmed:(\d{1,9})")
+_PMCID = re.compile(r"pmc:(PMC\d{1,9})")
+_DOI = re.compile(r"10\.\d{4,9}/\S+")
+_LABELLED_URLS = {
+    "PMID": "https://pubmed.ncbi.nlm.nih.gov/{}/",
+    "PMCID": "https://pmc.ncbi.nlm.nih.gov/articles/{}/",
+    "DOI": "https://doi.org/{}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An identifier of an article and the page it names."""
+
+    label: str
+    """`PMID`, `PMCID` or `DOI`."""
+    identifier: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A source as a reader would cite it. Empty fields are unknown."""
+
+    authors: tuple[str, ...] = ()
+    """As the source gives them, the family name first."""
+    journal: str = ""
+    year: str = ""
+    links: tuple[Link, ...] = ()
+    study: StudyTypeMatch | None = None
+    """None for notes of a record and for studies of an unknown type."""
+    note_type: str = ""
+    """Of a note in a patient's record."""
+    section: str = ""
+    """The heading above the passage, in a full text or a note."""
+    page: int | None = None
+    """The page of a PDF file, from 1."""
+
+    def describe(self, title: str, source: str, date: str | None) -> str:
+        """Return the reference on one line: authors, title, journal or source, year or date of the note."""
+        when = (date or "") if self.note_type else self.year
+        pieces = (_shorten_authors(self.authors), title.rstrip("."), self.journal or source, when)
+        return ". ".join(filter(None, pieces))
+
+    def describe_place(self) -> str:
+        """Return the place in the document, such as `section Results, page 3`; empty if unknown."""
+        page = "" if self.page is None else f"page {self.page}"
+        section = f"section {self.section}" if self.section else ""
+        return ", ".join(filter(None, (section, page)))
+
+
+def build_reference(passage: Passage) -> Reference:
+    """Return the reference of a passage from its metadata. Values of an unexpected type are ignored."""
+    metadata = passage.metadata
+    note_type = _text(metadata, "note_type")
+    page = metadata.get("page")
+    is_record = passage.patient is not None
+    abstract = passage.text if passage.ordinal == 0 else ""
+    return Reference(
+        authors=_authors(metadata),
+        journal=_text(metadata, "journal"),
+        year=(passage.date or "")[:4],
+        links=() if is_record else _links(passage),
+        study=None if is_record else find_study_type(metadata, passage.title, abstract),
+        note_type=note_type if is_record else "",
+        section=_text(metadata, "section"),
+        page=page if isinstance(page, int) and not isinstance(page, bool) else None,
+    )
+
+
+def _text(metadata: Metadata, key: str) -> str:
+    value = metadata.get(key)
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _authors(metadata: Metadata) -> tuple[str, ...]:
+    values = metadata.get("authors")
+    if isinstance(values, str):
+        values = [values]
+    return tuple(filter(lambda value: isinstance(value, str), values if isinstance(values, list) else ()))
+
+
+def _links(passage: Passage) -> tuple[Link, ...]:
+    """Return the links to an article. Only identifiers of the known form become part of an address."""
+    metadata = passage.metadata
+    pmid, pmcid = _PMID.fullmatch(passage.document_id), _PMCID.fullmatch(passage.document_id)
+    identifiers = {
+        "PMID": pmid[1] if pmid else _match(r"\d{1,9}", metadata.get("pmid")),
+        "PMCID": pmcid[1] if pmcid else _match(r"PMC\d{1,9}", metadata.get("pmcid")),
+        "DOI": _match(_DOI.pattern, metadata.get("doi")),
+    }
+    links: list[Link] = []
+    for label, identifier in identifiers.items():
+        if identifier:
+            links.append(Link(label, identifier, _LABELLED_URLS[label].format(identifier)))
+    return tuple(links)
+
+
+def _match(pattern: str, value: object) -> str:
+    """Return the value if all of it has this form, else an empty text."""
+    text = str(value).strip() if isinstance(value, str | int) else ""
+    return text if re.fullmatch(pattern, text) else ""
+
+
+def _shorten_authors(authors: tuple[str, ...]) -> str:
+    """Return the authors with initials: `Walsh PR, Jones A`; from the fourth on `et al.`."""
+    names: list[str] = []
+    for author in authors:
+        family, _, given = author.partition(",")
+        initials = "".join(word[0].upper() for word in given.replace("-", " ").split())
+        names.append(f"{family.strip()} {initials}".strip())
+    return ", ".join(names) if len(names) <= _MAX_AUTHORS else f"{names[0]} et al"

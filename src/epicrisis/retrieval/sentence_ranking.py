@@ -1,0 +1,188 @@
+"""Rank single sentences of passages by how directly they speak to a question.
+
+A sentence's score adds up the cosine of the encoder, BM25 within the candidates, and the place of its passage in the
+ranking (the weights: docs/design/evidence.md). A reranker, if there is one, orders the best sentences again. Small chat
+models choose evidence badly, so sentences are selected before a chat model reads them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from epicrisis.protocols import Encoder, Reranker
+from epicrisis.types import CharacterSpan, Metadata, Passage
+
+SentenceSplitter: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
+WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
+"""Return the words of a text as a word index has them: lower case, stemmed, without stop words."""
+
+Scores: TypeAlias = npt.NDArray[np.float32]
+
+RERANK_DEPTH = 32
+"""Sentences that a reranker orders again."""
+WORD_WEIGHT = 0.3
+"""Weight of BM25, divided by its highest score, in comparison with the cosine."""
+PASSAGE_WEIGHT = 0.2
+"""Weight of the passage's place: this for a sentence of the first passage, half of it for the second, and so on."""
+MIN_WORDS = 3
+"""Fewer words are a heading or a fragment."""
+NEAR_DUPLICATE = 0.8
+"""Shared word pairs over all word pairs of two sentences that say the same."""
+BM25_K1, BM25_B = 1.2, 0.75
+
+_WORD = re.compile(r"\w+")
+# Two sentences that differ in one of these say different things, however similar they are otherwise.
+_DECISIVE = re.compile(
+    r"\d+|no|not|never|without|nor|neither|none|increas\w*|decreas\w*|reduc\w*|higher|lower|more|less|fewer|greater|"
+    r"improv\w*|worse\w*|significant\w*|insignificant\w*|superior|inferior|positive\w*|negative\w*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a passage: the characters `start` to `end` of its document."""
+
+    passage: Passage
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The words, verbatim."""
+        return self.passage.text[self.start - self.passage.start : self.end - self.passage.start]
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceHit:
+    """A sentence in a ranking. `rank` counts from 0; a higher `score` is better."""
+
+    sentence: Sentence
+    score: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceRanking:
+    """Sentences in order, best first, without near-duplicates."""
+
+    hits: tuple[SentenceHit, ...]
+    parameters: Metadata = field(default_factory=dict)
+    """Everything the order depends on."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader."""
+
+    @property
+    def sentences(self) -> tuple[Sentence, ...]:
+        """The sentences in order."""
+        return tuple(hit.sentence for hit in self.hits)
+
+
+def split_passages(passages: Sequence[Passage], split: SentenceSplitter) -> list[Sentence]:
+    """Return the sentences of the passages in their order. A sentence in two overlapping passages is returned once."""
+    sentences: dict[tuple[str, int, int], Sentence] = {}
+    for passage in passages:
+        for start, end in split(passage.text):
+            key = passage.document_id, passage.start + start, passage.start + end
+            sentences.setdefault(key, Sentence(passage, *key[1:]))
+    return list(sentences.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceRanker:
+    """Ranks the sentences of passages with these tools."""
+
+    encoder: Encoder
+    split: SentenceSplitter
+    analyze: WordAnalyzer
+    reranker: tuple[str, Reranker] | None = None
+    """A name and a reranker."""
+
+    def rank(self, question: str, passages: Sequence[Passage], k: int) -> SentenceRanking:
+        """Return the best `k` sentences of passages, which are in the order of a ranking.
+
+        Near-duplicates and headings are left out. Sentences with equal scores keep the order of the text.
+        """
+        candidates: list[Sentence] = []
+        for sentence in split_passages(passages, self.split):
+            if len(_WORD.findall(sentence.text)) >= MIN_WORDS:
+                candidates.append(sentence)
+        parameters: dict[str, object] = {"encoder": self.encoder.fingerprint, "k": k, "sentences": len(candidates)}
+        if not candidates:
+            return SentenceRanking((), parameters)
+        texts = [sentence.text for sentence in candidates]
+        scores = self._score(question, candidates, texts, passages)
+        order = np.argsort(-scores, kind="stable")
+        notes: tuple[str, ...] = ()
+        if self.reranker is not None:
+            name, model = self.reranker
+            best = order[:RERANK_DEPTH]
+            best_texts = list(map(texts.__getitem__, best))
+            scores[best] = model.score(question, best_texts)
+            # The sentences after the best keep their scores, which are on another scale, and their places.
+            order = np.concatenate([best[np.argsort(-scores[best], kind="stable")], order[RERANK_DEPTH:]])
+            parameters["reranker"] = name
+            notes = model.notes(question, best_texts)
+        hits: list[SentenceHit] = []
+        for index in map(int, order):
+            if len(hits) == k:
+                break
+            if not any(is_near_duplicate(texts[index], hit.sentence.text) for hit in hits):
+                hits.append(SentenceHit(candidates[index], float(scores[index]), len(hits)))
+        return SentenceRanking(tuple(hits), parameters, notes)
+
+    def _score(
+        self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], passages: Sequence[Passage]
+    ) -> Scores:
+        """Return the score of each sentence, an array of shape `(n,)`."""
+        ranks: dict[str, int] = {}
+        for passage in passages:
+            ranks.setdefault(passage.id, len(ranks))
+        vectors = self.encoder.encode_passages([("", text) for text in texts])
+        cosines: Scores = vectors @ self.encoder.encode_queries([question])[0]
+        places = np.array([ranks[sentence.passage.id] for sentence in candidates], dtype=np.float32)
+        words = score_words(self.analyze(question), list(map(self.analyze, texts)))
+        scores: Scores = cosines + WORD_WEIGHT * words + PASSAGE_WEIGHT / (1 + places)
+        return scores
+
+
+def score_words(query: Sequence[str], texts: Sequence[Sequence[str]]) -> Scores:
+    """Return the BM25 score of each text, an array of shape `(n,)`, divided by the highest; 0 without a shared word.
+
+    The document frequencies are those of the texts.
+    """
+    counts = list(map(Counter, texts))
+    frequency = Counter[str]()
+    for count in counts:
+        frequency.update(count.keys())
+    mean_length = sum(map(len, texts)) / len(texts)
+    scores = np.zeros(len(texts), dtype=np.float32)
+    for word in set(query) & frequency.keys():
+        idf = math.log(1 + (len(texts) - frequency[word] + 0.5) / (frequency[word] + 0.5))
+        for index, count in enumerate(counts):
+            if word in count:
+                length = 1 - BM25_B + BM25_B * len(texts[index]) / mean_length
+                scores[index] += idf * count[word] * (BM25_K1 + 1) / (count[word] + BM25_K1 * length)
+    highest = float(scores.max())
+    return scores / highest if highest > 0 else scores
+
+
+def is_near_duplicate(text: str, other: str) -> bool:
+    """Return whether two sentences say the same in almost the same words.
+
+    Sentences with different numbers, negations or directions are never near-duplicates, because they may contradict
+    each other.
+    """
+    words, other_words = _WORD.findall(text.casefold()), _WORD.findall(other.casefold())
+    if set(filter(_DECISIVE.fullmatch, words)) != set(filter(_DECISIVE.fullmatch, other_words)):
+        return False
+    pairs, other_pairs = set(itertools.pairwise(words)), set(itertools.pairwise(other_words))
+    return len(pairs & other_pairs) >= NEAR_DUPLICATE * len(pairs | other_pairs)
