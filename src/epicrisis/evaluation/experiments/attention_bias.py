@@ -68,11 +68,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return tuple(by_key.values())
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the table of finished runs: random against retrieved distractors, and the bounds."""
     groups: list[Group] = []
     for model, outcomes in runs.items():

@@ -69,11 +69,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases(inputs.all_questions(), inputs.study, ks=grid.ks, places=grid.places, arms=grid.arms)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: each k against the smallest, with the bounds; and the trend."""
     groups: list[Group] = []
     for model, outcomes in runs.items():
@@ -110,11 +106,7 @@ def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
             yield Group((model, str(arm), k), here, against, ("repeat",), spreads)
 
 
-def trend_table(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> Table:
+def trend_table(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> Table:
     """Build the table of what each doubling of the documents changes.
 
     The change is the slope over log2 k of each question's share right, by least squares, of the questions with a score

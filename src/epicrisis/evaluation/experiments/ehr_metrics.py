@@ -8,12 +8,7 @@ from dataclasses import replace
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid
 from epicrisis.evaluation.experiments.record_arms import ALL, RELATED
-from epicrisis.evaluation.experiments.record_tables import (
-    MeasuredByModel,
-    build_no_cases,
-    record_plots,
-    record_tables,
-)
+from epicrisis.evaluation.experiments.record_tables import MeasuredByModel, build_no_cases, record_plots, record_tables
 from epicrisis.evaluation.grading import metric_tables
 
 

@@ -9,12 +9,7 @@ from epicrisis.evaluation.experiments.ehr_metrics import agreement_tables
 from epicrisis.evaluation.experiments.ehr_retrieval import length_and_kind_tables
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid
 from epicrisis.evaluation.experiments.record_arms import ALL, FULL, RETRIEVAL_ARMS, SETTINGS
-from epicrisis.evaluation.experiments.record_tables import (
-    MeasuredByModel,
-    build_no_cases,
-    record_plots,
-    record_tables,
-)
+from epicrisis.evaluation.experiments.record_tables import MeasuredByModel, build_no_cases, record_plots, record_tables
 
 NAME = "ehr"
 

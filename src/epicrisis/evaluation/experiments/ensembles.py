@@ -97,11 +97,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases_by_set(inputs, build)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: the methods at one number of votes (Table 1), the effect of shuffling (Table
     2), the number of votes (Table 3, Figure 2), and the temperature where it was varied."""
     methods: list[Group] = []

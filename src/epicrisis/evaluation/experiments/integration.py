@@ -226,11 +226,7 @@ def _name_retrievers(encoder: str | list[str] | None) -> str:
     return " and ".join(["BM25", *encoders])
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: all arms against RAG, against RAG as MIRAGE ran it, and the check's effect.
 
     The last table holds what the papers print, averaged both ways. `remarks` stand under all others.
@@ -244,12 +240,7 @@ def tables(
     return *compared, published_table()
 
 
-def _comparison_table(
-    runs: OutcomesByModel,
-    baseline: str,
-    arms: Sequence[str],
-    remarks: Sequence[str],
-) -> Table:
+def _comparison_table(runs: OutcomesByModel, baseline: str, arms: Sequence[str], remarks: Sequence[str]) -> Table:
     compared_arms = (baseline, *arms)
     everyone = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in compared_arms]
     rows: list[tuple[Cell, ...]] = []

@@ -87,11 +87,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases_by_set(inputs, partial(cases, sampling=sampling, sources=sources, votes=votes, arms=inputs.grid.arms))
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: each source against no examples, and against the first source.
 
     A reranked source is compared with itself without the reranker.

@@ -81,11 +81,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases(inputs.questions, sampling_of(inputs), inputs.study.examples, votes=votes)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: gains over zero-shot (Table 8), over the same votes without examples, and all
     methods of all models, sorted (Table 9)."""
     notes = (*_NOTES, *remarks)

@@ -159,11 +159,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases_by_set(inputs, build)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished and marked runs: one draft (Table 10), drafts and rounds (Tables 11 and 12, Figure
     6), and examples (Figure 5) where their number was varied."""
     one_draft: list[Group] = []
@@ -256,10 +252,7 @@ EXPERIMENT = Experiment(
     grid=Grid(ARMS, KS, votes=NS),
     published=("open-baseline", "openmedprompt-refining", "openmedprompt-reflection"),
     plots=(
-        (
-            SHARES,
-            PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",)),
-        ),
+        (SHARES, PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",))),
         _size_plots("n", "drafts or rounds"),
         _size_plots("k", "examples"),
         (

@@ -92,11 +92,7 @@ def cases(
 
 
 def tables(
-    runs: OutcomesByModel,
-    *,
-    baseline: str = "rag",
-    measure: AccuracyMeasure = "right",
-    remarks: Sequence[str] = (),
+    runs: OutcomesByModel, *, baseline: str = "rag", measure: AccuracyMeasure = "right", remarks: Sequence[str] = ()
 ) -> tuple[Table, ...]:
     """Build the tables of finished runs: each place, the averages over places with both spreads, and what the middle
     loses against the ends. `remarks` (the notes of the protocol) stand under each table."""
@@ -169,11 +165,7 @@ def _average_groups(
 
 
 def middle_table(
-    runs: OutcomesByModel,
-    *,
-    baseline: str = "rag",
-    measure: AccuracyMeasure = "right",
-    remarks: Sequence[str] = (),
+    runs: OutcomesByModel, *, baseline: str = "rag", measure: AccuracyMeasure = "right", remarks: Sequence[str] = ()
 ) -> Table:
     """Build the table of what each arm loses when the key document stands between the ends.
 

@@ -314,11 +314,7 @@ EXPERIMENT = Experiment(
     plots=(
         (
             PlotSpec(
-                "Both rates of a rule",
-                "points",
-                ("recall", "specificity"),
-                ("rule",),
-                panel=("issue: key document",),
+                "Both rates of a rule", "points", ("recall", "specificity"), ("rule",), panel=("issue: key document",)
             ),
         ),
         (PlotSpec("Both errors of a rule", "points", ("missed where needed", "run where not needed"), ("rule",)),),
