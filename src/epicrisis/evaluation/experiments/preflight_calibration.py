@@ -201,7 +201,7 @@ def fold_of(key: str, folds: int, seed: int) -> int:
 
 
 def settings_text(calibration: PreflightCalibration) -> str:
-    """Return the table `preflight` of the settings for this rule in TOML, with the results of such rules on questions that they were not fitted on."""
+    """Return the TOML table `preflight` of the settings for this rule, with its results on held-out questions."""
     fitted, papers = calibration.held_out, calibration.papers
     lines = [
         "[preflight]",
