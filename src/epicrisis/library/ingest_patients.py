@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError
+from epicrisis.library.ingest_report import IngestCounts
 from epicrisis.library.library import Library
 from epicrisis.library.patient_identities import declare_literature, read_identities, record_identities
 from epicrisis.library.patients import names_in_notes
@@ -53,11 +54,11 @@ class NotesAndLiterature:
 class PatientRegistration:
     """Records who the patients are, before their first notes are committed."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, counts: IngestCounts) -> None:
         self._library = library
+        self._counts = counts
         self._pending: list[PatientIdentity] = []
         self._names: set[tuple[str, str]] = set()
-        self.renamed = 0
 
     def add(self, identity: PatientIdentity) -> None:
         """Remember the identity until the next `record`."""
@@ -83,7 +84,7 @@ class PatientRegistration:
         # Libraries of earlier versions have names in their notes and no table of patients.
         unrecorded = patients.difference(read_identities(self._library.path, patients))
         names = names_in_notes(self._library, unrecorded)
-        self.renamed += record_identities(self._library.path, identities, names)
+        self._counts.renamed += record_identities(self._library.path, identities, names)
 
 
 def read_document_patients(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | None]:
