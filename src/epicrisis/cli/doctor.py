@@ -194,7 +194,7 @@ def _pip_hosts() -> list[str | None]:
 
 def _written(settings: Settings) -> list[dict[str, Any]]:
     """Return the files written while questions are answered, with their permissions."""
-    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.library_parts import REPLIES
 
     rows: list[dict[str, Any]] = []
 

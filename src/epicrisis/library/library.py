@@ -24,28 +24,29 @@ from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.journal import IngestedFile, Journal
-from epicrisis.library.library_folder import (
+from epicrisis.library.journal import IngestedFile, Journal, statements_about
+from epicrisis.library.library_parts import (
     PARTS,
+    REBUILT,
     REPLIES,
+    LibraryInfo,
+    LibraryParts,
     acquire_lock,
     check_parts,
     check_vacant,
+    rebuild_from_passages,
     remove_leftovers,
     remove_parts,
 )
-from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_checks import check_documents, check_scope
 from epicrisis.library.passage_table import PassageTable, stored_passages
-from epicrisis.library.rebuild import REBUILT, rebuild_from_passages
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
     find_documents,
     read_library_statements,
 )
-from epicrisis.library.retraction_statements import statements_about
 from epicrisis.library.vector_index import (
     DEFAULT_RECALL,
     IndexReport,
@@ -173,7 +174,9 @@ class Library:
             library._parts.check_whole()
             if lock is not None:
                 library.update_due_marks()
-                library._parts.check_in_step()
+                # A writer would add passages that the journal lacks a second time.
+                if problems := library._parts.problems(library._journal.count()[1]):
+                    raise LibraryDamaged(f"{folder}: {problems[0]}")
                 if library._table.has_notes():
                     library._make_private()
         except BaseException:

@@ -14,7 +14,7 @@ from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.dates import first_day, last_day
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
-from epicrisis.library.library_folder import check_parts
+from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import NAME, read_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
 from epicrisis.library.patient_identities import (

@@ -13,9 +13,8 @@ from itertools import chain
 from typing import Any
 
 from epicrisis.corpus.retractions import REINSTATED, article_names, extract_statements
-from epicrisis.library.journal import Journal
+from epicrisis.library.journal import Journal, Statement, statements_about
 from epicrisis.library.passage_table import PassageTable, sql_text
-from epicrisis.library.retraction_statements import Statement, statements_about
 from epicrisis.types import MARKED_BY_OTHERS, RETRACTED, Document
 
 _BATCH_DOCUMENTS = 500
