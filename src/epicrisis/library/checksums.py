@@ -75,13 +75,25 @@ def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damag
     changed, missing = _compare(folder, recorded or {})
     # Changed files may have disappeared since, so they are added to the existing ones.
     current = _select_current(folder, {*_list_data_files(folder), *changed})
+    path_of_index = folder / word_index.NAME
+    damaged_words = []
+    with translate_errors(path_of_index):
+        meta = json.loads((path_of_index / word_index.META).read_bytes())
+        # A writer may be creating files of other segments.
+        segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+        for path in sorted(path_of_index.iterdir()):
+            try:
+                if path.name.partition(".")[0] in segments and not _has_valid_crc(path):
+                    damaged_words.append(f"{word_index.NAME}/{path.name}")
+            except FileNotFoundError:
+                continue
     return Damage(
         recorded=recorded is not None,
         files=len(recorded or {}),
         changed=tuple(sorted(current.intersection(changed))),
         missing=tuple(missing),
         superseded=tuple(sorted(set(changed) - current)),
-        words=tuple(_find_damaged_word_files(folder)),
+        words=tuple(damaged_words),
     )
 
 
@@ -147,8 +159,16 @@ def sha256(path: Path) -> str:
 
 def _select_current(folder: Path, names: Iterable[str]) -> set[str]:
     """Return the data files that the newest version of the library may read."""
+
+    def version_number(name: str) -> int:
+        """Return the version described by a file. Lance names these files so that the newest sorts first."""
+        stem = Path(name).stem
+        if not stem.isdecimal():
+            return -1
+        return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
+
     versions = [name for name in names if name.startswith(_VERSIONS)]
-    newest = max(versions, key=_version_number, default=None)
+    newest = max(versions, key=version_number, default=None)
     with translate_errors(folder):
         try:
             description = (folder / newest).read_bytes() if newest else b""
@@ -163,14 +183,6 @@ def _select_current(folder: Path, names: Iterable[str]) -> set[str]:
         elif not name.startswith((_VERSIONS, _TRANSACTIONS)):
             current.add(name)
     return current
-
-
-def _version_number(name: str) -> int:
-    """Return the version described by a file. Lance names these files so that the newest sorts first."""
-    stem = Path(name).stem
-    if not stem.isdecimal():
-        return -1
-    return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
 
 
 def _list_data_files(folder: Path) -> dict[str, int]:
@@ -199,24 +211,6 @@ def _compare(folder: Path, recorded: Mapping[str, str]) -> tuple[list[str], list
             except FileNotFoundError:
                 missing.append(name)
     return changed, missing
-
-
-def _find_damaged_word_files(folder: Path) -> list[str]:
-    """Return the damaged files of the word index's last commit. A writer may be creating other files."""
-    path_of_index = folder / word_index.NAME
-    damaged = []
-    with translate_errors(path_of_index):
-        meta = json.loads((path_of_index / word_index.META).read_bytes())
-        segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
-        for path in sorted(path_of_index.iterdir()):
-            if path.name.partition(".")[0] not in segments:
-                continue
-            try:
-                if not _has_valid_crc(path):
-                    damaged.append(f"{word_index.NAME}/{path.name}")
-            except FileNotFoundError:
-                continue
-    return damaged
 
 
 def _has_valid_crc(path: Path) -> bool:

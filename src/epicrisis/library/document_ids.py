@@ -15,7 +15,7 @@ from epicrisis.corpus.reader_base import FileDocument, fingerprint_file, printab
 from epicrisis.errors import InputError
 from epicrisis.library.ingest_report import IngestCounts
 from epicrisis.library.library import Library
-from epicrisis.types import Document, Origin
+from epicrisis.types import Origin
 
 _MIN_DIGITS = 8
 
@@ -54,7 +54,17 @@ class FileDocumentIds:
         name = self._by_path[origin.path]
         if isinstance(name, DocumentCopy):
             return name
-        return FileDocument(_rename(item.document, origin.name, name), dataclasses.replace(origin, name=name))
+        document, old = item.document, origin.name
+        if name != old:
+            source = document.source
+            document = dataclasses.replace(
+                document,
+                id=f"file:{name}{document.id.removeprefix(f'file:{old}')}",
+                source=name + source.removeprefix(old) if source.startswith(old) else source,
+                # A document without its own title has the file's name as its title.
+                title=Path(name).stem if document.title == Path(old).stem else document.title,
+            )
+        return FileDocument(document, dataclasses.replace(origin, name=name))
 
     def find_fault(self, origin: Origin, existing: Origin | None) -> str | None:
         """Return why a document may not replace the one of its id from file `existing`, or None if it may."""
@@ -75,16 +85,21 @@ class FileDocumentIds:
         return not Path(existing.path).is_file()
 
     def _choose_name(self, origin: Origin) -> str | DocumentCopy:
-        at_path = self._library.origin_at_path(origin.path)
+        at_path = self._library.find_origin(path=origin.path)
         if at_path is not None and at_path.name not in self._by_name:
             return at_path.name
         same = self._by_content.get(origin.sha256)
         if same is None:
-            stored = self._library.origin_with_content(origin.sha256)
+            stored = self._library.find_origin(sha256=origin.sha256)
             # Another file of this ingestion may have taken the name, with its document not yet committed.
             same = stored if stored is not None and stored.name not in self._by_name else None
         if same is not None:
-            return DocumentCopy(same.name) if _is_unchanged(same) else same.name
+            path = Path(same.path)
+            try:
+                still_exists = path.is_file() and fingerprint_file(path).sha256 == same.sha256
+            except (InputError, OSError):
+                still_exists = True
+            return DocumentCopy(same.name) if still_exists else same.name
         if not self._is_taken(origin.name):
             return origin.name
         digits = _MIN_DIGITS
@@ -106,22 +121,3 @@ class FileDocumentIds:
         id_ = f"file:{name}"
         exists = id_ in self._library.content_hashes([id_])
         return exists and not self._replace and id_ in self._library.origins([id_])
-
-
-def _is_unchanged(origin: Origin) -> bool:
-    """Return whether the file still exists with the same content. Return True if it cannot be read."""
-    path = Path(origin.path)
-    try:
-        return path.is_file() and fingerprint_file(path).sha256 == origin.sha256
-    except (InputError, OSError):
-        return True
-
-
-def _rename(document: Document, old: str, new: str) -> Document:
-    if old == new:
-        return document
-    id_ = f"file:{new}{document.id.removeprefix(f'file:{old}')}"
-    source = new + document.source.removeprefix(old) if document.source.startswith(old) else document.source
-    # A document without its own title has the file's name as its title.
-    title = Path(new).stem if document.title == Path(old).stem else document.title
-    return dataclasses.replace(document, id=id_, source=source, title=title)

@@ -108,24 +108,6 @@ class VectorMatrix:
     def nearest(self, vector: Vectors, k: int, scope: Scope) -> list[tuple[str, float]]:
         """Return (passage id, inner product) of the `k` best passages in scope, best first, ties by passage id."""
         n = self.columns.shape[1]
-        mask = self._scope_mask(scope)
-        rows = np.arange(n) if mask is None else np.flatnonzero(mask)
-        k = min(k, len(rows))
-        if k == 0:
-            return []
-        # Selecting one patient's few rows takes less time than multiplying all rows.
-        is_small = len(rows) < n // _MIN_SHARE
-        scores = vector @ self.columns[:, rows] if is_small else (vector @ self.columns)[rows]
-        kth = np.partition(scores, len(scores) - k)[len(scores) - k]
-        # The float32 products of equal rows may differ in their last bits, so rows near the cut are scored exactly.
-        slack = 1e-5 * self.max_norm * float(np.linalg.norm(vector)) + 1e-30
-        near = rows[scores >= kth - slack]
-        exact = score_exactly(self.columns, near, vector)
-        best = np.lexsort((near, -exact))[:k]
-        return [(self.ids[int(near[i])].as_py(), float(exact[i])) for i in best]
-
-    def _scope_mask(self, scope: Scope) -> npt.NDArray[np.bool_] | None:
-        """Return the mask of the rows in scope, or None for all rows."""
         masks: list[npt.NDArray[np.bool_]] = []
         if self.patients.code_of:
             code = -1 if scope.patient is None else self.patients.code_of.get(scope.patient, -1)
@@ -139,7 +121,20 @@ class VectorMatrix:
             masks.append(~self.facets.is_in(RETRACTION_FACETS))
         if scope.hidden:
             masks.append(~self.documents.is_in(scope.hidden))
-        return np.logical_and.reduce(masks) if masks else None
+        rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(n)
+        k = min(k, len(rows))
+        if k == 0:
+            return []
+        # Selecting one patient's few rows takes less time than multiplying all rows.
+        is_small = len(rows) < n // _MIN_SHARE
+        scores = vector @ self.columns[:, rows] if is_small else (vector @ self.columns)[rows]
+        kth = np.partition(scores, len(scores) - k)[len(scores) - k]
+        # The float32 products of equal rows may differ in their last bits, so rows near the cut are scored exactly.
+        slack = 1e-5 * self.max_norm * float(np.linalg.norm(vector)) + 1e-30
+        near = rows[scores >= kth - slack]
+        exact = score_exactly(self.columns, near, vector)
+        best = np.lexsort((near, -exact))[:k]
+        return [(self.ids[int(near[i])].as_py(), float(exact[i])) for i in best]
 
 
 def score_exactly(columns: Vectors, selection: npt.NDArray[np.intp], vector: Vectors) -> npt.NDArray[np.float64]:

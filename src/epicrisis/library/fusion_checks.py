@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 from epicrisis.errors import LibraryError
 from epicrisis.library import journal
@@ -23,7 +22,19 @@ def check_same_documents(first: Library, second: Library) -> None:
     Documents are compared by id, and in libraries with notes also by content.
     """
     with_notes = first.open_table().has_notes() or second.open_table().has_notes()
-    if first.count()[0] != second.count()[0] or _differs(first.path, second.path, with_notes):
+    differs = first.count()[0] != second.count()[0]
+    if not differs:
+        # Both have equally many documents, so it suffices to look for those of the first in the second.
+        content = "OR theirs.content_hash != ours.content_hash" if with_notes else ""
+        limit = "" if with_notes else f"ORDER BY id LIMIT {_MAX_LITERATURE}"
+        query = (
+            f"SELECT 1 FROM (SELECT id, content_hash FROM documents {limit}) AS ours "
+            f"LEFT JOIN other.documents AS theirs ON theirs.id = ours.id WHERE theirs.id IS NULL {content} LIMIT 1"
+        )
+        with translate_errors(first.path), closing(sqlite3.connect(first.path / journal.NAME, timeout=60)) as db:
+            db.execute("ATTACH ? AS other", (str(second.path / journal.NAME),))
+            differs = db.execute(query).fetchone() is not None
+    if differs:
         raise LibraryError(f"{second.path} does not hold the documents that {first.path} holds: {_CURE}")
     if not with_notes:
         return
@@ -34,16 +45,3 @@ def check_same_documents(first: Library, second: Library) -> None:
                 f"{second.path} has another {kind} for patient {patient!a} than {first.path}, so one id may stand for "
                 f"two people: {_CURE}"
             )
-
-
-def _differs(first: Path, second: Path, by_content: bool) -> bool:
-    """Return whether any document of the first library is missing in the second, which has equally many."""
-    content = "OR theirs.content_hash != ours.content_hash" if by_content else ""
-    limit = "" if by_content else f"ORDER BY id LIMIT {_MAX_LITERATURE}"
-    query = (
-        f"SELECT 1 FROM (SELECT id, content_hash FROM documents {limit}) AS ours "
-        f"LEFT JOIN other.documents AS theirs ON theirs.id = ours.id WHERE theirs.id IS NULL {content} LIMIT 1"
-    )
-    with translate_errors(first), closing(sqlite3.connect(first / journal.NAME, timeout=60)) as db:
-        db.execute("ATTACH ? AS other", (str(second / journal.NAME),))
-        return db.execute(query).fetchone() is not None

@@ -272,14 +272,12 @@ class Journal:
             return self._read_origins("WHERE id != ?", "")
         return self._read_origins(_AMONG_IDS, json.dumps(list(document_ids)))
 
-    def origin_at_path(self, path: str) -> Origin | None:
-        """Return the origin of a document named after the file at this path, or None. Requires a writer."""
-        origins = self._read_origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
-        return next(iter(origins.values()), None)
-
-    def origin_with_content(self, sha256: str) -> Origin | None:
-        """Return the origin of a document named after a file with this content, or None. Requires a writer."""
-        origins = self._read_origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
+    def find_origin(self, *, path: str | None = None, sha256: str = "") -> Origin | None:
+        """Return the origin of a document named after the file at this path, or with this content, or None."""
+        if path is not None:
+            origins = self._read_origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
+        else:
+            origins = self._read_origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
         return next(iter(origins.values()), None)
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:

@@ -122,7 +122,7 @@ def read_manifest(folder: Path) -> LibraryManifest:
         raise LibraryDamaged(
             f"{folder} has format {number}, this program writes {FORMAT}: create it again with `epicrisis library add`"
         )
-    if number != FORMAT or not _has_valid_types(values) or not _has_valid_values(values):
+    if number != FORMAT or not _is_valid(values):
         raise LibraryDamaged(f"{path} is not a valid manifest: {REPAIR.split(',')[0]}, or restore this file")
     return LibraryManifest(**values)
 
@@ -138,17 +138,14 @@ def complete_manifest(folder: Path) -> LibraryManifest | None:
     return manifest if manifest.complete else None
 
 
-def _has_valid_types(values: Mapping[str, Any]) -> bool:
+def _is_valid(values: Mapping[str, Any]) -> bool:
     kinds = {"format": int, "dimensions": int, "max_tokens": int, "overlap": int, "software": dict, "complete": bool}
     if set(values) != {field.name for field in dataclasses.fields(LibraryManifest)}:
         return False
-    return all(type(value) is kinds.get(name, str) for name, value in values.items())
-
-
-def _has_valid_values(values: Mapping[str, Any]) -> bool:
+    if any(type(value) is not kinds.get(name, str) for name, value in values.items()):
+        return False
     software = values["software"]
-    texts = [*software.keys(), *software.values()]
-    texts += [value for value in values.values() if isinstance(value, str)]
+    texts = [*software.keys(), *software.values(), *(value for value in values.values() if isinstance(value, str))]
     return (
         1 <= values["dimensions"] <= _MAX_NUMBER
         and 0 <= values["overlap"] < values["max_tokens"] <= _MAX_NUMBER

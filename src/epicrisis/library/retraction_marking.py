@@ -63,15 +63,14 @@ def combine_statements(statements: Iterable[Statement]) -> list[dict[str, Any]]:
         if statement.mark != REINSTATED and not is_lifted:
             valid.append(statement)
     valid.sort(key=lambda statement: (statement.mark, statement.day or 0, statement.source))
-    return list(map(_mark_entry, valid))
-
-
-def _mark_entry(statement: Statement) -> dict[str, Any]:
-    entry: dict[str, Any] = {"mark": statement.mark, "by": statement.source}
-    if statement.day is not None:
-        day = date(statement.day // 10_000, statement.day // 100 % 100, statement.day % 100)
-        entry["date"] = day.isoformat()
-    return entry
+    entries = []
+    for statement in valid:
+        entry: dict[str, Any] = {"mark": statement.mark, "by": statement.source}
+        if statement.day is not None:
+            day = date(statement.day // 10_000, statement.day // 100 % 100, statement.day % 100)
+            entry["date"] = day.isoformat()
+        entries.append(entry)
+    return entries
 
 
 def read_marks(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
