@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
 from epicrisis.errors import LibraryBusy, LibraryDamaged
-from epicrisis.library.checksums import Damage, verify_data_files
+from epicrisis.library.checksums import verify_data_files
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.health_report import (
     MARKS_DUE,
@@ -102,7 +101,8 @@ def check_health(library: Library, on_progress: Callable[[int, int], None] | Non
                 damage = replace(damage, missing=())
         except LibraryDamaged as error:
             if journal.data_version() == before:
-                _raise_for_damage(library.path, damage)
+                if sentences := describe_damaged_files(damage):
+                    raise LibraryDamaged(f"{library.path} cannot be read: {'; '.join(sentences)}") from error
                 raise
             raise LibraryBusy(
                 f"{library.path} was changed during the check: check it again after the writer has ended"
@@ -124,12 +124,6 @@ def check_health(library: Library, on_progress: Callable[[int, int], None] | Non
     )
 
 
-def _raise_for_damage(folder: Path, damage: Damage) -> None:
-    """Raise LibraryDamaged with the names of the damaged files, if there are any."""
-    if sentences := describe_damaged_files(damage):
-        raise LibraryDamaged(f"{folder} cannot be read: {'; '.join(sentences)}")
-
-
 def _read_batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with translate_errors(folder):
         yield from table.lance.search().select(list(columns)).to_batches(_BATCH_ROWS)
@@ -142,11 +136,9 @@ class _Tally:
         self.count = 0
         self._first: list[str] = []
 
-    def add(self, ids: Iterable[str]) -> None:
-        for id_ in ids:
-            self.count += 1
-            if self.count <= MAX_LISTED:
-                self._first.append(id_)
+    def add(self, *ids: str) -> None:
+        self.count += len(ids)
+        self._first += ids[: MAX_LISTED - len(self._first)]
 
     @property
     def finding(self) -> Finding:
@@ -179,15 +171,30 @@ class _Scan:
         for id_, document, ordinal, title, text in zip(ids, documents, ordinals, titles, texts, strict=True):
             name = f"{document}#{ordinal}"
             if id_ != name:
-                self.wrong_ids.add([id_])
-            self._add_text(id_, name, ordinal, title, text)
+                self.wrong_ids.add(id_)
+            if is_empty(text):
+                self.empty.add(id_)
+            # All passages of a document have its title.
+            if has_markup(text) or (ordinal == 0 and has_markup(title)):
+                self.markup.add(id_)
+            if self.passages <= NEAR_LIMIT or (
+                self.compared < 2 * NEAR_LIMIT and _is_in_sample(text, NEAR_LIMIT / self.passages)
+            ):
+                self.compared += 1
+                self.near.add(name, f"{title}\n{text}")
         fits = pc.equal(pc.subtract(rows["end"], rows["start"]), pc.utf8_length(rows["text"]))
         fits = pc.and_(fits, pc.greater_equal(rows["start"], 0))
-        self.offsets.add(rows["id"].filter(pc.invert(fits)).to_pylist())
-        lengths = _vector_lengths(rows)
+        self.offsets.add(*rows["id"].filter(pc.invert(fits)).to_pylist())
+        # The length of a vector is infinite or NaN if one of its numbers is.
+        vectors = rows["vector"].combine_chunks()
+        half = vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1).astype(np.float32)
+        lengths = np.asarray(np.sqrt(np.einsum("ij,ij->i", half, half)), dtype=np.float32)
         unusable = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-        self.no_vector.add(ids[row] for row in unusable.tolist())
-        self._add_documents(rows.filter(pc.equal(rows["ordinal"], 0)))
+        self.no_vector.add(*(ids[row] for row in unusable.tolist()))
+        first_passages = rows.filter(pc.equal(rows["ordinal"], 0))
+        columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
+        for values in zip(*columns, strict=True):
+            self._add_document(*values)
         # A document's key includes its version, so passages of another version belong to another document.
         versions = list(map(hash, zip(documents, map(bytes.hex, digests), strict=True)))
         self.keys.add(
@@ -196,29 +203,15 @@ class _Scan:
         if self.words is not None:
             self.words.add(ids, digests)
 
-    def _add_text(self, id_: str, name: str, ordinal: int, title: str, text: str) -> None:
-        if is_empty(text):
-            self.empty.add([id_])
-        # All passages of a document have its title.
-        if has_markup(text) or (ordinal == 0 and has_markup(title)):
-            self.markup.add([id_])
-        if self.passages <= NEAR_LIMIT or (
-            self.compared < 2 * NEAR_LIMIT and _is_in_sample(text, NEAR_LIMIT / self.passages)
-        ):
-            self.compared += 1
-            self.near.add(name, f"{title}\n{text}")
-
-    def _add_documents(self, first_passages: pa.Table) -> None:
-        columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
-        for id_, source, day, facets in zip(*columns, strict=True):
-            is_listed = source in self._sources or len(self._sources) < _SOURCES
-            self._sources[source if is_listed else OTHERS] += 1
-            if day is None:
-                self._undated.add([id_])
-            else:
-                self._years[day // 10_000] += 1
-            if RETRACTED in facets:
-                self._retracted.add([id_])
+    def _add_document(self, id_: str, source: str, day: int | None, facets: Sequence[str]) -> None:
+        is_listed = source in self._sources or len(self._sources) < _SOURCES
+        self._sources[source if is_listed else OTHERS] += 1
+        if day is None:
+            self._undated.add(id_)
+        else:
+            self._years[day // 10_000] += 1
+        if RETRACTED in facets:
+            self._retracted.add(id_)
 
     def contents(self, deleted: int) -> Contents:
         """Return the summary of the content, given the number of recorded deletions."""
@@ -236,13 +229,6 @@ class _Scan:
             retracted=self._retracted.finding,
             deleted=deleted,
         )
-
-
-def _vector_lengths(rows: pa.Table) -> npt.NDArray[np.float32]:
-    """Return the lengths of the vectors, infinite or NaN if one of their numbers is."""
-    vectors = rows["vector"].combine_chunks()
-    half = vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1).astype(np.float32)
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", half, half)), dtype=np.float32)
 
 
 def _is_in_sample(text: str, share: float) -> bool:
@@ -270,8 +256,8 @@ class _WordIndexComparison:
         expected = list(zip(ids, versions, strict=True))
         entries = Counter(self._words.entries(ids))
         self._passages += len(ids)
-        self.missing.add(id_ for id_, version in expected if (id_, version) not in entries)
-        self._wrong.add(id_ for id_, _ in (entries - Counter(expected)).elements())
+        self.missing.add(*(id_ for id_, version in expected if (id_, version) not in entries))
+        self._wrong.add(*(id_ for id_, _ in (entries - Counter(expected)).elements()))
 
     def unexpected(self, keys: RowKeys) -> Finding:
         """Return the entries without a passage, or of another version of it."""
@@ -300,7 +286,7 @@ def _compare_with_journal(keys: RowKeys, journal: Journal) -> tuple[Finding, Num
         positions = np.searchsorted(table_documents, hashes[agrees])
         is_acknowledged[positions] = True
         agrees[agrees] = passages[positions] == counts[agrees]
-        only_in_journal.add(rows[index].id for index in np.flatnonzero(~agrees).tolist())
+        only_in_journal.add(*(rows[index].id for index in np.flatnonzero(~agrees).tolist()))
     return only_in_journal.finding, np.sort(first_rows[~is_acknowledged])
 
 
@@ -322,13 +308,8 @@ class _Findings:
         self._odd = scan.keys.odd_lengths()
         self._earlier, self._later = scan.keys.repeated_texts()
         reported = (not_in_journal, self._repeated, self._broken, self._odd, self._earlier, self._later)
-        self._names = self._read_names(np.concatenate([rows[:MAX_LISTED] for rows in reported]), read_ids)
-
-    def _read_names(
-        self, rows: Numbers, read_ids: Callable[[], Iterator[pa.RecordBatch]]
-    ) -> Mapping[int, tuple[str, str]]:
-        """Map these rows to (passage id, document id)."""
-        hashes = self._scan.keys.ids[rows].tolist()
+        rows = np.concatenate([rows[:MAX_LISTED] for rows in reported])
+        hashes = scan.keys.ids[rows].tolist()
         missing = set(hashes)
         names = {}
         for batch in read_ids() if missing else ():
@@ -338,7 +319,8 @@ class _Findings:
             missing -= names.keys()
             if not missing:
                 break
-        return {row: names[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
+        # The passage id and the document id of each row.
+        self._names = {row: names[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
 
     def _passages(self, rows: Numbers) -> Finding:
         return self._finding(rows, 0)

@@ -40,7 +40,7 @@ from epicrisis.library.library_parts import (
 )
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_checks import check_documents, check_scope
-from epicrisis.library.passage_table import PassageTable, stored_passages
+from epicrisis.library.passage_table import PassageTable, sql_in, stored_passages
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -401,7 +401,7 @@ class Library:
             return ()
         with self._thread_lock:
             self._table.refresh()
-            stored_passages = self._table.of_patient(scope.patient)
+            stored_passages = self._table.select(sql_in("patient", [scope.patient]))
         passages = [stored.passage for stored in stored_passages if scope.admits(stored.passage)]
         return tuple(sorted(passages, key=lambda passage: (passage.document_id, passage.ordinal)))
 

@@ -74,17 +74,12 @@ class PassageTable:
                 self.sync()
             else:
                 self.lance = database.open_table(TABLE)
-                self._check_width()
-
-    def _check_width(self) -> None:
-        """Raise LibraryDamaged if the vectors do not have the manifest's dimension."""
-        column = self.lance.schema.field("vector").type
-        width = getattr(column, "list_size", None)
-        if width != self._dimensions:
-            raise LibraryDamaged(
-                f"{self._folder}: vectors have {width} dimensions, and the manifest says {self._dimensions}: copy the "
-                "whole folder again"
-            )
+                width = getattr(self.lance.schema.field("vector").type, "list_size", None)
+                if width != dimensions:
+                    raise LibraryDamaged(
+                        f"{folder}: vectors have {width} dimensions, and the manifest says {dimensions}: copy the "
+                        "whole folder again"
+                    )
 
     @property
     def version(self) -> int:
@@ -123,7 +118,7 @@ class PassageTable:
     def write(self, documents: Sequence[StoredDocument], replaced: Iterable[str]) -> None:
         """Write all documents with one commit. It also removes the old passages of the `replaced` document ids."""
         old = sorted(replaced)
-        rows = _to_table(documents, self._dimensions)
+        rows = self._to_table(documents)
         with translate_errors(self._folder):
             if old:
                 merge = self.lance.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
@@ -131,6 +126,26 @@ class PassageTable:
             else:
                 self.lance.add(rows)
         self.sync()
+
+    def _to_table(self, documents: Sequence[StoredDocument]) -> pa.Table:
+        import pyarrow as pa
+
+        schema = _schema(self._dimensions)
+        values: dict[str, list[Any]] = {name: [] for name in schema.names[:-1]}
+        for document in documents:
+            for passage in document.passages:
+                for name in _PASSAGE_FIELDS:
+                    if name != "metadata":
+                        values[name].append(getattr(passage, name))
+                values["metadata"].append(json.dumps(to_json(passage.metadata), sort_keys=True))
+                values["last_day"].append(None if passage.date is None else last_day(passage.date))
+                values["facets"].append(sorted(list_facets(passage.metadata)))
+                values["content_hash"].append(bytes.fromhex(document.content_hash))
+                values["revision"].append(document.revision)
+        columns = [pa.array(values[field.name], field.type) for field in list(schema)[:-1]]
+        vectors = np.concatenate([document.vectors for document in documents]).astype(np.float16)
+        columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self._dimensions))
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def write_marks(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Set the marks of these documents with one commit. Texts and vectors do not change."""
@@ -189,15 +204,11 @@ class PassageTable:
 
     def passages_of(self, document_ids: Sequence[str]) -> list[StoredPassage]:
         """Return all passages of these documents, in no particular order."""
-        return self._select(sql_in("document_id", document_ids)) if document_ids else []
-
-    def of_patient(self, patient: str) -> list[StoredPassage]:
-        """Return all passages of the patient's record, in no particular order."""
-        return self._select(sql_in("patient", [patient]))
+        return self.select(sql_in("document_id", document_ids)) if document_ids else []
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
         """Map the existing passages among these ids to their content."""
-        stored_passages = self._select(_passages_condition(passage_ids)) if passage_ids else []
+        stored_passages = self.select(_passages_condition(passage_ids)) if passage_ids else []
         return {stored.passage.id: stored for stored in stored_passages}
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
@@ -231,7 +242,8 @@ class PassageTable:
             for batch in self.lance.search().select(_COLUMNS).to_batches(_BATCH_ROWS):
                 yield list(map(self._parse_row, batch.to_pylist()))
 
-    def _select(self, condition: str) -> list[StoredPassage]:
+    def select(self, condition: str) -> list[StoredPassage]:
+        """Return all passages that meet the SQL condition, in no particular order."""
         with translate_errors(self._folder):
             rows = self.lance.search().where(condition).select(_COLUMNS).to_list()
             return list(map(self._parse_row, rows))
@@ -291,32 +303,6 @@ def _schema(dimensions: int) -> pa.Schema:
             pa.field("vector", pa.list_(pa.float16(), dimensions), nullable=False),
         ]
     )
-
-
-def _to_table(documents: Sequence[StoredDocument], dimensions: int) -> pa.Table:
-    import pyarrow as pa
-
-    schema = _schema(dimensions)
-    records = []
-    for document in documents:
-        for passage in document.passages:
-            records.append(_to_record(passage, document))
-    columns = []
-    for field in list(schema)[:-1]:
-        columns.append(pa.array([record[field.name] for record in records], field.type))
-    vectors = np.concatenate([document.vectors for document in documents]).astype(np.float16)
-    columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimensions))
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _to_record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
-    record = {name: getattr(passage, name) for name in _PASSAGE_FIELDS}
-    record["metadata"] = json.dumps(to_json(passage.metadata), sort_keys=True)
-    record["last_day"] = None if passage.date is None else last_day(passage.date)
-    record["facets"] = sorted(list_facets(passage.metadata))
-    record["content_hash"] = bytes.fromhex(document.content_hash)
-    record["revision"] = document.revision
-    return record
 
 
 def sql_text(value: str) -> str:

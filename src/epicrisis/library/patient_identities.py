@@ -39,27 +39,18 @@ def find_contradiction(before: PatientIdentity, now: PatientIdentity) -> str:
     Different servers, birth dates, or numbers of one system always show it. Different names show it unless both birth
     dates are known and equal and a record number is shared: people marry, and clerks correct spellings.
     """
-    if not _is_same_source(before.source, now.source):
+    servers = {before.source, now.source} - {""}
+    # A source that is only called `fhir` may be any FHIR server.
+    if len(servers) > 1 and not ("fhir" in servers and all(server.startswith("fhir") for server in servers)):
         return "server"
     if before.born and now.born and not (before.born.startswith(now.born) or now.born.startswith(before.born)):
         return "birth date"
-    if _has_other_numbers(before, now):
+    old, new = _numbers_by_system(before), _numbers_by_system(now)
+    if any(old[system].isdisjoint(new[system]) for system in old.keys() & new.keys() - {""}):
         return "record number"
     if _is_renamed(before, now) and not (before.born and before.born == now.born and _shares_number(before, now)):
         return "name"
     return ""
-
-
-def _is_same_source(before: str, now: str) -> bool:
-    if not before or not now or before == now:
-        return True
-    return "fhir" in (before, now) and before.startswith("fhir") and now.startswith("fhir")
-
-
-def _has_other_numbers(before: PatientIdentity, now: PatientIdentity) -> bool:
-    """Return whether both have numbers of one system and share none of them."""
-    old, new = _numbers_by_system(before), _numbers_by_system(now)
-    return any(old[system].isdisjoint(new[system]) for system in old.keys() & new.keys() - {""})
 
 
 def _numbers_by_system(identity: PatientIdentity) -> Mapping[str, set[str]]:
@@ -145,8 +136,10 @@ def record_identities(folder: Path, identities: Iterable[PatientIdentity], names
             current[patient] = changed[patient] = merged
     if changed:
         with _transaction(folder) as db:
-            rows = [(patient, _to_text(identity)) for patient, identity in changed.items()]
-            db.executemany("INSERT OR REPLACE INTO patients(id, identity) VALUES (?, ?)", rows)
+            for patient, identity in changed.items():
+                values = {name: getattr(identity, name) for name in ("source", "names", "born", "numbers")}
+                row = (patient, json.dumps(values, ensure_ascii=False))
+                db.execute("INSERT OR REPLACE INTO patients(id, identity) VALUES (?, ?)", row)
     return renamed
 
 
@@ -201,11 +194,6 @@ def _transaction(folder: Path) -> Iterator[sqlite3.Connection]:
             db.executescript(_SCHEMA)
             with db:
                 yield db
-
-
-def _to_text(identity: PatientIdentity) -> str:
-    values = {"source": identity.source, "names": identity.names, "born": identity.born, "numbers": identity.numbers}
-    return json.dumps(values, ensure_ascii=False)
 
 
 def _parse(folder: Path, patient: str, text: str) -> PatientIdentity:

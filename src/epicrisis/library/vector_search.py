@@ -65,21 +65,18 @@ class VectorSearch:
         """
         rows = self._table.count()
         if rows <= EXACT_LIMIT:
-            return self._search_matrix(vector, k, scope)
+            version = self._table.version
+            if self._matrix is None or self._matrix.version != version:
+                with translate_errors(self._folder):
+                    table = self._lance.search().select(_MATRIX_COLUMNS).to_arrow()
+                self._matrix = VectorMatrix.from_arrow(version, table, self._dimensions)
+            return self._matrix.nearest(vector, k, scope)
         self._matrix = None
         condition = scope_condition(scope, patients=self.has_patients())
         share = self._count_rows(condition) / rows
         if parameters is None or share * rows <= EXACT_LIMIT or share < MIN_INDEX_SHARE:
             return self.scan(vector, k, condition)
         return self.approximate(vector, k, condition, share, parameters)
-
-    def _search_matrix(self, vector: Vectors, k: int, scope: Scope) -> list[tuple[str, float]]:
-        version = self._table.version
-        if self._matrix is None or self._matrix.version != version:
-            with translate_errors(self._folder):
-                rows = self._lance.search().select(_MATRIX_COLUMNS).to_arrow()
-            self._matrix = VectorMatrix.from_arrow(version, rows, self._dimensions)
-        return self._matrix.nearest(vector, k, scope)
 
     def approximate(
         self, vector: Vectors, k: int, condition: str, share: float, parameters: IndexSearchParameters
@@ -104,16 +101,13 @@ class VectorSearch:
                 if condition:
                     search = search.where(condition, prefilter=True)
                 rows = configure(search.select(["id", "vector", "_distance"])).to_arrow()
-            ranking = self._rank(rows, vector)
+            columns = self._read_vectors(rows).T.astype(np.float32)
+            scores = score_exactly(columns, np.arange(rows.num_rows), vector).tolist()
+            ranking = sorted(zip(rows["id"].to_pylist(), scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
             # Lance does not order ties. Fetch more rows until no unfetched row can tie with the last result.
             if len(ranking) < limit or ranking[k - 1][1] > ranking[-1][1]:
                 return ranking[:k]
             limit *= 4
-
-    def _rank(self, rows: pa.Table, vector: Vectors) -> list[tuple[str, float]]:
-        columns = self._read_vectors(rows).T.astype(np.float32)
-        scores = score_exactly(columns, np.arange(rows.num_rows), vector).tolist()
-        return sorted(zip(rows["id"].to_pylist(), scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
 
     def _read_vectors(self, rows: pa.Table) -> npt.NDArray[np.float16]:
         flat = rows["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -133,24 +127,20 @@ class VectorSearch:
                 self._counts[condition] = int(self._lance.count_rows(condition or None))
         return self._counts[condition]
 
-    @property
-    def indexed(self) -> bool:
-        """True if there is a vector index, regardless of its quality."""
-        return self._index_name() is not None
-
-    def unindexed(self) -> int:
-        """Return the number of rows missing from the vector index. Searches scan them."""
-        name = self._index_name()
-        with translate_errors(self._folder):
-            statistics = None if name is None else self._lance.index_stats(name)
-        return self._table.count() if statistics is None else int(statistics.num_unindexed_rows)
-
-    def _index_name(self) -> str | None:
+    def index_name(self) -> str | None:
+        """Return the name of the vector index regardless of its quality, or None without one."""
         with translate_errors(self._folder):
             for index in self._lance.list_indices():
                 if index.columns == ["vector"]:
                     return str(index.name)
         return None
+
+    def unindexed(self) -> int:
+        """Return the number of rows missing from the vector index. Searches scan them."""
+        name = self.index_name()
+        with translate_errors(self._folder):
+            statistics = None if name is None else self._lance.index_stats(name)
+        return self._table.count() if statistics is None else int(statistics.num_unindexed_rows)
 
     def build_index(self, partitions: int) -> None:
         """Build a new vector index (IVF with one-bit RaBitQ codes, inner product) and replace the old one.

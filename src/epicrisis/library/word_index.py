@@ -21,7 +21,7 @@ from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.vector_search import VectorSearch
 from epicrisis.temporary_folders import TemporaryFolder
-from epicrisis.types import RETRACTION_FACETS, Passage, Scope, list_facets
+from epicrisis.types import RETRACTION_FACETS, Scope, list_facets
 
 if TYPE_CHECKING:
     import tantivy
@@ -102,7 +102,10 @@ class WordIndex:
                 self._folder.mkdir()
                 self._index = tantivy.Index(_build_schema(), path=str(self._folder))
             else:
-                self._links = None if _is_writable(self._folder) else _LinkedCopy(self._folder)
+                # To read, tantivy creates a lock in the folder.
+                lock = self._folder / _META_LOCK
+                if not os.access(self._folder, os.W_OK) or (lock.exists() and not os.access(lock, os.W_OK)):
+                    self._links = _LinkedCopy(self._folder)
                 self._index = tantivy.Index.open(str(self._links.path if self._links else self._folder))
             self._index.register_tokenizer(_ANALYZER, self._analyzer)
             self._index.config_reader("manual")
@@ -144,24 +147,34 @@ class WordIndex:
 
         After an error the index is unchanged, and the next call starts over.
         """
+        import tantivy
+
         try:
             with translate_errors(self._folder):
                 if self._writer is None:
-                    self._open_writer()
-                assert self._writer is not None
+                    self._writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
+                    # A killed writer leaves files of its unfinished commit, and the next commit would fail at their
+                    # names.
+                    self._writer.garbage_collect_files()
                 for document_id in document_ids:
                     self._writer.delete_documents_by_term("document_id", document_id)
                 for stored in passages:
-                    self._writer.add_document(_to_document(stored))
+                    passage = stored.passage
+                    values: dict[str, Any] = {
+                        "body": f"{passage.title}\n{passage.text}",
+                        "id": passage.id,
+                        "document_id": passage.document_id,
+                        "patient": _LITERATURE if passage.patient is None else _patient_term(passage.patient),
+                        "version": version_of(stored.content_hash),
+                        "facets": sorted(list_facets(passage.metadata)),
+                    }
+                    if passage.date is not None:
+                        values["last_day"] = last_day(passage.date)
+                    self._writer.add_document(tantivy.Document(**values))
                 return self._commit()
         except BaseException:
             self._writer = None
             raise
-
-    def _open_writer(self) -> None:
-        self._writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
-        # A killed writer leaves files of its unfinished commit, and the next commit would fail at their names.
-        self._writer.garbage_collect_files()
 
     def _commit(self) -> int:
         assert self._writer is not None
@@ -275,21 +288,14 @@ def _read_entries(searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAdd
     return [(id_, int(version or 0)) for id_, version in zip(ids, versions, strict=True)]
 
 
-def _is_writable(folder: Path) -> bool:
-    """Return whether tantivy can create its lock in the folder."""
-    lock = folder / _META_LOCK
-    return os.access(folder, os.W_OK) and (not lock.exists() or os.access(lock, os.W_OK))
-
-
 def _build_schema() -> tantivy.Schema:
     import tantivy
 
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("body", tokenizer_name=_ANALYZER, index_option="freq")
     builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("document_id", tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("patient", tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("facets", tokenizer_name="raw", index_option="basic")
+    for name in ("document_id", "patient", "facets"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_integer_field("last_day", indexed=True, fast=True)
     builder.add_integer_field("version", fast=True)
     return builder.build()
@@ -298,34 +304,10 @@ def _build_schema() -> tantivy.Schema:
 def _build_analyzer() -> tantivy.TextAnalyzer:
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
-    builder = TextAnalyzerBuilder(Tokenizer.simple())
-    for step in (
-        Filter.remove_long(100),
-        Filter.lowercase(),
-        Filter.ascii_fold(),
-        Filter.stopword("english"),
-        Filter.stemmer("english"),
-    ):
-        builder = builder.filter(step)
+    builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(100)).filter(Filter.lowercase())
+    builder = builder.filter(Filter.ascii_fold()).filter(Filter.stopword("english")).filter(Filter.stemmer("english"))
     return builder.build()
 
 
 def _patient_term(patient: str) -> str:
     return f"p:{patient}"
-
-
-def _to_document(stored: StoredPassage) -> tantivy.Document:
-    from tantivy import Document
-
-    passage: Passage = stored.passage
-    values: dict[str, Any] = {
-        "body": f"{passage.title}\n{passage.text}",
-        "id": passage.id,
-        "document_id": passage.document_id,
-        "patient": _LITERATURE if passage.patient is None else _patient_term(passage.patient),
-        "version": version_of(stored.content_hash),
-        "facets": sorted(list_facets(passage.metadata)),
-    }
-    if passage.date is not None:
-        values["last_day"] = last_day(passage.date)
-    return Document(**values)
