@@ -15,7 +15,7 @@ from epicrisis.retrieval.ranking_signals import BM25_SIGNALS, Signal, measure_si
 from epicrisis.retrieval.rerank import format_for_reranker, rerank
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Hit, Passage, Ranking, Scope, SearchMode, SignalKind
 

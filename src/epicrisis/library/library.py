@@ -175,9 +175,7 @@ class Library:
             library._parts.check_whole()
             if lock is not None:
                 library.update_due_marks()
-                # A writer would add passages that the journal lacks a second time.
-                if problems := library._parts.problems(library._journal.count()[1]):
-                    raise LibraryDamaged(f"{folder}: {problems[0]}")
+                library._parts.check_in_step()
                 if library._table.has_notes():
                     library._make_private()
         except BaseException:

@@ -207,6 +207,11 @@ class LibraryParts:
                     f"{self.folder / name} is older ({actual}) than the journal says ({minimum}): {REPAIR}"
                 )
 
+    def check_in_step(self) -> None:
+        """Raise LibraryDamaged if the journal lacks passages of the engines. A writer would add these a second time."""
+        if problems := self.problems(self.journal.count()[1]):
+            raise LibraryDamaged(f"{self.folder}: {problems[0]}")
+
     def info(self, manifest: LibraryManifest) -> LibraryInfo:
         """Count the passages of all parts and return a summary."""
         for _ in range(5):

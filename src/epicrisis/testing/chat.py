@@ -38,13 +38,9 @@ class ScriptedModel:
     ) -> None:
         self._script = script
         self._probabilities = probabilities
-        self._name = name
+        self.name = name
         self._context_tokens = context_tokens
         self.requests: list[ChatRequest] = []
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         self.requests.append(request)
@@ -63,21 +59,15 @@ class ScriptedModel:
             for piece in re.findall(r"\s*\S+|\s+$", text):
                 on_delta(piece)
         usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=count_words(text))
-        return ChatReply(text, "stop", self._name, usage, option_logprobs=self._option_logprobs(request))
-
-    def _option_logprobs(self, request: ChatRequest) -> OptionLogprobs | None:
-        if not request.options or self._probabilities is None:
-            return None
-        probabilities = self._probabilities(request)
-        mass = sum(probabilities.values())
-        values: dict[str, float] = {}
-        missing: list[str] = []
-        for option in request.options:
-            if option in probabilities:
-                values[option] = math.log(probabilities[option] / mass)
-            else:
-                missing.append(option)
-        return OptionLogprobs(values, mass, tuple(missing))
+        option_logprobs = None
+        if request.options and self._probabilities is not None:
+            probabilities = self._probabilities(request)
+            mass = sum(probabilities.values())
+            options = filter(probabilities.__contains__, request.options)
+            values = {option: math.log(probabilities[option] / mass) for option in options}
+            missing = tuple(option for option in request.options if option not in values)
+            option_logprobs = OptionLogprobs(values, mass, missing)
+        return ChatReply(text, "stop", self.name, usage, option_logprobs=option_logprobs)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
         return sum(count_words(message.content) for message in messages)
@@ -86,7 +76,7 @@ class ScriptedModel:
         return Capabilities(context_tokens=self._context_tokens, json_schema=True, exact_token_counts=True)
 
     async def fingerprint(self) -> str:
-        return self._name
+        return self.name
 
     async def aclose(self) -> None:
         """Do nothing, as there is nothing to free."""
