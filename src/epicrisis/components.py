@@ -14,12 +14,11 @@ from typing import Any, Self
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
-from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patient_check import check_patient, resolve_patient
-from epicrisis.library.patients import Roster
+from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.models.chat.layers.budget import Budget
 from epicrisis.models.chat.layers.cache import ReplyCache
 from epicrisis.models.chat.layers.stack import add_layers

@@ -113,36 +113,35 @@ def check_small_files(folder: Path, recorded: Mapping[str, str]) -> None:
             break
         small[name] = recorded[name]
     if changed := _compare(folder, small)[0]:
-        raise LibraryDamaged(describe_damage(folder, changed))
+        raise LibraryDamaged(_describe_damage(folder, changed))
 
 
-def find_damage_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> list[str]:
-    """Return the changed data files among those that a compaction reads.
+def check_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> None:
+    """Raise LibraryDamaged if a data file to be read by a compaction changed.
 
     A compaction would copy the damage and give the copy a valid checksum. Files with the maximum number of rows are
-    not joined, so they are skipped in large libraries.
+    not joined, so they are skipped in large libraries. Damaged descriptions of earlier versions are removed, because
+    Lance reads all of them when it removes old versions.
     """
     sizes = _list_data_files(folder)
+    current = _select_current(folder, sizes)
     is_small = sum(sizes.values()) < _SMALL_LIBRARY_BYTES
     full_bytes = _MAX_FILE_ROWS * dimensions * 2
-    joined = {}
-    for name in _select_current(folder, sizes) & recorded.keys():
-        if name.startswith(_ROW_FILES) and (is_small or sizes[name] < full_bytes):
+    joined, earlier = {}, {}
+    for name in sizes.keys() & recorded.keys():
+        if name not in current:
+            if name.startswith(_VERSIONS):
+                earlier[name] = recorded[name]
+        elif name.startswith(_ROW_FILES) and (is_small or sizes[name] < full_bytes):
             joined[name] = recorded[name]
-    return _compare(folder, joined)[0]
-
-
-def remove_damaged_versions(folder: Path, recorded: Mapping[str, str]) -> None:
-    """Remove damaged descriptions of earlier versions. Lance reads all of them when it removes old versions."""
-    existing = _list_data_files(folder)
-    earlier = existing.keys() - _select_current(folder, existing)
-    versions = {name: recorded[name] for name in earlier & recorded.keys() if name.startswith(_VERSIONS)}
+    if changed := _compare(folder, joined)[0]:
+        raise LibraryDamaged(_describe_damage(folder, changed))
     with translate_errors(folder):
-        for name in _compare(folder, versions)[0]:
+        for name in _compare(folder, earlier)[0]:
             (folder / name).unlink(missing_ok=True)
 
 
-def describe_damage(folder: Path, names: Sequence[str]) -> str:
+def _describe_damage(folder: Path, names: Sequence[str]) -> str:
     """Return the error message for changed data files."""
     rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (

@@ -6,11 +6,13 @@ if its title or text is new.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +26,16 @@ from epicrisis.corpus.reader_base import (
     PatientIdentity,
     ReaderItem,
     Skipped,
+    fingerprint_file,
+    printable_path,
 )
-from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library.document_ids import DocumentCopy, FileDocumentIds
+from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library.ingest_batches import SAME_ID_OTHER_NOTE, BatchWriter, PendingDocument, uninterrupted
-from epicrisis.library.ingest_patients import NotesAndLiterature, read_document_patients
-from epicrisis.library.ingest_report import IngestProgress, IngestReport
+from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
 from epicrisis.library.passage_checks import find_fault, find_vector_fault
+from epicrisis.library.patients import NotesAndLiterature, read_document_patients
 from epicrisis.library.splitters import check_chunks, check_fits_window, split_document
 from epicrisis.protocols import Encoder, Vectors
 from epicrisis.serialization import to_json
@@ -43,6 +46,7 @@ DEFAULT_OVERLAP = 32
 _SAME_ID_OTHER_TEXT = "same id, different text"
 _PROGRESS_EVERY = 500
 _COMPARED_VECTORS = 4
+_MIN_DIGITS = 8
 _MIN_COSINE = 0.99
 
 
@@ -77,18 +81,14 @@ def open_or_create(
         )
     library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
     manifest = library.manifest
+    fault = ""
     if splitter not in (None, manifest.splitter):
+        fault = f"cuts documents by {manifest.splitter}, not by {splitter}: leave --splitter out"
+    elif chunk_tokens not in (None, manifest.max_tokens):
+        fault = f"has chunks of {manifest.max_tokens} tokens, not of {chunk_tokens}: leave --chunk-tokens out"
+    if fault:
         library.close()
-        raise LibraryError(
-            f"{path} cuts documents by {manifest.splitter}, not by {splitter}: leave --splitter out, or create another "
-            "library"
-        )
-    if chunk_tokens not in (None, manifest.max_tokens):
-        library.close()
-        raise LibraryError(
-            f"{path} has chunks of {manifest.max_tokens} tokens, not of {chunk_tokens}: leave --chunk-tokens out, or "
-            "create another library"
-        )
+        raise LibraryError(f"{path} {fault}, or create another library")
     return library
 
 
@@ -123,7 +123,7 @@ def add_documents(
 
     Of several documents with one id the latest revision is used, in any order; a deletion is a revision, too. Of
     documents without a revision the first is used, and other ones are skipped. A document from a file (`FromFile`)
-    replaces only one of the same file (see `document_ids`), unless `replace` is True.
+    replaces only one of the same file (see `_FileDocumentIds`), unless `replace` is True.
 
     Documents are acknowledged at least every `seconds_between_commits`, estimated from the encoder's speed, unless a
     single document takes longer. Ctrl-C takes effect after the current commit. Acknowledged documents are durable.
@@ -159,7 +159,7 @@ class _ItemReader:
         self._counts = batch.counts
         self._encoder = encoder
         self.kinds = NotesAndLiterature(batch.library, literature)
-        self._file_ids = FileDocumentIds(batch.library, batch.counts, replace)
+        self._file_ids = _FileDocumentIds(batch.library, batch.counts, replace)
         self.first_hashes = _FirstHashes()
 
     def read(self, item: ReaderItem) -> None:
@@ -181,7 +181,7 @@ class _ItemReader:
             self._read_document(item.document, vector=item.vector)
         elif isinstance(item, FileDocument):
             resolved = self._file_ids.resolve(item) if item.origin.name else item
-            if isinstance(resolved, DocumentCopy):
+            if isinstance(resolved, _DocumentCopy):
                 self._counts.already_there += 1
                 self._counts.unchanged += 1
             else:
@@ -283,3 +283,112 @@ class _FirstHashes:
 
     def close(self) -> None:
         self._db.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _DocumentCopy:
+    """A copy of a file in the library."""
+
+    name: str
+    """The file's name in the library."""
+
+
+class _FileDocumentIds:
+    """Resolves the ids of documents from files during one ingestion: new, a version of a document, or a copy.
+
+    A document with an id made from its file's name is replaced only by the file at the same path, or by a file with
+    the same content after that path has lost it (the folder was moved). Another file with the same name gets a
+    different id. A copy gets the id of the original. A document with its own id is replaced only by the same file, or
+    with `replace`.
+    """
+
+    def __init__(self, library: Library, counts: IngestCounts, replace: bool) -> None:
+        self._library = library
+        self._counts = counts
+        self._replace = replace
+        self._by_path: dict[str, str | _DocumentCopy] = {}
+        self._by_name: dict[str, Origin] = {}
+        self._by_content: dict[str, Origin] = {}
+
+    def resolve(self, item: FileDocument) -> FileDocument | _DocumentCopy:
+        """Return the document with the id of its file in the library."""
+        origin = item.origin
+        if origin.path not in self._by_path:
+            name = self._choose_name(origin)
+            self._by_path[origin.path] = name
+            if isinstance(name, _DocumentCopy):
+                self._counts.add_remark(f"{printable_path(origin.path)}: already there as file:{name.name}")
+            else:
+                renamed = dataclasses.replace(origin, name=name)
+                self._by_name[name] = renamed
+                self._by_content.setdefault(origin.sha256, renamed)
+        name = self._by_path[origin.path]
+        if isinstance(name, _DocumentCopy):
+            return name
+        document, old = item.document, origin.name
+        if name != old:
+            source = document.source
+            document = dataclasses.replace(
+                document,
+                id=f"file:{name}{document.id.removeprefix(f'file:{old}')}",
+                source=name + source.removeprefix(old) if source.startswith(old) else source,
+                # A document without its own title has the file's name as its title.
+                title=Path(name).stem if document.title == Path(old).stem else document.title,
+            )
+        return FileDocument(document, dataclasses.replace(origin, name=name))
+
+    def find_fault(self, origin: Origin, existing: Origin | None) -> str | None:
+        """Return why a document may not replace the one of its id from file `existing`, or None if it may."""
+        if self._replace or existing is None or origin.path == existing.path:
+            return None
+        if origin.name and origin.sha256 == existing.sha256:
+            return None
+        other = printable_path(Path(existing.path).name)
+        return (
+            f"same id as a document of another file ({other}), but another text: pass --replace to replace it, or give "
+            "this document its own id"
+        )
+
+    def is_better(self, origin: Origin, existing: Origin | None) -> bool:
+        """Return whether `origin` should replace the recorded file of an unchanged document."""
+        if existing is None or origin.name or origin.path == existing.path:
+            return origin != existing
+        return not Path(existing.path).is_file()
+
+    def _choose_name(self, origin: Origin) -> str | _DocumentCopy:
+        at_path = self._library.find_origin(path=origin.path)
+        if at_path is not None and at_path.name not in self._by_name:
+            return at_path.name
+        same = self._by_content.get(origin.sha256)
+        if same is None:
+            stored = self._library.find_origin(sha256=origin.sha256)
+            # Another file of this ingestion may have taken the name, with its document not yet committed.
+            same = stored if stored is not None and stored.name not in self._by_name else None
+        if same is not None:
+            path = Path(same.path)
+            try:
+                still_exists = path.is_file() and fingerprint_file(path).sha256 == same.sha256
+            except (InputError, OSError):
+                still_exists = True
+            return _DocumentCopy(same.name) if still_exists else same.name
+        if not self._is_taken(origin.name):
+            return origin.name
+        digits = _MIN_DIGITS
+        while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
+            digits += 1
+        self._counts.add_remark(
+            f"{printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is "
+            "a new version of that file, delete this one and add it with --replace"
+        )
+        return name
+
+    def _is_taken(self, name: str) -> bool:
+        """Return whether another file, or a document of a file with many documents, has this name.
+
+        A document without a recorded file, in a library of an earlier version, is assumed to be from this file.
+        """
+        if name in self._by_name:
+            return True
+        id_ = f"file:{name}"
+        exists = id_ in self._library.content_hashes([id_])
+        return exists and not self._replace and id_ in self._library.origins([id_])

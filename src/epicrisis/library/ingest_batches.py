@@ -16,11 +16,11 @@ import numpy as np
 
 from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint
 from epicrisis.corpus.retractions import extract_statements
-from epicrisis.library.ingest_patients import PatientRegistration, read_document_patients
 from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import replace_marks
+from epicrisis.library.patients import PatientRegistration, read_document_patients
 from epicrisis.library.splitters import is_longer_than_window
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Origin, Passage

@@ -189,7 +189,7 @@ class Journal:
         """
         self._create_origin_tables()
         with self._transaction():
-            before = self._read_hashes(document_ids)
+            before = self.hashes(document_ids)
             ids = (json.dumps(list(document_ids)),)
             query = f"SELECT count(*), coalesce(sum(passages), 0) FROM documents {_AMONG_IDS}"
             removed_documents, removed_passages = self._db.execute(query, ids).fetchone()
@@ -253,8 +253,9 @@ class Journal:
 
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """Map the existing documents among these to their content hashes."""
-        with translate_errors(self._folder):
-            return {document_id: digest.hex() for document_id, digest in self._read_hashes(document_ids).items()}
+        query = f"SELECT id, content_hash FROM documents {_AMONG_IDS}"
+        rows = starmap(self._parse_row, self._read(query, (json.dumps(list(document_ids)),)))
+        return {row.id: row.content_hash for row in rows}
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
         """Map the existing and the deleted documents among these to their revisions. Deleted ones always have one."""
@@ -399,22 +400,15 @@ class Journal:
                     self._db.execute(statement)
             self._has_origin_tables = True
 
-    def _read_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
-        ids = (json.dumps(list(document_ids)),)
-        hashes = {}
-        for document_id, digest in self._db.execute(f"SELECT id, content_hash FROM documents {_AMONG_IDS}", ids):
-            hashes[self._parse_row(document_id, digest).id] = digest
-        return hashes
-
     def _read_origins(self, condition: str, value: str | bytes) -> dict[str, Origin]:
         with translate_errors(self._folder):
             self._create_origin_tables()
         rows = self._read(f"{_SELECT_ORIGINS} {condition}", (value,))
         return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
 
-    def _settle_origins(self, sequence: int, before: Mapping[str, bytes]) -> None:
+    def _settle_origins(self, sequence: int, before: Mapping[str, str]) -> None:
         """Remove the origins of changed and deleted documents and insert those of this batch."""
-        after = self._read_hashes(list(before))
+        after = self.hashes(list(before))
         changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
         self._db.execute(f"DELETE FROM origins {_AMONG_IDS}", (json.dumps(changed),))
         self._db.execute(

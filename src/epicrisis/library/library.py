@@ -23,6 +23,7 @@ from filelock import FileLock
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
+from epicrisis.library.checksums import check_before_compaction
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.journal import IngestedFile, Journal, statements_about
 from epicrisis.library.library_parts import (
@@ -40,7 +41,7 @@ from epicrisis.library.library_parts import (
 )
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_checks import check_documents, check_scope
-from epicrisis.library.passage_table import PassageTable, sql_in, stored_passages
+from epicrisis.library.passage_table import PassageTable, StoredPassage, sql_in
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -216,7 +217,10 @@ class Library:
         ids = [document.id for document in documents]
         with self._thread_lock:
             self._settle()
-            passages = stored_passages(documents)
+            passages = []
+            for document in documents:
+                for passage in document.passages:
+                    passages.append(StoredPassage(passage, document.content_hash, document.revision))
             if not self._private and any(stored.passage.patient for stored in passages):
                 self._make_private()
             replaced = self._journal.hashes(ids)
@@ -304,7 +308,7 @@ class Library:
         """
         with self._thread_lock:
             self._settle()
-            self._parts.check_before_compaction(self.manifest.dimensions)
+            check_before_compaction(self.path, self._journal.files() or {}, self.manifest.dimensions)
             sequence = self._journal.begin([])
             # No document depends on the batch. If it stays open, the next write finishes it.
             with suppress(StorageError):
@@ -324,7 +328,7 @@ class Library:
         with self._thread_lock:
             self._settle()
             report_step("comparing checksums")
-            self._parts.check_before_compaction(self.manifest.dimensions)
+            check_before_compaction(self.path, self._journal.files() or {}, self.manifest.dimensions)
             self._journal.start_recording_files()
             sequence = self._journal.begin([])
             report_step("joining small files")

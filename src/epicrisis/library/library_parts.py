@@ -19,10 +19,7 @@ from epicrisis.library import word_index as indexes
 from epicrisis.library.checksums import (
     ChecksumChanges,
     check_small_files,
-    describe_damage,
     find_checksum_changes,
-    find_damage_before_compaction,
-    remove_damaged_versions,
 )
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
@@ -157,13 +154,6 @@ class LibraryParts:
         checksums = self.journal.files()
         files = None if checksums is None else find_checksum_changes(self.folder, checksums)
         self.journal.finish(sequence, document_ids, rows, checkpoint, files)
-
-    def check_before_compaction(self, dimensions: int) -> None:
-        """Raise LibraryDamaged if a compaction would copy damaged files."""
-        checksums = self.journal.files() or {}
-        if names := find_damage_before_compaction(self.folder, checksums, dimensions):
-            raise LibraryDamaged(describe_damage(self.folder, names))
-        remove_damaged_versions(self.folder, checksums)
 
     def checkpoint(self) -> Checkpoint:
         """Return the current state of the engines."""

@@ -48,15 +48,6 @@ class StoredPassage:
     revision: str | None = None
 
 
-def stored_passages(documents: Sequence[StoredDocument]) -> list[StoredPassage]:
-    """Return all passages of these documents."""
-    stored = []
-    for document in documents:
-        for passage in document.passages:
-            stored.append(StoredPassage(passage, document.content_hash, document.revision))
-    return stored
-
-
 class PassageTable:
     """The Lance table of one library. Raises StorageError or LibraryDamaged for errors of Lance."""
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.manifest import sync_folder
@@ -196,32 +195,11 @@ def _draw_sample(search: VectorSearch, passages: int) -> _Sample:
     offsets = np.random.default_rng(_SEED).choice(passages, min(QUERIES, passages), replace=False)
     ids, vectors = search.rows_at(sorted(map(int, offsets)))
     since = search.newest(_TENTH)
-    scores, filtered_scores, newer_rows = _score_neighbours(search.blocks(), ids, vectors, since)
-    share = newer_rows / passages
-    # Searches among fewer passages are scans and do not use the index.
-    is_measurable = since is not None and newer_rows > EXACT_LIMIT and share > MIN_INDEX_SHARE
-    return _Sample(
-        ids=ids,
-        vectors=vectors,
-        scores=scores,
-        day_condition=f"last_day >= {since}" if is_measurable else "",
-        day_share=share,
-        filtered_scores=filtered_scores,
-    )
-
-
-def _score_neighbours(
-    blocks: Iterator[tuple[list[str], npt.NDArray[np.int32], Vectors]],
-    ids: list[str],
-    vectors: Vectors,
-    since: int | None,
-) -> tuple[Vectors, Vectors, int]:
-    """Return the K highest inner products of each vector with other rows, the same for rows since that day, and the
-    number of rows since that day."""
+    # Both arrays hold the K highest inner products of each query with other rows, the second with rows since that day.
     best = best_newer = np.full((len(ids), K), -np.inf, dtype=np.float32)
     query_of = dict(zip(ids, range(len(ids)), strict=True))
     newer_rows = 0
-    for names, days, rows in blocks:
+    for names, days, rows in search.blocks():
         scores = vectors @ rows.T
         for column, name in enumerate(names):
             if name in query_of:
@@ -231,7 +209,17 @@ def _score_neighbours(
             newer = np.flatnonzero(days >= since)
             newer_rows += len(newer)
             best_newer = _select_highest(best_newer, scores[:, newer])
-    return best, best_newer, newer_rows
+    share = newer_rows / passages
+    # Searches among fewer passages are scans and do not use the index.
+    is_measurable = since is not None and newer_rows > EXACT_LIMIT and share > MIN_INDEX_SHARE
+    return _Sample(
+        ids=ids,
+        vectors=vectors,
+        scores=best,
+        day_condition=f"last_day >= {since}" if is_measurable else "",
+        day_share=share,
+        filtered_scores=best_newer,
+    )
 
 
 def _select_highest(best: Vectors, scores: Vectors) -> Vectors:

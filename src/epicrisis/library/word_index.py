@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +36,6 @@ _VERSIONS = 1 << 56
 _PIECE = 50_000
 _MARGIN = 64
 _SCORE_DIGITS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class WordHit:
-    """A hit with the version of the indexed content, see `version_of`."""
-
-    passage_id: str
-    version: int
-    score: float
 
 
 def version_of(content_hash: str) -> int:
@@ -75,14 +65,14 @@ def rank_by_words(
         words.refresh()
         hits = words.search(query, limit, scope, within, patients=patients)
         table.refresh()
-        hashes = table.hashes([hit.passage_id for hit in hits])
+        hashes = table.hashes([passage_id for passage_id, _, _ in hits])
         ranking = []
-        for hit in hits:
-            if hit.version == version_of(hashes.get(hit.passage_id, "")):
-                ranking.append((-round(hit.score, _SCORE_DIGITS), hit.passage_id))
+        for passage_id, version, score in hits:
+            if version == version_of(hashes.get(passage_id, "")):
+                ranking.append((-round(score, _SCORE_DIGITS), passage_id))
         ranking.sort()
         # The result is final if no passage that was not fetched can tie with the last result.
-        if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1].score, _SCORE_DIGITS)):
+        if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
             return [(passage_id, -score) for score, passage_id in ranking[:k]]
         limit *= 4
 
@@ -182,8 +172,8 @@ class WordIndex:
 
     def search(
         self, query: str, limit: int, scope: Scope, within: Sequence[str] | None, *, patients: bool = True
-    ) -> list[WordHit]:
-        """Return up to `limit` hits with the highest BM25 scores, best first, ties in no particular order.
+    ) -> list[tuple[str, int, float]]:
+        """Return (passage id, version, BM25 score) of the `limit` best hits, best first, ties in any order.
 
         A query of stop words has no hits. `patients` is False if no passage belongs to a patient's record.
         """
@@ -196,7 +186,7 @@ class WordIndex:
             limit = min(limit, searcher.num_docs + 1)
             hits = searcher.search(self._build_query(tokens, scope, within, patients), limit, count=False).hits
             entries = _read_entries(searcher, [address for _, address in hits])
-        return [WordHit(*entry, float(score)) for entry, (score, _) in zip(entries, hits, strict=True)]
+        return [(*entry, float(score)) for entry, (score, _) in zip(entries, hits, strict=True)]
 
     def entries(self, passage_ids: Sequence[str]) -> list[tuple[str, int]]:
         """Return (passage id, version) of every entry of these passages, in no particular order."""

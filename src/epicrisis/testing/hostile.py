@@ -177,7 +177,10 @@ class HostileServer:
         body = dict(received.body)
         response, fault = self._unauthorized(received) or self._refusal(body), None
         if response is None:
-            fault = self._draw()
+            if self._script:
+                fault = self._script.popleft()
+            elif self._random.random() < self._rate:
+                fault = self._random.choice(self._faults)
             reply = build_reply(body, self._reply(body), self._model)
             response = respond(reply, fault, self._retry_after, self._slow)
             if fault is not None:
@@ -238,11 +241,6 @@ class HostileServer:
         if self._context_tokens is not None and prompt + room > self._context_tokens:
             return build_overflow_error("vllm", prompt, self._context_tokens, room)
         return None
-
-    def _draw(self) -> Fault | None:
-        if self._script:
-            return self._script.popleft()
-        return self._random.choice(self._faults) if self._random.random() < self._rate else None
 
     def _count(self, **counts: int) -> None:
         self.ledger = replace(self.ledger, **{name: getattr(self.ledger, name) + n for name, n in counts.items()})

@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any, TypeAlias
 
 from epicrisis.prompts import OPEN, unfence
@@ -54,7 +56,7 @@ def fill(schema: Schema, values: Mapping[str, Any], text: str, pick: Pick = lamb
 
     def build(part: Schema) -> Any:
         if "$ref" in part:
-            return build(_resolve_reference(schema, part["$ref"]))
+            return build(reduce(getitem, part["$ref"].removeprefix("#/").split("/"), schema))
         branches = part.get("anyOf") or part.get("oneOf")
         if branches:
             for branch in branches:
@@ -98,12 +100,6 @@ def content_text(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(part.get("text", "") for part in content)
     return content or ""
-
-
-def _resolve_reference(schema: Schema, pointer: str) -> Schema:
-    for name in pointer.removeprefix("#/").split("/"):
-        schema = schema[name]
-    return schema
 
 
 def _admits(branch: Schema, values: Mapping[str, Any]) -> bool:
