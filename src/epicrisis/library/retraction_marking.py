@@ -101,12 +101,9 @@ def find_documents(journal: Journal, table: PassageTable, targets: Set[str]) -> 
     pass over the table.
     """
     ids = dict.fromkeys(sorted(journal.hashes(sorted(targets))))
-    condition = None
-    if any(target.startswith("doi:") for target in targets):
-        condition = "true"
-    elif any(target.startswith("pubmed:") for target in targets):
-        condition = "document_id NOT LIKE 'pubmed:%'"
-    if condition is not None:
+    kinds = {target.partition(":")[0] for target in targets if ":" in target}
+    if not kinds.isdisjoint(("doi", "pubmed")):
+        condition = "true" if "doi" in kinds else "document_id NOT LIKE 'pubmed:%'"
         for document_id, metadata, _ in table.literature(condition):
             if document_id not in ids and not targets.isdisjoint(article_names(metadata)):
                 ids[document_id] = None
@@ -119,13 +116,15 @@ def find_changed_marks(
     journal: Journal, table: PassageTable, document_ids: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Map the ids of documents with outdated marks to their new marks. Patients' notes have none."""
-    passages = {stored.passage.document_id: stored.passage for stored in table.passages_of(document_ids)}
-    documents = []
-    for document_id, passage in passages.items():
-        documents.append(Document(document_id, "", metadata=passage.metadata, patient=passage.patient))
-    marks = compute_marks(journal, documents)
+    documents = {}
+    for stored in table.passages_of(document_ids):
+        passage = stored.passage
+        documents[passage.document_id] = Document(
+            passage.document_id, "", metadata=passage.metadata, patient=passage.patient
+        )
+    marks = compute_marks(journal, list(documents.values()))
     changed = {}
-    for document in documents:
+    for document in documents.values():
         new = marks.get(document.id, [])
         if document.patient is None and (document.metadata.get("marks") or []) != new:
             changed[document.id] = new

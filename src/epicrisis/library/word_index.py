@@ -154,7 +154,7 @@ class WordIndex:
                         "body": f"{passage.title}\n{passage.text}",
                         "id": passage.id,
                         "document_id": passage.document_id,
-                        "patient": _LITERATURE if passage.patient is None else _patient_term(passage.patient),
+                        "patient": _LITERATURE if passage.patient is None else f"p:{passage.patient}",
                         "version": version_of(stored.content_hash),
                         "facets": sorted(list_facets(passage.metadata)),
                     }
@@ -223,7 +223,7 @@ class WordIndex:
         words = [(Occur.Should, Query.term_query(schema, "body", token, "freq")) for token in tokens]
         filters = []
         if patients:
-            allowed = [_LITERATURE] if scope.patient is None else [_LITERATURE, _patient_term(scope.patient)]
+            allowed = [_LITERATURE] if scope.patient is None else [_LITERATURE, f"p:{scope.patient}"]
             filters.append(Query.term_set_query(schema, "patient", allowed))
         if scope.as_of is not None:
             until = last_day(scope.as_of)
@@ -297,7 +297,3 @@ def _build_analyzer() -> tantivy.TextAnalyzer:
     builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(100)).filter(Filter.lowercase())
     builder = builder.filter(Filter.ascii_fold()).filter(Filter.stopword("english")).filter(Filter.stemmer("english"))
     return builder.build()
-
-
-def _patient_term(patient: str) -> str:
-    return f"p:{patient}"

@@ -155,7 +155,7 @@ def hash_content(document_id: str, version: str) -> str:
     return hashlib.sha256(f"{document_id}@{version}".encode()).hexdigest()[:32]
 
 
-_build = build_stored_document
+_doc = build_stored_document
 
 
 def check_store(make: Callable[[], PassageStore]) -> None:
@@ -205,7 +205,7 @@ def _empty(store: PassageStore) -> None:
 
 
 def _stored(store: PassageStore) -> None:
-    document = _build("doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06")
+    document = _doc("doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06")
     store.add([document])
     require(store.count() == (1, 2), "documents and passages are counted")
     require(store.fetch(["doc:1#1", "doc:1#0"], Scope()) == document.passages[::-1], "passages come back as they were")
@@ -215,8 +215,8 @@ def _stored(store: PassageStore) -> None:
 
 
 def _replaced(store: PassageStore) -> None:
-    store.add([_build("a", "aspirin one", "aspirin two", "aspirin three"), _build("b", "aspirin four")])
-    store.add([_build("a", "warfarin", version="2"), _build("c", "aspirin five")])
+    store.add([_doc("a", "aspirin one", "aspirin two", "aspirin three"), _doc("b", "aspirin four")])
+    store.add([_doc("a", "warfarin", version="2"), _doc("c", "aspirin five")])
     require(store.count() == (3, 3), "a replaced document leaves no passage behind")
     require(sorted(_ids(store.search_words("aspirin", 9, Scope()))) == ["b#0", "c#0"], "old words are not found")
     require(sorted(_ids(store.search_vectors(_axis(0), 9, Scope()))) == ["a#0", "b#0", "c#0"], "old vectors are gone")
@@ -225,19 +225,19 @@ def _replaced(store: PassageStore) -> None:
 
 
 def _deleted(store: PassageStore) -> None:
-    store.add([_build("a", "aspirin one", "aspirin two"), _build("b", "aspirin three")])
+    store.add([_doc("a", "aspirin one", "aspirin two"), _doc("b", "aspirin three")])
     store.delete(["a", "nobody"])
     require(store.count() == (1, 1), "a deleted document is not counted")
     require(_ids(store.search_words("aspirin", 9, Scope())) == ["b#0"], "nor found by words")
     require(_ids(store.search_vectors(_axis(0), 9, Scope())) == ["b#0"], "nor by its vector")
     require(_refused(store, ["a#0"], Scope()) and not store.content_hashes(["a"]), "nor fetched")
-    store.add([_build("a", "aspirin again")])
+    store.add([_doc("a", "aspirin again")])
     require(store.count() == (2, 2), "it may come back")
 
 
 def _dense(store: PassageStore) -> None:
     rows: list[list[float]] = [[0.25, 0, 0, 0], [-2, 0, 0, 0], [4, 1, 0, 0], [0.5, 0, 3, 0]]
-    store.add([_build("a", "one", "two", "three", "four", vectors=rows)])
+    store.add([_doc("a", "one", "two", "three", "four", vectors=rows)])
     hits = store.search_vectors(_axis(0), 3, Scope())
     require(_ids(hits) == ["a#2", "a#3", "a#0"], "highest inner product first, however long the vectors")
     require(_scores(hits) == [4.0, 0.5, 0.25], "the score is the inner product")
@@ -247,8 +247,8 @@ def _dense(store: PassageStore) -> None:
 
 
 def _words(store: PassageStore) -> None:
-    store.add([_build(f"common{i}", "the patient was given aspirin") for i in range(8)])
-    store.add([_build("rare", "the patient was given warfarin"), _build("titled", "no drug here", title="Warfarin")])
+    store.add([_doc(f"common{i}", "the patient was given aspirin") for i in range(8)])
+    store.add([_doc("rare", "the patient was given warfarin"), _doc("titled", "no drug here", title="Warfarin")])
     hits = store.search_words("Aspirin or WARFARIN?", 99, Scope())
     require(set(_ids(hits[:2])) == {"rare#0", "titled#0"}, "rare words weigh more, in texts and titles, in any case")
     require(len(hits) == 10 and hits[2].passage.id == "common0#0", "all that share a word are hits")
@@ -260,7 +260,7 @@ def _words(store: PassageStore) -> None:
 
 
 def _within(store: PassageStore) -> None:
-    store.add([_build("a", "aspirin", "warfarin"), _build("b", "aspirin aspirin"), _build("c", "nothing")])
+    store.add([_doc("a", "aspirin", "warfarin"), _doc("b", "aspirin aspirin"), _doc("c", "nothing")])
     everywhere = store.search_words("aspirin", 9, Scope())
     score = _scores(everywhere)[_ids(everywhere).index("a#0")]
     hits = store.search_words("aspirin", 9, Scope(), within=["a#0", "a#1", "c#0", "unknown#0"])
@@ -270,7 +270,7 @@ def _within(store: PassageStore) -> None:
 
 def _ties(store: PassageStore) -> None:
     names = [f"tie{(i * 37) % 200:03d}" for i in range(200)]
-    build = partial(_build, vectors=[[0.1, 0.7, 0.3, 0.9]])
+    build = partial(_doc, vectors=[[0.1, 0.7, 0.3, 0.9]])
     for first in range(0, 200, 50):
         store.add(list(map(build, names[first : first + 50], itertools.repeat("aspirin"))))
     expected = ["tie000#0", "tie001#0", "tie002#0", "tie003#0", "tie004#0"]
@@ -282,12 +282,12 @@ def _ties(store: PassageStore) -> None:
 def _scoped(store: PassageStore) -> None:
     store.add(
         [
-            _build("paper", "aspirin", date="2015"),
-            _build("undated", "aspirin"),
-            _build("later", "aspirin", date="2016-01-01"),
-            _build("none", "aspirin", date="2014", patient="none"),
-            _build("anna", "aspirin", date="2015-12-31", patient="anna"),
-            _build("annabel", "aspirin", date="2015-06", patient="annabel"),
+            _doc("paper", "aspirin", date="2015"),
+            _doc("undated", "aspirin"),
+            _doc("later", "aspirin", date="2016-01-01"),
+            _doc("none", "aspirin", date="2014", patient="none"),
+            _doc("anna", "aspirin", date="2015-12-31", patient="anna"),
+            _doc("annabel", "aspirin", date="2015-06", patient="annabel"),
         ]
     )
     literature = {"paper", "undated", "later"}
@@ -320,12 +320,10 @@ def _filtered(store: PassageStore) -> None:
     trial, review = "Randomized Controlled Trial", "Review"
     store.add(
         [
-            _build(
-                "trial", "aspirin", date="2015-06", metadata={"publication_types": [trial], "journal": "The Lancet"}
-            ),
-            _build("review", "aspirin", date="2016", metadata={"publication_types": [review, "x"], "journal": "BMJ's"}),
-            _build("gone", "aspirin", date="2017-01-31", metadata={"publication_types": [trial], "retracted": True}),
-            _build("bare", "aspirin", metadata={"publication_types": "a string", "retracted": "no"}),
+            _doc("trial", "aspirin", date="2015-06", metadata={"publication_types": [trial], "journal": "The Lancet"}),
+            _doc("review", "aspirin", date="2016", metadata={"publication_types": [review, "x"], "journal": "BMJ's"}),
+            _doc("gone", "aspirin", date="2017-01-31", metadata={"publication_types": [trial], "retracted": True}),
+            _doc("bare", "aspirin", metadata={"publication_types": "a string", "retracted": "no"}),
         ]
     )
     everything = ["bare#0", "gone#0", "review#0", "trial#0"]
@@ -365,20 +363,10 @@ def _check_visible(
 
 
 def _strange(store: PassageStore) -> None:
-    names = [
-        "it's",
-        'quo"te',
-        "back\\slash",
-        "new\nline",
-        "naïve β",
-        "a#0",
-        "a",
-        "x; DROP TABLE documents --",
-        "%_",
-        "🙂",
-    ]
-    store.add([_build(name, "aspirin", "warfarin") for name in names])
-    store.add([_build(name, "warfarin", version="2") for name in names[::2]])
+    names = ["it's", 'quo"te', "back\\slash", "new\nline", "naïve β"]
+    names += ["a#0", "a", "x; DROP TABLE documents --", "%_", "🙂"]
+    store.add([_doc(name, "aspirin", "warfarin") for name in names])
+    store.add([_doc(name, "warfarin", version="2") for name in names[::2]])
     short, long = map("{}#0".format, names[::2]), tuple(map("{}#1".format, names[1::2]))
     with_warfarin = sorted([*short, *long])
     require(sorted(_ids(store.search_words("warfarin", 99, Scope()))) == with_warfarin, "odd ids")
