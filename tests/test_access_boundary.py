@@ -27,8 +27,7 @@ from epicrisis.prompts import fence_passages
 from epicrisis.protocols import ChatModel, ChatRequest, Vectors
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, ModelSettings, Settings
-from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.replies import fill
+from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.stores import MemoryStore, build_stored_document
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from tests.support.patient_records import (

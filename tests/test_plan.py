@@ -52,9 +52,8 @@ from epicrisis.plan.synthetic_replies import synthetic_reply
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, StoredDocument
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
-from epicrisis.testing.chat import ScriptedModel, count_words
+from epicrisis.testing.chat import ScriptedModel, count_words, fill
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.replies import fill
 from epicrisis.testing.stores import MemoryStore, hash_content
 from epicrisis.types import Example, Examples, Passage, Question, Ranking, Scope
 

@@ -15,9 +15,8 @@ from epicrisis.library.patients import Roster
 from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, schema_reply
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.replies import schema_reply
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.types import Document, Question
 

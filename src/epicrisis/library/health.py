@@ -1,7 +1,7 @@
 """Check the health of a library: its content, the quality of its texts, and contradictions between its parts.
 
 Every passage is read once, in batches, while others may search and write. Memory: up to 90 bytes per passage (see
-`row_keys`; 3.2 GB for 36 million) plus near duplicates (see NEAR_LIMIT). The check changes nothing.
+`RowKeys`; 3.2 GB for 36 million) plus near duplicates (see NEAR_LIMIT). The check changes nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
 from epicrisis.errors import LibraryBusy, LibraryDamaged
@@ -40,13 +41,20 @@ from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.patients import MIXED_NOTICE, Roster
-from epicrisis.library.row_keys import BooleanArray, Numbers, RowKeys
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.types import RETRACTED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Numbers: TypeAlias = npt.NDArray[np.int64]
+BooleanArray: TypeAlias = npt.NDArray[np.bool_]
+
+MIN_VECTORS = 100
+"""With fewer usable vectors no length is reported as unusual."""
+MAX_DEVIATIONS = 5.0
+"""Maximum distance from the median length, in robust standard deviations (1.4826 times the median absolute deviation,
+and at least 1 % of the median)."""
 NEAR_LIMIT = 1_000_000
 """Near duplicates are searched among all of up to this many passages (220 MB), or else in a sample of this size.
 
@@ -322,29 +330,24 @@ class _Findings:
         # The passage id and the document id of each row.
         self._names = {row: names[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
 
-    def _passages(self, rows: Numbers) -> Finding:
-        return self._finding(rows, 0)
-
-    def _documents(self, rows: Numbers) -> Finding:
-        return self._finding(rows, 1)
-
     def _finding(self, rows: Numbers, name_index: int) -> Finding:
+        """Return the number of rows, and the first names: of passages (0) or documents (1)."""
         return Finding(len(rows), tuple(self._names[row][name_index] for row in rows[:MAX_LISTED].tolist()))
 
     def rows(self) -> Rows:
         scan = self._scan
         return Rows(
             wrong_ids=scan.wrong_ids.finding,
-            repeated_ids=self._passages(self._repeated),
-            broken=self._documents(self._broken),
+            repeated_ids=self._finding(self._repeated, 0),
+            broken=self._finding(self._broken, 1),
             offsets=scan.offsets.finding,
             no_vector=scan.no_vector.finding,
-            odd_vector=self._passages(self._odd),
+            odd_vector=self._finding(self._odd, 0),
         )
 
     def texts(self) -> Texts:
         scan = self._scan
-        repeated = tuple(zip(self._passages(self._earlier).first, self._passages(self._later).first, strict=True))
+        repeated = tuple(zip(self._finding(self._earlier, 0).first, self._finding(self._later, 0).first, strict=True))
         near_count, near = 0, []
         for earlier, later in scan.near.pairs():
             if earlier.rpartition("#")[0] != later.rpartition("#")[0]:
@@ -366,6 +369,94 @@ class _Findings:
             compared=True,
             not_in_words=self._scan.words.missing.finding,
             only_in_words=self._scan.words.unexpected(self._scan.keys),
-            not_in_journal=self._documents(self._not_in_journal),
+            not_in_journal=self._finding(self._not_in_journal, 1),
             only_in_journal=only_in_journal,
         )
+
+
+class RowKeys:
+    """Compact keys of up to `capacity` passages, to find duplicates, gaps and outliers with 32 bytes per passage.
+
+    Passages are rows, numbered from 0 in order of arrival. Ids and texts are 64-bit hashes: in a library of 36 million
+    passages two of them collide with a probability of 1 in 30,000. Sorting takes up to 58 more bytes per passage.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.rows = 0
+        self._ids = np.empty(capacity, dtype=np.int64)
+        self._documents = np.empty(capacity, dtype=np.int64)
+        self._texts = np.empty(capacity, dtype=np.int64)
+        self._ordinals = np.empty(capacity, dtype=np.int32)
+        self._lengths = np.empty(capacity, dtype=np.float32)
+
+    def add(
+        self,
+        ids: Sequence[int],
+        documents: Sequence[int],
+        texts: Sequence[int],
+        ordinals: Sequence[int],
+        lengths: npt.NDArray[np.float32],
+    ) -> None:
+        """Append rows; `lengths` are those of their vectors. Raise ValueError beyond the capacity."""
+        rows = slice(self.rows, self.rows + len(ids))
+        self._ids[rows] = ids
+        self._documents[rows] = documents
+        self._texts[rows] = texts
+        self._ordinals[rows] = ordinals
+        self._lengths[rows] = lengths
+        self.rows = rows.stop
+
+    @property
+    def ids(self) -> Numbers:
+        """The hashes of the ids, by row."""
+        return self._ids[: self.rows]
+
+    def repeated_ids(self) -> Numbers:
+        """Return the rows with the id of an earlier row."""
+        order = np.argsort(self.ids, kind="stable")
+        return np.sort(order[_equals_previous(self.ids[order])])
+
+    def broken(self) -> Numbers:
+        """Return one row of each document with missing ordinals. Repeated ordinals are ignored."""
+        documents, ordinals = self._documents[: self.rows], self._ordinals[: self.rows]
+        order = np.lexsort((ordinals, documents))
+        order = order[~(_equals_previous(documents[order]) & _equals_previous(ordinals[order]))]
+        wrong: Numbers = order[ordinals[order] != _positions_in_runs(documents[order])]
+        return wrong[~_equals_previous(documents[wrong])]
+
+    def repeated_texts(self) -> tuple[Numbers, Numbers]:
+        """Return (earlier rows, later rows) of equal texts in different documents, ordered by the later row."""
+        texts, documents = self._texts[: self.rows], self._documents[: self.rows]
+        order = np.argsort(texts, kind="stable")
+        first = order[np.arange(self.rows) - _positions_in_runs(texts[order])]
+        is_repeated = documents[order] != documents[first]
+        by_row = np.argsort(order[is_repeated])
+        return first[is_repeated][by_row], order[is_repeated][by_row]
+
+    def odd_lengths(self) -> Numbers:
+        """Return the rows with an unusually long or short vector, without unusable vectors."""
+        lengths = self._lengths[: self.rows]
+        usable = np.isfinite(lengths) & (lengths > 0)
+        if np.count_nonzero(usable) < MIN_VECTORS:
+            return np.empty(0, dtype=np.int64)
+        median = float(np.median(lengths[usable]))
+        deviation = max(1.4826 * float(np.median(np.abs(lengths[usable] - median))), 0.01 * median)
+        return np.flatnonzero(usable & (np.abs(lengths - median) > MAX_DEVIATIONS * deviation))
+
+    def documents(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Return keys, first rows and passage counts of all documents, ordered by key."""
+        keys, first, passages = np.unique(self._documents[: self.rows], return_index=True, return_counts=True)
+        return keys, first, passages
+
+
+def _equals_previous(values: npt.NDArray[np.integer]) -> BooleanArray:
+    """Return a mask of the values equal to their predecessor."""
+    mask = np.zeros(len(values), dtype=np.bool_)
+    mask[1:] = values[1:] == values[:-1]
+    return mask
+
+
+def _positions_in_runs(values: npt.NDArray[np.integer]) -> Numbers:
+    """Return, for each value, the number of equal values directly before it."""
+    positions = np.arange(len(values))
+    return positions - np.maximum.accumulate(np.where(_equals_previous(values), 0, positions))

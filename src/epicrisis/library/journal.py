@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -461,7 +462,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 
     Raise StorageError if unmerged writes of a killed process would then be invisible.
     """
-    database = _open_database(str(path))
+    # The caller's lock serialises threads, so that the server's worker threads can share one connection.
+    connect = partial(sqlite3.connect, timeout=60, isolation_level=None, check_same_thread=False)
+    database = connect(path)
     try:
         database.execute("PRAGMA synchronous=FULL")
         if path.exists():
@@ -478,11 +481,4 @@ def _connect(path: Path) -> sqlite3.Connection:
             f"{path.parent} is read-only, and its last writer did not close it: copy it to a writable disk, run "
             "`epicrisis library info` on the copy, and use the copy"
         )
-    return _open_database(f"{path.absolute().as_uri()}?immutable=1")
-
-
-def _open_database(name: str) -> sqlite3.Connection:
-    # The caller's lock serialises threads, so that the server's worker threads can share one connection.
-    return sqlite3.connect(
-        name, timeout=60, isolation_level=None, check_same_thread=False, uri=name.startswith("file:///")
-    )
+    return connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)

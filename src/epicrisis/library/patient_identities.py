@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import product, starmap
 from pathlib import Path
+from typing import Any
 
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged
@@ -90,24 +91,18 @@ def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapp
 
     Raise LibraryDamaged if the table cannot be read.
     """
-    if not _exists(folder):
-        return {}
-    with _connect(folder) as db, translate_errors(folder / NAME):
-        if patients is None:
-            rows = db.execute("SELECT id, identity FROM patients").fetchall()
-        else:
-            ids = json.dumps(sorted(set(patients)))
-            query = "SELECT id, identity FROM patients WHERE id IN (SELECT value FROM json_each(?))"
-            rows = db.execute(query, (ids,)).fetchall()
+    if patients is None:
+        rows = _read(folder, "SELECT id, identity FROM patients")
+    else:
+        query = "SELECT id, identity FROM patients WHERE id IN (SELECT value FROM json_each(?))"
+        rows = _read(folder, query, json.dumps(sorted(set(patients))))
     return {patient: _parse(folder, patient, text) for patient, text in rows}
 
 
 def read_version(folder: Path) -> int:
     """Return a number that grows with every change of the table."""
-    if not _exists(folder):
-        return 0
-    with _connect(folder) as db, translate_errors(folder / NAME):
-        return int(db.execute("SELECT coalesce(max(sequence), 0) FROM patients").fetchone()[0])
+    rows = _read(folder, "SELECT coalesce(max(sequence), 0) FROM patients")
+    return int(rows[0][0]) if rows else 0
 
 
 def record_identities(folder: Path, identities: Iterable[PatientIdentity], names_in_notes: Mapping[str, str]) -> int:
@@ -163,10 +158,7 @@ def declare_literature(folder: Path) -> None:
 
 def is_literature_declared(folder: Path) -> bool:
     """Return whether `--literature` was passed for this library."""
-    if not _exists(folder):
-        return False
-    with _connect(folder) as db, translate_errors(folder / NAME):
-        return db.execute("SELECT 1 FROM declared WHERE what = ?", (_LITERATURE,)).fetchone() is not None
+    return bool(_read(folder, "SELECT 1 FROM declared WHERE what = ?", _LITERATURE))
 
 
 def _exists(folder: Path) -> bool:
@@ -175,13 +167,15 @@ def _exists(folder: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-@contextmanager
-def _connect(folder: Path) -> Iterator[sqlite3.Connection]:
+def _read(folder: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, none if there is no table."""
+    path = folder / NAME
+    if not _exists(folder):
+        return []
     # Not read-only, so that SQLite can roll back the unfinished transaction of a killed process.
-    with translate_errors(folder / NAME):
-        db = sqlite3.connect(f"{(folder / NAME).absolute().as_uri()}?mode=rw", timeout=60, uri=True)
-    with closing(db):
-        yield db
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    with translate_errors(path), closing(sqlite3.connect(uri, timeout=60, uri=True)) as db:
+        return db.execute(query, values).fetchall()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
-from epicrisis.testing.chat import count_words
+from epicrisis.testing.chat import count_words, schema_reply
 from epicrisis.testing.faults import (
     Fault,
     WireResponse,
@@ -34,7 +34,6 @@ from epicrisis.testing.faults import (
     refuse_unsupported,
     respond,
 )
-from epicrisis.testing.replies import schema_reply
 
 _MOMENT = 0.01
 """Seconds between the pieces of an endless reply, and before a reset, so that the client reads earlier data."""

@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.prompts import OPEN, unescape, unfence
 from epicrisis.protocols import ChatRequest
-from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.replies import fill, quotation
+from epicrisis.testing.chat import ScriptedModel, fill, quotation
 from epicrisis.types import EvidenceSpan, Question
 
 PositionCurve: TypeAlias = Callable[[int, int], float]
