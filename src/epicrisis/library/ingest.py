@@ -34,7 +34,7 @@ from epicrisis.library.ingest_batches import SAME_ID_OTHER_NOTE, BatchWriter, Pe
 from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
-from epicrisis.library.passage_checks import find_fault, find_vector_fault
+from epicrisis.library.passage_table import find_fault, find_vector_fault
 from epicrisis.library.patients import NotesAndLiterature, read_document_patients
 from epicrisis.library.splitters import check_chunks, check_fits_window, split_document
 from epicrisis.protocols import Encoder, Vectors

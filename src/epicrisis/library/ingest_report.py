@@ -44,15 +44,12 @@ class IngestReport:
     """Documents older than those in the library, or than their deletion."""
     deleted: int
     passages: int
-    """Passages written."""
     cut_off: int
     """Passages longer than the encoder reads. Vector search ignores their ends."""
     skipped: int
     first_skipped: tuple[Skipped, ...]
     seconds: float
-    """Wall-clock time."""
     encode_seconds: float
-    """Time spent in the encoder."""
     renamed: int = 0
     """Patients with a new name, but the same birth date and a shared record number."""
     statements: int = 0

@@ -40,8 +40,7 @@ from epicrisis.library.library_parts import (
     remove_parts,
 )
 from epicrisis.library.manifest import LibraryManifest
-from epicrisis.library.passage_checks import check_documents, check_scope
-from epicrisis.library.passage_table import PassageTable, StoredPassage, sql_in
+from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,

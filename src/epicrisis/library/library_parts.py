@@ -118,7 +118,6 @@ class LibraryInfo:
     sources: tuple[IngestedFile, ...]
     """Files that were added completely."""
     bytes_on_disk: Mapping[str, int]
-    """Size of each part."""
     open_batches: int
     """Unfinished batches. A writer is at work, or was killed and the next writer will finish them."""
     problems: tuple[str, ...]

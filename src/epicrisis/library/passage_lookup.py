@@ -9,7 +9,7 @@ from itertools import chain
 
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
-from epicrisis.library.passage_checks import check_scope
+from epicrisis.library.passage_table import check_scope
 from epicrisis.library.vector_search import scope_condition
 from epicrisis.types import Passage, Scope
 

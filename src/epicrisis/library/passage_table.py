@@ -1,12 +1,14 @@
 """Passages and their vectors in a Lance table, the library's source of truth.
 
-Every write is one atomic Lance commit. A handle sees the version of its last refresh.
+Every write is one atomic Lance commit. A handle sees the version of its last refresh. Documents, vectors and scopes are
+checked against the limits of the engines.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from epicrisis.dates import last_day
-from epicrisis.errors import LibraryDamaged
+from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.manifest import sync_folder
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
-from epicrisis.types import Passage, list_facets
+from epicrisis.types import Document, Passage, Scope, list_facets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +34,7 @@ HINT = "latest_version_hint.json"
 """The only file of the table that Lance rewrites."""
 _OLD_VERSIONS_LIFETIME = timedelta(minutes=10)
 _BATCH_ROWS = 4096
+_MAX_ID = 1000
 _TEXT_FIELDS = ["id", "document_id", "text", "title", "source", "metadata"]
 _NUMBER_FIELDS = ["ordinal", "start", "end"]
 _PASSAGE_FIELDS = [*_TEXT_FIELDS, *_NUMBER_FIELDS, "date", "patient"]
@@ -304,3 +307,62 @@ def sql_text(value: str) -> str:
 def sql_in(column: str, values: Sequence[str]) -> str:
     """Return SQL that is true if the column has one of the values."""
     return f"{column} IN ({', '.join(map(sql_text, values))})"
+
+
+def find_fault(item: Document | Passage) -> str | None:
+    """Return why the item cannot be stored, or None. The reason quotes none of the content."""
+    name = item.document_id if isinstance(item, Passage) else item.id
+    if not name or len(name) > _MAX_ID or "\0" in name:
+        return f"its id is empty, longer than {_MAX_ID} characters or holds a NUL"
+    if not item.text.strip():
+        return "no text"
+    try:
+        if item.date is not None:
+            last_day(item.date)
+    except ValueError:
+        return "its date is not of the form YYYY, YYYY-MM or YYYY-MM-DD"
+    try:
+        "".join((item.id, item.text, item.title, item.source, item.patient or "")).encode()
+    except UnicodeEncodeError:
+        return "its text has half a surrogate pair"
+    return None
+
+
+def find_vector_fault(vector: Vectors, dimensions: int) -> str | None:
+    """Return why a precomputed vector cannot be stored, or None."""
+    if vector.shape != (dimensions,):
+        return f"its vector has {vector.size} numbers, not {dimensions}: create a separate library for these"
+    if not (np.abs(vector) <= np.finfo(np.float16).max).all():
+        return "its vector is not finite, or too large for float16"
+    return None
+
+
+def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> None:
+    """Raise ValueError, with the document's id, unless all documents fit this library."""
+    if len({document.id for document in documents}) < len(documents):
+        raise ValueError("a batch contains a document twice")
+    for document in documents:
+        if document.vectors.shape != (len(document.passages), dimensions) or not document.passages:
+            raise ValueError(
+                f"{document.id!r}: {len(document.passages)} passages of dimension {dimensions} (at least one) need "
+                f"vectors of that shape, got {document.vectors.shape}"
+            )
+        if len(document.content_hash) != 32 or not set(document.content_hash) <= set(string.hexdigits):
+            raise ValueError(f"{document.id!r}: its content hash is not 32 hexadecimal digits")
+        if not (np.abs(document.vectors) <= np.finfo(np.float16).max).all():
+            raise ValueError(f"{document.id!r}: its vectors are not finite, or too large for float16")
+        for ordinal, passage in enumerate(document.passages):
+            if (passage.id, passage.document_id) != (f"{document.id}#{ordinal}", document.id):
+                raise ValueError(f"{document.id!r}: passage {ordinal} has the id {passage.id!r} of another document")
+            if reason := find_fault(passage):
+                raise ValueError(f"{passage.id!r} cannot be stored: {reason}")
+
+
+def check_scope(scope: Scope) -> None:
+    """Raise InputError if `as_of` or `since` is not a date."""
+    for name, date in (("as of", scope.as_of), ("since", scope.since)):
+        try:
+            if date is not None:
+                last_day(date)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}; write it as 2015, 2015-06 or 2015-06-30") from error

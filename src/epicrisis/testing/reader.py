@@ -89,10 +89,9 @@ def position_biased_reader(
         question = max((text for text in keys if text in text_before_documents), key=len, default=None)
         key_or_keys = () if question is None else keys[question]
         question_keys = (key_or_keys,) if isinstance(key_or_keys, KeyPassage) else tuple(key_or_keys)
-        places_by_key = [_find_places(key, items) for key in question_keys]
-        attended = _first_attended_places(places_by_key, len(items), curve, (seed, request.seed, prompt))
         schema = request.schema or {"type": "object"}
-        choice = _choose_key(question_keys, attended, partly="finding" in json.dumps(schema))
+        hash_parts = (seed, request.seed, prompt)
+        choice = _choose_key(question_keys, items, curve, hash_parts, partly="finding" in json.dumps(schema))
         if choice is None:
             return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
         key, places = choice
@@ -112,40 +111,30 @@ def _find_places(key: KeyPassage, items: Sequence[str]) -> list[list[int]]:
     return places_by_passage
 
 
-def _first_attended_places(
-    places_by_key: Sequence[Sequence[Sequence[int]]],
-    documents: int,
-    curve: PositionCurve,
-    hash_parts: tuple[object, ...],
-) -> list[list[int | None]]:
-    """Return for each key and passage the first place the reader attends to, or None.
+def _choose_key(
+    keys: Sequence[KeyPassage], items: Sequence[str], curve: PositionCurve, hash_parts: tuple[object, ...], partly: bool
+) -> tuple[KeyPassage, Sequence[int | None]] | None:
+    """Return the first key with all passages read, or with `partly` the one with most, and the places read.
 
     Each document is read or missed as a whole.
     """
-    places_by_passage = itertools.chain.from_iterable(places_by_key)
+    places_by_key = [_find_places(key, items) for key in keys]
+    found = itertools.chain.from_iterable(itertools.chain.from_iterable(places_by_key))
     attended: set[int] = set()
-    for number, place in enumerate(sorted(set(itertools.chain.from_iterable(places_by_passage)))):
+    for number, place in enumerate(sorted(set(found))):
         # The first place uses the prompt alone, so that keys of one passage keep their results.
         parts = (*hash_parts, place) if number else hash_parts
-        if hash_to_unit_interval(*parts) < curve(place, documents):
+        if hash_to_unit_interval(*parts) < curve(place, len(items)):
             attended.add(place)
-    first_places: list[list[int | None]] = []
-    for key_places in places_by_key:
-        first_places.append([next(filter(attended.__contains__, places), None) for places in key_places])
-    return first_places
-
-
-def _choose_key(
-    keys: Sequence[KeyPassage], attended: Sequence[Sequence[int | None]], partly: bool
-) -> tuple[KeyPassage, Sequence[int | None]] | None:
-    """Return the first complete key, or with `partly` the one with most passages read."""
     best, most = None, 0
-    for key, places in zip(keys, attended, strict=True):
-        if None not in places:
-            return key, places
-        count = len(places) - places.count(None)
+    for key, key_places in zip(keys, places_by_key, strict=True):
+        # The first place of each passage that the reader attends to.
+        first_places = [next(filter(attended.__contains__, places), None) for places in key_places]
+        if None not in first_places:
+            return key, first_places
+        count = len(first_places) - first_places.count(None)
         if partly and count > most:
-            best, most = (key, places), count
+            best, most = (key, first_places), count
     return best
 
 
