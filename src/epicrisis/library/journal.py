@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -363,12 +363,12 @@ class Journal:
         """Return the targets whose documents may not carry their current marks yet."""
         if not self.has_statements:
             return []
-        return [row[0] for row in self._read("SELECT target FROM due ORDER BY target")]
+        return list(chain.from_iterable(self._read("SELECT target FROM due ORDER BY target")))
 
     def clear_due(self, targets: Sequence[str]) -> None:
         """Remove these targets from the due ones."""
         with self._transaction():
-            self._db.executemany("DELETE FROM due WHERE target = ?", [(target,) for target in targets])
+            self._db.executemany("DELETE FROM due WHERE target = ?", zip(targets))
 
     def count(self) -> tuple[int, int]:
         """Return the recorded numbers of acknowledged (documents, passages)."""
@@ -442,7 +442,7 @@ class Journal:
 
     def _set_files(self, files: ChecksumChanges) -> None:
         self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.updated.items())
-        self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.removed])
+        self._db.executemany("DELETE FROM data_files WHERE path = ?", zip(files.removed))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

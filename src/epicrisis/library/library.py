@@ -12,8 +12,12 @@ acknowledge its documents. The next write finishes open batches from the content
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -101,16 +105,27 @@ class Library:
     ) -> Self:
         """Create an empty library and open it for writing. After a kill it can be created again.
 
-        Raise LibraryError if the folder is not empty, LibraryBusy or StorageError.
+        Raise InputError for impossible numbers, LibraryError if the folder is not empty, LibraryBusy or StorageError.
         """
         folder = local_path(path).absolute()
-        manifest = manifests.new_manifest(
+        if not max_tokens > overlap >= 0:
+            raise InputError(
+                f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less "
+                f"than {max_tokens}"
+            )
+        if not 1 <= dimensions <= manifests.MAX_NUMBER:
+            raise InputError(f"a library cannot have vectors of {dimensions} dimensions: check the encoder")
+        manifest = LibraryManifest(
+            format=manifests.FORMAT,
+            library_id=uuid.uuid4().hex,
             encoder_fingerprint=encoder_fingerprint,
             encoder_name=encoder_name,
             dimensions=dimensions,
             max_tokens=max_tokens,
             overlap=overlap,
             splitter=splitter,
+            software={name: version(name) for name in manifests.SOFTWARE},
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         check_vacant(folder)
         with translate_errors(folder):
@@ -213,7 +228,7 @@ class Library:
         if not documents:
             return
         check_documents(documents, self.manifest.dimensions)
-        ids = [document.id for document in documents]
+        ids = list(map(attrgetter("id"), documents))
         with self._thread_lock:
             self._settle()
             passages = []

@@ -140,7 +140,7 @@ def record_identities(folder: Path, identities: Iterable[PatientIdentity], names
 
 def forget_identities(folder: Path, patients: Iterable[str]) -> None:
     """Remove these patients from the table and from the file's unused pages."""
-    rows = [(patient,) for patient in patients]
+    rows = list(zip(patients))
     if not rows or not _exists(folder):
         return
     with _transaction(folder) as db:

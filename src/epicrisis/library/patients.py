@@ -167,8 +167,7 @@ def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, st
 
 def forget_patients(library: Library, patients: Iterable[str]) -> None:
     """Delete the identities of those patients without remaining notes."""
-    remaining = Roster(library).patients()
-    forget_identities(library.path, [patient for patient in patients if patient not in remaining])
+    forget_identities(library.path, set(patients) - Roster(library).patients().keys())
 
 
 def number_without_system(number: str) -> str:

@@ -185,7 +185,7 @@ class WordIndex:
             # tantivy reserves memory for `limit` hits.
             limit = min(limit, searcher.num_docs + 1)
             hits = searcher.search(self._build_query(tokens, scope, within, patients), limit, count=False).hits
-            entries = _read_entries(searcher, [address for _, address in hits])
+            entries = _read_entries(searcher, hits)
         return [(*entry, float(score)) for entry, (score, _) in zip(entries, hits, strict=True)]
 
     def entries(self, passage_ids: Sequence[str]) -> list[tuple[str, int]]:
@@ -212,7 +212,7 @@ class WordIndex:
         # tantivy's own annotations lack the count.
         result: Any = searcher.search(query, 1)
         hits = searcher.search(query, max(result.count, 1), count=False).hits
-        return _read_entries(searcher, [address for _, address in hits])
+        return _read_entries(searcher, hits)
 
     def _build_query(
         self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None, patients: bool
@@ -271,11 +271,14 @@ class _LinkedCopy:
         self._scratch.close()
 
 
-def _read_entries(searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress]) -> list[tuple[str, int]]:
-    """Return (passage id, version) of the entries at these addresses."""
-    versions = searcher.fast_field_values("version", list(addresses)) if addresses else []
-    ids = [str(searcher.doc(address)["id"][0]) for address in addresses]
-    return [(id_, int(version or 0)) for id_, version in zip(ids, versions, strict=True)]
+def _read_entries(searcher: tantivy.Searcher, hits: Sequence[tuple[Any, tantivy.DocAddress]]) -> list[tuple[str, int]]:
+    """Return the (passage id, version) of each hit."""
+    addresses = [address for _, address in hits]
+    versions = searcher.fast_field_values("version", addresses) if addresses else []
+    entries = []
+    for address, version in zip(addresses, versions, strict=True):
+        entries.append((str(searcher.doc(address)["id"][0]), int(version or 0)))
+    return entries
 
 
 def _build_schema() -> tantivy.Schema:

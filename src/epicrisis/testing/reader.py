@@ -86,7 +86,7 @@ def position_biased_reader(
         items = unfence(prompt)
         text_before_documents = unescape(prompt.partition(OPEN)[0])
         # The longest, as one question may contain the text of another.
-        question = max((text for text in keys if text in text_before_documents), key=len, default=None)
+        question = max(filter(text_before_documents.__contains__, keys), key=len, default=None)
         key_or_keys = () if question is None else keys[question]
         question_keys = (key_or_keys,) if isinstance(key_or_keys, KeyPassage) else tuple(key_or_keys)
         schema = request.schema or {"type": "object"}
@@ -203,7 +203,7 @@ def build_voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.
     def read_question(request: ChatRequest) -> tuple[str, dict[str, str]]:
         """Return the question, and the letters of the options by text."""
         prompt = unescape(request.messages[-1].content)
-        question = max((text for text in beliefs if text in prompt), key=len)
+        question = max(filter(prompt.__contains__, beliefs), key=len)
         return question, {text: letter for letter, text in _OPTION.findall(prompt.partition(question)[2])}
 
     def script(request: ChatRequest) -> str:

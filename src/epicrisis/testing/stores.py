@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -168,15 +169,15 @@ def check_store(make: Callable[[], PassageStore]) -> None:
 
 
 def _ids(hits: Sequence[Hit]) -> list[str]:
-    return [hit.passage.id for hit in hits]
+    return list(map(attrgetter("passage.id"), hits))
 
 
 def _scores(hits: Sequence[Hit]) -> list[float]:
-    return [hit.score for hit in hits]
+    return list(map(attrgetter("score"), hits))
 
 
 def _passage_ids(passages: Sequence[Passage]) -> list[str]:
-    return [passage.id for passage in passages]
+    return list(map(attrgetter("id"), passages))
 
 
 def _axis(number: int) -> Vectors:
@@ -241,7 +242,7 @@ def _dense(store: PassageStore) -> None:
     hits = store.search_vectors(_axis(0), 3, Scope())
     require(_ids(hits) == ["a#2", "a#3", "a#0"], "highest inner product first, however long the vectors")
     require(_scores(hits) == [4.0, 0.5, 0.25], "the score is the inner product")
-    require([hit.rank for hit in hits] == list(range(len(hits))), "ranks count from 0")
+    require(list(map(attrgetter("rank"), hits)) == list(range(len(hits))), "ranks count from 0")
     require(len(store.search_vectors(_axis(0), 9, Scope())) == 4, "k may be more than there are")
     require(store.search_vectors(_axis(0), 0, Scope()) == (), "k may be nothing")
 
@@ -253,7 +254,7 @@ def _words(store: PassageStore) -> None:
     require(set(_ids(hits[:2])) == {"rare#0", "titled#0"}, "rare words weigh more, in texts and titles, in any case")
     require(len(hits) == 10 and hits[2].passage.id == "common0#0", "all that share a word are hits")
     require(_scores(hits) == sorted(_scores(hits), reverse=True), "best first")
-    require([hit.rank for hit in hits] == list(range(len(hits))), "ranks count from 0")
+    require(list(map(attrgetter("rank"), hits)) == list(range(len(hits))), "ranks count from 0")
     require(store.search_words("metformin", 9, Scope()) == (), "no shared word, no hit")
     require(store.search_words("", 9, Scope()) == store.search_words('?! "(', 9, Scope()) == (), "no word, no hit")
     require(store.search_words('warfarin AND ("', 9, Scope()) != (), "a query is words, not a language")
