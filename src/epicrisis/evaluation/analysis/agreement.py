@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, permutations
+from itertools import chain, count, permutations, starmap
+from operator import eq
 from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
 
-from epicrisis.evaluation.analysis.statistics import Floats, Interval, Mean, estimate_mean
+from epicrisis.evaluation.analysis.statistics import Floats, Interval, Mean, divide, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 
 RESAMPLES = 2000
@@ -71,7 +72,7 @@ def measure_agreement(
         for first, second in permutations(numbers, 2):
             table[first, second] += 1 / (len(numbers) - 1)
         coincidences[group_numbers[group]] += table
-        raw.append(float(np.trace(table)) / len(numbers))
+        raw.append(fmean(starmap(eq, permutations(numbers, 2))))
     return RaterAgreement(
         raters=len(raters),
         units=len(ratings),
@@ -111,7 +112,7 @@ def cohens_kappa(tables: Floats) -> Floats:
     total = tables.sum(axis=(-2, -1))
     observed = np.trace(tables, axis1=-2, axis2=-1) * total
     expected = (tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1)
-    return _divide(observed - expected, total**2 - expected)
+    return divide(observed - expected, total**2 - expected, 1e-9)
 
 
 def krippendorffs_alpha(tables: Floats) -> Floats:
@@ -120,13 +121,7 @@ def krippendorffs_alpha(tables: Floats) -> Floats:
     n = values.sum(axis=-1)
     observed = n - np.trace(tables, axis1=-2, axis2=-1)
     expected = n**2 - (values**2).sum(axis=-1)
-    return 1 - _divide((n - 1) * observed, expected)
-
-
-def _divide(numerator: Floats, denominator: Floats) -> Floats:
-    ratio: Floats = np.full(np.shape(denominator), np.nan)
-    np.divide(numerator, denominator, out=ratio, where=np.abs(denominator) > 1e-9)
-    return ratio
+    return 1 - divide((n - 1) * observed, expected, 1e-9)
 
 
 def _number(values: Iterable[Hashable]) -> dict[Hashable, int]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.population_tables import make_population_table
+from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.grading import measure_tables
