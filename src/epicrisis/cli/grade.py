@@ -316,9 +316,7 @@ def calibrate(
     the same command continues.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.calibration import CALIBRATION
-    from epicrisis.evaluation.grading.calibration_tables import calibration_folder, calibration_tables
-    from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
+    from epicrisis.evaluation.grading.calibration import CALIBRATION, calibration_folder, calibration_tables
 
     if data is None:
         raise InputError("name the folder with `judge` (files of MTS-Dialog and LLMBar) with --data")

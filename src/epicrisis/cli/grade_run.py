@@ -94,7 +94,7 @@ def measure_run(
     With a library, judges also read its notes. Raises UserError.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
+    from epicrisis.evaluation.grading.calibration import copy_calibrations
     from epicrisis.evaluation.grading.measurers import check_model_names
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
@@ -241,7 +241,7 @@ def grading_progress(quiet: bool) -> Iterator[_Start]:
 
 
 def _show_measures(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.calibration import judge_remarks
     from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
     from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
     from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records
