@@ -126,8 +126,12 @@ def _fail_for_calls(failed: int) -> None:
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
     """Show the share of correct answers by each judge and by their majority, and the agreement of the judges."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import WROTE, read_correctness
-    from epicrisis.evaluation.grading.correctness_tables import correctness_conclusions, correctness_tables
+    from epicrisis.evaluation.grading.correctness import (
+        WROTE,
+        correctness_conclusions,
+        correctness_tables,
+        read_correctness,
+    )
 
     grades = read_correctness(run, files or None)
     if not grades.judges:
@@ -317,6 +321,7 @@ def calibrate(
     """
     from epicrisis.errors import InputError
     from epicrisis.evaluation.grading.calibration import CALIBRATION, calibration_folder, calibration_tables
+    from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
 
     if data is None:
         raise InputError("name the folder with `judge` (files of MTS-Dialog and LLMBar) with --data")
