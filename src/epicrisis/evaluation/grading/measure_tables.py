@@ -22,7 +22,7 @@ from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_C
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, group_by, mean_by
 from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.datasets.patient_records.lengths import BINS, K
+from epicrisis.evaluation.datasets.patient_records.populations import BINS, K
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.scored_answers import ENDINGS
 
