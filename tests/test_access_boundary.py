@@ -19,8 +19,8 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.errors import InputError, ScopeViolation
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.loading import add_layers
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.prompts import fence_passages

@@ -25,7 +25,7 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.plan.planning import plan_questions
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, Settings

@@ -32,7 +32,7 @@ from epicrisis.evaluation.experiments import ensembles, model_comparison
 from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import Library
-from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.layers import Layer
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, Pipeline
 from epicrisis.plan.confirmation import confirmation_question, threshold_question

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from epicrisis.answering.self_consistency import medprompt, self_consistency
-from epicrisis.answering.voting import VotingOptions
+from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.answers import ExamplesFound, ModelCalled, Notice, Voted
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answering.voting import VotingOptions
+from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison

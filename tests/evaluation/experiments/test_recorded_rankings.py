@@ -25,7 +25,7 @@ from epicrisis.evaluation.experiments.recorded_rankings import (
 )
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.protocols import Encoder, StoredDocument
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
