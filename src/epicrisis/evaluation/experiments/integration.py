@@ -162,17 +162,7 @@ def preflight_verdict(
         rescored = _scores(rerank(top, question.text, reranker, name, len(top.hits)))
     # The best passage of each document comes before its others.
     best_first = sorted(_scores(top), key=itemgetter(1), reverse=True)
-    return compare_rankings(
-        best_first,
-        words,
-        rescored,
-        signal=rule.signal,
-        n=rule.n,
-        threshold=rule.threshold,
-        depth=check.depth,
-        count=source.count,
-        origin=rule.origin,
-    )
+    return compare_rankings(best_first, words, rescored, rule, depth=check.depth, count=source.count)
 
 
 def _scores(ranking: Ranking) -> list[tuple[str, float]]:
