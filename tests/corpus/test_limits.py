@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import compression, csv_rows, fhir, json_checks, jsonl, medcpt, plain_text, pubmedqa
+from epicrisis.corpus import compression, csv_rows, fhir, jsonl, medcpt, plain_text, pubmedqa
 from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
@@ -101,8 +101,8 @@ def test_unterminated_csv_row_ends_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_json_file_over_value_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_checks, "MAX_VALUES", 1000)
-    monkeypatch.setattr(json_checks.check_value_count, "__defaults__", (1000,))
+    monkeypatch.setattr(jsonl, "MAX_VALUES", 1000)
+    monkeypatch.setattr(jsonl.check_value_count, "__defaults__", (1000,))
     many = b"[" + b"[]," * 1000 + b"[]]"
     bundle, entries, ids = (tmp_path / name for name in ("bundle.json", "entries.json", "pmids_chunk_0.json"))
     bundle.write_bytes(b'{"resourceType": "Bundle", "entry": ' + many + b"}")

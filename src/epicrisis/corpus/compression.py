@@ -29,13 +29,13 @@ def open_packed(path: Path) -> IO[bytes]:
 
     Raises OSError. Reading raises one of `READ_ERRORS` for a damaged file, and OSError beyond the size limit.
     """
-    if not is_packed(path):
+    if not _is_packed(path):
         return path.open("rb")
     return cast(IO[bytes], io.BufferedReader(_GzipReader(path), 1 << 17))
 
 
-def is_packed(path: Path) -> bool:
-    """Return whether the file's content is gzip. The name is not used: browsers unpack `.gz` and keep the name."""
+def _is_packed(path: Path) -> bool:
+    # The name is not used: browsers unpack `.gz` and keep the name.
     with path.open("rb") as file:
         return file.read(2) == _GZIP_MAGIC
 
@@ -47,27 +47,20 @@ def describe_read_error(error: Exception) -> str:
 
 
 def check_unpacks(path: Path) -> None:
-    """Read a gzip file to the checksum at its end. A plain file has no checksum and is not read.
-
-    Raises one of `READ_ERRORS`. A streaming reader reaches the checksum only after yielding any garbled text.
-    """
-    if is_packed(path):
+    """Read a gzip file to the checksum at its end; raises one of `READ_ERRORS`. A plain file has no checksum."""
+    if _is_packed(path):
         with open_packed(path) as file:
             while file.read(_PIECE_BYTES):
                 pass
 
 
 def describe_damage(path: Path, *, include_truncated: bool = True) -> str:
-    """Return why the file does not unpack, or an empty string if it does.
-
-    A truncated file is correct up to its end; `include_truncated=False` accepts it.
-    """
+    """Return why the file does not unpack, or an empty string. `include_truncated=False` accepts a truncated file."""
     try:
         check_unpacks(path)
-    except EOFError as error:
-        return describe_read_error(error) if include_truncated else ""
-    except (OSError, zlib.error) as error:
-        return describe_read_error(error)
+    except READ_ERRORS as error:
+        is_truncated = isinstance(error, EOFError)
+        return "" if is_truncated and not include_truncated else describe_read_error(error)
     return ""
 
 

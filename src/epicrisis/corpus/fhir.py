@@ -28,7 +28,7 @@ from epicrisis.corpus.compression import READ_ERRORS, check_unpacks, describe_re
 from epicrisis.corpus.fhir_observation import WITHDRAWN
 from epicrisis.corpus.fhir_references import FhirReferences, Resource
 from epicrisis.corpus.html import text_encoding
-from epicrisis.corpus.json_checks import check_value_count, find_json_fault
+from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.reader_base import (
     DeletedDocument,

@@ -6,12 +6,14 @@ conclusion (`LONG_ANSWER`) is its answer.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.corpus.json_checks import check_value_count, find_json_fault
+from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path, skip, unreadable
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
@@ -43,13 +45,10 @@ def load_entries(path: Path) -> Mapping[str, Any]:
         entries = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{shown_path}: not a JSON file in UTF-8; {cure}") from error
-    if not isinstance(entries, dict) or not any(map(_has_contexts, entries.values())):
+    values = entries.values() if isinstance(entries, dict) else ()
+    if not any(isinstance(entry, dict) and "CONTEXTS" in entry for entry in values):
         raise InputError(f"{shown_path}: not PubMedQA's file; {cure}")
-    return entries
-
-
-def _has_contexts(entry: Any) -> bool:
-    return isinstance(entry, dict) and "CONTEXTS" in entry
+    return dict(entries)
 
 
 def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
@@ -79,40 +78,33 @@ def read_questions(path: Path) -> Iterator[Question]:
     would be another benchmark.
     """
     check_file(path)
-    return _iterate_questions(path, load_entries(path))
+    return itertools.starmap(partial(_build_question, path), load_entries(path).items())
 
 
-def _iterate_questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
-    for key, value in entries.items():
-        try:
-            entry = _validate_entry(key, value)
-            decision = entry.final_decision
-            if decision is not None and decision not in _LETTERS:
-                raise ValueError("final_decision: neither yes, no nor maybe")
-        except ValueError as error:
-            raise path_error(path, f"entry {key!a}: {error}; fetch the file again") from error
-        yield Question(
-            text=entry.question,
-            options=OPTIONS,
-            form="choice",
-            id=key,
-            gold=None if decision is None else _LETTERS[decision],
-            gold_documents=(f"pubmed:{key}",),
-        )
+def _build_question(path: Path, key: str, value: Any) -> Question:
+    try:
+        entry = _validate_entry(key, value)
+        if entry.final_decision not in (None, *_LETTERS):
+            raise ValueError("final_decision: neither yes, no nor maybe")
+    except ValueError as error:
+        raise path_error(path, f"entry {key!a}: {error}; fetch the file again") from error
+    return Question(
+        text=entry.question,
+        options=OPTIONS,
+        form="choice",
+        id=key,
+        gold=_LETTERS.get(entry.final_decision or ""),
+        gold_documents=(f"pubmed:{key}",),
+    )
 
 
 def _validate_entry(key: str, value: Any) -> PubMedQAEntry:
     """Return the entry. Raises ValueError with the reason."""
-    from pydantic import ValidationError
-
-    from epicrisis.corpus.line_schemas import PubMedQAEntry, describe_errors
+    from epicrisis.corpus.line_schemas import PubMedQAEntry, validate
 
     if fault := find_json_fault([key, value]):
         raise ValueError(fault)
-    try:
-        entry = PubMedQAEntry.model_validate(value)
-    except ValidationError as error:
-        raise ValueError(describe_errors(error)) from error
+    entry = validate(PubMedQAEntry, value)
     if not "".join(entry.contexts).strip():
         raise ValueError("CONTEXTS: empty")
     return entry

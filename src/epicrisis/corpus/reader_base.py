@@ -145,7 +145,7 @@ def skip(path: Path, where: str, reason: str) -> Skipped:
     return Skipped(printable_path(path), where, reason)
 
 
-def path_error(path: Path, reason: str) -> InputError:
+def path_error(path: Path | str, reason: str) -> InputError:
     """Return the error to raise for a path, with its cause and cure."""
     return InputError(f"{printable_path(path)}: {reason}")
 
@@ -166,21 +166,16 @@ def read_limited(path: Path, limit: int) -> bytes:
 
 
 def is_folder(path: Path) -> bool:
-    """Return True for a folder and False for a file.
-
-    Raises InputError for anything else: a missing path, a device, a pipe.
-    """
+    """Return True for a folder and False for a file. Raises InputError for a missing path, a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise path_error(path, "no such file or folder; check the spelling and the folder you are in") from None
     except OSError as error:
         raise unreadable(path, error) from error
-    if stat.S_ISDIR(mode):
-        return True
-    if stat.S_ISREG(mode):
-        return False
-    raise path_error(path, "neither a file nor a folder; write the data to a file first")
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise path_error(path, "neither a file nor a folder; write the data to a file first")
+    return stat.S_ISDIR(mode)
 
 
 def check_file(path: Path) -> None:
