@@ -46,18 +46,16 @@ def describe_read_error(error: Exception) -> str:
     return f"the file breaks off ({cause}); fetch it again or recreate it"
 
 
-def check_unpacks(path: Path) -> None:
-    """Read a gzip file to the checksum at its end; raises one of `READ_ERRORS`. A plain file has no checksum."""
-    if _is_packed(path):
-        with open_packed(path) as file:
-            while file.read(_PIECE_BYTES):
-                pass
-
-
 def describe_damage(path: Path, *, include_truncated: bool = True) -> str:
-    """Return why the file does not unpack, or an empty string. `include_truncated=False` accepts a truncated file."""
+    """Return why a gzip file cannot be read to the checksum at its end, or an empty string; a plain file has none.
+
+    `include_truncated=False` accepts a truncated file, which is correct up to its end.
+    """
     try:
-        check_unpacks(path)
+        if _is_packed(path):
+            with open_packed(path) as file:
+                while file.read(_PIECE_BYTES):
+                    pass
     except READ_ERRORS as error:
         is_truncated = isinstance(error, EOFError)
         return "" if is_truncated and not include_truncated else describe_read_error(error)
