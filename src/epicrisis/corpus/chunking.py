@@ -1,7 +1,6 @@
 """Split documents into passages: at sentence boundaries to fit an encoder, or by characters as MedRAG does.
 
-Sentences are found by punctuation and line ends, in any language. A span is a pair (start, end) of offsets in
-characters, the end excluded.
+A span is a pair (start, end) of offsets in characters, the end excluded.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ _SEPARATORS = (re.compile("\n\n"), re.compile("\n"), re.compile(" "))
 
 
 class _Piece(NamedTuple):
-    """A sentence, or a fragment of one too long for a passage: characters `start` to `end`, tokens `first` to `last`.
-
-    The tokens are those sharing a character with the piece.
-    """
+    """A sentence, or a fragment of a long one, from character `start` to `end`; it shares tokens `first` to `last`."""
 
     start: int
     end: int
@@ -145,10 +141,7 @@ def _strip_span(text: str, span: TextSpan) -> TextSpan:
 
 
 def _pack_pieces(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator[TextSpan]:
-    """Yield passages as ranges of pieces. Each takes as many as fit; the next steps back over complete sentences.
-
-    It steps back only as far as leaves room for a new piece, so every passage says something new.
-    """
+    """Yield passages as ranges of pieces. Each takes as many as fit; the next steps back over complete sentences."""
     begin = end = 0
     while end < len(pieces):
         end += 1
@@ -158,6 +151,7 @@ def _pack_pieces(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator
         if end == len(pieces):
             return
         back = end
+        # Step back only as far as leaves room for a new piece, so that every passage says something new.
         while (
             back - 1 > begin
             and pieces[back - 1].is_sentence
@@ -188,15 +182,13 @@ def _sentence_pieces(text: str, tokens: Sequence[TextSpan], limit: int) -> Itera
 
 
 def _find_cut(text: str, tokens: Sequence[TextSpan], first: int, last: int, limit: int) -> int:
-    """Return the index of the token beginning the next fragment, or `last` if there is no place to cut.
-
-    A cut between words in the second half is preferred, because half a word has other tokens than the complete word.
-    Otherwise the cut is between two tokens, never within a character shared by several tokens.
-    """
+    """Return the index of the token beginning the next fragment, or `last` if there is no place to cut."""
+    # A cut between words is preferred, because half a word has other tokens than the complete word.
     for token in range(first + limit, first + limit // 2, -1):
         around = text[max(tokens[token][0] - 1, 0) : tokens[token][0] + 1]
         if len(around.strip()) < len(around) and tokens[token][0] >= tokens[token - 1][1]:
             return token
+    # Otherwise cut between two tokens, never within a character shared by several tokens.
     for token in itertools.chain(range(first + limit, first, -1), range(first + limit + 1, last)):
         if tokens[token][0] >= tokens[token - 1][1]:
             return token

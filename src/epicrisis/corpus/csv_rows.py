@@ -1,7 +1,6 @@
 """Read rows of CSV files of notes, plain or gzip, as a stream: each row with its line number, or why it was skipped.
 
-A broken row is skipped. Reading stops at broken quotes, because the text after them could get into the wrong row, and
-so under the wrong patient. Memory is bounded by `MAX_ROW_BYTES`.
+Reading stops at broken quotes, because the text after them could get into the row of another patient.
 """
 
 from __future__ import annotations
@@ -14,9 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import Skipped, check_file, printable_path, skip
+from epicrisis.corpus.reader_base import (
+    READ_ERRORS,
+    Skipped,
+    check_file,
+    describe_read_error,
+    open_packed,
+    printable_path,
+    skip,
+)
 from epicrisis.errors import InputError
 
 MAX_ROW_BYTES = 10 * 1024 * 1024
@@ -218,7 +224,11 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                     too_few = has_more_lines and len(cells) < layout.columns
                     if too_few or (len(cells) > layout.patient and '"' in cells[layout.patient]):
                         raise csv.Error
-                    fault = lines.fault or _find_fault(cells, layout.columns)
+                    fault = lines.fault
+                    if not fault and len(cells) != layout.columns:
+                        fault = f"has {len(cells)} columns, the first line {layout.columns}: {_QUOTES}"
+                    elif not fault and "\0" in "".join(cells):
+                        fault = "holds a NUL character; create the file again"
                     where = f"line {lines.first}"
                     item = skip(path, where, fault) if fault else CsvRow(lines.first, cells)
                     yield _ReadRow(item, lines.first, has_more_lines, len(cells) != layout.columns)
@@ -238,17 +248,8 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
         yield _ReadRow(skip(path, f"after line {number}", describe_read_error(error)), number)
 
 
-def _find_fault(cells: list[str], columns: int) -> str:
-    if len(cells) != columns:
-        return f"has {len(cells)} columns, the first line {columns}: {_QUOTES}"
-    return "holds a NUL character; create the file again" if "\0" in "".join(cells) else ""
-
-
 class _LineSource:
-    """The lines of a file as text, for the csv module.
-
-    Only quotes and delimiters of a row that is too long are passed on, so that its end is found.
-    """
+    """The lines of a file as text, for the csv module. Of a long row only quotes and delimiters are passed on."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

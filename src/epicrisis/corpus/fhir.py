@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import fhir_observation, fhir_references, jsonl, sandbox
-from epicrisis.corpus.compression import READ_ERRORS, describe_damage, describe_read_error, open_packed
 from epicrisis.corpus.fhir_observation import WITHDRAWN
 from epicrisis.corpus.fhir_references import FhirReferences, Resource
 from epicrisis.corpus.html import text_encoding
 from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.reader_base import (
+    READ_ERRORS,
     DeletedDocument,
     FileFingerprint,
     PatientIdentity,
@@ -36,6 +36,9 @@ from epicrisis.corpus.reader_base import (
     Skipped,
     append_fingerprint,
     check_file,
+    describe_damage,
+    describe_read_error,
+    open_packed,
     printable_path,
     skip,
 )

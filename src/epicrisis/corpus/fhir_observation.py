@@ -1,7 +1,4 @@
-"""Turn FHIR Observations into notes, one a day, with a line for each: name, value, unit, reference range and remarks.
-
-Numbers are as in the JSON, units as in the source; nothing is converted.
-"""
+"""Turn FHIR Observations into notes, one a day, with a line for each. Nothing is converted."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ _DayKey: TypeAlias = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ObservationDay:
-    """A patient's observations of one day, category and encounter; `text` has a line for each, in order of time.
-
-    The text is empty if all of them were withdrawn or moved to another day.
-    """
+    """A patient's observations of one day, category and encounter, a line for each in order of time."""
 
     where: str
     patient: str
@@ -30,6 +24,7 @@ class ObservationDay:
     category: str
     encounter: str
     text: str
+    """Empty if all of them were withdrawn or moved to another day."""
 
     @property
     def id(self) -> str:
@@ -81,10 +76,7 @@ class ObservationDays:
 
 
 def format_observation(observation: Mapping[str, Any]) -> str:
-    """Return a line such as `Hemoglobin: 9.1 g/dL (low; reference 12 to 16 g/dL)`.
-
-    Raises ValueError if the observation has no value.
-    """
+    """Return a line: `Hemoglobin: 9.1 g/dL (low; reference 12 to 16 g/dL)`. Raises ValueError if it has no value."""
     values = [_format_value(observation)]
     for component in observation.get("component") or []:
         if text := _format_value(component):

@@ -1,8 +1,7 @@
 """Resolve FHIR references to patients and hospital stays, by the Patient and Encounter resources of all files.
 
-A patient is identified by the id of the resource, which is valid for one server: addresses of two servers in one read
-are rejected. An identifier (a record number, say) is no id: it names the resource with that identifier, or becomes
-`system|value` if there is none.
+A patient is identified by the id of the resource, which is valid for one server: addresses of two servers are rejected.
+An identifier (a record number, say) names the resource with that identifier, or becomes `system|value` without one.
 """
 
 from __future__ import annotations
@@ -154,10 +153,9 @@ def patient_identities(references: FhirReferences) -> Iterator[PatientIdentity]:
 
 
 def mark_superseded(files: Iterable[FhirReferences]) -> None:
-    """Mark the documents that others replace or transform, after all resources were recorded.
+    """Mark the documents that others of the same patient replace or transform, after all resources were recorded.
 
-    Only documents of the same patient count. Documents that replace each other in a circle, or themselves, stay, since
-    none is known to be later, unless a document outside the circle replaces them.
+    Documents that replace each other in a circle stay, unless a document outside the circle replaces them.
     """
     later: dict[_NoteKey, set[_NoteKey]] = {}
     superseded: set[_NoteKey] = set()

@@ -1,7 +1,7 @@
-"""Read HTML files: the text visible to a reader, one block a line. One file, one document.
+"""Read HTML files: the text visible to a reader, one block a line. Style sheets are ignored, and nothing is fetched.
 
 Scripts, styles, templates, `noscript`, navigation (`nav`), drawings and form controls are left out. Headers, footers
-and asides stay, because articles have findings in them too. Style sheets are ignored, and nothing is fetched.
+and asides stay, because articles have findings in them too.
 """
 
 from __future__ import annotations
@@ -138,11 +138,9 @@ def _first_text(root: LexborNode | None, tag: str) -> str:
 
 
 def _check_tags(page: str) -> None:
-    """Raise ValueError for tags that would keep the parser busy for minutes.
-
-    The depth is estimated from above, without elements that end each other. An end tag ends an element only if one of
-    its name is open; otherwise the parser searches all open elements.
-    """
+    """Raise ValueError for tags that would keep the parser busy for minutes."""
+    # The depth is estimated from above, without elements that end each other. An end tag ends an element only if one
+    # of its name is open; otherwise the parser searches all open elements.
     open_elements: Counter[str] = Counter()
     depth = steps = 0
     for tag in _TAG.finditer(page):

@@ -1,7 +1,6 @@
 """Read full texts in JATS (`.nxml`, the format of PubMed Central): one document for each article, with its sections.
 
-References, author notes and the licence are left out. After the body, acknowledgements, appendices, notes and
-glossaries are read.
+References, author notes and the licence are left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read documents from JSON lines, plain or gzip: one object a line, as a stream. Limit all JSON from outside.
 
-A broken line is skipped with its number and the reason, and the others are read. Repeated ids are left to the library,
-since remembering them would take memory for every line.
+A broken line is skipped with its number and the reason. Repeated ids are left to the library.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
-from epicrisis.corpus.reader_base import Skipped, skip
+from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, open_packed, skip
 from epicrisis.types import Document
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -75,9 +73,8 @@ def convert_objects(
 def read_objects(path: Path) -> Iterator[NumberedObject | Skipped]:
     """Yield the file's objects with their line numbers, without blank lines.
 
-    A line of more than MAX_LINE_BYTES is skipped without being loaded. A file that breaks off (a truncated gzip file, a
-    disk error) yields the lines before and then a `Skipped` naming the place. Of a gzip file garbled in the middle, the
-    last of those lines may be wrong, since the checksum comes only at the end.
+    A line of more than MAX_LINE_BYTES is skipped without being loaded. A file that breaks off yields the lines before
+    and then a `Skipped` naming the place. Of a gzip file garbled in the middle, the last of those lines may be wrong.
     """
     number = 0
     is_empty = True

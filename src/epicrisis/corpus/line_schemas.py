@@ -36,10 +36,7 @@ def validate(model: type[Line], value: Any) -> Line:
 
 
 def describe_errors(error: ValidationError) -> str:
-    """Return one line naming every invalid field and why.
-
-    Keys within a field are shown as `...` unless they are defined here, because the file's own keys may be private.
-    """
+    """Return one line naming every invalid field and why; the file's own keys may be private and become `...`."""
     reasons = []
     for item in error.errors():
         field, *inner = item["loc"] or ("",)

@@ -83,8 +83,7 @@ class EmbeddingChunk:
 def find_chunks(folder: Path) -> list[EmbeddingChunk]:
     """Return the folder's chunks by number; some of the 38 may be absent.
 
-    Raises InputError, before any vector is read, if a file of a chunk is missing, truncated or not as its name says, or
-    if counts or PMIDs do not agree.
+    Raises InputError, before any vector is read, if a file is missing, truncated or not as its name says.
     """
     if not is_folder(folder):
         raise path_error(folder, "a file; name the folder with embeds_chunk_0.npy and the other chunks")
@@ -108,9 +107,8 @@ def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocumen
     """Yield the chunk's articles with their vectors in the text file's order, without the first `first` entries.
 
     A document is `pubmed:<PMID>`; its text is the abstract, or the title if there is none (`"abstract": false` in the
-    metadata). `mesh` in the metadata has the form of the XML reader, in NCBI's small letters. An article without text,
-    without vector, with a vector that is not finite or with an unreadable entry is `Skipped`, those without text last.
-    Raises InputError as `find_chunks` does, if a file has changed since.
+    metadata). An article without text, without vector, with a vector that is not finite or with an unreadable entry is
+    `Skipped`, those without text last. Raises InputError as `find_chunks` does, if a file has changed since.
     """
     import numpy as np
 
@@ -283,10 +281,7 @@ def _parse_date(text: str) -> str | None:
 
 
 def _read_entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the members of the file's one object in order, with a few megabytes in memory.
-
-    Raises OSError, or ValueError with a reason that repeats nothing of the file, at the first unreadable member.
-    """
+    """Yield the members of the file's one object in order. Raises OSError, or ValueError with the reason."""
     decode = json.JSONDecoder().raw_decode
     with path.open(encoding="utf-8-sig") as file:
         text, position, separator, has_more = "", 0, "{", True

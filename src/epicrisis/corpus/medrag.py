@@ -34,8 +34,7 @@ _MAX_SNIPPET = 1000
 def read_snippets(path: Path) -> Iterator[Document | Skipped]:
     """Return an iterator over the snippets in the file's order, with the id `pubmed:<PMID>`, else `medrag:<id>`.
 
-    The source is the corpus in the file's name or in a folder of its path, else `MedRAG`. A line that is no snippet is
-    `Skipped`.
+    The source is the corpus in the file's name or in a folder of its path, else `MedRAG`.
     """
     folders = reversed(path.absolute().parent.parts)
     names = map(str.lower, (path.name.split(".")[0], *folders))
@@ -72,8 +71,7 @@ def read_statpearls(path: Path) -> Iterator[Document | Skipped]:
     """Yield the snippets of one chapter of StatPearls (`article-100024.nxml`), equal to those of MedRAG's script.
 
     A snippet is a paragraph, with following short paragraphs and lists as long as there is room. Its title is
-    `chapter -- section`, with ` -- heading` after a bold line. As in MedRAG there is a space at each tag (`H 2 O`), as
-    needed for a fair comparison; for reading, `jats` gives better text.
+    `chapter -- section`, with ` -- heading` after a bold line. As in MedRAG there is a space at each tag (`H 2 O`).
     """
     try:
         root = xml_text.parse_file(path)

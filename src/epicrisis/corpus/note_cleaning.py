@@ -128,8 +128,8 @@ FOOTERS: Mapping[str, re.Pattern[str]] = {
 def clean_text(text: str) -> str:
     """Return the text without control characters, byte order marks and blanks at the ends of lines.
 
-    Line ends become line feeds, several blank lines one, and blank lines at the ends are removed. Everything else
-    stays, including indents and marks of de-identification (`[**Name**]`, `___`). Cleaning twice changes nothing.
+    Line ends become line feeds, several blank lines one. Everything else stays, including indents and marks of
+    de-identification (`[**Name**]`, `___`). Cleaning twice changes nothing.
     """
     text = _CONTROL.sub("", _LINE_END.sub("\n", text))
     lines = map(str.rstrip, text.split("\n"))
@@ -310,11 +310,7 @@ _MIN_LETTERS = 5
 
 
 def find_sections(text: str) -> list[list[int | str]]:
-    """Return `[start, end, title]` of each section in order, as offsets in characters.
-
-    The sections follow each other without gaps from the first heading to the end of the text. A title is as written,
-    without its colon.
-    """
+    """Return `[start, end, title]` of each section in order, without gaps from the first heading to the text's end."""
     headings: list[tuple[int, str]] = []
     start, previous = 0, ""
     for line in text.split("\n"):

@@ -1,8 +1,4 @@
-"""Read notes of patients from CSV files, plain or gzip: MIMIC's, recognized by their headers, or by column names.
-
-NOTEEVENTS of MIMIC-III and the discharge and radiology files of MIMIC-IV-Note are recognized. A file with the columns
-`note_id, subject_id, note_type, charttime, text` is read as the latter.
-"""
+"""Read notes of patients from CSV files, plain or gzip: by column names, or MIMIC's, recognized by their headers."""
 
 from __future__ import annotations
 
@@ -98,10 +94,7 @@ def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict
 def read_notes(
     path: Path, name: str, columns: NoteColumns | None = None, cleaning: NoteCleaning | None = None
 ) -> Iterator[Document | DeletedDocument | PatientIdentity | Skipped]:
-    """Return an iterator over the patients' identities, then over the notes as documents, in the file's order.
-
-    Raises InputError as `locate_columns` does.
-    """
+    """Return an iterator over the patients' identities, then the notes. Raises InputError as `locate_columns` does."""
     cleaning = cleaning or NoteCleaning()
     notes = note_source(path, columns)
     return chain(_read_identities(path, columns, cleaning.time_format), build_items(path, name, notes, cleaning))
@@ -176,10 +169,7 @@ def _find_mimic_columns(header: Sequence[str]) -> NoteColumns | None:
 
 
 def _locate_column(path: Path, header: Sequence[str], name: str, is_required: bool) -> int | None:
-    """Return the position of the column with this name, else with this name in any letter case, else None.
-
-    Raises InputError if the name is ambiguous, or required and missing.
-    """
+    """Return the position of the column with this name, else with this name in any letter case, else None."""
     if not name:
         return None
     same_case = [place for place, cell in enumerate(header) if cell == name]

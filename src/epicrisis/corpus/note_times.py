@@ -1,7 +1,6 @@
 """Parse times of notes, as hospitals' exports write them, into partial ISO dates.
 
-The order of day and month is never guessed: `03/04/2150` is unreadable without its format. A time keeps the clock of
-its writer: an offset from UTC is returned but not applied, so a note of 23:30 stays on its day.
+The order of day and month is never guessed. An offset from UTC is returned but not applied: a note stays on its day.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def check_time_format(form: str) -> None:
 def parse_note_time(time: str, form: str = "") -> tuple[str, str] | None:
     """Return the time (`2150-03-04T10:30`, `2150-03-04`, `2150-03` or `2150`) and its offset from UTC; None otherwise.
 
-    The offset is empty if none is written. Exact midnight means a day without a time, as MIMIC writes its dates.
-    `form` is a format of `strptime`, tried before the built-in forms.
+    Exact midnight means a day without a time, as MIMIC writes its dates. `form` is a format of `strptime`, tried first.
     """
     time = time.strip()
     return (_parse_by_format(time, form) if form else None) or _parse_builtin_form(time)

@@ -1,8 +1,7 @@
 """Read PDF files: their text, page after page. One file, one document.
 
-Pictures of pages have no text; they need recognition (OCR) first. Text keeps PDFium's order and line ends, including
-running heads and page numbers, because separating them from the text would be a guess. Only words divided at a line end
-are repaired. PDFium is not thread-safe: read in one thread at a time.
+Text keeps PDFium's order and line ends, including running heads and page numbers, because separating them from the text
+would be a guess. PDFium is not thread-safe: read in one thread at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read PubMedQA's file (`ori_pqal.json`): abstracts as documents, and the questions about them.
 
-A document has neither title nor conclusion: the title of these articles is the question, word for word, and the
-conclusion (`LONG_ANSWER`) is its answer.
+A document has no title, since the title of these articles is the question, and no conclusion, which is its answer.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ def load_entries(path: Path) -> Mapping[str, Any]:
 
 
 def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
-    """Yield the abstracts of `load_entries(path)` in the file's order, with the id `pubmed:<PMID>`.
-
-    The sections of an abstract are joined by a line feed.
-    """
+    """Yield the abstracts of `load_entries(path)` in the file's order, with the id `pubmed:<PMID>`."""
     for key, value in entries.items():
         try:
             entry = _validate_entry(key, value)
@@ -74,8 +70,7 @@ def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document 
 def read_questions(path: Path) -> Iterator[Question]:
     """Return an iterator over the questions in the file's order, with yes, no and maybe as A, B and C.
 
-    Raises InputError at the call if the file is not PubMedQA's, and at a broken entry: a benchmark with a question less
-    would be another benchmark.
+    Raises InputError for another file, and at a broken entry: a benchmark with a question less would be another one.
     """
     check_file(path)
     return itertools.starmap(partial(_build_question, path), load_entries(path).items())

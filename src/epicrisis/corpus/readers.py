@@ -15,13 +15,11 @@ from epicrisis.corpus import (
     medcpt,
     medrag,
     note_tables,
-    plain_text,
     pubmed,
     pubmedqa,
     retractions,
     sandbox,
 )
-from epicrisis.corpus.compression import describe_damage
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
@@ -31,21 +29,64 @@ from epicrisis.corpus.reader_base import (
     Skipped,
     append_fingerprint,
     check_file,
+    describe_damage,
     fingerprint_file,
     is_folder,
     os_error_reason,
     path_error,
     printable_path,
+    read_limited,
     skip,
 )
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
-__all__ = ["FORMATS", "Skipped", "read_sources"]
+MAX_TEXT_BYTES = 64 * 1024 * 1024
+"""Limit of a text file: about thirty textbooks."""
+
+
+def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield the only document of a plain text or Markdown file, or why it was skipped.
+
+    `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
+    become line feeds; the title is the first Markdown heading, else the file's stem.
+    """
+    try:
+        text = read_limited(path, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+        return
+    except ValueError as error:
+        yield skip(path, "", str(error))
+        return
+    if "\0" in text:
+        yield skip(path, "", "holds a NUL character: not a text file")
+    elif not text.strip():
+        yield skip(path, "", "holds no text")
+    else:
+        heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
+        yield Document(id=f"file:{name}", text=text, title=heading or path.stem, source=name)
+
+
+def _find_heading(text: str) -> str:
+    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
+    is_fenced = False
+    for line in text.split("\n"):
+        if line.startswith(("```", "~~~")):
+            is_fenced = not is_fenced
+        rest = line.lstrip("#")
+        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
+            words = rest.split()
+            if words and not words[-1].strip("#"):
+                words.pop()
+            if words:
+                return " ".join(words)
+    return ""
+
 
 _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
-    "text": plain_text.read_document,
+    "text": _read_text,
     "pdf": partial(sandbox.read_file, "pdf"),
     "html": partial(sandbox.read_file, "html"),
     "nxml": partial(sandbox.read_file, "nxml"),
@@ -168,12 +209,9 @@ def _choose_readers(
     cleaning: NoteCleaning,
     with_origins: bool,
 ) -> list[_Reader]:
-    """Return one reader for each file, with two exceptions.
-
-    Consecutive PubMed files have one reader, which reads them in parallel. All FHIR files have one reader, at the place
-    of the first, because each may describe patients of the others.
-    """
+    """Return one reader for each file, but one for consecutive PubMed files, and one for all FHIR files."""
     notes_reader = partial(_notes_reader, columns, cleaning)
+    # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
     readers: list[_Reader] = []
     for format, group in itertools.groupby(files, key=lambda file: file.format):
@@ -266,10 +304,8 @@ def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
 
 
 def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Path, name: str) -> _Reader:
-    """Return the reader of a table of notes. Raises InputError if the table lacks a column.
-
-    A garbled file is skipped completely: text before the damage may be under another patient's id.
-    """
+    """Return the reader of a table of notes. Raises InputError if the table lacks a column."""
+    # In a garbled file, text before the damage may be under another patient's id.
     if damage := describe_damage(path, include_truncated=False):
         return partial(_skip, path, damage)
     try:

@@ -67,11 +67,7 @@ class RemovalLog:
         self._has_written = False
 
     def begin_source(self, path: Path, name: str) -> str:
-        """Return the key by which `record` identifies a file to be read. Raises InputError if it cannot be read.
-
-        With texts the key is the file's SHA-256, since files of two folders may have one name. Lines of an earlier
-        addition of this file will be replaced.
-        """
+        """Return the key for `record` of a file to be read: its SHA-256 with texts, since names may be equal."""
         source = fingerprint_file(path).sha256 if self._keep_texts else name
         self._names[source] = name
         return source

@@ -1,9 +1,4 @@
-"""Read who retracted, doubted or corrected which article: PubMed's notices, and Retraction Watch (Crossref's CSV).
-
-    Record ID,Title,...,RetractionDate,RetractionDOI,...,OriginalPaperDOI,OriginalPaperPubMedID,RetractionNature,...
-
-A PMID of 0, or none, means that the article has none; its DOI identifies it then.
-"""
+"""Read who retracted, doubted or corrected which article: PubMed's notices, and Retraction Watch (Crossref's CSV)."""
 
 from __future__ import annotations
 
@@ -124,6 +119,7 @@ def _read_entry(path: Path, row: Mapping[str | None, Any], line: int) -> Article
     if not number or mark is None:
         reason = "its RetractionNature is unknown" if number else "has no Record ID"
         return skip(path, where, f"{reason}; update epicrisis, or fetch the list again")
+    # A PMID of 0 means that the article has none.
     pmids = set(map(int, _PMID.findall(cells.get("OriginalPaperPubMedID", "")))) - {0}
     targets = [*map("pubmed:{}".format, sorted(pmids)), *_find_dois(cells.get("OriginalPaperDOI", ""))]
     day = None

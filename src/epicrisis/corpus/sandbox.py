@@ -47,10 +47,7 @@ class _ParserError(Exception):
 
 
 def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skipped]:
-    """Yield the items of the reader of this kind (`pdf`, `html`, `nxml`, `statpearls`) for a file.
-
-    A file that takes too much time or memory, or crashes its parser, is `Skipped` with the reason and the cure.
-    """
+    """Yield the items of the reader of this kind for a file. A file that exceeds a limit, or crashes, is `Skipped`."""
     size = 0
     with suppress(OSError):
         size = path.stat().st_size

@@ -1,7 +1,4 @@
-"""The child process of `sandbox`: reads one request a line, parses, and sends the reply as JSON after its length.
-
-Exits if the parent is gone, or if a file takes too much time (SIGALRM) or too much memory.
-"""
+"""The child process of `sandbox`: reads one request a line, parses, and sends the reply as JSON after its length."""
 
 from __future__ import annotations
 

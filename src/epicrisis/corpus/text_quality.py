@@ -1,7 +1,4 @@
-"""Find faulty texts for a library's health report: empty texts, remaining markup, near duplicates.
-
-The results are for a person to look at; nothing is removed.
-"""
+"""Find faulty texts for a library's health report: empty texts, remaining markup, near duplicates."""
 
 from __future__ import annotations
 
@@ -94,10 +91,7 @@ class NearDuplicateFinder:
             self._signatures += signature.tobytes()
 
     def pairs(self, similarity: float = MIN_SIMILARITY) -> Iterator[tuple[str, str]]:
-        """Yield (earlier id, later id) for every near duplicate of a text added before it, each later text once.
-
-        Ten copies of one text are nine pairs. Call this after the last `add`; it takes another 40 bytes a text.
-        """
+        """Yield (earlier id, later id) for every near duplicate of an earlier text; ten copies are nine pairs."""
         import numpy as np
 
         if not self._ids:

@@ -1,14 +1,11 @@
-"""Parse XML from outside safely, and convert mixed content into readable text.
+"""Parse XML from outside safely (no entity is expanded, nothing is fetched), and turn mixed content into readable text.
 
-No entity is expanded, nothing is fetched, and sizes are limited.
-
-`element_text` gives one line of text by these rules. Runs of spaces, tabs and line ends become one space, with none at
-the ends; other spaces (no-break, thin) stay. Bold, italics and other inline markup are dropped. A subscript is written
-as it is spoken, `H2O`, `Tmax`; after a digit with `_`, so that no other number arises. A superscript beginning with a
-digit or a signed digit gets a `^` after a letter, a digit or a closing bracket (`10^-3`, `m^2`), and so does a single
-letter after a digit (`10^n`). Charges, genotypes, isotopes and others stay as commonly written (`Ca2+`, `CD4+`,
-`p53-/-`, `99mTc`, `1st`). MathML is linear: `(a+b)/c`, `x_i^2`, `√(x)`. An entity of HTML becomes its character; any
-other stays as `&name;`.
+`element_text` gives one line of text by these rules. Runs of spaces, tabs and line ends become one space. Bold, italics
+and other inline markup are dropped. A subscript is written as it is spoken, `H2O`, `Tmax`; after a digit with `_`, so
+that no other number arises. A superscript beginning with a digit or a signed digit gets a `^` after a letter, a digit
+or a closing bracket (`10^-3`, `m^2`), and so does a single letter after a digit (`10^n`). Charges, genotypes, isotopes
+and others stay as commonly written (`Ca2+`, `CD4+`, `99mTc`). MathML is linear: `(a+b)/c`, `x_i^2`, `√(x)`. An entity
+of HTML becomes its character; any other stays as `&name;`.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
+from epicrisis.corpus.reader_base import READ_ERRORS, describe_read_error, open_packed
 
 if TYPE_CHECKING:
     from lxml.etree import _Element, _ElementTree
@@ -43,10 +40,7 @@ class BrokenXML(Exception):
 
 
 def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml"] | None:
-    """Return the kind of XML, by the first known element in the first 64 KiB (unpacked), or None.
-
-    Raises OSError if the file cannot be opened.
-    """
+    """Return the kind of XML, by the first known element in the first 64 KiB (unpacked), or None. Raises OSError."""
     head = b""
     with open_packed(path) as file:
         try:

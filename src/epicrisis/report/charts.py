@@ -186,10 +186,7 @@ def _line_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[s
         "width": WIDTH,
         "height": HEIGHT,
         "autosize": _FIT,
-        "layer": [
-            {"data": {"values": data}, "encoding": {"x": x}, "layer": layers},
-            *_bound_layers(bounds, y, styles),
-        ],
+        "layer": [{"data": {"values": data}, "encoding": {"x": x}, "layer": layers}, *_bound_layers(bounds, y, styles)],
     }
 
 
