@@ -17,7 +17,7 @@ import typer
 
 from epicrisis.answers import Failure, Notice
 from epicrisis.cli import run_progress
-from epicrisis.cli.exit_codes import ERROR
+from epicrisis.cli.command import ERROR
 from epicrisis.configuration import load_settings
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan

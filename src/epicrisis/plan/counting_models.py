@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, UserError
-from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.layers import Layer
 from epicrisis.plan.cost_plan import ReplySize, Speed
 from epicrisis.plan.synthetic_replies import copy_passages, synthetic_reply
 from epicrisis.prompts import unfence

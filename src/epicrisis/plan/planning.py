@@ -20,7 +20,7 @@ from epicrisis.answers import Answer, Event, MapStarted, ModelCalled, Notice, Us
 from epicrisis.components import build_scope
 from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
 from epicrisis.evidence_selection import TimeRestriction
-from epicrisis.models.chat.prices import build_cost_function
+from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing

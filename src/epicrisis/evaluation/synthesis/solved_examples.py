@@ -38,8 +38,7 @@ from epicrisis.answering.structured_request import (
 from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import sample_at_random
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.prompts import Prompt, render
