@@ -16,7 +16,7 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
-from epicrisis.models.encoder import load_encoder
+from epicrisis.models.encoders import load_encoder
 from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Passage, Scope
 

@@ -30,7 +30,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k, recall_at_k, reciprocal_rank
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.models.encoder import load_encoder
+from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.types import Document, Scope, SearchMode
 

@@ -23,7 +23,7 @@ from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.models.encoder import load_encoder
+from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings
 from epicrisis.types import Question

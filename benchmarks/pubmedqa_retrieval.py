@@ -17,7 +17,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.models.encoder import load_encoder
+from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.types import Question, Scope, SearchMode
 

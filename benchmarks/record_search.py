@@ -19,7 +19,7 @@ from pathlib import Path
 from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
-from epicrisis.models.encoder import load_encoder
+from epicrisis.models.encoders import load_encoder
 from epicrisis.protocols import Encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder

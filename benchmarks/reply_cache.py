@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache
+from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
 

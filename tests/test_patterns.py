@@ -36,7 +36,7 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
         rf"(?P<label>{patient_check._LONG_ID_LABEL}){patient_check._escape_id('a-1')}(?![-./:]?\w)|{patient_check._separate_id('a-1')}"
     ],
     "library.patient_check:_separate_name": [patient_check._separate_name("anna maria muster")],
-    "models.chat.endpoints.request:_mentions_parameter": [
+    "models.chat.openai_compatible:_mentions_parameter": [
         r"(?:^|[`'\"])seed(?:[`'\"]|:)|\b(?:argument|parameter|field|option)s?\b[^.]{0,30}?\bseed\b"
     ],
     "retrieval.event_mentions:find_event_mentions": [

@@ -14,9 +14,9 @@ from epicrisis.answering.brief_context import map_reduce
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Event, ModelCalled
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.layers import Layer
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.testing.replies import fill
+from epicrisis.testing.chat import fill
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 pytestmark = pytest.mark.models

@@ -10,8 +10,7 @@ from pathlib import Path
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Event, ModelCalled, Usage
-from epicrisis.models.chat.layers.stack import add_layers
-from epicrisis.models.chat.loading import load_chat
+from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.settings import ModelSettings
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from rivals.measured import Answer, Job, run

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from epicrisis.answering.abstention import withhold_unverified
+from epicrisis.answering.document_answers import withhold_unverified
 from epicrisis.answers import Answer, Citation
 from epicrisis.types import AnswerState
 from tests.support.strategies import QUESTION

@@ -14,9 +14,8 @@ from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Event, Notice
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import add_layers
-from epicrisis.models.chat.loading import load_chat
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.hostile import HostileServer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from epicrisis.answering.next_token import zero_shot
+from epicrisis.answering.baselines import zero_shot
 from epicrisis.answers import Notice
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question

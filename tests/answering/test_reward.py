@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from epicrisis.answering.open_medprompt import self_reflection
-from epicrisis.answering.reward import ATTRIBUTES, RewardFormat, request_reward
+from epicrisis.answering.open_medprompt import ATTRIBUTES, RewardFormat, request_reward, self_reflection
 from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import ModelCalled

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.models.chat.layers.cache import APPLICATION_ID, FORMAT
+from epicrisis.models.chat.cache import APPLICATION_ID, FORMAT
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import PATIENT, STAY, document, observation, packed

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.evaluation.datasets.patient_records.lengths import find_length_bin
+from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.ehr_study import NAME

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
-from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache, compute_reply_key
+from epicrisis.models.chat.cache import CachedModel, ReplyCache, compute_reply_key
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import make_request

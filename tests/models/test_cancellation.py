@@ -11,7 +11,7 @@ import pytest
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTruncated
 from epicrisis.models.chat.endpoints import connection, reply
-from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.loading import add_layers
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.settings import ModelSettings

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
-from epicrisis.models.encoder import load_encoder
+from epicrisis.models.encoders import load_encoder
 from epicrisis.models.tokenization import USUAL_TOKENS, split_batches
 from epicrisis.testing.encoders import check_encoder
 

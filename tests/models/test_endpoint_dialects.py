@@ -17,8 +17,7 @@ from epicrisis.errors import EndpointRejected, EpicrisisError, ModelMissing
 from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.failures import parse_error_body
-from epicrisis.models.chat.endpoints.request import build_body, find_rejected_parameter
-from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, build_body, find_rejected_parameter
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion

@@ -11,11 +11,11 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
-from epicrisis.models.chat.layers.budget import Budget
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.limits import RateLimitedModel
-from epicrisis.models.chat.layers.stack import add_layers
-from epicrisis.models.chat.token_estimates import compute_max_prompt_tokens
+from epicrisis.models.chat.budget import Budget
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.call_costs import compute_max_prompt_tokens
+from epicrisis.models.chat.layers import RateLimitedModel
+from epicrisis.models.chat.loading import add_layers
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings, ModelSettings, Price
 from epicrisis.testing.chat import ScriptedModel, check_chat_model

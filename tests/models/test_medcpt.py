@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epicrisis.models.encoder import load_encoder
+from epicrisis.models.encoders import load_encoder
 from epicrisis.models.tokenization import load_tokenizer, pad_batch
 from epicrisis.protocols import Encoder
 from epicrisis.testing.encoders import check_encoder

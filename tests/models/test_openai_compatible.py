@@ -21,8 +21,7 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
-from epicrisis.models.chat.endpoints.request import derive_seed
-from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, derive_seed
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion, sse

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.prices import build_cost_function, look_up_cost
+from epicrisis.models.chat.call_costs import build_cost_function, look_up_cost
 from epicrisis.privacy import set_local_only
 from epicrisis.settings import ModelSettings, Price
 

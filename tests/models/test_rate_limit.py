@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointBusy
-from epicrisis.models.chat.layers.limits import POLL_SECONDS, RateLimitedModel
-from epicrisis.models.chat.token_estimates import estimate_prompt_tokens
+from epicrisis.models.chat.call_costs import estimate_prompt_tokens
+from epicrisis.models.chat.layers import POLL_SECONDS, RateLimitedModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import Call, SlowModel, get_time, make_request, run_in_virtual_time
 

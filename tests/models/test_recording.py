@@ -14,8 +14,8 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EndpointRejected, StorageError
-from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache
-from epicrisis.models.chat.layers.recording import RecordingModel
+from epicrisis.models.chat.cache import CachedModel, ReplyCache
+from epicrisis.models.chat.layers import RecordingModel
 from epicrisis.protocols import ChatRequest
 from epicrisis.serialization import to_json
 from epicrisis.testing.chat import ScriptedModel, check_chat_model

@@ -23,7 +23,7 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError, StorageError
-from epicrisis.models.chat.layers.cache import CacheStats, ReplyCache
+from epicrisis.models.chat.cache import CacheStats, ReplyCache
 from epicrisis.protocols import Capabilities, ChatReply, OptionLogprobs
 from tests.support.cache_child import CALLS, make_key, make_reply
 

@@ -18,8 +18,7 @@ from epicrisis.errors import (
     EpicrisisError,
     ReplyInvalid,
 )
-from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.models.chat.layers.retry import RetryingModel
+from epicrisis.models.chat.layers import Layer, RetryingModel
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import get_time, make_request, run_in_virtual_time

@@ -15,10 +15,9 @@ import pytest
 
 from epicrisis.errors import EpicrisisError, NetworkRefused
 from epicrisis.logs import open_log
+from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.endpoints.failures import walk_causes
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import add_layers
-from epicrisis.models.chat.loading import load_chat
+from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import ModelSettings

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import ContextOverflow, ModelMissing
-from epicrisis.models.sparse import CachedSparseEncoder, load_sparse
+from epicrisis.models.encoders import CachedSparseEncoder, load_sparse
 from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
 from tests.support import tiny_models
 

@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid, ModelMissing
 from epicrisis.evaluation.metrics.bertscore import BertScore, compute_bert_scores
-from epicrisis.models.token_vectors import load_token_encoder
+from epicrisis.models.encoders import load_token_encoder
 from epicrisis.testing.encoders import HashingTokenEncoder, check_token_encoder
 from tests.support import tiny_models
 

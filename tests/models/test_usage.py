@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EpicrisisError
+from epicrisis.models.chat.call_costs import compute_cost
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
-from epicrisis.models.chat.endpoints.usage import read_reported_usage
+from epicrisis.models.chat.endpoints.probing import read_reported_usage
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.chat.prices import compute_cost
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.settings import Price
 from epicrisis.testing.faults import Fault

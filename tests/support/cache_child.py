@@ -13,9 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.layers.cache import CachedModel, ReplyCache
-from epicrisis.models.chat.layers.stack import add_layers
-from epicrisis.models.chat.loading import load_chat
+from epicrisis.models.chat.cache import CachedModel, ReplyCache
+from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel

@@ -29,7 +29,7 @@ _OURS = (
     "corpus.readers",
     "library.ingest",
     "library.health",
-    "models.precomputed_encoder",
+    "models.encoders",
     "components",
 )
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.models.chat.layers.cache import ReplyCache
-from epicrisis.models.chat.layers.stack import add_layers
+from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.loading import add_layers
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel

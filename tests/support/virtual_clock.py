@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError
-from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.layers import Layer
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_all, locate_span
 from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
 from epicrisis.answering.strategy_context import PROMPTS, Context, ask, fits
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
-from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation
+from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
 from epicrisis.prompts import Prompt, fence_passages, render
+from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Passage, Question
 
 SPAN_CHARACTERS = 400
@@ -178,3 +179,29 @@ class SpanFormat:
             if quotation.verified:
                 return number, quotation
         raise Unreadable("the document that the reply names does not contain the words that the reply copies")
+
+
+def withhold_unverified(answer: Answer) -> Answer:
+    """Return an answer from documents unchanged if a quotation is verified, else as an abstention.
+
+    The abstention holds the model's answer under `withheld`, with the reason. An answer with an option like "the record
+    does not say" is unchanged, because no words of a record can show it.
+    """
+    if answer.state != "answered" or any(citation.verified for citation in answer.citations):
+        return answer
+    if chose_unanswerable(answer):
+        return answer
+    n = len(answer.citations)
+    if not n:
+        reason = "it quotes no document"
+    elif n == 1:
+        reason = "its only quotation does not stand in the document it names"
+    else:
+        reason = f"none of its {n} quotations stands in the document it names"
+    withheld = WithheldAnswer(answer.text, reason, answer.choice, answer.citations)
+    return replace(answer, state="abstained", text="", choice=None, citations=(), withheld=withheld)
+
+
+def chose_unanswerable(answer: Answer) -> bool:
+    """Return whether the answer chose an option like "the record does not say"."""
+    return answer.choice is not None and is_unanswerable(answer.choice, answer.question.options)

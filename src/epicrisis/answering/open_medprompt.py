@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 from epicrisis.answering.document_answers import conclude
-from epicrisis.answering.example_messages import add_examples, announce_examples
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.self_consistency import add_examples, announce_examples
 from epicrisis.answering.strategy_context import (
     PROMPTS,
     Context,
@@ -28,7 +29,7 @@ from epicrisis.answering.strategy_context import (
     make_unanswered,
     track_usage,
 )
-from epicrisis.answering.structured_request import Sampling, Unreadable
+from epicrisis.answering.structured_request import Sampling, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render
@@ -219,3 +220,42 @@ async def _add_rewards(question: Question, context: Context, draft: Draft) -> Dr
         context.emit(Notice("left-out", f"draft {draft.number} has no reward: {error}"))
         return draft
     return replace(draft, rewards=rewards)
+
+
+ROLE = "reward"
+ATTRIBUTES = ("truthfulness", "honesty", "helpfulness")
+BEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RewardFormat:
+    """The format of a reply with a mark for each attribute."""
+
+    attributes: tuple[str, ...] = ATTRIBUTES
+
+    @property
+    def max_tokens(self) -> int:
+        return 30 + 20 * len(self.attributes)
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON schema: an object with a whole number from 1 to 5 for each attribute."""
+        mark = {"type": "integer", "minimum": 1, "maximum": BEST}
+        return object_schema(dict.fromkeys(self.attributes, mark))
+
+    def read(self, text: str) -> Mapping[str, float]:
+        """Return the mark of each attribute. Raises Unreadable."""
+        for reply in json_objects(text, frozenset(self.attributes)):
+            if all(map(_is_mark, map(reply.get, self.attributes))):
+                return {name: float(reply[name]) for name in self.attributes}
+        raise Unreadable(f"the reply gives no marks from 1 to {BEST}")
+
+
+def _is_mark(value: object) -> bool:
+    return type(value) is int and 1 <= value <= BEST
+
+
+async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
+    """Return the marks of an answer by attribute. Raises ChatError and Unreadable."""
+    answer = fence([text], label="answer")
+    prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
+    return await ask(context, ROLE, "reward", prompt, RewardFormat())

@@ -1,21 +1,24 @@
 """Self-consistency and Medprompt: the majority of several votes (the context-retrieval study, sections 3.1 and 4.2).
 
 Each vote writes out its steps and states a choice. With shuffling, each vote sees the options in a different order, and
-its letter is mapped back (errata P2, P3). Medprompt also shows solved questions.
+its letter is mapped back (errata P2, P3). Medprompt also shows solved questions, as earlier turns of the conversation.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from epicrisis.answering.example_messages import add_examples, announce_examples
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import (
+    MAJORITY,
     PROMPTS,
+    TIE,
     Context,
     ask,
     fits,
@@ -24,12 +27,52 @@ from epicrisis.answering.strategy_context import (
     track_usage,
 )
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answering.voting import TIE, count_votes
-from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Usage, Vote, Voted
+from epicrisis.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
-from epicrisis.prompts import Prompt, render
+from epicrisis.prompts import Prompt, escape, render
+from epicrisis.protocols import Message
 from epicrisis.question_options import first_same_option
-from epicrisis.types import Example, Question
+from epicrisis.types import AnswerState, Example, Examples, Question, TieRule
+
+
+def announce_examples(context: Context, examples: Examples) -> None:
+    """Emit the ids of the examples, without their texts, and the notes of their search."""
+    ids = tuple(example.id for example in examples.examples)
+    models = tuple(sorted({example.model for example in examples.examples}))
+    context.emit(ExamplesFound(ids, examples.left_out, models))
+    for note in examples.notes:
+        context.emit(Notice("search", f"solved questions: {note}"))
+
+
+def add_examples(
+    prompt: Prompt, template: str, examples: Sequence[Example], *, without_options: bool = False
+) -> Prompt:
+    """Return the prompt with the examples between its system message and the question, the best one last.
+
+    `without_options` shows the examples without their options, for a question that has none.
+    """
+    system, *rest = prompt.messages
+    turns: list[Message] = []
+    for example in reversed(examples):
+        if without_options:
+            example = _remove_options(example)
+        _, question = render(PROMPTS, template, question=example.text, options=example.options).messages
+        turns += [question, Message("assistant", json.dumps(_build_reply(example), ensure_ascii=False))]
+    return replace(prompt, messages=(system, *turns, *rest))
+
+
+def _remove_options(example: Example) -> Example:
+    if example.choice is None:
+        return example
+    return replace(example, options={}, choice=None, answer=example.options[example.choice])
+
+
+def _build_reply(example: Example) -> dict[str, object]:
+    result: dict[str, object] = {"found": True, "answer": escape(example.answer)}
+    if example.choice is not None:
+        result["choice"] = example.choice
+    return {"reasoning": escape(example.reasoning), "result": result} if example.reasoning else {"result": result}
+
 
 NO_EXAMPLES = (
     "medprompt shows solved questions: name a library of them with examples.library (--examples), made by `epicrisis "
@@ -196,3 +239,40 @@ def shuffle_options(options: Mapping[str, str], votes: int, seed: int | str) -> 
         texts = map(options.__getitem__, order)
         shuffled.append(ShuffledOptions(dict(zip(letters, texts, strict=True)), order))
     return tuple(shuffled)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The result of counting votes. Only the state `answered` has a choice."""
+
+    state: AnswerState
+    choice: str | None = None
+    decided_by: str = ""
+    distribution: Mapping[str, float] = field(default_factory=dict)
+    """Each option's share of all votes. The remainder to 1 abstained, failed or was unreadable."""
+
+
+def count_votes(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain") -> Tally:
+    """Return the option with the most votes.
+
+    If no vote has a choice, the state is `abstained` if a vote abstained, else `unparsed` if one was unreadable, else
+    `failed`.
+    """
+    in_order = sorted(votes, key=lambda vote: vote.number)
+    choices = [vote.choice for vote in in_order if vote.choice is not None]
+    states = Counter(vote.state for vote in votes)
+    if not choices:
+        if states["abstained"]:
+            return Tally("abstained")
+        return Tally("unparsed" if states["unparsed"] else "failed")
+    counts = Counter(choices)
+    distribution = {letter: counts[letter] / len(votes) for letter in options}
+    highest = max(counts.values())
+    leaders = [letter for letter, count in counts.items() if count == highest]
+    if states["abstained"] > highest:
+        return Tally("abstained", None, MAJORITY, distribution)
+    if len(leaders) == 1:
+        return Tally("answered", leaders[0], MAJORITY, distribution)
+    if tie == "first-vote":
+        return Tally("answered", leaders[0], tie, distribution)
+    return Tally("abstained", None, TIE, distribution)

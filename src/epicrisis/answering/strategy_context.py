@@ -16,7 +16,6 @@ from epicrisis.answering.structured_request import (
     fits_window,
     request_structured,
 )
-from epicrisis.answering.voting import VotingOptions
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
 from epicrisis.prompts import Prompt
@@ -31,6 +30,7 @@ from epicrisis.types import (
     Question,
     Ranking,
     Scope,
+    TieRule,
 )
 
 T = TypeVar("T")
@@ -39,6 +39,19 @@ PROMPTS = "epicrisis.answering.prompts"
 """The package of the prompt files."""
 ANSWER = "answer"
 """The field of a reply whose text is streamed."""
+MAJORITY, TIE = "majority", "tie"
+
+
+@dataclass(frozen=True, slots=True)
+class VotingOptions:
+    """How votes are drawn and counted."""
+
+    n: int = 5
+    temperature: float = 0.7
+    top_p: float = 1.0
+    shuffle: bool | None = None
+    """Whether each vote sees the options in a different order. None leaves it to the strategy."""
+    tie: TieRule = "abstain"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import typer
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
-from epicrisis.cli.table_output import say_sentence, show_data, show_table
+from epicrisis.cli.terminal import say_sentence, show_data, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epicrisis.answers import Usage
-from epicrisis.models.chat.prices import build_cost_function
+from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.cost_plan import CostPlan, format_dollars

@@ -35,7 +35,7 @@ from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.overrides import RunOverrides
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from epicrisis.types import AnswerState, Passage, Question, Ranking

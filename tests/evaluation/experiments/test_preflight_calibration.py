@@ -35,7 +35,7 @@ from epicrisis.evaluation.experiments.preflight_rules import (
     threshold_curve,
 )
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.retrieval.preflight import Signal
 
 K = 16
 

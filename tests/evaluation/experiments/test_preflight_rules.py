@@ -43,8 +43,7 @@ from epicrisis.evaluation.experiments.preflight_rules import (
 )
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.retrieval.preflight import compare_rankings
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.retrieval.preflight import Signal, compare_rankings
 
 labels = st.sampled_from(["issue", "no-issue", "not-retrieved", "no-key"])
 scored = st.lists(st.tuples(labels, st.integers(0, 6).map(float)), min_size=1, max_size=40)

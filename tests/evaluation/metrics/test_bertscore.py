@@ -12,7 +12,7 @@ import pytest
 
 from epicrisis.evaluation.metrics.bertscore import BertScore, bertscore_name, compute_bert_scores
 from epicrisis.evaluation.metrics.unscored import Unscored
-from epicrisis.models.token_vectors import load_token_encoder
+from epicrisis.models.encoders import load_token_encoder
 from epicrisis.protocols import TokenVectors
 from epicrisis.testing.encoders import HashingTokenEncoder
 from tests.evaluation.metrics.pairs import summaries

@@ -18,10 +18,14 @@ from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.partitioning import group_passages
-from epicrisis.retrieval.document_ranking import group_by_document, take_first
-from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.ordering import move_worst_to_middle, rank_in_order
-from epicrisis.retrieval.rerank import rerank
+from epicrisis.retrieval.rankings import (
+    group_by_document,
+    move_worst_to_middle,
+    rank_in_order,
+    reciprocal_rank_fusion,
+    rerank,
+    take_first,
+)
 from epicrisis.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 ARMS: Mapping[str, str] = {

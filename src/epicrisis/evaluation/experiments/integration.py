@@ -55,10 +55,8 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.document_ranking import take_first
-from epicrisis.retrieval.preflight import choose_rule, compare_rankings
-from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
-from epicrisis.retrieval.rerank import rerank
+from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
+from epicrisis.retrieval.rankings import rerank, take_first
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
@@ -163,17 +161,7 @@ def preflight_verdict(
         rescored = _scores(rerank(top, question.text, reranker, name, len(top.hits)))
     # The best passage of each document comes before its others.
     best_first = sorted(_scores(top), key=lambda pair: -pair[1])
-    return compare_rankings(
-        best_first,
-        words,
-        rescored,
-        signal=rule.signal,
-        n=rule.n,
-        threshold=rule.threshold,
-        depth=check.depth,
-        count=source.count,
-        origin=rule.origin,
-    )
+    return compare_rankings(best_first, words, rescored, rule, depth=check.depth, count=source.count)
 
 
 def _scores(ranking: Ranking) -> list[tuple[str, float]]:

@@ -33,8 +33,8 @@ from epicrisis.evaluation.experiments.vote_sampling import (
     split_sets,
     usage_of_runs,
 )
+from epicrisis.evaluation.grading.correctness import correctness_remarks as marking_remarks
 from epicrisis.evaluation.grading.correctness import read_correctness
-from epicrisis.evaluation.grading.correctness_tables import correctness_remarks as marking_remarks
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.overrides import RunOverrides

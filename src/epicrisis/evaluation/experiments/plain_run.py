@@ -6,8 +6,8 @@ from pathlib import Path
 
 from epicrisis.components import build_scope
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.dataset import sample_at_random
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset

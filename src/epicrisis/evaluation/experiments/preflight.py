@@ -42,8 +42,8 @@ from epicrisis.evaluation.experiments.preflight_rules import (
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
 from epicrisis.evaluation.runs.recorded_run import RunSummary
-from epicrisis.retrieval.document_ranking import parse_document_id
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.retrieval.preflight import Signal
+from epicrisis.retrieval.rankings import parse_document_id
 
 NAME = "preflight"
 K = 16

@@ -24,7 +24,7 @@ from epicrisis.evaluation.experiments.token_costs import (
     preflight_tokens,
     rag_tokens,
 )
-from epicrisis.models.chat.token_estimates import estimate_prompt_tokens, estimate_tokens
+from epicrisis.models.chat.call_costs import estimate_prompt_tokens, estimate_tokens
 from epicrisis.prompts import format_passage, render
 from epicrisis.protocols import PassageStore
 from epicrisis.types import Question, Scope

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.population_tables import make_population_table
+from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.grading import measure_tables
-from epicrisis.evaluation.grading.calibration_tables import judge_remarks as judge_remarks
+from epicrisis.evaluation.grading.calibration import judge_remarks as judge_remarks
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import RecordedRun

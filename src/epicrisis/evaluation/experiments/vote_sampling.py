@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.voting import VotingOptions
+from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec

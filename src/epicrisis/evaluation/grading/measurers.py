@@ -101,7 +101,7 @@ def entailment_measurer(name: str, home: Path, threads: int | None = None) -> Me
 
     Raises ModelMissing or ModelFileInvalid.
     """
-    from epicrisis.models.nli import load_nli
+    from epicrisis.models.pair_models import load_nli
 
     return entailment_measurer_for(load_nli(name, home, threads), name)
 
@@ -130,7 +130,7 @@ def bertscore_measurer(name: str, home: Path, threads: int | None = None) -> Mea
     """Return the measurer of BERTScore's F1 by the token vectors of this encoder. With several references, the best
     counts. Raises ModelMissing or ModelFileInvalid."""
     from epicrisis.evaluation.metrics.bertscore import bertscore_name, compute_bert_scores
-    from epicrisis.models.token_vectors import load_token_encoder
+    from epicrisis.models.encoders import load_token_encoder
 
     encoder = load_token_encoder(name, home, threads)
     metric = bertscore_name(encoder)

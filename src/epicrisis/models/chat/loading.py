@@ -1,11 +1,20 @@
-"""Builds the chat model that a user names with `--model`, without the layers around it."""
+"""Builds the chat model that a user names with `--model`, and the layers around it."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
-from epicrisis.models.chat.prices import compute_cost
+from epicrisis.models.chat.budget import Budget, BudgetedModel, TimedModel
+from epicrisis.models.chat.cache import CachedModel, ReplyCache
+from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
+from epicrisis.models.chat.layers import (
+    ConcurrencyLimitedModel,
+    LoggedModel,
+    RateLimitedModel,
+    RecordingModel,
+    RetryingModel,
+)
 from epicrisis.models.model_download import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
@@ -42,3 +51,32 @@ def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -
     return EmbeddedModel(
         files.files[name], files.name, settings.context_tokens, threads, weights_sha256=files.sha256.get(name)
     )
+
+
+def add_layers(
+    model: ChatModel,
+    settings: ModelSettings,
+    *,
+    cache: ReplyCache | None = None,
+    budget: Budget | None = None,
+    record: Path | None = None,
+    log_text: bool = False,
+) -> ChatModel:
+    """Return the model in the layers its settings ask for.
+
+    Roles that use the same model must share the returned object, and with it one concurrency and rate limit. The
+    caller closes `cache`.
+    """
+    if budget is not None and (budget.settings.tokens, budget.settings.usd) != (None, None):
+        model = BudgetedModel(model, budget, build_cost_function(settings))
+    if (settings.requests_per_minute, settings.tokens_per_minute) != (None, None):
+        model = RateLimitedModel(model, settings.requests_per_minute, settings.tokens_per_minute)
+    model = ConcurrencyLimitedModel(model, settings.concurrency)
+    model = RetryingModel(model, settings.tries, settings.retry_seconds)
+    if budget is not None and budget.settings.minutes is not None:
+        model = TimedModel(model, budget)
+    if cache is not None:
+        model = CachedModel(model, cache)
+    if record is not None:
+        model = RecordingModel(model, record)
+    return LoggedModel(model) if log_text else model

@@ -29,7 +29,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE
+from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
 
 FAILED_CALL = Usage(calls=1, failed_calls=1)
 """The usage of a call that the endpoint certainly did not process."""

@@ -19,8 +19,8 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ReplyInvalid, ReplyTruncated, ReplyWithheld
+from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens
 from epicrisis.models.chat.endpoints.failures import ErrorInReply
-from epicrisis.models.chat.token_estimates import UNKNOWN_USAGE, compute_max_reply_tokens
 from epicrisis.printable import ends_in_high_surrogate, replace_surrogates
 from epicrisis.protocols import ChatRequest, DeltaCallback, OptionLogprobs
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EpicrisisError, SettingsError
-from epicrisis.models.chat.layers.layer import Layer
-from epicrisis.models.chat.token_estimates import (
+from epicrisis.models.chat.call_costs import (
     UNKNOWN_USAGE,
     compute_max_prompt_tokens,
     compute_max_reply_tokens,
     count_used_tokens,
 )
+from epicrisis.models.chat.layers import Layer
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import BudgetSettings
 

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from epicrisis.answers import Usage
 from epicrisis.errors import EpicrisisError, InputError, NotCached, StorageError
-from epicrisis.models.chat.layers.layer import Layer
+from epicrisis.models.chat.layers import Layer
 from epicrisis.privacy import open_private
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 

@@ -1,23 +1,31 @@
-"""Rerankers: a cross-encoder, which reads question and passage as one pair, and late interaction of their tokens."""
+"""Models that score a pair of texts: rerankers, natural language inference, and reward models."""
 
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.errors import ModelFileInvalid
+from epicrisis.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.model_download import find_model
 from epicrisis.models.model_files import ModelFiles
-from epicrisis.models.model_recipes import RerankerRecipe
+from epicrisis.models.model_recipes import NliRecipe, RerankerRecipe, RewardRecipe
 from epicrisis.models.networks import load_network, load_tensor
-from epicrisis.models.tokenization import Ids, get_token_id, iterate_batches, load_tokenizer, pad_batch
-from epicrisis.protocols import Reranker, Vectors
+from epicrisis.models.tokenization import (
+    Ids,
+    encode_untruncated,
+    get_token_id,
+    iterate_batches,
+    load_tokenizer,
+    pad_batch,
+)
+from epicrisis.prompts import escape
+from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -164,3 +172,82 @@ def _insert_marker(ids: Ids, mask: Ids, types: Ids, marker: int | None) -> tuple
     if marker is None:
         return ids, mask, types
     return np.insert(ids, 1, marker, axis=1), np.insert(mask, 1, 1, axis=1), np.insert(types, 1, 0, axis=1)
+
+
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+def load_nli(name: str, home: Path, threads: int | None = None) -> NliModel:
+    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`).
+
+    Nothing is contacted. Raise ModelMissing or ModelFileInvalid with a remedy.
+    """
+    files = find_model(name, "nli", home)
+    return NliClassifier(files, NliRecipe.read(files), threads)
+
+
+class NliClassifier:
+    """The three logits of each pair, turned into probabilities."""
+
+    def __init__(self, files: ModelFiles, recipe: NliRecipe, threads: int | None = None) -> None:
+        self._window = recipe.max_tokens
+        self._columns = list(map(recipe.labels.index, LABELS))
+        self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
+        self._network = load_network(files, threads, "scores")
+        shape = self._network.run(*pad_batch([self._tokenizer.encode("a", "a")])).shape
+        if shape != (1, len(LABELS)):
+            raise ModelFileInvalid(
+                f"{files.folder} gives {shape[1:]} numbers per pair instead of 3: it is no NLI model"
+            )
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Vectors:
+        remedy = "compare shorter texts, or sentence by sentence"
+        encodings = encode_untruncated(self._tokenizer, pairs, self._window, reader="the model", remedy=remedy)
+        probabilities = np.empty((len(pairs), len(LABELS)), dtype=np.float32)
+        for indices, arrays in iterate_batches(encodings, self._network.batch):
+            logits = self._network.run(*arrays)[:, self._columns]
+            exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+            probabilities[indices] = exponentials / exponentials.sum(axis=1, keepdims=True)
+        return probabilities
+
+
+def load_reward_model(name: str, home: Path, threads: int | None = None) -> RewardModel:
+    """Load the reward model of that catalogue name, or in that folder. Needs the extra `torch`; contacts nothing.
+
+    Raise ModelMissing or ModelFileInvalid with a remedy.
+    """
+    files = find_model(name, "reward", home)
+    return MultiAttributeReward(files, RewardRecipe.read(files), threads)
+
+
+class MultiAttributeReward:
+    """Rewards are the head's unscaled numbers: ArmoRM's are between about 0 and 1."""
+
+    def __init__(self, files: ModelFiles, recipe: RewardRecipe, threads: int | None = None) -> None:
+        self.attributes = recipe.attributes
+        self._recipe = recipe
+        self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
+        self._network = load_network(files, threads)
+        self._head = load_tensor(files, recipe.head)
+        if len(self._head) != len(recipe.rows):
+            raise ModelFileInvalid(
+                f"{files.folder}: its head has {len(self._head)} rows, but its settings list {len(recipe.rows)}: "
+                "correct rows in its model.json"
+            )
+        for name in self.attributes:
+            if name not in recipe.rows:
+                raise ModelFileInvalid(f"{files.folder} has no attribute {name}: correct attributes in its model.json")
+
+    def score(self, question: str, answer: str) -> Mapping[str, float]:
+        # Escaped, since the template's own tokens in a text would end its turn.
+        turns = self._recipe.turns.replace("{answer}", escape(answer), 1).replace("{question}", escape(question), 1)
+        ids = self._tokenizer.encode(turns, add_special_tokens=False).ids
+        if len(ids) > self._recipe.max_tokens:
+            raise ContextOverflow(
+                f"question and answer have {len(ids)} tokens, and the reward model reads {self._recipe.max_tokens}: "
+                "score shorter answers"
+            )
+        row = np.array([ids], dtype=np.int64)
+        last = self._network.run(row, np.ones_like(row), np.zeros_like(row))[0, -1]
+        rewards = dict(zip(self._recipe.rows, (self._head @ last).tolist(), strict=True))
+        return {name: rewards[name] for name in self.attributes}

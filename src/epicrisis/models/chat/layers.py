@@ -1,0 +1,345 @@
+"""The layers that limit, retry and record the calls of a chat model.
+
+The rate is measured over a sliding window: any 60 seconds hold at most the limit, and the first calls do not wait. A
+bucket that refills would admit nearly twice the limit in a minute that begins with a full bucket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from epicrisis.answers import Failure, Usage
+from epicrisis.errors import ChatError, EndpointBusy, EpicrisisError, StorageError
+from epicrisis.logs import log_call
+from epicrisis.models.chat.call_costs import compute_max_reply_tokens, count_used_tokens, estimate_prompt_tokens
+from epicrisis.printable import printable_json
+from epicrisis.privacy import open_private
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.serialization import to_json
+
+
+class Layer:
+    """A ChatModel that passes every call on to another one. Subclasses override some of them."""
+
+    def __init__(self, inner: ChatModel) -> None:
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        return await self._inner.complete(request, on_delta)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        return await self._inner.count_tokens(messages)
+
+    async def capabilities(self) -> Capabilities:
+        return await self._inner.capabilities()
+
+    async def fingerprint(self) -> str:
+        return await self._inner.fingerprint()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+MINUTE = 60.0
+POLL_SECONDS = 0.25
+"""How often the first call in the queue checks whether completed calls have returned tokens."""
+
+
+class ConcurrencyLimitedModel(Layer):
+    """Limits the calls in flight to `limit`. Further calls wait in order.
+
+    Everything that may reach the endpoint counts: completions, token counts, probes. To prevent deadlocks, no layer may
+    hold one of these places while it waits for another.
+    """
+
+    def __init__(self, inner: ChatModel, limit: int) -> None:
+        super().__init__(inner)
+        self._semaphore = asyncio.Semaphore(limit)
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        async with self._semaphore:
+            return await self._inner.complete(request, on_delta)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        async with self._semaphore:
+            return await self._inner.count_tokens(messages)
+
+    async def capabilities(self) -> Capabilities:
+        async with self._semaphore:
+            return await self._inner.capabilities()
+
+    async def fingerprint(self) -> str:
+        async with self._semaphore:
+            return await self._inner.fingerprint()
+
+
+@dataclass(slots=True)
+class _AdmittedCall:
+    """A call's start, and its tokens: reserved until it ends, then used."""
+
+    start: float
+    tokens: int
+    in_window: bool = True
+
+
+class RateLimitedModel(Layer):
+    """Delays completions, in order, until the last 60 seconds leave room for them.
+
+    A call reserves its estimated prompt tokens and the most its reply may have; afterwards the tokens it used replace
+    the reservation, unless they are unknown. A call with more tokens than the limit is admitted if no other was
+    admitted in the last minute. A limit below one call per minute applies to a longer window. Token counts and probes
+    are not limited.
+    """
+
+    def __init__(
+        self,
+        inner: ChatModel,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(inner)
+        requests = math.inf if requests_per_minute is None else requests_per_minute
+        self._window = MINUTE * max(1.0, 1 / requests)
+        self._max_calls = max(1.0, requests)
+        self._max_tokens = math.inf if tokens_per_minute is None else tokens_per_minute
+        self._clock = clock
+        self._sleep = sleep
+        self._queue = asyncio.Lock()
+        self._calls: deque[_AdmittedCall] = deque()
+        self._tokens_in_window = 0
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        maximum = estimate_prompt_tokens(request.messages) + compute_max_reply_tokens(request)
+        call = await self._admit(maximum)
+        try:
+            reply = await self._inner.complete(request, on_delta)
+        except EpicrisisError as error:
+            self._settle(call, count_used_tokens(error.usage, maximum))
+            raise
+        self._settle(call, count_used_tokens(reply.usage, maximum))
+        return reply
+
+    async def _admit(self, tokens: int) -> _AdmittedCall:
+        async with self._queue:
+            while not self._has_room(tokens):
+                await self._sleep(POLL_SECONDS)
+            call = _AdmittedCall(self._clock(), tokens)
+            self._calls.append(call)
+            self._tokens_in_window += tokens
+            return call
+
+    def _has_room(self, tokens: int) -> bool:
+        now = self._clock()
+        while self._calls and now - self._calls[0].start >= self._window:
+            call = self._calls.popleft()
+            call.in_window = False
+            self._tokens_in_window -= call.tokens
+        if not self._calls:
+            return True
+        return len(self._calls) + 1 <= self._max_calls and self._tokens_in_window + tokens <= self._max_tokens
+
+    def _settle(self, call: _AdmittedCall, tokens: int) -> None:
+        if call.in_window:
+            self._tokens_in_window += tokens - call.tokens
+        call.tokens = tokens
+
+
+T = TypeVar("T")
+
+MAX_FACTOR = 64
+"""Pauses double up to this many times the first."""
+
+
+class RetryingModel(Layer):
+    """Calls the model up to `tries` times if it fails with a retryable error.
+
+    Each pause is the wait the endpoint asks for (`retry_after`), plus `base_seconds`, doubled each time, times a factor
+    from 0.5 to 1.5. The factor depends only on the request, so simultaneous calls do not return together. A busy
+    endpoint that says when to return does not use up a try. `deadline_seconds` limits the pauses and the seconds of all
+    tries after the first, without the wait for a place. If the endpoint asks for more, the call fails at once.
+
+    The usage of failed tries is added to the reply's or the error's. A partly streamed reply is voided by
+    `on_delta(None)` before the next try.
+    """
+
+    def __init__(
+        self,
+        inner: ChatModel,
+        tries: int = 5,
+        deadline_seconds: float = 120.0,
+        base_seconds: float = 0.5,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(inner)
+        self._tries = tries
+        self._deadline = deadline_seconds
+        self._base_seconds = base_seconds
+        self._sleep = sleep
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        has_output = False
+
+        def forward(piece: str | None) -> None:
+            nonlocal has_output
+            has_output = piece is not None
+            if on_delta is not None:
+                on_delta(piece)
+
+        def void_output() -> None:
+            if has_output:
+                forward(None)
+
+        forward_delta = None if on_delta is None else forward
+        reply, failed_usage = await self._retry(
+            lambda: self._inner.complete(request, forward_delta), request, void_output
+        )
+        return replace(reply, usage=failed_usage + reply.usage)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        return (await self._retry(lambda: self._inner.count_tokens(messages), messages))[0]
+
+    async def capabilities(self) -> Capabilities:
+        return (await self._retry(self._inner.capabilities, self.name))[0]
+
+    async def fingerprint(self) -> str:
+        return (await self._retry(self._inner.fingerprint, self.name))[0]
+
+    async def _retry(
+        self, call: Callable[[], Awaitable[T]], seed: object, before_retry: Callable[[], None] = lambda: None
+    ) -> tuple[T, Usage]:
+        """Return the call's result, and the usage of the failed tries. `seed` determines the random pauses."""
+        failed_usage, failures, tries, remaining = Usage(), 0, 0, self._deadline
+        jitter: random.Random | None = None
+        while True:
+            try:
+                return await call(), failed_usage
+            except EpicrisisError as error:
+                failed_usage, failures = failed_usage + error.usage, failures + 1
+                if failures > 1:
+                    remaining = max(0.0, remaining - error.usage.seconds)
+                retry_after = error.retry_after if isinstance(error, ChatError) else None
+                if retry_after is None or not isinstance(error, EndpointBusy):
+                    tries += 1
+                retry_after = retry_after or 0.0
+                if not error.retryable or tries >= self._tries or remaining == 0 or retry_after > remaining:
+                    error.usage = failed_usage
+                    if error.retryable:
+                        error.args = (_format_final_error(error, failures, retry_after, remaining),)
+                    raise
+            before_retry()
+            jitter = jitter or random.Random(repr(seed))
+            pause = self._base_seconds * min(2 ** (failures - 1), MAX_FACTOR) * (0.5 + jitter.random())
+            wait = min(retry_after + pause, remaining)
+            remaining -= wait
+            await self._sleep(wait)
+
+
+def _format_final_error(error: EpicrisisError, failures: int, retry_after: float, remaining: float) -> str:
+    """Return the error's message with the reason why there is no further try."""
+    message = str(error) if failures == 1 else f"{error} (tried {failures} times)"
+    if retry_after <= remaining:
+        return message
+    return (
+        f"{message}; it asks to wait {retry_after:.0f} s, more than the {remaining:.0f} s that remain for retries: run "
+        "the same command later, or raise retry_seconds"
+    )
+
+
+class RecordingModel(Layer):
+    """Appends a JSON line to the file for every completion, failures included.
+
+    Keys: `time` (of the start, ISO 8601, UTC), `seconds`, `model`, `request` with all its fields, `reply` or `error`
+    (`kind`, `message`), `usage`, `replayed`. Several models and processes may share the file. Raises StorageError
+    before the first call if the file cannot be written.
+    """
+
+    def __init__(self, inner: ChatModel, path: Path) -> None:
+        super().__init__(inner)
+        self._path = path
+        self._prepared = False
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        self._prepare()
+        moment, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+
+        def record(usage: Usage, **outcome: Any) -> None:
+            seconds = round(time.monotonic() - start, 3)
+            call = {"time": moment, "seconds": seconds, "model": self.name, "request": request}
+            self._append({**call, **outcome, "usage": usage, "replayed": usage.replayed_calls > 0})
+
+        try:
+            reply = await self._inner.complete(request, on_delta)
+        except EpicrisisError as error:
+            record(error.usage, error=error.as_failure())
+            raise
+        except asyncio.CancelledError:
+            with suppress(StorageError):
+                record(Usage(cost=None), error=Failure("Cancelled", "the call was cancelled"))
+            raise
+        record(reply.usage, reply=reply)
+        return reply
+
+    def _prepare(self) -> None:
+        """Complete the last line if a kill or a full disk broke it off."""
+        if self._prepared:
+            return
+        with self._open() as file:
+            if os.fstat(file).st_size:
+                os.lseek(file, -1, os.SEEK_END)
+                if os.read(file, 1) != b"\n":
+                    os.write(file, b"\n")
+        self._prepared = True
+
+    def _append(self, record: dict[str, Any]) -> None:
+        """Write the line in one piece, so that the lines of several processes do not mix."""
+        line = printable_json(json.dumps(to_json(record), ensure_ascii=False)).encode() + b"\n"
+        with self._open() as file:
+            while line:
+                line = line[os.write(file, line) :]
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        """Open the file for one write: calls may end after the model is closed."""
+        try:
+            file = open_private(self._path, os.O_RDWR | os.O_APPEND)
+            try:
+                yield file
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise StorageError(
+                f"{self._path}: calls cannot be recorded there ({error.strerror}): free disk space, choose another "
+                "file, or leave out the setting record; the cache, if it is on, has the replies so far"
+            ) from error
+
+
+class LoggedModel(Layer):
+    """Writes each prompt and its reply or error to the log. See `logs.log_call`."""
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        try:
+            reply = await self._inner.complete(request, on_delta)
+        except ChatError as error:
+            log_call(request, error)
+            raise
+        log_call(request, reply)
+        return reply

@@ -1,1 +1,0 @@
-"""Layers around a chat model. Each is a ChatModel that wraps another one."""

@@ -1,0 +1,290 @@
+"""Encoders: one vector per text, one per token, or weights of vocabulary words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.models.catalogue import load_catalogue
+from epicrisis.models.model_download import find_model
+from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256
+from epicrisis.models.model_recipes import EncoderRecipe, SparseRecipe, TokenVectorsRecipe
+from epicrisis.models.networks import Network, load_network
+from epicrisis.models.tokenization import (
+    Ids,
+    encode_untruncated,
+    iterate_batches,
+    join_title,
+    load_tokenizer,
+    load_wordpiece_tokenizer,
+    pad_batch,
+)
+from epicrisis.printable import quote_for_shell
+from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+_FIRST_SETTINGS = {"pooling", "normalise", "max_tokens", "title"}
+"""Settings that are always part of the fingerprint. Others enter it if they differ from their defaults."""
+
+
+def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> Encoder:
+    """Load the encoder of that catalogue name, or in that folder. `threads=None` uses all cores.
+
+    A folder holds `tokenizer.json`, weights (`model.onnx`, or `model.safetensors` and `config.json`, which need torch)
+    and either a `model.json` with `{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}` or the
+    files of sentence-transformers. An encoder of two networks has these files in `query/` and `article/`, with
+    `model.json` above them. ONNX weights are preferred, unless the path is another file of the folder.
+    Raise ModelMissing or ModelFileInvalid with a remedy.
+    """
+    return TextEncoder(find_model(name_or_path, "encoder", home), threads)
+
+
+class TextEncoder:
+    """An Encoder from model files. The constructor loads the weights."""
+
+    def __init__(self, files: ModelFiles, threads: int | None = None) -> None:
+        recipe = self._recipe = EncoderRecipe.read(files)
+        query_files, passage_files = map(files.part, NETWORK_FOLDERS)
+        query_window = recipe.max_query_tokens or recipe.max_tokens
+        self._untruncated = _load_tokenizer(passage_files, None, recipe)
+        passage_tokenizer = _load_tokenizer(passage_files, recipe.max_tokens, recipe)
+        query_tokenizer = _load_tokenizer(query_files, query_window, recipe)
+        passage_network = load_network(passage_files, threads)
+        query_network = passage_network if query_files is passage_files else load_network(query_files, threads)
+        self._passages = _TextNetwork(passage_tokenizer, passage_network, recipe)
+        self._queries = _TextNetwork(query_tokenizer, query_network, recipe)
+        has_pairs = recipe.title == "pair"
+        self.max_tokens = _count_room(passage_tokenizer, recipe.max_tokens, recipe.passage_prefix, pair=has_pairs)
+        self.max_query_tokens = _count_room(query_tokenizer, query_window, recipe.query_prefix, pair=False)
+        if min(self.max_tokens, self.max_query_tokens) < 1:
+            raise ModelFileInvalid(f"{files.folder}: its window has no room for a text: raise max_tokens")
+        self.fingerprint = _compute_fingerprint(files, recipe)
+        self.dimensions = self._passages.dimensions
+        if self._queries.dimensions != self.dimensions:
+            raise ModelFileInvalid(f"{files.folder} holds two networks of different dimensions: they are no pair")
+
+    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        """Return the character span of each token. A character of several tokens repeats its span."""
+        encoding = self._untruncated.encode(text, add_special_tokens=False)
+        return [(start, end) for start, end in encoding.offsets if end > start]
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._queries.encode([self._recipe.query_prefix + text for text in texts])
+
+    def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
+        prefix, separator = self._recipe.passage_prefix, self._recipe.title
+        if separator == "pair":
+            # An empty title stays a text of the pair, as in MedCPT's published code.
+            return self._passages.encode([(prefix + title, text) for title, text in texts])
+        return self._passages.encode([prefix + join_title(title, text, separator) for title, text in texts])
+
+
+class _TextNetwork:
+    """A tokenizer and a network, for questions or for passages."""
+
+    def __init__(self, tokenizer: Tokenizer, network: Network, recipe: EncoderRecipe) -> None:
+        self._tokenizer = tokenizer
+        self._network = network
+        self._recipe = recipe
+        self.dimensions = int(self._run(*pad_batch(tokenizer.encode_batch(["a"]))).shape[1])
+
+    def encode(self, texts: Sequence[str | tuple[str, str]]) -> Vectors:
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        encodings = self._tokenizer.encode_batch(list(texts))
+        for indices, arrays in iterate_batches(encodings, self._network.batch):
+            vectors[indices] = self._run(*arrays)
+        return vectors
+
+    def _run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
+        return _pool(self._network.run(ids, mask, types), mask, self._recipe)
+
+
+def _load_tokenizer(files: ModelFiles, window: int | None, recipe: EncoderRecipe) -> Tokenizer:
+    return load_tokenizer(files.files["tokenizer.json"], window, lowercase=recipe.lowercase, end_token=recipe.end_token)
+
+
+def _pool(hidden: Vectors, mask: Ids, recipe: EncoderRecipe) -> Vectors:
+    """Reduce token vectors `(n, tokens, d)` to text vectors `(n, d)`."""
+    if recipe.pooling == "cls":
+        vectors = hidden[:, 0]
+    elif recipe.pooling == "last":
+        vectors = hidden[np.arange(len(hidden)), np.maximum(mask.sum(axis=1) - 1, 0)]
+    else:
+        weights = mask[:, :, np.newaxis].astype(np.float32)
+        vectors = (hidden * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+    if recipe.normalise:
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def _count_room(tokenizer: Tokenizer, window: int, prefix: str, *, pair: bool) -> int:
+    """Return how many content tokens fit, after special tokens and prefix."""
+    specials: int = tokenizer.num_special_tokens_to_add(is_pair=pair)
+    return window - specials - len(tokenizer.encode(prefix, add_special_tokens=False).ids)
+
+
+def _compute_fingerprint(files: ModelFiles, recipe: EncoderRecipe) -> str:
+    """Return name and hash of all that decides the vectors. File hashes come from the catalogue or the record."""
+    hashes = [files.sha256.get(name) or compute_sha256(path) for name, path in sorted(files.files.items())]
+    title = "title newline text" if recipe.title == "\n" else f"title {recipe.title!r} text"
+    parts: list[object] = [hashes, recipe.pooling, recipe.normalise, recipe.max_tokens, title]
+    if others := recipe.model_dump(exclude=_FIRST_SETTINGS | {"dimensions"}, exclude_defaults=True):
+        parts.append(others)
+    return f"{files.name}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecomputedEncoder:
+    """Allows NCBI's MedCPT vectors to be added without an installed MedCPT.
+
+    A question, or a text without a vector, needs the network and raises ModelMissing with a remedy.
+    """
+
+    fingerprint: str
+    name: str
+    dimensions: int
+    max_tokens: int = 509
+    """The window of an article with its title: 512 tokens minus three special tokens."""
+    max_query_tokens: int = 62
+
+    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        self._raise_missing()
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        self._raise_missing()
+
+    def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
+        import numpy as np
+
+        if texts:
+            self._raise_missing()
+        return np.empty((0, self.dimensions), dtype=np.float32)
+
+    def _raise_missing(self) -> NoReturn:
+        command = f"epicrisis models pull {quote_for_shell(self.name)}"
+        raise ModelMissing(
+            f"a text has no precomputed vector, and {self.name} is not installed: run `{command}`, or pass its folder "
+            "with --encoder; the documents added so far are kept"
+        )
+
+
+def load_token_encoder(name: str, home: Path, threads: int | None = None) -> TokenEncoder:
+    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`).
+
+    An encoder gives the vectors of its last layer; of two networks, the one for passages is used. A folder's
+    `model.json` says `{"settings": {"layer": 9, "max_tokens": 512}}`, or its own files state the window; its vocabulary
+    may be `tokenizer.json` or BERT's `vocab.txt`. Raise ModelMissing or ModelFileInvalid with a remedy.
+    """
+    catalogue = load_catalogue()
+    is_encoder = name in catalogue and catalogue[name].kind == "encoder"
+    files = find_model(name, "encoder" if is_encoder else "token-encoder", home)
+    return TokenVectorEncoder(files, TokenVectorsRecipe.read(files), threads)
+
+
+class TokenVectorEncoder:
+    """The token vectors of one layer of a network."""
+
+    def __init__(self, files: ModelFiles, recipe: TokenVectorsRecipe, threads: int | None = None) -> None:
+        self.name = files.name if recipe.layer is None else f"{files.name}_L{recipe.layer}"
+        self._window = recipe.max_tokens
+        part = files.part("article/")
+        if "vocab.txt" in part.files:
+            self._tokenizer = load_wordpiece_tokenizer(part.files["vocab.txt"], lowercase=recipe.lowercase)
+        else:
+            self._tokenizer = load_tokenizer(part.files["tokenizer.json"], lowercase=recipe.lowercase)
+        self._network = load_network(part, threads, layers=recipe.layer)
+
+    def encode_tokens(self, texts: Sequence[str]) -> tuple[TokenVectors, ...]:
+        encodings = encode_untruncated(
+            self._tokenizer,
+            texts,
+            self._window,
+            reader="the encoder",
+            remedy="compare shorter texts, or sentence by sentence",
+        )
+        vectors: dict[int, TokenVectors] = {}
+        for indices, arrays in iterate_batches(encodings, self._network.batch):
+            hidden = self._network.run(*arrays)
+            for row, index in enumerate(indices):
+                special = np.array(encodings[index].special_tokens_mask, dtype=bool)
+                vectors[index] = TokenVectors(hidden[row, : len(special)], ~special)
+        return tuple(map(vectors.__getitem__, range(len(texts))))
+
+
+BATCH = 2
+"""Texts per run. Each token gives a number for every vocabulary word: 60 MB for a text of 512 tokens."""
+
+CACHE_PASSAGES = 4096
+"""Passages whose weights stay in memory, about 20 KB each: a dozen records of 128,000 tokens in chunks of 512."""
+
+
+def load_sparse(name: str, home: Path, threads: int | None = None) -> SparseEncoder:
+    """Load the model of that catalogue name, or in that folder. The folder's own files state its window.
+
+    A folder holds ONNX, or a masked language model of transformers, which needs the extra `torch`.
+    Raise ModelMissing or ModelFileInvalid with a remedy.
+    """
+    files = find_model(name, "sparse", home)
+    return CachedSparseEncoder(SpladeEncoder(files, SparseRecipe.read(files), threads))
+
+
+class CachedSparseEncoder:
+    """A sparse encoder that remembers the last passages, since questions about one record share its passages."""
+
+    def __init__(self, encoder: SparseEncoder, size: int = CACHE_PASSAGES) -> None:
+        self.name = encoder.name
+        self._encoder, self._size = encoder, size
+        self._cache: dict[str, Mapping[int, float]] = {}
+
+    def encode_queries(self, texts: Sequence[str]) -> Sequence[Mapping[int, float]]:
+        return self._encoder.encode_queries(texts)
+
+    def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
+        # The cache is replaced, never changed: simultaneous calls from several threads lose at most some entries.
+        cache = self._cache
+        missing = [text for text in dict.fromkeys(texts) if text not in cache]
+        weights = cache | dict(zip(missing, self._encoder.encode_passages(missing), strict=True))
+        for text in dict.fromkeys(texts):
+            weights[text] = weights.pop(text)
+        self._cache = dict(list(weights.items())[-self._size :])
+        return tuple(map(weights.__getitem__, texts))
+
+
+class SpladeEncoder:
+    """Weighs each word by its largest value over all tokens: log(1 + max(0, logit)).
+
+    Special tokens count, as in the authors' code.
+    """
+
+    def __init__(self, files: ModelFiles, recipe: SparseRecipe, threads: int | None = None) -> None:
+        self.name, self._window = files.name, recipe.max_tokens
+        self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
+        self._network = load_network(files, threads, "words")
+
+    def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
+        return self._encode(texts)
+
+    def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
+        return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
+        remedy = "cut the library into shorter chunks"
+        encodings = encode_untruncated(self._tokenizer, texts, self._window, reader=self.name, remedy=remedy)
+        results: dict[int, Mapping[int, float]] = {}
+        for indices, (ids, mask, types) in iterate_batches(encodings, BATCH):
+            logits = np.where(mask[:, :, None] == 1, self._network.run(ids, mask, types), 0.0)
+            weights = np.log1p(np.maximum(logits.max(axis=1), 0.0))
+            for row, index in enumerate(indices):
+                (words,) = np.nonzero(weights[row])
+                results[index] = dict(zip(words.tolist(), weights[row, words].tolist(), strict=True))
+        return tuple(map(results.__getitem__, range(len(texts))))
