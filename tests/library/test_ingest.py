@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import DeletedDocument
-from epicrisis.corpus.readers import Skipped
+from epicrisis.corpus.reader_base import DeletedDocument, Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library import ingest_batches
 from epicrisis.library.ingest import add_documents, content_hash
