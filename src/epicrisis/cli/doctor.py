@@ -184,7 +184,7 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
 
 def _written(settings: Settings) -> list[dict[str, Any]]:
     """Return the files written while questions are answered, with their permissions."""
-    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.library_parts import REPLIES
 
     files: list[tuple[str, Path, str]] = []
     if settings.cache.mode != "off":

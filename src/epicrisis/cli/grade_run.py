@@ -84,7 +84,7 @@ def measure_run(
     """
     from epicrisis.errors import InputError, ModelMissing
     from epicrisis.evaluation.grading import measurers
-    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
+    from epicrisis.evaluation.grading.calibration import copy_calibrations
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     if not any(answer.measurable for answer in read_answers(run)):
@@ -213,7 +213,7 @@ def grading_progress(quiet: bool) -> Iterator[_Start]:
 
 
 def _show_measures(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.calibration import judge_remarks
     from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
     from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
     from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records

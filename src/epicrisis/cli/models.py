@@ -110,7 +110,7 @@ def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> No
 
 
 def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
-    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.library_parts import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.cache import ReplyCache
     from epicrisis.privacy import local_path

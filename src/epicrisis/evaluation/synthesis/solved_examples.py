@@ -36,7 +36,7 @@ from epicrisis.answering.structured_request import (
     text_schema,
 )
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.json_checks import find_json_fault
+from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently
