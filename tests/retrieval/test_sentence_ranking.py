@@ -1,0 +1,110 @@
+"""Sentences of passages, ranked by a question."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.word_index import analyze_words
+from epicrisis.retrieval.sentence_ranking import (
+    SentenceRanker,
+    is_near_duplicate,
+    score_words,
+    split_passages,
+)
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.types import Passage
+
+TEXT = (
+    "BACKGROUND. Aspirin is an old drug. Of 120 patients, e.g. those over 65 years, half took aspirin vs. placebo. "
+    "Aspirin reduced stroke by 20 % (p < 0.05). Aspirin did not reduce death. The weather was fine."
+)
+
+
+def passage_of(text: str, ordinal: int = 0, start: int = 0, document: str = "d") -> Passage:
+    return Passage(f"{document}#{ordinal}", document, ordinal, start, start + len(text), text)
+
+
+def ranker(**changes: object) -> SentenceRanker:
+    return SentenceRanker(HashingEncoder(), find_sentences, analyze_words, **changes)
+
+
+def test_sentences_are_verbatim_parts_of_their_passages() -> None:
+    passage = passage_of(TEXT, start=100)
+    sentences = split_passages([passage], find_sentences)
+    assert [sentence.text for sentence in sentences][2].startswith("Of 120 patients, e.g. those over 65 years, half")
+    for sentence in sentences:
+        assert (" " * 100 + TEXT)[sentence.start : sentence.end] == sentence.text
+
+
+def test_sentence_of_two_overlapping_passages_is_returned_once() -> None:
+    first, second = passage_of("One is here. Two is here."), passage_of("Two is here. Three is here.", 1, 13)
+    texts = [sentence.text for sentence in split_passages([first, second], find_sentences)]
+    assert texts == ["One is here.", "Two is here.", "Three is here."]
+
+
+@given(st.text(alphabet="ab .!?\n()e.g.vs.[1]é\u2028", max_size=200))
+def test_sentences_cover_every_passage_without_loss_or_overlap(text: str) -> None:
+    position = 0
+    for sentence in split_passages([passage_of(text)], find_sentences):
+        assert not text[position : sentence.start].strip()
+        assert sentence.start < sentence.end
+        position = sentence.end
+    assert not text[position:].strip()
+
+
+def test_best_sentence_answers_the_question() -> None:
+    ranking = ranker().rank("Does aspirin reduce stroke?", [passage_of(TEXT)], 2)
+    assert ranking.sentences[0].text == "Aspirin reduced stroke by 20 % (p < 0.05)."
+    assert [hit.rank for hit in ranking.hits] == [0, 1]
+    assert ranking.hits[0].score > ranking.hits[1].score
+
+
+def test_headings_are_left_out_and_k_is_kept() -> None:
+    texts = [sentence.text for sentence in ranker().rank("background", [passage_of(TEXT)], 50).sentences]
+    assert "BACKGROUND." not in texts
+    assert len(texts) == 5
+
+
+def test_sentence_of_the_better_passage_wins_between_equals() -> None:
+    passages = [passage_of("Statins lower cholesterol levels.", document=name) for name in ("first", "second")]
+    ranking = ranker().rank("statins", passages, 5)
+    assert [sentence.passage.document_id for sentence in ranking.sentences] == ["first"]
+
+
+def test_reranker_orders_the_best_sentences() -> None:
+    reranked = ranker(reranker=("words", TermOverlapReranker())).rank("the weather was fine", [passage_of(TEXT)], 3)
+    assert reranked.sentences[0].text == "The weather was fine."
+    assert reranked.parameters["reranker"] == "words"
+
+
+def test_no_passage_gives_an_empty_ranking() -> None:
+    assert ranker().rank("aspirin", [], 3).hits == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ("Aspirin reduced the risk of stroke in older patients by a fifth.", True),
+        ("Aspirin increased the risk of stroke in older patients by a fifth.", False),
+        ("Aspirin never reduced the risk of stroke in older patients by a fifth.", False),
+        ("Aspirin reduced the risk of stroke in 65 older patients by a fifth.", False),
+        ("Warfarin is a drug.", False),
+    ],
+)
+def test_near_duplicates_never_differ_in_numbers_negation_or_direction(other: str, expected: bool) -> None:
+    text = "Aspirin reduced the risk of stroke in older patients, by a fifth."
+    assert is_near_duplicate(text, other) is expected
+
+
+def test_word_scores_prefer_rare_words_and_are_at_most_1() -> None:
+    texts = [["drug", "stroke"], ["drug", "death"], ["drug"]]
+    scores = score_words(["drug", "stroke"], texts)
+    assert scores.shape == (3,)
+    assert np.argmax(scores) == 0
+    assert scores[0] == 1
+    assert not score_words(["unknown"], texts).any()

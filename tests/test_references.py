@@ -1,0 +1,79 @@
+"""References: what a reader is told of a source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from epicrisis.references import build_reference
+from epicrisis.types import Passage
+
+ARTICLE = Passage(
+    id="pubmed:12377809#0",
+    document_id="pubmed:12377809",
+    ordinal=0,
+    start=0,
+    end=32,
+    text="Patients were randomly assigned.",
+    title="Endosonography in dyschesia.",
+    source="PubMed",
+    date="2002-10-14",
+    metadata={
+        "authors": ["Pucciani, Filippo", "Rottoli, Maria-Luisa", "Bologna, A", "Cianchi, F"],
+        "journal": "Dis Colon Rectum",
+        "doi": "10.1007/s10350-004-6240-3",
+        "publication_types": ["Journal Article", "Randomized Controlled Trial"],
+    },
+)
+
+
+def test_article_is_cited_with_authors_journal_year_and_links() -> None:
+    reference = build_reference(ARTICLE)
+    assert reference.describe(ARTICLE.title, ARTICLE.source, ARTICLE.date) == (
+        "Pucciani F et al. Endosonography in dyschesia. Dis Colon Rectum. 2002"
+    )
+    assert [(link.label, link.url) for link in reference.links] == [
+        ("PMID", "https://pubmed.ncbi.nlm.nih.gov/12377809/"),
+        ("DOI", "https://doi.org/10.1007/s10350-004-6240-3"),
+    ]
+    assert reference.study is not None
+    assert reference.study.label == "randomised trial"
+
+
+def test_up_to_three_authors_are_named_with_initials() -> None:
+    metadata = {**ARTICLE.metadata, "authors": ["Rottoli, Maria-Luisa", "WHO Study Group"]}
+    reference = build_reference(replace(ARTICLE, metadata=metadata))
+    assert reference.describe("T", "", None).startswith("Rottoli ML, WHO Study Group. T")
+
+
+@pytest.mark.parametrize("doi", ["javascript:alert(1)", "10.1/x y", 'x" onclick="', "", None, 5])
+def test_identifier_of_another_form_is_no_link(doi: object) -> None:
+    reference = build_reference(replace(ARTICLE, document_id="file:a.pdf", metadata={"doi": doi, "pmid": "1;2"}))
+    assert reference.links == ()
+
+
+def test_note_of_a_record_has_type_and_date_and_no_study_or_links() -> None:
+    note = replace(
+        ARTICLE,
+        patient="p1",
+        title="Radiology, 2180-05-07",
+        date="2180-05-07",
+        metadata={"note_type": "radiology", "section": "FINDINGS", "pmid": "12377809", "page": True},
+    )
+    reference = build_reference(note)
+    assert (reference.note_type, reference.study, reference.links, reference.page) == ("radiology", None, (), None)
+    assert reference.describe_place() == "section FINDINGS"
+    assert reference.describe(note.title, "notes", note.date).endswith("2180-05-07")
+
+
+def test_page_of_a_pdf_is_named() -> None:
+    reference = build_reference(replace(ARTICLE, metadata={"page": 3, "section": "Results"}))
+    assert reference.describe_place() == "section Results, page 3"
+
+
+@pytest.mark.parametrize("value", [7, {"a": 1}, [None, 3]])
+def test_unexpected_metadata_gives_an_empty_reference(value: object) -> None:
+    keys = ("authors", "journal", "doi", "pmid", "pmcid", "section", "note_type", "publication_types")
+    reference = build_reference(replace(ARTICLE, metadata=dict.fromkeys(keys, value), document_id="x"))
+    assert (reference.authors, reference.journal, reference.section) == ((), "", "")
