@@ -7,7 +7,6 @@ map call failed, because nothing is known about their passages (errata C1 to C5)
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from epicrisis.answering.strategy_context import (
     Context,
     ask,
     fits,
+    gather_all,
     make_failure,
     make_unanswered,
     track_usage,
@@ -46,7 +46,7 @@ from epicrisis.answers import (
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
 from epicrisis.prompts import MARK_LABELS, Prompt, fence, render
-from epicrisis.types import Passage, Preflight, Question
+from epicrisis.types import Passage, Question
 
 NAME = "brief-context"
 
@@ -58,33 +58,22 @@ async def brief_context(question: Question, context: Context) -> Answer:
     """
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
-    verdict = await _check_preflight(question, context)
-    rankings_agree = verdict is not None and verdict.rankings_agree
+    passages, verdict = ranking.passages, None
+    if context.preflight is not None:
+        verdict = await context.preflight(question)
+        context.emit(PreflightChecked(verdict))
+    answer: Answer | None = None
     try:
-        if rankings_agree and ranking.passages:
-            answer = await _answer_in_one_prompt(question, context, ranking.passages)
-        else:
-            answer = await map_reduce(question, context, ranking.passages)
+        if verdict is not None and verdict.rankings_agree and passages:
+            try:
+                answer = await answer_from_documents(question, context, passages, NAME)
+            except ContextOverflow:
+                message = f"{len(passages)} passages do not fit the model's window in one prompt: read in parts"
+                context.emit(Notice("re-partitioned", message))
+        answer = answer or await map_reduce(question, context, passages)
     except (ChatError, Unreadable) as error:
         answer = make_unanswered(question, NAME, error)
     return replace(answer, preflight=verdict)
-
-
-async def _check_preflight(question: Question, context: Context) -> Preflight | None:
-    if context.preflight is None:
-        return None
-    verdict = await context.preflight(question)
-    context.emit(PreflightChecked(verdict))
-    return verdict
-
-
-async def _answer_in_one_prompt(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:
-    try:
-        return await answer_from_documents(question, context, passages, NAME)
-    except ContextOverflow:
-        message = f"{len(passages)} passages do not fit the model's window in one prompt: read in parts"
-        context.emit(Notice("re-partitioned", message))
-    return await map_reduce(question, context, passages)
 
 
 async def map_reduce(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:
@@ -97,15 +86,8 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
     parts = await partition(question, context, passages)
     numbers = itertools.count(len(parts))
     calls = [_map_part(question, context, number, part, numbers) for number, part in enumerate(parts)]
-    # All calls finish before an error is raised, so that the trace holds everything that was paid for.
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    partials: list[PartialAnswer] = []
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        partials += result
-    answer = await _reduce(question, context, partials, passages)
-    return replace(answer, partials=tuple(partials))
+    partials = tuple(itertools.chain.from_iterable(await gather_all(calls)))
+    return replace(await _reduce(question, context, partials, passages), partials=partials)
 
 
 async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[tuple[Passage, ...]]:
@@ -180,24 +162,17 @@ async def _reduce(
     for partial in partials:
         if partial.state == "relevant":
             findings.append(_Finding(partial.text, partial.choice, partial.quotations))
-    if not findings:
-        return _answer_without_findings(question, partials, failed)
-    passages_by_id = {passage.id: passage for passage in passages}
-    try:
-        reply, quotations = await _sum_up(question, context, findings, passages_by_id)
-        if not reply.found and failed:
-            return _answer_without_findings(question, partials, failed)
-        return conclude_from_documents(question, context, NAME, reply, quotations, passages)
-    except (ChatError, Unreadable) as error:
-        return make_unanswered(question, NAME, error)
-
-
-def _answer_without_findings(
-    question: Question, partials: Sequence[PartialAnswer], failed: Sequence[PartialAnswer]
-) -> Answer:
-    """Return an abstention if every part was read, else a failure, because an unread part may hold the answer."""
-    if not failed:
+    if not findings and not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
+    if findings:
+        passages_by_id = {passage.id: passage for passage in passages}
+        try:
+            reply, quotations = await _sum_up(question, context, findings, passages_by_id)
+            if reply.found or not failed:
+                return conclude_from_documents(question, context, NAME, reply, quotations, passages)
+        except (ChatError, Unreadable) as error:
+            return make_unanswered(question, NAME, error)
+    # An unread part may hold the answer.
     message = f"{len(failed)} of {len(partials)} parts could not be read and the others do not answer the question"
     first = failed[0].failure
     reason = first.message if first else ""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 
 from epicrisis.answers import Citation, Quotation
 from epicrisis.prompts import unescape
@@ -37,33 +38,7 @@ def locate(quote: str, passage: Passage, passages: Sequence[Passage] = ()) -> Qu
     the words are not found, or only in the title. For words on both sides of a gap between passages, return the longer
     part.
     """
-    words = unescape(quote).strip(_EDGES).split()
-    return max(_places(quote, words if len(words) >= MIN_WORDS else [], passage, passages), key=_length)
-
-
-def _pieces(quotation: Quotation, passage: Passage, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Return the pieces of a quotation without a gap between passages, word for word as in the document.
-
-    The white space between two passages is unknown, so a quotation across it becomes two.
-    """
-    if quotation.start is None or quotation.end is None:
-        return (quotation,)
-    pieces = list[Quotation]()
-    for solid in _runs(passage, passages, across_gaps=False):
-        start, end = max(quotation.start, solid.start), min(quotation.end, solid.end)
-        if start < end:
-            source = _passage_at(start, [other for other in passages if other.document_id == solid.document_id])
-            pieces.append(Quotation(source.id, solid.text[start - solid.start : end - solid.start], start, end))
-    long = tuple(piece for piece in pieces if len(piece.text.split()) >= MIN_WORDS)
-    return long or tuple(sorted(pieces, key=_length)[-1:]) or (quotation,)
-
-
-def _passage_at(offset: int, passages: Sequence[Passage]) -> Passage:
-    return next(passage for passage in passages if passage.start <= offset < passage.end)
-
-
-def _length(quotation: Quotation) -> int:
-    return len(quotation.text)
+    return max(_find_places(quote, passage, passages), key=lambda quotation: len(quotation.text))
 
 
 def locate_span(span: str, passage: Passage) -> Quotation:
@@ -75,13 +50,26 @@ def locate_span(span: str, passage: Passage) -> Quotation:
     return quotation or Quotation(passage.id, span)
 
 
-def _places(quote: str, words: Sequence[str], passage: Passage, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
+def _find_places(quote: str, passage: Passage, passages: Sequence[Passage]) -> Sequence[Quotation]:
+    words = unescape(quote).strip(_EDGES).split()
+    if len(words) < MIN_WORDS:
+        return (Quotation(passage.id, quote),)
     if quotation := _in_text(words, passage):
         return (quotation,)
     for run in _runs(passage, passages):
-        if quotation := _in_text(words, run):
-            return _pieces(quotation, passage, passages)
-    place = _find(" ".join(words), passage.title, complete=False) if words else None
+        if (quotation := _in_text(words, run)) and quotation.start is not None and quotation.end is not None:
+            # The white space of a gap between two passages is unknown, so a quotation across it becomes two pieces.
+            pieces = list[Quotation]()
+            for solid in _runs(passage, passages, across_gaps=False):
+                start, end = max(quotation.start, solid.start), min(quotation.end, solid.end)
+                if start < end:
+                    same = [other for other in passages if other.document_id == solid.document_id]
+                    source = next(other for other in same if other.start <= start < other.end)
+                    text = solid.text[start - solid.start : end - solid.start]
+                    pieces.append(Quotation(source.id, text, start, end))
+            long = [piece for piece in pieces if len(piece.text.split()) >= MIN_WORDS]
+            return long or sorted(pieces, key=lambda piece: len(piece.text))[-1:] or (quotation,)
+    place = _find(" ".join(words), passage.title, complete=False)
     if place is None:
         return (Quotation(passage.id, quote),)
     return (Quotation(passage.id, passage.title[place[0] : place[1]], in_title=True),)
@@ -131,7 +119,8 @@ def _runs(passage: Passage, passages: Sequence[Passage], *, across_gaps: bool = 
     With `across_gaps`, neighbours are joined too, with one blank for each character between them.
     """
     runs: list[Passage] = []
-    for part in sorted((other for other in passages if other.document_id == passage.document_id), key=_start):
+    same = [other for other in passages if other.document_id == passage.document_id]
+    for part in sorted(same, key=attrgetter("start")):
         last = runs[-1] if runs else None
         # Only white space separates passages of consecutive ordinals.
         if last is None or (part.start > last.end and not (across_gaps and part.ordinal == last.ordinal + 1)):
@@ -143,10 +132,6 @@ def _runs(passage: Passage, passages: Sequence[Passage], *, across_gaps: bool = 
     return runs
 
 
-def _start(passage: Passage) -> int:
-    return passage.start
-
-
 def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -> tuple[Quotation, ...]:
     """Return the places of these quotes, each with the number of its document from 1.
 
@@ -154,24 +139,21 @@ def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -
     """
     quotations = list[Quotation]()
     for number, quote in quotes:
-        words = unescape(quote).strip(_EDGES).split()
-        passage = passages[number - 1]
-        quotations += _places(quote, words if len(words) >= MIN_WORDS else [], passage, passages)
+        quotations += _find_places(quote, passages[number - 1], passages)
     return tuple(quotations)
 
 
-def cite(
-    text: str, quotations: Sequence[Quotation], passages: Mapping[str, Passage]
-) -> tuple[str, tuple[Citation, ...]]:
+def cite(text: str, quotations: Sequence[Quotation], passages: Sequence[Passage]) -> tuple[str, tuple[Citation, ...]]:
     """Return the text followed by `[1]`, `[2]`..., and the citations with these numbers.
 
     The model's own markers are removed, because their numbers differ. Verified quotations come first. The place of an
     unverified quotation is its entire passage.
     """
     ordered = sorted(dict.fromkeys(quotations), key=lambda quotation: not quotation.verified)
+    by_id = {passage.id: passage for passage in passages}
     citations = []
     for number, quotation in enumerate(ordered, 1):
-        passage = passages[quotation.passage_id]
+        passage = by_id[quotation.passage_id]
         citations.append(
             Citation(
                 number=number,

@@ -105,7 +105,7 @@ def conclude_from_documents(
         return conclude(question, strategy, reply, quotations, passages)
     for quotation in quotations:
         if quotation.verified:
-            _, citations = cite("", (quotation,), _by_id(passages))
+            _, citations = cite("", (quotation,), passages)
             return Answer(question, strategy, "answered", text=quotation.text, citations=citations)
     raise Unreadable("the documents contain none of the words that the reply names")
 
@@ -120,12 +120,8 @@ def conclude(
     """Return the answer that a reply gives, with its citations; an abstention if the reply found nothing."""
     if not reply.found:
         return Answer(question, strategy, "abstained", text=reply.text)
-    text, citations = cite(reply.text, quotations, _by_id(passages))
+    text, citations = cite(reply.text, quotations, passages)
     return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations)
-
-
-def _by_id(passages: Sequence[Passage]) -> dict[str, Passage]:
-    return {passage.id: passage for passage in passages}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,19 +161,15 @@ class SpanFormat:
         if len(span) == SPAN_CHARACTERS:
             # The schema cuts a longer copy, possibly within a word, and some models fill the room with other letters.
             span = span.rsplit(maxsplit=1)[0]
-        number, quotation = self._locate(span, result.get("doc"))
-        return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
-
-    def _locate(self, span: str, doc: object) -> tuple[int, Quotation]:
-        """Search the document that the reply names, then the others if the span has more than a few words."""
-        numbers = list(range(1, len(self.passages) + 1))
-        numbers.sort(key=lambda number: number != doc)
+        # The document that the reply names comes first. The others count only for more than a few words.
+        doc = result.get("doc")
+        numbers = sorted(range(1, len(self.passages) + 1), key=lambda number: number != doc)
         if doc in numbers and len(span.split()) < MIN_WORDS:
             numbers = numbers[:1]
         for number in numbers:
             quotation = locate_span(span, self.passages[number - 1])
             if quotation.verified:
-                return number, quotation
+                return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
         raise Unreadable("the document that the reply names does not contain the words that the reply copies")
 
 

@@ -7,7 +7,7 @@ Such a reply states its choice in a JSON field or in words, or it consists of th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from epicrisis.answering.stated_choice import ChoiceReader
@@ -96,9 +96,11 @@ def read_free_reply(reply: str, options: Mapping[str, str]) -> FreeReply:
     if not re.search(r"\w", reply):
         return FreeReply("failed")
     reader = ChoiceReader(options)
-    values = list(_field_values(reply))
+    values: list[str] = []
+    for text, quoted, texts, word in _FIELD.findall(reply):
+        values += re.findall(r"[^\s\"',][^\"',]*", texts) if texts else [text or quoted or word]
     if values:
-        choices = {choice for choice in map(reader.read_words, values) if choice}
+        choices = set(filter(None, map(reader.read_words, values)))
         return _conclude(choices, abstains=any(map(_abstains, values)))
     if _ERROR.match(reply) or _ERROR_OBJECT.match(reply):
         return FreeReply("failed")
@@ -106,7 +108,10 @@ def read_free_reply(reply: str, options: Mapping[str, str]) -> FreeReply:
         return FreeReply("abstained")
     lines = [line for line in reply.splitlines() if re.search(r"\w", line)]
     prose = _CUE_VARIANT.sub(r"\1", reply)
-    choices = reader.read_prose(prose) or reader.read_prose(lines[-1]) or _read_opening(reader, lines[0])
+    choices = reader.read_prose(prose) or reader.read_prose(lines[-1])
+    opening = _OPENING.match(lines[0].strip())
+    if not choices and opening and (choice := reader.read_words(opening[0])):
+        choices = {choice}
     statements = [*_CUE.findall(reply), lines[0], lines[-1]]
     return _conclude(choices, abstains=any(map(_abstains, statements)))
 
@@ -115,21 +120,6 @@ def _conclude(choices: set[str], *, abstains: bool) -> FreeReply:
     if len(choices) == 1:
         return FreeReply("answered", choices.pop())
     return FreeReply("abstained" if abstains and not choices else "unparsed")
-
-
-def _field_values(reply: str) -> Iterator[str]:
-    for text, quoted, texts, word in _FIELD.findall(reply):
-        if texts:
-            yield from re.findall(r"[^\s\"',][^\"',]*", texts)
-        else:
-            yield text or quoted or word
-
-
-def _read_opening(reader: ChoiceReader, line: str) -> set[str]:
-    """Return the option whose text begins this line, if a punctuation mark follows it."""
-    opening = _OPENING.match(line.strip())
-    choice = reader.read_words(opening[0]) if opening else None
-    return {choice} if choice else set()
 
 
 def _abstains(words: str) -> bool:

@@ -97,8 +97,17 @@ class ChoiceReader:
 
     def read_answer(self, text: str) -> set[str]:
         """Return the options that the answer text of a reply states, in addition to the reply's `choice`."""
-        stated = self._find(_STATED, text) | self._find(_CORRECT, text)
-        return stated | self._read_beginning(text) | self._read_cued_words(text)
+        stated = self._find(_STATED, text) | self._find(_CORRECT, text) | self._read_cued_words(text)
+        # The text may consist of options or begin with one. `C. difficile was found` begins with a name.
+        text = text.strip(_EDGES)
+        head, separator, rest = _split_letter(text)
+        begins_with_letter = bool(separator) and head in self._options
+        others = self._find_others(head, rest) if begins_with_letter else set()
+        if begins_with_letter and separator == "." and rest[:1].islower() and not others:
+            return stated | {head} if self._begins_with(rest, head) else stated
+        if letter := self.read_words(text):
+            return stated | {letter}
+        return stated | ({head} | others if begins_with_letter else self._read_list(text))
 
     def read_prose(self, text: str) -> set[str]:
         """Return the options that a reply in prose states. Without a statement: what the text is, else mentions."""
@@ -141,18 +150,6 @@ class ChoiceReader:
         """Replace each letter by the first one whose option has the same text."""
         return {first_same_option(self._options, letter) for letter in letters}
 
-    def _read_beginning(self, text: str) -> set[str]:
-        """Return the options that a text consists of or begins with. `C. difficile was found` begins with a name."""
-        text = text.strip(_EDGES)
-        head, separator, rest = _split_letter(text)
-        begins_with_letter = bool(separator) and head in self._options
-        others = self._find_others(head, rest) if begins_with_letter else set()
-        if begins_with_letter and separator == "." and rest[:1].islower() and not others:
-            return {head} if self._begins_with(rest, head) else set()
-        if letter := self.read_words(text):
-            return {letter}
-        return {head} | others if begins_with_letter else self._read_list(text)
-
     def _begins_with(self, text: str, letter: str) -> bool:
         option = self._texts[letter]
         return bool(option) and text[: len(option)].lower() == option
@@ -175,8 +172,7 @@ class ChoiceReader:
 
     def _read_cued_words(self, text: str) -> set[str]:
         """Return the options, by letter or text, that follow `the answer is`."""
-        letters = set(map(self.read_words, _STATED_WORDS.findall(text)))
-        return {letter for letter in letters if letter}
+        return set(filter(None, map(self.read_words, _STATED_WORDS.findall(text))))
 
     def _find_others(self, letter: str, rest: str) -> set[str]:
         """Return the options that follow `letter` in the rest of its line: "or B", "/B", ", B", " - higher".
@@ -210,19 +206,15 @@ class ChoiceReader:
             letter, begin = match[group], match.start(group)
             if letter not in self._options or _NAME_BEFORE_LETTER.search(text[max(0, begin - 20) : begin]):
                 continue
-            if pattern is _STATED and self._states_option_text(text, match.start()):
-                continue
+            words = _STATED_WORDS.match(text, match.start())
+            stated = _normalize(words[1]) if words else ""
+            if pattern is _STATED and len(stated) > 1 and stated in self._texts.values():
+                continue  # the words of the statement are an option's text, as in `The answer is A and B`
             letters |= {letter} | self._find_others(letter, _first_line(text, match.end()))
             before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
             if before and pattern is _CORRECT:
                 letters |= {before[1]} & set(self._options)
         return self._merge_alike(letters)
-
-    def _states_option_text(self, text: str, at: int) -> bool:
-        """Return whether the words of the statement are an option's text, as in `The answer is A and B`."""
-        words = _STATED_WORDS.match(text, at)
-        stated = _normalize(words[1]) if words else ""
-        return len(stated) > 1 and stated in self._texts.values()
 
 
 def _normalize(words: str) -> str:

@@ -29,7 +29,7 @@ TEMPLATE_BYTES = 1024
 
 
 class Unreadable(ValueError):
-    """A reply without a result that can be counted. The message gives the reason and quotes nothing of the reply."""
+    """A reply without a result that can be counted. The message quotes nothing of the reply."""
 
 
 class EmptyReply(Unreadable):
@@ -132,9 +132,6 @@ class Sampling:
 SendRequest: TypeAlias = Callable[[ChatRequest], Awaitable[ChatReply]]
 
 
-def _ignore(_: Exception) -> None: ...
-
-
 async def request_structured(
     send: SendRequest,
     prompt: Prompt,
@@ -143,7 +140,7 @@ async def request_structured(
     seed: int,
     *,
     sample: int = 0,
-    on_retry: Callable[[Exception], None] = _ignore,
+    on_retry: Callable[[Exception], None] | None = None,
 ) -> T:
     """Send a prompt and return the value of the reply.
 
@@ -153,6 +150,16 @@ async def request_structured(
     Raises ChatError if a call failed, ReplyTruncated if the second reply was too long as well, and Unreadable if it
     could not be read.
     """
+
+    async def request(chat_request: ChatRequest) -> T:
+        reply = await send(chat_request)
+        if reply.finish_reason == "length":
+            raise ReplyTruncated(
+                f"the reply was cut at {chat_request.max_tokens} tokens, because the model does not keep to the "
+                "requested format; choose another model"
+            )
+        return reply_format.read(reply.text)
+
     first = ChatRequest(
         prompt.messages,
         reply_format.max_tokens,
@@ -164,21 +171,12 @@ async def request_structured(
         max_reasoning_tokens=sampling.max_reasoning_tokens,
     )
     try:
-        return reply_format.read(_complete_text(await send(first), first))
+        return await request(first)
     except (Unreadable, ReplyTruncated, ReplyWithheld) as error:
-        on_retry(error)
+        if on_retry is not None:
+            on_retry(error)
     temperature = max(sampling.temperature, SECOND_TRY_TEMPERATURE)
-    second = replace(first, sample=sample + 1, seed=seed + 1, temperature=temperature)
-    return reply_format.read(_complete_text(await send(second), second))
-
-
-def _complete_text(reply: ChatReply, request: ChatRequest) -> str:
-    if reply.finish_reason == "length":
-        raise ReplyTruncated(
-            f"the reply was cut at {request.max_tokens} tokens, because the model does not keep to the requested "
-            "format; choose another model"
-        )
-    return reply.text
+    return await request(replace(first, sample=sample + 1, seed=seed + 1, temperature=temperature))
 
 
 async def fits_window(

@@ -137,7 +137,10 @@ class BudgetedModel(Layer):
             )
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        maximum = await self._compute_maximum(request)
+        maximum = self._price_tokens(request, compute_max_prompt_tokens(request))
+        # The tokenizer is asked only if the bound by bytes does not fit.
+        if not self._budget.has_room(maximum) and (await self._inner.capabilities()).exact_token_counts:
+            maximum = self._price_tokens(request, await self._inner.count_tokens(request.messages))
         await self._budget.reserve(maximum)
         cost = maximum
         try:
@@ -149,13 +152,6 @@ class BudgetedModel(Layer):
         finally:
             self._budget.settle(maximum, cost)
         return reply
-
-    async def _compute_maximum(self, request: ChatRequest) -> Amount:
-        """Return the most the call may cost. The tokenizer is asked only if the bound by bytes does not fit."""
-        maximum = self._price_tokens(request, compute_max_prompt_tokens(request))
-        if self._budget.has_room(maximum) or not (await self._inner.capabilities()).exact_token_counts:
-            return maximum
-        return self._price_tokens(request, await self._inner.count_tokens(request.messages))
 
     def _price_tokens(self, request: ChatRequest, prompt_tokens: int) -> Amount:
         reply_tokens = compute_max_reply_tokens(request)

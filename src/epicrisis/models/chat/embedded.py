@@ -84,7 +84,10 @@ class EmbeddedModel:
 
     async def fingerprint(self) -> str:
         if self._sha256 is None:
-            self._sha256 = await asyncio.to_thread(_compute_weights_sha256, self._path)
+            parts = list_gguf_parts(self._path)
+            hashes = [await asyncio.to_thread(compute_sha256, part) for part in parts]
+            # Of a split model: the hash of its parts' hashes.
+            self._sha256 = hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
         return json.dumps({"weights": self._sha256, "xllamacpp": version("xllamacpp")}, sort_keys=True)
 
     async def aclose(self) -> None:
@@ -106,12 +109,28 @@ class EmbeddedModel:
             memory = estimate_memory(self._path, window)
             remaining = measure_available_memory() - memory.total
             if remaining < 0:
-                raise ModelFileInvalid(_explain_memory(self._path, memory, remaining, window))
+                fitting_window = int(window * (1 + remaining / memory.window)) if memory.window else 0
+                reduction = f"set context_tokens to {fitting_window} or less, or " if fitting_window > 0 else ""
+                raise ModelFileInvalid(
+                    f"{self._path} needs {memory.total / 2**30:.1f} GiB of memory (weights {memory.weights / 2**30:.1f}"
+                    f", window {memory.window / 2**30:.1f}) and {(memory.total + remaining) / 2**30:.1f} GiB are "
+                    f"available: {reduction}use a smaller model"
+                )
             cache_bytes = None
             if self._prefix_cache:
                 cache_bytes = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
             key = secrets.token_urlsafe(32)
-            server = _start_server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))
+            import xllamacpp
+
+            try:
+                server = xllamacpp.Server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))
+            except RuntimeError as error:
+                raise ModelFileInvalid(
+                    f"{self._path} cannot be loaded with a window of {window} tokens: it is damaged (download or pull "
+                    "it again), of an unknown kind, or too large for the free memory (set a smaller context_tokens)"
+                ) from error
+            # A server stopped before its loop runs never ends. Only the loop answers this call.
+            server.handle_metrics()
             self._address = server.listening_address
             # xllamacpp stops a server when its last reference is gone. At the end of the interpreter that is too late,
             # since nothing closes its connections then.
@@ -168,21 +187,6 @@ def _build_params(path: Path, name: str, key: str, window: int, threads: int | N
     return params
 
 
-def _start_server(params: Any) -> Any:
-    import xllamacpp
-
-    try:
-        server = xllamacpp.Server(params)
-    except RuntimeError as error:
-        raise ModelFileInvalid(
-            f"{params.model.path} cannot be loaded with a window of {params.n_ctx} tokens: it is damaged (download or "
-            "pull it again), of an unknown kind, or too large for the free memory (set a smaller context_tokens)"
-        ) from error
-    # A server stopped before its loop runs never ends. Only the loop answers this call.
-    server.handle_metrics()
-    return server
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
     """Bytes for the weights, for the keys and values of the window, and for computing one batch."""
@@ -203,23 +207,6 @@ def estimate_memory(path: Path, window: int) -> MemoryEstimate:
         window=window * read_gguf_header(path).kv_bytes,
         work=WORKING_BYTES + 4 * BATCH_TOKENS * window,
     )
-
-
-def _explain_memory(path: Path, memory: MemoryEstimate, remaining: float, window: int) -> str:
-    fitting_window = int(window * (1 + remaining / memory.window)) if memory.window else 0
-    remedy = "use a smaller model"
-    if fitting_window > 0:
-        remedy = f"set context_tokens to {fitting_window} or less, or {remedy}"
-    return (
-        f"{path} needs {memory.total / 2**30:.1f} GiB of memory (weights {memory.weights / 2**30:.1f}, window "
-        f"{memory.window / 2**30:.1f}) and {(memory.total + remaining) / 2**30:.1f} GiB are available: {remedy}"
-    )
-
-
-def _compute_weights_sha256(path: Path) -> str:
-    """Return the file's hash; for a split model the hash of its parts' hashes."""
-    hashes = list(map(compute_sha256, list_gguf_parts(path)))
-    return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
 
 
 def _ignore(*_: object) -> None:

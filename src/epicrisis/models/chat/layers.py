@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -140,22 +141,20 @@ class RateLimitedModel(Layer):
 
     async def _admit(self, tokens: int) -> _AdmittedCall:
         async with self._queue:
-            while not self._has_room(tokens):
+            while True:
+                now = self._clock()
+                while self._calls and now - self._calls[0].start >= self._window:
+                    earlier = self._calls.popleft()
+                    earlier.in_window = False
+                    self._tokens_in_window -= earlier.tokens
+                tokens_fit = self._tokens_in_window + tokens <= self._max_tokens
+                if not self._calls or (len(self._calls) + 1 <= self._max_calls and tokens_fit):
+                    break
                 await self._sleep(POLL_SECONDS)
             call = _AdmittedCall(self._clock(), tokens)
             self._calls.append(call)
             self._tokens_in_window += tokens
             return call
-
-    def _has_room(self, tokens: int) -> bool:
-        now = self._clock()
-        while self._calls and now - self._calls[0].start >= self._window:
-            call = self._calls.popleft()
-            call.in_window = False
-            self._tokens_in_window -= call.tokens
-        if not self._calls:
-            return True
-        return len(self._calls) + 1 <= self._max_calls and self._tokens_in_window + tokens <= self._max_tokens
 
     def _settle(self, call: _AdmittedCall, tokens: int) -> None:
         if call.in_window:
@@ -208,10 +207,8 @@ class RetryingModel(Layer):
             if has_output:
                 forward(None)
 
-        forward_delta = None if on_delta is None else forward
-        reply, failed_usage = await self._retry(
-            lambda: self._inner.complete(request, forward_delta), request, void_output
-        )
+        send = partial(self._inner.complete, request, None if on_delta is None else forward)
+        reply, failed_usage = await self._retry(send, request, void_output)
         return replace(reply, usage=failed_usage + reply.usage)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -278,13 +275,25 @@ class RecordingModel(Layer):
         self._prepared = False
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        self._prepare()
+        if not self._prepared:
+            # A kill or a full disk may have broken off the last line.
+            with self._open() as file:
+                if os.fstat(file).st_size:
+                    os.lseek(file, -1, os.SEEK_END)
+                    if os.read(file, 1) != b"\n":
+                        os.write(file, b"\n")
+            self._prepared = True
         moment, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
 
         def record(usage: Usage, **outcome: Any) -> None:
             seconds = round(time.monotonic() - start, 3)
-            call = {"time": moment, "seconds": seconds, "model": self.name, "request": request}
-            self._append({**call, **outcome, "usage": usage, "replayed": usage.replayed_calls > 0})
+            call: dict[str, Any] = {"time": moment, "seconds": seconds, "model": self.name, "request": request}
+            call |= {**outcome, "usage": usage, "replayed": usage.replayed_calls > 0}
+            line = printable_json(json.dumps(to_json(call), ensure_ascii=False)).encode() + b"\n"
+            # In one piece, so that the lines of several processes do not mix.
+            with self._open() as file:
+                while line:
+                    line = line[os.write(file, line) :]
 
         try:
             reply = await self._inner.complete(request, on_delta)
@@ -297,24 +306,6 @@ class RecordingModel(Layer):
             raise
         record(reply.usage, reply=reply)
         return reply
-
-    def _prepare(self) -> None:
-        """Complete the last line if a kill or a full disk broke it off."""
-        if self._prepared:
-            return
-        with self._open() as file:
-            if os.fstat(file).st_size:
-                os.lseek(file, -1, os.SEEK_END)
-                if os.read(file, 1) != b"\n":
-                    os.write(file, b"\n")
-        self._prepared = True
-
-    def _append(self, record: dict[str, Any]) -> None:
-        """Write the line in one piece, so that the lines of several processes do not mix."""
-        line = printable_json(json.dumps(to_json(record), ensure_ascii=False)).encode() + b"\n"
-        with self._open() as file:
-            while line:
-                line = line[os.write(file, line) :]
 
     @contextmanager
     def _open(self) -> Iterator[int]:

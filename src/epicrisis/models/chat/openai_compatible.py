@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.answers import Usage
@@ -32,16 +32,14 @@ from epicrisis.models.chat.endpoints.failures import (
 )
 from epicrisis.models.chat.endpoints.probing import EndpointProbe, build_messages, is_prompt_truncated, measure_usage
 from epicrisis.models.chat.endpoints.reply import (
-    THINKING_MARKS,
     CompletedReply,
     build_schema_check,
     check_answer,
-    compute_option_logprobs,
     read_streamed_reply,
     read_whole_reply,
 )
 from epicrisis.printable import SURROGATES_REPLACED
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -182,7 +180,12 @@ class OpenAICompatibleModel:
         conforms = None if request.schema is None else build_schema_check(request.schema)
         model = await self._get_model()
         reply, failed_usage, rejected = await self._send_adapted(request, model, None if request.options else on_delta)
-        compute_cost = partial(self._compute_cost, model=model)
+
+        def compute_cost(usage: Usage) -> float | None:
+            if self._price is not None:
+                return self._price(usage)
+            return 0.0 if self._endpoint.local else look_up_cost(usage, model, self._endpoint.base_url)
+
         usage = failed_usage + await measure_usage(reply, request, model, self._probe, compute_cost)
         usage_if_invalid = replace(usage, failed_calls=usage.failed_calls + 1)
         if reply.flaw:
@@ -192,6 +195,19 @@ class OpenAICompatibleModel:
             logprobs = self._read_option_logprobs(reply, request, usage_if_invalid)
         else:
             check_answer(reply, self._host, usage_if_invalid)
+        irrelevant = {"seed", "temperature", "top_p"} if request.options else set()
+        if request.schema is None:
+            irrelevant.add("response_format")
+        notes = [note for name, note in _NOTES.items() if name in rejected - irrelevant]
+        if reply.thinking and not request.max_reasoning_tokens:
+            notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
+        if reply.repaired:
+            notes.append(SURROGATES_REPLACED)
+        if is_prompt_truncated(request, usage.prompt_tokens):
+            notes.append(
+                f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "
+                "raise num_ctx, and set context_tokens)"
+            )
         return ChatReply(
             text="" if request.options else reply.text,
             finish_reason=reply.finish or "stop",
@@ -200,7 +216,7 @@ class OpenAICompatibleModel:
             reasoning=reply.thinking,
             conforms=conforms and conforms(reply.text),
             option_logprobs=logprobs,
-            notes=_list_reply_notes(reply, request, rejected, usage),
+            notes=tuple(notes),
         )
 
     async def _send_adapted(
@@ -220,8 +236,11 @@ class OpenAICompatibleModel:
                 error.usage = failed_usage + error.usage
                 raise
             except get_foreign_errors() as error:
-                parameter = self._find_rejected(error, body, extra)
-                if parameter is None:
+                # Parameters in `extra`, and a declared schema, are never left out.
+                own = {name: value for name, value in body.items() if name not in extra}
+                response = read_error_response(error)
+                parameter = None if response is None else find_rejected_parameter(response, own)
+                if parameter is None or (parameter == "response_format" and self._json_schema):
                     secrets = [message.content for message in request.messages]
                     chat_error = map_error(error, self._host, self._timeout, [*secrets, *self._secrets])
                     chat_error.usage = failed_usage + chat_error.usage
@@ -230,15 +249,6 @@ class OpenAICompatibleModel:
             if parameter == "logprobs":
                 raise self._reject_logprobs(failed_usage)
             self._rejected |= {parameter}
-
-    def _find_rejected(self, error: Exception, body: Mapping[str, Any], extra: Mapping[str, Any]) -> str | None:
-        """Return the parameter to leave out, if any. Those in `extra`, and a declared schema, are never left out."""
-        response = read_error_response(error)
-        if response is None:
-            return None
-        own = {name: value for name, value in body.items() if name not in extra}
-        parameter = find_rejected_parameter(response, own)
-        return None if parameter == "response_format" and self._json_schema else parameter
 
     async def _send(self, body: dict[str, Any], request: ChatRequest, on_delta: DeltaCallback | None) -> CompletedReply:
         async with self._connect(UNKNOWN_USAGE) as connection:
@@ -273,11 +283,6 @@ class OpenAICompatibleModel:
             usage=usage,
         )
 
-    def _compute_cost(self, usage: Usage, model: str) -> float | None:
-        if self._price is not None:
-            return self._price(usage)
-        return 0.0 if self._endpoint.local else look_up_cost(usage, model, self._endpoint.base_url)
-
     def _add_seconds(self, usage: Usage, start: float) -> Usage:
         is_free = usage.cost is None and self._endpoint.local and self._price is None
         return replace(usage, seconds=time.monotonic() - start, cost=0.0 if is_free else usage.cost)
@@ -296,7 +301,10 @@ class OpenAICompatibleModel:
             async with self._connect(Usage()) as connection, asyncio.timeout(limit):
                 return await (connection.get(path) if body is None else connection.post(path, body))
         except get_foreign_errors() as error:
-            chat_error = map_error(error, self._host, limit, [*_list_texts(body or {}), *self._secrets])
+            question = body or {}
+            texts = [message["content"] for message in question.get("messages", ())]
+            texts += [question[name] for name in ("content", "prompt") if name in question]
+            chat_error = map_error(error, self._host, limit, [*texts, *self._secrets])
             chat_error.usage = Usage()
             raise chat_error from None
 
@@ -333,28 +341,6 @@ class OpenAICompatibleModel:
             connection = Connection(self._endpoint, key, self._timeout, self._concurrency)
             self._session = _Session(loop, asyncio.Lock(), connection)
         return self._session
-
-
-def _list_reply_notes(
-    reply: CompletedReply, request: ChatRequest, rejected: frozenset[str], usage: Usage
-) -> tuple[str, ...]:
-    notes = list(list_notes(rejected, request))
-    if reply.thinking and not request.max_reasoning_tokens:
-        notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
-    if reply.repaired:
-        notes.append(SURROGATES_REPLACED)
-    if is_prompt_truncated(request, usage.prompt_tokens):
-        notes.append(
-            f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "
-            "raise num_ctx, and set context_tokens)"
-        )
-    return tuple(notes)
-
-
-def _list_texts(body: Mapping[str, Any]) -> list[str]:
-    """Return the texts in the body of a question about the endpoint."""
-    texts = [message["content"] for message in body.get("messages", ())]
-    return texts + [body[name] for name in ("content", "prompt") if name in body]
 
 
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)
@@ -417,7 +403,12 @@ def find_rejected_parameter(response: ErrorResponse, body: Mapping[str, Any]) ->
     """Return the optional parameter of `body` that the server rejects, or None if it rejects something else."""
     if response.status not in (400, 403, 422) or is_overflow(response):
         return None
-    message, parameter = response.message, _read_parameter(response)
+    message = response.message
+    # OpenAI's error object has `param`, FastAPI's `loc`.
+    detail = response.body.get("detail")
+    path = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
+    name = path[-1] if isinstance(path, list) and path else response.body.get("param")
+    parameter = name.partition(".")[0] if isinstance(name, str) and name else None
     names_logprobs = re.search("logprob", message, re.IGNORECASE) or (parameter or "").endswith("logprobs")
     if "logprobs" in body and names_logprobs:
         count = body.get("top_logprobs")
@@ -441,22 +432,6 @@ def _mentions_parameter(message: str, name: str) -> bool:
     quoted = rf"(?:^|{marks}){name}(?:{marks}|:)"
     introduced = rf"\b(?:argument|parameter|field|option)s?\b[^.]{{0,30}}?\b{name}\b"
     return re.search(f"{quoted}|{introduced}", message) is not None
-
-
-def _read_parameter(response: ErrorResponse) -> str | None:
-    """Return the parameter in the error object of OpenAI (`param`) or FastAPI (`loc`)."""
-    detail = response.body.get("detail")
-    path = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
-    parameter = path[-1] if isinstance(path, list) and path else response.body.get("param")
-    return parameter.partition(".")[0] if isinstance(parameter, str) and parameter else None
-
-
-def list_notes(rejected: frozenset[str], request: ChatRequest) -> tuple[str, ...]:
-    """Return the notes of a reply to a request that was sent without the rejected parameters."""
-    irrelevant = {"seed", "temperature", "top_p"} if request.options else set()
-    if request.schema is None:
-        irrelevant.add("response_format")
-    return tuple(note for name, note in _NOTES.items() if name in rejected - irrelevant)
 
 
 def derive_seed(request: ChatRequest) -> int:
