@@ -32,14 +32,16 @@ from epicrisis.models.chat.endpoints.failures import (
 )
 from epicrisis.models.chat.endpoints.probing import EndpointProbe, build_messages, is_prompt_truncated, measure_usage
 from epicrisis.models.chat.endpoints.reply import (
+    THINKING_MARKS,
     CompletedReply,
     build_schema_check,
     check_answer,
+    compute_option_logprobs,
     read_streamed_reply,
     read_whole_reply,
 )
 from epicrisis.printable import SURROGATES_REPLACED
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection

@@ -53,15 +53,30 @@ class Connection:
         # A proxy for the outside world must not see calls to this machine.
         tls = endpoint.base_url.startswith("https:") or not endpoint.local
         http = _HttpClient(endpoint.host, trust_env=not endpoint.local, limits=limits, verify=tls)
-        signs = endpoint.kind == "bedrock" and key is None
-        self._headers: Headers = {} if signs else _build_authorization(endpoint, key)
+        options: dict[str, Any] = {"base_url": endpoint.base_url, "api_key": "none"}
+        self._headers: Headers = {"Authorization": f"Bearer {key or 'none'}"}
+        if endpoint.kind == "bedrock" and key is None:
+            # The AWS credentials of the environment sign each call.
+            if not os.environ.get("AWS_BEARER_TOKEN_BEDROCK") and find_spec("botocore") is None:
+                raise ModelMissing(
+                    "Bedrock needs a key (set api_key_file, or the variable that api_key_env names) or, for AWS "
+                    "credentials, another package: pip install 'epicrisis[bedrock]'"
+                )
+            family: Any = "mantle" if "bedrock-mantle" in endpoint.host else "runtime"
+            options = {"provider": bedrock(endpoint=family, region=endpoint.region, base_url=endpoint.base_url)}
+            self._headers = {}
+        elif endpoint.login is not None:
+            login = ":".join(endpoint.login).encode()
+            self._headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
+        elif endpoint.kind == "azure":
+            self._headers = {"Authorization": Omit(), "api-key": key or Omit()}
         self._client = _OpenAIClient(
             headers={"Connection": "close"} if endpoint.local else {},
             timeout=Timeout(timeout, connect=min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)),
             max_retries=0,
             default_query=dict(endpoint.query),
             http_client=http,
-            **(_build_signing(endpoint) if signs else {"base_url": endpoint.base_url, "api_key": "none"}),
+            **options,
         )
 
     async def get(self, path: str) -> object:
@@ -160,23 +175,3 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def _build_authorization(endpoint: Endpoint, key: str | None) -> Headers:
-    if endpoint.login is not None:
-        login = ":".join(endpoint.login).encode()
-        return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
-    if endpoint.kind == "azure":
-        return {"Authorization": Omit(), "api-key": key or Omit()}
-    return {"Authorization": f"Bearer {key or 'none'}"}
-
-
-def _build_signing(endpoint: Endpoint) -> dict[str, Any]:
-    """Return the client options for Bedrock with the AWS credentials of the environment."""
-    if not os.environ.get("AWS_BEARER_TOKEN_BEDROCK") and find_spec("botocore") is None:
-        raise ModelMissing(
-            "Bedrock needs a key (set api_key_file, or the variable that api_key_env names) or, for AWS credentials, "
-            "another package: pip install 'epicrisis[bedrock]'"
-        )
-    family: Any = "mantle" if "bedrock-mantle" in endpoint.host else "runtime"
-    return {"provider": bedrock(endpoint=family, region=endpoint.region, base_url=endpoint.base_url)}

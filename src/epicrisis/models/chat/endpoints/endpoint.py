@@ -72,7 +72,12 @@ def parse_endpoint(address: str) -> Endpoint:
     query_model = query.pop("model", "")
     model = parts.fragment or query_model or None
     if parts.scheme == "bedrock":
-        return _build_bedrock_endpoint(host or "", model)
+        region = host or ""
+        if not _REGION.fullmatch(region):
+            raise ModelMissing("bedrock:// needs an AWS region: write bedrock://us-east-1#MODEL")
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        origin = f"https://bedrock-runtime.{region}.{domain}"
+        return Endpoint("bedrock", f"{origin}/openai/v1", origin, local=False, model=model, region=region)
     if parts.scheme not in ("http", "https") or not host:
         raise ModelMissing(f"the URL of the model has no host, or its scheme is not http or https: {_REMEDY}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
@@ -99,14 +104,6 @@ def parse_endpoint(address: str) -> Endpoint:
         login=(unquote(parts.username or ""), unquote(parts.password or "")) if "@" in parts.netloc else None,
         region=bedrock[2] if bedrock else None,
     )
-
-
-def _build_bedrock_endpoint(region: str, model: str | None) -> Endpoint:
-    if not _REGION.fullmatch(region):
-        raise ModelMissing("bedrock:// needs an AWS region: write bedrock://us-east-1#MODEL")
-    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    origin = f"https://bedrock-runtime.{region}.{domain}"
-    return Endpoint("bedrock", f"{origin}/openai/v1", origin, local=False, model=model, region=region)
 
 
 def read_key(file: Path | None, variable: str) -> str | None:

@@ -12,6 +12,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -183,7 +184,9 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
             f"prompt and reply do not fit the context window of the model at {host}{_format_counts(response.body)}: "
             "use fewer documents (-k), smaller partitions, or a model with a larger window"
         )
-    if _is_filtered(response.body):
+    inner = response.body.get("innererror")
+    codes = (response.body.get("code"), inner.get("code") if isinstance(inner, dict) else None)
+    if any(code in _FILTER_CODES for code in codes):
         return EndpointRejected(f"the content filter of {host} rejects the prompt: use another model, or reword it")
     if response.body.get("code") == "insufficient_quota":
         return EndpointRejected(f"the account at {host} has no credit left ({status}): check its billing")
@@ -198,7 +201,11 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     if status == 404:
         return EndpointRejected(f"{host} has no such model or path (404){reason}: check the URL and the model's name")
     if status < 400:
-        return EndpointRejected(f"{host} redirects to {_read_location(response.headers)} ({status}): use that address")
+        address = "another address"
+        with suppress(ValueError):
+            parts = urlsplit(response.headers.get("location", ""))
+            address = f"{parts.scheme}://{parts.hostname}" if parts.hostname else address
+        return EndpointRejected(f"{host} redirects to {address} ({status}): use that address")
     return EndpointRejected(f"{host} rejects the request ({status}){reason}: check the model's name and parameters")
 
 
@@ -211,24 +218,11 @@ def is_overflow(response: ErrorResponse) -> bool:
     return response.status in (400, 422) and _OVERFLOW_WORDS.search(response.message) is not None
 
 
-def _is_filtered(body: Mapping[str, Any]) -> bool:
-    inner = body.get("innererror")
-    return body.get("code") in _FILTER_CODES or (isinstance(inner, dict) and inner.get("code") in _FILTER_CODES)
-
-
 def _format_counts(body: Mapping[str, Any]) -> str:
     prompt, window = body.get("n_prompt_tokens"), body.get("n_ctx")
     if not (_parse_number(prompt) and _parse_number(window)):
         return ""
     return f" ({prompt} tokens, the window holds {window})"
-
-
-def _read_location(headers: Mapping[str, str]) -> str:
-    try:
-        parts = urlsplit(headers.get("location", ""))
-        return f"{parts.scheme}://{parts.hostname}" if parts.hostname else "another address"
-    except ValueError:
-        return "another address"
 
 
 def _parse_number(value: object) -> int | None:
@@ -302,7 +296,17 @@ def read_retry_after(headers: Mapping[str, str], message: str = "", *, limited: 
         waits.append(_sum_parts(_DURATION_PART.findall(hint[1])))
     if limited:
         # Endpoints send these headers with every reply, failures included.
-        waits.append(_read_reset(headers))
+        resets, exhausted = [], []
+        for remaining_header, reset_header in _RATE_LIMITS:
+            reset = headers.get(reset_header, "")
+            # `6m0s`, `120ms`, or a number of seconds
+            is_duration = re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", reset.strip(), re.ASCII)
+            seconds = _sum_parts(_DURATION_PART.findall(reset)) if is_duration else _parse_scaled(reset, 1.0)
+            if seconds is not None:
+                resets.append(seconds)
+                if headers.get(remaining_header, "").strip() == "0":
+                    exhausted.append(seconds)
+        waits.append(max(exhausted) if exhausted else min(resets, default=None))
     return next((wait for wait in waits if wait is not None), None)
 
 
@@ -321,25 +325,6 @@ def _parse_date(text: str, now: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         start = time.time()
     return max(0.0, end - start)
-
-
-def _read_reset(headers: Mapping[str, str]) -> float | None:
-    resets, exhausted = [], []
-    for remaining_header, reset_header in _RATE_LIMITS:
-        seconds = _parse_duration(headers.get(reset_header, ""))
-        if seconds is None:
-            continue
-        resets.append(seconds)
-        if headers.get(remaining_header, "").strip() == "0":
-            exhausted.append(seconds)
-    return max(exhausted) if exhausted else min(resets, default=None)
-
-
-def _parse_duration(text: str) -> float | None:
-    """Parse `6m0s`, `120ms`, or a number of seconds."""
-    if re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", text.strip(), re.ASCII):
-        return _sum_parts(_DURATION_PART.findall(text))
-    return _parse_scaled(text, 1.0)
 
 
 def _sum_parts(parts: Iterable[tuple[str, str]]) -> float | None:
