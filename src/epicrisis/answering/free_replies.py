@@ -21,7 +21,7 @@ _FIELD = re.compile(
 )
 _FOUND_NOTHING = re.compile(r'"found"\s*:\s*false\b')
 
-_CUE = re.compile(
+_REPLY_CUE = re.compile(
     r"(?i)\b(?:answer|choice|option)\b[^\n.:=]{0,40}?(?:\b(?:is|would be|should be|must be)\b|:|=)[\s:*_]*"
     r"([^\n]{0,500})"
 )
@@ -76,7 +76,7 @@ _ERROR = re.compile(
     )"""
 )
 _ERROR_OBJECT = re.compile(r"""\s*+\{\s*+["']error["']\s*+:""")
-_EDGES = "()[]{}\"'*_.,:;\\ \t\r\n"
+_REPLY_EDGES = "()[]{}\"'*_.,:;\\ \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def read_free_reply(reply: str, options: Mapping[str, str]) -> FreeReply:
     opening = _OPENING.match(lines[0].strip())
     if not choices and opening and (choice := reader.read_words(opening[0])):
         choices = {choice}
-    statements = [*_CUE.findall(reply), lines[0], lines[-1]]
+    statements = [*_REPLY_CUE.findall(reply), lines[0], lines[-1]]
     return _conclude(choices, abstains=any(map(_abstains, statements)))
 
 
@@ -124,4 +124,4 @@ def _conclude(choices: set[str], *, abstains: bool) -> FreeReply:
 
 def _abstains(words: str) -> bool:
     """Return whether these words say that there is no answer."""
-    return bool(_ABSTAINS.match(_FOREIGN_LETTER.sub("", words.strip(_EDGES).casefold())))
+    return bool(_ABSTAINS.match(_FOREIGN_LETTER.sub("", words.strip(_REPLY_EDGES).casefold())))
