@@ -24,8 +24,7 @@ from epicrisis.models.catalogue import (
     load_catalogue,
     parse_catalogue,
 )
-from epicrisis.models.model_download import find_model, list_installed_models, pull_model
-from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_files import ModelFiles, find_model, list_installed_models, pull_model
 from epicrisis.models.model_recipes import (
     EncoderRecipe,
     NliRecipe,

@@ -13,15 +13,15 @@ import numpy as np
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import load_catalogue
-from epicrisis.models.model_download import find_model
-from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256
+from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256, find_model
 from epicrisis.models.model_recipes import EncoderRecipe, SparseRecipe, TokenVectorsRecipe
-from epicrisis.models.networks import Network, load_network
-from epicrisis.models.tokenization import (
+from epicrisis.models.networks import (
     Ids,
+    Network,
     encode_untruncated,
     iterate_batches,
     join_title,
+    load_network,
     load_tokenizer,
     load_wordpiece_tokenizer,
     pad_batch,
@@ -68,7 +68,13 @@ class TextEncoder:
         self.max_query_tokens = _count_room(query_tokenizer, query_window, recipe.query_prefix, pair=False)
         if min(self.max_tokens, self.max_query_tokens) < 1:
             raise ModelFileInvalid(f"{files.folder}: its window has no room for a text: raise max_tokens")
-        self.fingerprint = _compute_fingerprint(files, recipe)
+        # Name and hash of all that decides the vectors. File hashes come from the catalogue or the record.
+        hashes = [files.sha256.get(name) or compute_sha256(path) for name, path in sorted(files.files.items())]
+        title = "title newline text" if recipe.title == "\n" else f"title {recipe.title!r} text"
+        parts: list[object] = [hashes, recipe.pooling, recipe.normalise, recipe.max_tokens, title]
+        if others := recipe.model_dump(exclude=_FIRST_SETTINGS | {"dimensions"}, exclude_defaults=True):
+            parts.append(others)
+        self.fingerprint = f"{files.name}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
         self.dimensions = self._passages.dimensions
         if self._queries.dimensions != self.dimensions:
             raise ModelFileInvalid(f"{files.folder} holds two networks of different dimensions: they are no pair")
@@ -106,41 +112,28 @@ class _TextNetwork:
         return vectors
 
     def _run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
-        return _pool(self._network.run(ids, mask, types), mask, self._recipe)
+        """Return text vectors `(n, d)`, reduced from the token vectors `(n, tokens, d)` of the network."""
+        hidden = self._network.run(ids, mask, types)
+        if self._recipe.pooling == "cls":
+            vectors = hidden[:, 0]
+        elif self._recipe.pooling == "last":
+            vectors = hidden[np.arange(len(hidden)), np.maximum(mask.sum(axis=1) - 1, 0)]
+        else:
+            weights = mask[:, :, np.newaxis].astype(np.float32)
+            vectors = (hidden * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+        if self._recipe.normalise:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
 def _load_tokenizer(files: ModelFiles, window: int | None, recipe: EncoderRecipe) -> Tokenizer:
     return load_tokenizer(files.files["tokenizer.json"], window, lowercase=recipe.lowercase, end_token=recipe.end_token)
 
 
-def _pool(hidden: Vectors, mask: Ids, recipe: EncoderRecipe) -> Vectors:
-    """Reduce token vectors `(n, tokens, d)` to text vectors `(n, d)`."""
-    if recipe.pooling == "cls":
-        vectors = hidden[:, 0]
-    elif recipe.pooling == "last":
-        vectors = hidden[np.arange(len(hidden)), np.maximum(mask.sum(axis=1) - 1, 0)]
-    else:
-        weights = mask[:, :, np.newaxis].astype(np.float32)
-        vectors = (hidden * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
-    if recipe.normalise:
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return np.ascontiguousarray(vectors, dtype=np.float32)
-
-
 def _count_room(tokenizer: Tokenizer, window: int, prefix: str, *, pair: bool) -> int:
     """Return how many content tokens fit, after special tokens and prefix."""
     specials: int = tokenizer.num_special_tokens_to_add(is_pair=pair)
     return window - specials - len(tokenizer.encode(prefix, add_special_tokens=False).ids)
-
-
-def _compute_fingerprint(files: ModelFiles, recipe: EncoderRecipe) -> str:
-    """Return name and hash of all that decides the vectors. File hashes come from the catalogue or the record."""
-    hashes = [files.sha256.get(name) or compute_sha256(path) for name, path in sorted(files.files.items())]
-    title = "title newline text" if recipe.title == "\n" else f"title {recipe.title!r} text"
-    parts: list[object] = [hashes, recipe.pooling, recipe.normalise, recipe.max_tokens, title]
-    if others := recipe.model_dump(exclude=_FIRST_SETTINGS | {"dimensions"}, exclude_defaults=True):
-        parts.append(others)
-    return f"{files.name}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from epicrisis.models.chat.layers import (
     RecordingModel,
     RetryingModel,
 )
-from epicrisis.models.model_download import find_model
+from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 
