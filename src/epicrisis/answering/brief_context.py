@@ -1,8 +1,7 @@
 """BriefContext: preflight, ContextMap, ContextReduce (npj Digital Medicine 2025, Methods; preprint, Algorithms 1, 2).
 
-The passages are partitioned in the order of the ranking. Map calls read all parts concurrently, and each may report
-that it found nothing. A reduce call sums up the findings in the order of the parts. The answer lists the parts whose
-map call failed, because nothing is known about their passages (errata C1 to C5).
+Map calls read all parts of the ranking concurrently, and each may report that it found nothing. A reduce call sums up
+the findings in the order of the parts. The answer lists the parts whose map call failed (errata C1 to C5).
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ NAME = "brief-context"
 
 
 async def brief_context(question: Question, context: Context) -> Answer:
-    """Answer with plain RAG if the preflight check finds that the rankings agree, else with map and reduce.
-
-    Without a preflight check in the context, always answer with map and reduce.
-    """
+    """Answer with plain RAG if the preflight check, if any, finds that the rankings agree, else with map and reduce."""
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
     passages, verdict = ranking.passages, None
@@ -91,10 +87,7 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
 
 
 async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[tuple[Passage, ...]]:
-    """Return the passages in their order, in parts of `context.partition` documents or passages.
-
-    A part that does not fit the model's window is halved. Raises ContextOverflow if a single passage does not fit.
-    """
+    """Return the passages in parts of `context.partition`, halved to fit the window. Raises ContextOverflow."""
     queue = partition_passages(passages, context.partition, context.count)
     parts: list[tuple[Passage, ...]] = []
     while queue:
@@ -120,8 +113,7 @@ async def _map_part(
 ) -> list[PartialAnswer]:
     """Return the finding of one part, or its failure. Never raises ChatError or Unreadable.
 
-    If the model reports that the part exceeds its window after all, both halves are read. The second half takes the
-    next of `numbers`.
+    If the part exceeds the window after all, both halves are read; the second half takes the next of `numbers`.
     """
     ids = tuple(passage.id for passage in part)
     context.emit(MapStarted(number, ids))
@@ -217,10 +209,7 @@ async def _sum_up(
 def _build_reduce_request(
     question: Question, context: Context, findings: Sequence[_Finding], passages: Mapping[str, Passage]
 ) -> tuple[Prompt, AnswerFormat]:
-    """Return the prompt with the findings, the paper's partial answers, and the format of its reply.
-
-    The prompt leaves the quotations out, since with them a reduce call would be as long as a map call.
-    """
+    """Return the prompt with the findings, whose quotations would make it as long as a map call, and its reply's format."""
     items: list[str] = []
     marks = []
     for finding in findings:

@@ -1,7 +1,4 @@
-"""Quotations and citations: the place of a claim in a document, found word for word or marked as not found.
-
-Only the passages that an answer quotes are cited.
-"""
+"""Quotations and citations: the place of a claim in a document, found word for word or marked as not found."""
 
 from __future__ import annotations
 
@@ -35,17 +32,13 @@ def locate(quote: str, passage: Passage, passages: Sequence[Passage] = ()) -> Qu
 
     White space may differ. The search covers the passage, then those of `passages` from the same document, joined if
     they touch or overlap, then the document's title. Offsets are characters of the document's text; both are None if
-    the words are not found, or only in the title. For words on both sides of a gap between passages, return the longer
-    part.
+    the words are not found, or only in the title. For words on both sides of a gap, return the longer part.
     """
     return max(_find_places(quote, passage, passages), key=lambda quotation: len(quotation.text))
 
 
 def locate_span(span: str, passage: Passage) -> Quotation:
-    """Return the first place in `passage` of an answer, which may be a single complete word or number.
-
-    `5 mg` is not found in `15 mg`, nor `5` in `5.5`.
-    """
+    """Return the first place of complete words in `passage`: `5 mg` is not found in `15 mg`, nor `5` in `5.5`."""
     quotation = _in_text(unescape(span).strip(_EDGES).split(), passage, complete=True)
     return quotation or Quotation(passage.id, span)
 
@@ -84,10 +77,7 @@ def _in_text(words: Sequence[str], passage: Passage, *, complete: bool = False) 
 
 
 def _find(words: str, text: str, *, complete: bool) -> tuple[int, int] | None:
-    """Return the first place of these words, separated by blanks, in a text with any white space, or None.
-
-    A regular expression would be too slow for a quotation of a megabyte.
-    """
+    """Return the first place of these words in a text with any white space. A regular expression would be too slow."""
     spaced, starts, origins = _spaced(text)
     at = spaced.find(words)
     while at >= 0:
@@ -133,10 +123,7 @@ def _runs(passage: Passage, passages: Sequence[Passage], *, across_gaps: bool = 
 
 
 def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Return the places of these quotes, each with the number of its document from 1.
-
-    A quote on both sides of a gap between passages has a place on each side.
-    """
+    """Return the places of quotes with document numbers from 1. A quote across a gap has a place on each side."""
     quotations = list[Quotation]()
     for number, quote in quotes:
         quotations += _find_places(quote, passages[number - 1], passages)
@@ -144,10 +131,9 @@ def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -
 
 
 def cite(text: str, quotations: Sequence[Quotation], passages: Sequence[Passage]) -> tuple[str, tuple[Citation, ...]]:
-    """Return the text followed by `[1]`, `[2]`..., and the citations with these numbers.
+    """Return the text followed by `[1]`, `[2]`..., and the citations with these numbers, verified quotations first.
 
-    The model's own markers are removed, because their numbers differ. Verified quotations come first. The place of an
-    unverified quotation is its entire passage.
+    The model's own markers are removed, because their numbers differ. An unverified quotation's place is its passage.
     """
     ordered = sorted(dict.fromkeys(quotations), key=lambda quotation: not quotation.verified)
     by_id = {passage.id: passage for passage in passages}

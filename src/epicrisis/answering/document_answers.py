@@ -1,7 +1,6 @@
 """Answers from documents: the prompt with the documents, the reply's format, and the answer with its citations.
 
-The answer to an extractive question is a span: words of one document, copied word for word (EHR study, 4.2). Words that
-are in no document are no answer; the reply is requested once more and is then unreadable.
+The answer to an extractive question is a span: words of one document, copied word for word (EHR study, 4.2).
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ def wants_span(question: Question, context: Context) -> bool:
 def build_documents_request(
     question: Question, context: Context, passages: tuple[Passage, ...], template: Literal["rag", "map"] = "rag"
 ) -> tuple[Prompt, AnswerFormat | SpanFormat]:
-    """Return the prompt with these passages, after the question, and the format of its reply.
-
-    `rag` requests an answer and `map` a finding. An extractive question requests a span in both cases.
-    """
+    """Return the prompt for an answer (`rag`), a finding (`map`) or a span of these passages, and its reply's format."""
     reply_format: AnswerFormat | SpanFormat = AnswerFormat(question.options, documents=len(passages))
     if wants_span(question, context):
         reply_format = SpanFormat(passages)
@@ -61,10 +57,7 @@ def build_documents_request(
 async def answer_from_documents(
     question: Question, context: Context, passages: tuple[Passage, ...], strategy: str
 ) -> Answer:
-    """Return the answer from one prompt with all these passages; an abstention without passages.
-
-    Raises ChatError and Unreadable.
-    """
+    """Return the answer from one prompt with all these passages. Raises ChatError and Unreadable."""
     if not passages:
         failure = Failure("NothingRetrieved", "no passage of the library matches the question")
         return Answer(question, strategy, "abstained", failure=failure)
@@ -97,10 +90,7 @@ def conclude_from_documents(
     quotations: Sequence[Quotation],
     passages: Sequence[Passage],
 ) -> Answer:
-    """Return the answer that a reply gives; to an extractive question the first quotation that is in its document.
-
-    Raises Unreadable if no quotation of a reply to an extractive question is in its document.
-    """
+    """Return the answer that a reply gives. Raises Unreadable if no quotation of a span is in its document."""
     if not reply.found or not wants_span(question, context):
         return conclude(question, strategy, reply, quotations, passages)
     for quotation in quotations:
@@ -176,8 +166,9 @@ class SpanFormat:
 def withhold_unverified(answer: Answer) -> Answer:
     """Return an answer from documents unchanged if a quotation is verified, else as an abstention.
 
-    The abstention holds the model's answer under `withheld`, with the reason. An answer with an option like "the record
-    does not say" is unchanged, because no words of a record can show it.
+    Small models write quotations that are in no document. The abstention holds the model's answer under `withheld`,
+    with the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show
+    it.
     """
     if answer.state != "answered" or any(citation.verified for citation in answer.citations):
         return answer

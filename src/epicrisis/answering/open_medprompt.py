@@ -190,10 +190,7 @@ class RewardFormat:
 
 
 async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
-    """Return the marks that a chat model, for want of a trained reward model, gives an answer by attribute.
-
-    The study uses the scores of ArmoRM, which has another scale. Raises ChatError and Unreadable.
-    """
+    """Return the marks that a chat model gives an answer by attribute, in another scale than ArmoRM's scores."""
     answer = fence([text], label="answer")
     prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
     return await ask(context, REWARD_ROLE, "reward", prompt, RewardFormat())

@@ -1,7 +1,7 @@
 """The format of an answer: what a reply must look like, and what it says.
 
-A model that supports JSON schemas replies with JSON. The reader also accepts prose and JSON between other words. Two
-different choices make a reply unreadable; there is never a default letter (errata M1, P2).
+The reader also accepts prose and JSON between other words. Two different choices make a reply unreadable; there is
+never a default letter (errata M1, P2).
 """
 
 from __future__ import annotations

@@ -74,8 +74,7 @@ async def build_requests(
 ) -> list[tuple[Prompt, AnswerFormat]]:
     """Return a prompt and the format of its reply for each order of the options. Raises ContextOverflow.
 
-    The examples are earlier turns of the conversation, the best one last. They are rendered from the prompt file of the
-    question, and answered in the format of its reply; without options, if the question has none.
+    The examples are earlier turns of the conversation, the best one last, in the format of the prompt and its reply.
     """
     turns: list[Message] = []
     for example in reversed(examples):
@@ -167,10 +166,7 @@ async def _cast_vote(
 
 
 def _choose_text(question: Question, votes: Sequence[Vote], choice: str) -> str:
-    """Return the text of the first vote for this choice that is correct for the question's order of options.
-
-    A vote in another order may mention letters that mean other options. If all do, return the option's text.
-    """
+    """Return the text of the first vote for this choice without letters of another order, else the option's text."""
     letters = "".join(question.options)
     # "a" and "I" are words.
     small = letters.lower().replace("a", "").replace("i", "") or letters
@@ -206,9 +202,8 @@ def shuffle_options(options: Mapping[str, str], votes: int, seed: int | str) -> 
     """Return an order of the options for each vote.
 
     Each block of as many votes as options is a Latin square: a random order and its rotations, shuffled. No option is
-    more than one vote ahead of another in a place, and equally often in every place if the votes are a multiple of the
-    options (errata P3: the study's code falls back to the original order when its permutations run out). A different
-    seed for each question keeps the same option from being ahead for all questions.
+    more than one vote ahead of another in a place (errata P3: the study's code falls back to the original order when
+    its permutations run out). Another seed for each question keeps the same option from being ahead for all.
     """
     letters = tuple(options)
     generator = random.Random(seed)

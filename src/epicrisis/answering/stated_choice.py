@@ -90,7 +90,7 @@ class ChoiceReader:
         self._letters = {letter.lower(): letter for letter in options}
 
     def read_words(self, words: str) -> str | None:
-        """Return the option that a few words stand for: `B`, `(B) no`, `B: no` or `no`; None if they stand for none.
+        """Return the option that a few words stand for (`B`, `(B) no`, `B: no` or `no`), or None.
 
         A letter takes precedence over an option of the same text (blood group A). A letter with the text of another
         option stands for none, and so does a text that two options share except for capitals.
@@ -178,10 +178,7 @@ class ChoiceReader:
         return set(filter(None, map(self.read_words, _STATED_WORDS.findall(text))))
 
     def _find_others(self, letter: str, rest: str) -> set[str]:
-        """Return the options that follow `letter` in the rest of its line: "or B", "/B", ", B", " - higher".
-
-        The option's own text may come first. The text of another option counts if nothing else follows it.
-        """
+        """Return the options that follow `letter` in the rest of its line: "or B", "/B", ", B", " - higher"."""
         line = _first_line(rest)
         at = len(line) - len(_skip(_BETWEEN, line))
         option = self._texts.get(letter, "")
@@ -318,8 +315,8 @@ class FreeReply:
 def read_free_reply(reply: str, options: Mapping[str, str]) -> FreeReply:
     """Return the choice that a reply states, as the letter of one of the options.
 
-    The state is `failed` for an empty reply and for the error message of a failed call, `abstained` for a reply that
-    says that there is no answer, and `unparsed` for a reply with no choice or with two different ones.
+    The state is `failed` for an empty reply or an error message, `abstained` for a reply that says that there is no
+    answer, and `unparsed` for a reply with no choice or with two different ones.
     """
     if not re.search(r"\w", reply):
         return FreeReply("failed")

@@ -136,10 +136,10 @@ async def ask(
     sampling: Sampling | None = None,
     sample: int = 0,
 ) -> T:
-    """Send a prompt to the model of a role and return the value of the reply.
+    """Send a prompt to the model of a role and return the value of the reply, as `request_structured` does.
 
     `sampling` replaces the role's parameters, and `sample` distinguishes draws of the same prompt. With `stream` the
-    text of the reply's `answer` is emitted while it arrives. Raises what `request_structured` raises.
+    text of the reply's `answer` is emitted while it arrives.
     """
     text_stream = TextStream(ANSWER)
 
@@ -223,10 +223,7 @@ async def fits(context: Context, role: str, prompt: Prompt, reply_format: ReplyF
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Return the results of concurrent calls. All calls finish before an error is raised.
-
-    So the trace holds everything that was paid for.
-    """
+    """Return the results of concurrent calls. All finish before an error is raised: the trace holds all that was paid."""
     results: list[T] = []
     for result in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(result, BaseException):

@@ -60,10 +60,7 @@ class HubFolder:
 
 @dataclass(frozen=True, slots=True)
 class PinnedModel:
-    """A model of the catalogue. Its head describes the `settings` of each kind.
-
-    A model has `files`, or it is `unpinned`: revision and hashes are recorded at the first download.
-    """
+    """A model of the catalogue, with `files`, or with `unpinned` ones whose hashes the first download records."""
 
     name: str
     kind: ModelKind

@@ -44,7 +44,6 @@ def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> E
     and either a `model.json` with `{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}` or the
     files of sentence-transformers. An encoder of two networks has these files in `query/` and `article/`, with
     `model.json` above them. ONNX weights are preferred, unless the path is another file of the folder.
-    Raise ModelMissing or ModelFileInvalid with a remedy.
     """
     return TextEncoder(find_model(name_or_path, "encoder", home), threads)
 
@@ -138,10 +137,7 @@ def _count_room(tokenizer: Tokenizer, window: int, prefix: str, *, pair: bool) -
 
 @dataclass(frozen=True, slots=True)
 class PrecomputedEncoder:
-    """Allows NCBI's MedCPT vectors to be added without an installed MedCPT.
-
-    A question, or a text without a vector, needs the network and raises ModelMissing with a remedy.
-    """
+    """Allows NCBI's MedCPT vectors to be added without an installed MedCPT, which any other text needs."""
 
     fingerprint: str
     name: str
@@ -172,11 +168,10 @@ class PrecomputedEncoder:
 
 
 def load_token_encoder(name: str, home: Path, threads: int | None = None) -> TokenEncoder:
-    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`).
+    """Load the model of that catalogue name, or in that folder, for one vector per token (BERTScore).
 
     An encoder gives the vectors of its last layer; of two networks, the one for passages is used. A folder's
-    `model.json` says `{"settings": {"layer": 9, "max_tokens": 512}}`, or its own files state the window; its vocabulary
-    may be `tokenizer.json` or BERT's `vocab.txt`. Raise ModelMissing or ModelFileInvalid with a remedy.
+    `model.json` says `{"settings": {"layer": 9, "max_tokens": 512}}`, or its own files state the window.
     """
     catalogue = load_catalogue()
     is_encoder = name in catalogue and catalogue[name].kind == "encoder"
@@ -222,11 +217,7 @@ CACHE_PASSAGES = 4096
 
 
 def load_sparse(name: str, home: Path, threads: int | None = None) -> SparseEncoder:
-    """Load the model of that catalogue name, or in that folder. The folder's own files state its window.
-
-    A folder holds ONNX, or a masked language model of transformers, which needs the extra `torch`.
-    Raise ModelMissing or ModelFileInvalid with a remedy.
-    """
+    """Load the model of that catalogue name, or in that folder, whose own files state its window."""
     files = find_model(name, "sparse", home)
     return CachedSparseEncoder(SpladeEncoder(files, SparseRecipe.read(files), threads))
 
@@ -254,9 +245,9 @@ class CachedSparseEncoder:
 
 
 class SpladeEncoder:
-    """Weighs each word by its largest value over all tokens: log(1 + max(0, logit)).
+    """SPLADE: weighs each vocabulary word by its largest value over all tokens: log(1 + max(0, logit)).
 
-    Special tokens count, as in the authors' code.
+    Special tokens count, as in the authors' code (Formal et al. 2021, equation 1, max pooling).
     """
 
     def __init__(self, files: ModelFiles, recipe: SparseRecipe, threads: int | None = None) -> None:

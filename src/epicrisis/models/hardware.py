@@ -1,7 +1,4 @@
-"""Memory and cores that this machine, or the limits of a container or task, allow for a model.
-
-Linux reports both in files; other systems get the totals of the machine.
-"""
+"""Memory and cores that this machine, or the limits of a container or task, allow for a model."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ _IDLE = slice(3, 5)
 
 
 def measure_available_memory(root: Path = ROOT) -> float:
-    """Return the bytes available without swapping, droppable file caches included; infinity if unknown.
-
-    `root` is the folder of `proc` and `sys`.
-    """
+    """Return the bytes available without swapping; infinity if unknown. `root` is the folder of `proc` and `sys`."""
     limits = []
     with suppress(AttributeError, ValueError, OSError):
         limits.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
@@ -84,8 +78,7 @@ def _read_ticks(root: Path) -> list[int]:
 def _find_groups(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of this process's control group and of those above it, whose limits apply too.
 
-    An empty controller means control groups of version 2. In a container the process's group may be mounted at the top,
-    under another path than the reported one.
+    In a container the process's group may be mounted at the top, under another path than the reported one.
     """
     mounts = [f"sys/fs/cgroup/{controller}"] if controller else ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
     for line in _read_text(root / "proc/self/cgroup").splitlines():

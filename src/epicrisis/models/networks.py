@@ -35,9 +35,9 @@ USUAL_TOKENS = 512
 def load_tokenizer(
     path: Path, max_tokens: int | None = None, *, lowercase: bool = False, end_token: str | None = None
 ) -> Tokenizer:
-    """Load a tokenizer that truncates at `max_tokens`, special tokens included, or never: of a pair the longer text.
+    """Load a tokenizer that truncates at `max_tokens`, or never: of a pair the longer text. Raise ModelFileInvalid.
 
-    `end_token` closes every text, even if the file itself does not ask for it. Raise ModelFileInvalid.
+    `end_token` closes every text, even if the file itself does not ask for it.
     """
     from tokenizers import Tokenizer, normalizers, processors
 
@@ -62,10 +62,7 @@ def load_tokenizer(
 
 
 def load_wordpiece_tokenizer(path: Path, *, lowercase: bool) -> Tokenizer:
-    """Load BERT's tokenizer with a bare `vocab.txt`, without truncation. `lowercase` also strips accents.
-
-    Raise ModelFileInvalid.
-    """
+    """Load BERT's tokenizer with a bare `vocab.txt`, without truncation. `lowercase` also strips accents."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     try:
@@ -112,10 +109,7 @@ def pad_batch(encodings: Sequence[Encoding]) -> tuple[Ids, Ids, Ids]:
 
 
 def split_batches(encodings: Sequence[Encoding], size: int) -> Iterator[list[int]]:
-    """Yield the indices of the encodings, up to `size` at a time, those of similar length together.
-
-    A padded batch has at most as many tokens as `size` texts of `USUAL_TOKENS`.
-    """
+    """Yield the indices of the encodings, up to `size` texts of `USUAL_TOKENS` at a time, by length."""
     by_length = sorted(range(len(encodings)), key=lambda index: len(encodings[index].ids))
     batch: list[int] = []
     for index in by_length:
@@ -171,11 +165,7 @@ class Network(Protocol):
 def load_network(
     files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None
 ) -> Network:
-    """Load the ONNX file if there is one, else the weights with torch.
-
-    `layers` keeps only the lowest layers; an ONNX file always has all. Raise ModelFileInvalid, or ModelMissing if torch
-    is not installed.
-    """
+    """Load the ONNX file if there is one, else the weights with torch. `layers` keeps only the lowest layers."""
     if ONNX not in files.files:
         return TorchNetwork(files, threads, output, layers)
     if layers is not None:
@@ -215,10 +205,7 @@ class OnnxNetwork:
 
 
 class TorchNetwork:
-    """A network on the GPU if torch finds one, else on the CPU, in the number type of the weights.
-
-    Nothing is downloaded, and no code of the model is run. `threads` applies to all of torch in this process.
-    """
+    """A network on the GPU if torch finds one, else on the CPU. No code of the model is run."""
 
     def __init__(
         self, files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None

@@ -53,8 +53,7 @@ def load_reranker(
 
     A folder holds the files of an encoder; its `model.json` says `{"settings": {"scoring": "cross-encoder",
     "max_tokens": 512}}`, or its `config.json` describes a transformers model for sequence classification, or it is a
-    checkpoint of ColBERT. A URL is as for `HttpReranker`, with `#model-name` at its end; `api_key` is called before
-    each call. Nothing is contacted. Raise ModelMissing or ModelFileInvalid with a remedy.
+    checkpoint of ColBERT. A URL is as for `HttpReranker`, with `#model-name` at its end. Nothing is contacted.
     """
     if name.startswith(("http://", "https://")):
         url, _, model = name.partition("#")
@@ -103,8 +102,7 @@ class CrossEncoder:
 class LateInteraction:
     """Sums, over the question's tokens, the similarity to the nearest token of the passage (ColBERT's MaxSim).
 
-    Khattab and Zaharia, SIGIR 2020, section 3. Without markers and mask tokens it works with any encoder's token
-    vectors, special tokens included.
+    Khattab and Zaharia, SIGIR 2020, section 3. Without markers and mask tokens it works with any encoder.
     """
 
     def __init__(self, files: ModelFiles, recipe: RerankerRecipe, threads: int | None = None) -> None:
@@ -165,10 +163,7 @@ class LateInteraction:
 
 
 def max_sim(query: Vectors, passage: Vectors) -> float:
-    """Return the sum, over the query's vectors `(m, d)`, of the largest inner product with a passage vector `(p, d)`.
-
-    A passage without vectors has the score 0.
-    """
+    """Return the sum over the query's vectors of the largest inner product with a passage vector; 0 without vectors."""
     return float((query @ passage.T).max(axis=1).sum()) if len(passage) else 0.0
 
 
@@ -187,10 +182,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 
 def load_nli(name: str, home: Path, threads: int | None = None) -> NliModel:
-    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`).
-
-    Nothing is contacted. Raise ModelMissing or ModelFileInvalid with a remedy.
-    """
+    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`)."""
     files = find_model(name, "nli", home)
     return NliClassifier(files, NliRecipe.read(files), threads)
 
@@ -221,16 +213,16 @@ class NliClassifier:
 
 
 def load_reward_model(name: str, home: Path, threads: int | None = None) -> RewardModel:
-    """Load the reward model of that catalogue name, or in that folder. Needs the extra `torch`; contacts nothing.
-
-    Raise ModelMissing or ModelFileInvalid with a remedy.
-    """
+    """Load the reward model of that catalogue name, or in that folder. Needs the extra `torch`; contacts nothing."""
     files = find_model(name, "reward", home)
     return MultiAttributeReward(files, RewardRecipe.read(files), threads)
 
 
 class MultiAttributeReward:
-    """Rewards are the head's unscaled numbers: ArmoRM's are between about 0 and 1."""
+    """The unscaled product of the last token's vector and a head with a row per attribute (Wang et al. 2024).
+
+    ArmoRM's gate, which combines the attributes into one preference, is not used: the study shows single attributes.
+    """
 
     def __init__(self, files: ModelFiles, recipe: RewardRecipe, threads: int | None = None) -> None:
         self.attributes = recipe.attributes
@@ -279,9 +271,6 @@ class HttpReranker:
 
     `url` ends in `/rerank`, or in `/v1`, or has no path and gets `/v1/rerank`. The server's message is never quoted,
     since it may repeat the texts.
-
-    Raises EndpointUnreachable, EndpointTimeout, EndpointBusy, EndpointRejected or ReplyInvalid, and NetworkRefused
-    under --local-only.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """The budget of a run in tokens, dollars and wall time, shared by all its models, and the layers that enforce it.
 
-A call reserves the most it may cost before it starts, and pays what it did cost afterwards. So a run stops before it is
-overspent, however many calls are in flight.
+A call reserves the most it may cost and then pays what it did cost, so no run is overspent by calls in flight.
 """
 
 from __future__ import annotations
@@ -68,10 +67,7 @@ class Budget:
         return self._explain_excess(self.spent + self._reserved + maximum) is None
 
     async def reserve(self, maximum: Amount) -> None:
-        """Reserve `maximum`. Wait for calls in flight if it fits only when they cost less than they reserved.
-
-        Raise BudgetExceeded if it cannot fit.
-        """
+        """Reserve `maximum`, or raise BudgetExceeded if it cannot fit. Wait for calls in flight that may cost less."""
         while not self.has_room(maximum):
             if (reason := self._explain_excess(self.spent + maximum)) is not None:
                 raise BudgetExceeded(reason)
@@ -119,11 +115,10 @@ class Budget:
 
 
 class BudgetedModel(Layer):
-    """Reserves the most each call may cost, and pays its cost.
+    """Reserves the most each call may cost, and pays its cost, or all it reserved if the cost is unknown.
 
-    A call of unknown tokens or cost, or a cancelled call, costs all it reserved. An endpoint that exceeds the requested
-    reply can still overspend by that much. With a budget in dollars, an unknown price raises SettingsError before the
-    first call. `price` returns the dollars of a usage.
+    An endpoint that exceeds the requested reply can still overspend by that much. With a budget in dollars, an unknown
+    price raises SettingsError before the first call. `price` returns the dollars of a usage.
     """
 
     def __init__(self, inner: ChatModel, budget: Budget, price: Callable[[Usage], float | None]) -> None:

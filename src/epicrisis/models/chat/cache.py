@@ -61,15 +61,12 @@ class _Flight:
 
 
 class CachedModel(Layer):
-    """Answers completions, token counts and capabilities from the cache if it has them.
+    """Answers completions, token counts and capabilities from the cache if it has them. Failures are not cached.
 
-    A cached reply costs nothing: its usage says `replayed_calls=1` and its former cost as `replayed_tokens`. It streams
-    as one piece. Failures are not cached. Simultaneous equal requests are sent once; the later callers receive the
-    first one's reply, or send the request again if it failed or was cancelled. A reply that cannot be stored is
-    returned with a note.
-
-    If the cache only replays, nothing is sent, and a missing reply raises NotCached. The inner model's fingerprint is
-    still needed; no contact is made for it if the endpoint's address names the model.
+    A cached reply costs nothing: its usage says `replayed_calls=1` and its former cost as `replayed_tokens`.
+    Simultaneous equal requests are sent once; the later callers receive the first one's reply, or send the request
+    again if it failed or was cancelled. A reply that cannot be stored is returned with a note. If the cache only
+    replays, a missing reply raises NotCached.
     """
 
     def __init__(self, inner: ChatModel, cache: ReplyCache) -> None:
@@ -150,8 +147,7 @@ class CachedModel(Layer):
 def compute_reply_key(fingerprint: str, request: ChatRequest) -> bytes:
     """Compute the 32-byte key of a request: equal for requests with the same reply, else different.
 
-    Numbers are equal by value, and mappings in any order, except for the schema: models write the fields of a reply in
-    the schema's order.
+    Mappings are equal in any order, except for the schema: models write the fields of a reply in its order.
     """
     values = _get_fields(request)
     if request.schema is not None:
@@ -190,9 +186,9 @@ class CacheStats:
 class ReplyCache:
     """The cache file at `path`. It is opened at once if it exists, else created at the first use.
 
-    With `replay` nothing is created or written, and a missing file counts as empty. Reads run in the caller's thread
-    (tens of microseconds); writes run in a thread of their own, several in one transaction. Raises InputError if the
-    file is damaged or no cache, StorageError if it cannot be written; both before a call is paid for.
+    With `replay` nothing is written, and a missing file counts as empty. Writes run in a thread of their own, several
+    in one transaction. Raises InputError if the file is damaged or no cache, StorageError if it cannot be written; both
+    before a call is paid for.
     """
 
     def __init__(self, path: Path, *, replay: bool = False) -> None:

@@ -42,15 +42,12 @@ class EmbeddedModel:
     """A `.gguf` file. The first use loads the weights, in a thread; `aclose` or the end of the object frees them.
 
     The window is the smaller of `context_tokens` and the window of the training. `threads` applies to reading and to
-    writing. By default all idle cores read, and as many write, but at most all cores of the machine minus one.
-    `weights_sha256` is the file's hash, if known. The first use raises ModelFileInvalid if the file is no model, or
-    needs more memory than is available.
+    writing. By default all idle cores read, and as many write, but at most all cores of the machine minus one. The
+    first use raises ModelFileInvalid if the file is no model, or needs more memory than is available.
 
     Calls are processed in turn. The prefix that a prompt shares with earlier prompts is not computed again, unless
-    `prefix_cache` is off. Cancelling a call stops its work at the next batch of the prompt or token of the reply.
-
-    Grammars enforce a JSON schema, except for `uniqueItems`, `multipleOf`, `allOf` and patterns without `^...$`, which
-    llama.cpp ignores.
+    `prefix_cache` is off. Grammars enforce a JSON schema, except for `uniqueItems`, `multipleOf`, `allOf` and patterns
+    without `^...$`, which llama.cpp ignores.
     """
 
     def __init__(
@@ -159,10 +156,7 @@ class EmbeddedModel:
 
 
 def _build_params(path: Path, name: str, key: str, window: int, threads: int | None, cache_bytes: float | None) -> Any:
-    """Return the parameters of a server on a free loopback port, protected by the key.
-
-    `cache_bytes` is the size of the cache of earlier prompts, None for no cache.
-    """
+    """Return the parameters of a server on a free loopback port, protected by the key. None means no prefix cache."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -231,10 +225,9 @@ GgufValue: TypeAlias = str | int | float | bool | tuple[int | float | bool, ...]
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """The used part of a header. `context_tokens` is the window of the training, None if the file does not state it.
+    """The used part of a header. `context_tokens` is the window of the training, if the file states it.
 
-    `kv_bytes` is the memory for the keys and values of one token of the window, in 16 bits, over all layers; 0 if the
-    file does not state it, or if the model keeps less.
+    `kv_bytes` is the memory for the keys and values of one token, in 16 bits, over all layers; 0 if unknown or less.
     """
 
     architecture: str
@@ -277,10 +270,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 
 def list_gguf_parts(path: Path) -> tuple[Path, ...]:
-    """Return the file, or all parts of a split model (`-00001-of-00003.gguf`) in order.
-
-    Raise ModelFileInvalid if a part is missing.
-    """
+    """Return the file, or all parts of a split model in order. Raise ModelFileInvalid if a part is missing."""
     match = _PART.search(path.name)
     if match is None:
         return (path,)

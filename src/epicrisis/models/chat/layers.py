@@ -1,8 +1,4 @@
-"""The layers that limit, retry and record the calls of a chat model.
-
-The rate is measured over a sliding window: any 60 seconds hold at most the limit, and the first calls do not wait. A
-bucket that refills would admit nearly twice the limit in a minute that begins with a full bucket.
-"""
+"""The layers that limit, retry and record the calls of a chat model."""
 
 from __future__ import annotations
 
@@ -63,10 +59,9 @@ POLL_SECONDS = 0.25
 
 
 class ConcurrencyLimitedModel(Layer):
-    """Limits the calls in flight to `limit`. Further calls wait in order.
+    """Limits the calls in flight (completions, token counts, probes) to `limit`. Further calls wait in order.
 
-    Everything that may reach the endpoint counts: completions, token counts, probes. To prevent deadlocks, no layer may
-    hold one of these places while it waits for another.
+    To prevent deadlocks, no layer may hold one of these places while it waits for another.
     """
 
     def __init__(self, inner: ChatModel, limit: int) -> None:
@@ -102,10 +97,10 @@ class _AdmittedCall:
 class RateLimitedModel(Layer):
     """Delays completions, in order, until the last 60 seconds leave room for them.
 
-    A call reserves its estimated prompt tokens and the most its reply may have; afterwards the tokens it used replace
-    the reservation, unless they are unknown. A call with more tokens than the limit is admitted if no other was
-    admitted in the last minute. A limit below one call per minute applies to a longer window. Token counts and probes
-    are not limited.
+    A bucket that refills instead would admit nearly twice the limit in a minute that begins with a full bucket. A call
+    reserves its estimated prompt tokens and the most its reply may have; afterwards the tokens it used replace the
+    reservation, unless they are unknown. A call with more tokens than the limit is admitted if no other was admitted in
+    the last minute. A limit below one call per minute applies to a longer window.
     """
 
     def __init__(
@@ -169,15 +164,12 @@ MAX_FACTOR = 64
 
 
 class RetryingModel(Layer):
-    """Calls the model up to `tries` times if it fails with a retryable error.
+    """Calls the model up to `tries` times if it fails with a retryable error. The usage of failed tries is added.
 
     Each pause is the wait the endpoint asks for (`retry_after`), plus `base_seconds`, doubled each time, times a factor
-    from 0.5 to 1.5. The factor depends only on the request, so simultaneous calls do not return together. A busy
-    endpoint that says when to return does not use up a try. `deadline_seconds` limits the pauses and the seconds of all
-    tries after the first, without the wait for a place. If the endpoint asks for more, the call fails at once.
-
-    The usage of failed tries is added to the reply's or the error's. A partly streamed reply is voided by
-    `on_delta(None)` before the next try.
+    from 0.5 to 1.5 that depends only on the request, so simultaneous calls do not return together. A busy endpoint that
+    says when to return does not use up a try. `deadline_seconds` limits the pauses and the seconds of all tries after
+    the first, without the wait for a place. A partly streamed reply is voided by `on_delta(None)` before the next try.
     """
 
     def __init__(
@@ -262,11 +254,10 @@ def _format_final_error(error: EpicrisisError, failures: int, retry_after: float
 
 
 class RecordingModel(Layer):
-    """Appends a JSON line to the file for every completion, failures included.
+    """Appends a JSON line to the file for every completion, failures included. Processes may share the file.
 
     Keys: `time` (of the start, ISO 8601, UTC), `seconds`, `model`, `request` with all its fields, `reply` or `error`
-    (`kind`, `message`), `usage`, `replayed`. Several models and processes may share the file. Raises StorageError
-    before the first call if the file cannot be written.
+    (`kind`, `message`), `usage`, `replayed`. Raises StorageError before the first call if the file cannot be written.
     """
 
     def __init__(self, inner: ChatModel, path: Path) -> None:

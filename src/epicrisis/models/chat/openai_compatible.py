@@ -1,8 +1,7 @@
 """A ChatModel over any OpenAI-compatible endpoint: OpenAI, Azure, Bedrock, vLLM, llama.cpp, Ollama and others.
 
-One request is one call: `layers` retry and limit calls, `cache` replays them. The only exception: endpoints accept
-different parameters, and none is guessed from a model's name. If an endpoint rejects one by name, the call is repeated
-without it, it is left out from then on, and every reply made without it has a note.
+One request is one call, with one exception: if an endpoint rejects a parameter by name, the call is repeated without
+it, it is left out from then on, and every reply made without it has a note.
 """
 
 from __future__ import annotations
@@ -79,21 +78,16 @@ def _drop_causes(call: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, 
 
 
 class OpenAICompatibleModel:
-    """One model of one endpoint. Nothing is contacted before the first call.
+    """One model of one endpoint. Nothing is contacted before the first call. `aclose` ends the calls in flight.
 
     `endpoint` is an address as `parse_endpoint` reads it. If neither it nor `model` names a model, the first model the
     endpoint lists is used. `api_key` is called when a client is created. `timeout_seconds` limits a whole reply, or the
-    wait between two pieces of a streamed one; None waits without limit. `context_tokens` is the window if the endpoint
-    does not report one, and an upper limit if it does. `name` replaces the host in messages.
+    wait between two pieces of a streamed one. `context_tokens` is the window if the endpoint does not report one, and
+    an upper limit if it does. `name` replaces the host in messages.
 
     `concurrency` is the number of simultaneous calls to allow for. `json_schema` and `option_logprobs` declare what the
     endpoint supports and override what it reports. `price` returns US dollars for a usage; by default this machine
     costs nothing and other hosts cost what the installed price list says. `extra` holds parameters of every call.
-
-    Usage is the endpoint's own if it is credible, else counted by its tokenizer, else an upper estimate that counts in
-    `uncounted_calls`. Thinking without a reported number of tokens is counted in the same way.
-
-    `aclose` ends the calls in flight, and every later call, with a ChatError.
     """
 
     def __init__(
@@ -224,10 +218,7 @@ class OpenAICompatibleModel:
     async def _send_adapted(
         self, request: ChatRequest, model: str, on_delta: DeltaCallback | None
     ) -> tuple[CompletedReply, Usage, frozenset[str]]:
-        """Send the request until no parameter is rejected.
-
-        Return the reply, the usage of the rejected calls, and all parameters that were left out.
-        """
+        """Send the request until no parameter is rejected. Return the usage of rejected calls and what was left out."""
         extra, failed_usage = self._extra | dict(request.extra), Usage()
         while True:
             rejected = self._rejected
@@ -239,9 +230,9 @@ class OpenAICompatibleModel:
                 raise
             except get_foreign_errors() as error:
                 # Parameters in `extra`, and a declared schema, are never left out.
-                own = {name: value for name, value in body.items() if name not in extra}
+                optional = {name: value for name, value in body.items() if name not in extra}
                 response = read_error_response(error)
-                parameter = None if response is None else find_rejected_parameter(response, own)
+                parameter = None if response is None else find_rejected_parameter(response, optional)
                 if parameter is None or (parameter == "response_format" and self._json_schema):
                     secrets = [message.content for message in request.messages]
                     chat_error = map_error(error, self._host, self._timeout, [*secrets, *self._secrets])
@@ -371,10 +362,7 @@ TOP_LOGPROBS = (20, 5)
 def build_body(
     request: ChatRequest, model: str, extra: Mapping[str, Any], rejected: frozenset[str], *, stream: bool
 ) -> dict[str, Any]:
-    """Build the JSON body of a call. `extra` overrides all other parameters.
-
-    `rejected` names parameters that the endpoint does not accept; `top_logprobs:20` rejects that number only.
-    """
+    """Build the JSON body of a call, without the `rejected` parameters (`top_logprobs:20` rejects that number only)."""
     limit = "max_completion_tokens" if "max_tokens" in rejected else "max_tokens"
     body: dict[str, Any] = {
         "model": model,

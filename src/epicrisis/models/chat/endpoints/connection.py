@@ -1,8 +1,7 @@
 """The HTTP client of one endpoint: OpenAI's client, restricted to what this package sends.
 
 Importing this module imports `openai`, which takes most of a second. Redirects are not followed: a call may contain a
-patient's record and goes only to the address in the settings. Nothing from the environment is sent, except AWS's
-credentials to Bedrock. The size of every reply is limited.
+patient's record. Nothing from the environment is sent, except AWS's credentials to Bedrock.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ Headers: TypeAlias = dict[str, str | Omit]
 
 
 class Connection:
-    """The client of one endpoint for one event loop, the one it is first used in. Passes foreign exceptions on.
-
-    Raises ModelMissing if Bedrock needs a package that is not installed.
-    """
+    """The client of one endpoint for one event loop. Raises ModelMissing if Bedrock needs a package that is missing."""
 
     def __init__(self, endpoint: Endpoint, key: str | None, timeout: float | None, concurrency: int) -> None:
         silence_dependency_logs()
@@ -88,10 +84,7 @@ class Connection:
         return await self._client.post(path, cast_to=object, body=body, options={"headers": self._headers})
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[object, None]:
-        """Yield the JSON of each event of a stream, or of the whole reply if the endpoint does not stream.
-
-        Closing the iterator closes the connection, which ends the server's work.
-        """
+        """Yield the JSON of each event, or of a whole reply. Closing the iterator ends the server's work."""
         stream = await self._client.post(
             path,
             cast_to=object,

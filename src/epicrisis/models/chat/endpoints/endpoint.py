@@ -109,7 +109,7 @@ def parse_endpoint(address: str) -> Endpoint:
 def read_key(file: Path | None, variable: str) -> str | None:
     """Return the endpoint's key from the file, else from the environment variable, else None; without blanks around it.
 
-    Raise SettingsError if the file cannot be read or the key is invalid. No message repeats the key.
+    Raise SettingsError, which never repeats the key, if the file cannot be read or the key is invalid.
     """
     if file is None:
         return _validate_key(os.environ.get(variable, ""), f"the environment variable {variable}") or None

@@ -1,8 +1,7 @@
 """Errors of a chat call, mapped to the package's own exceptions, and the wait an endpoint asks for.
 
-Messages name the host and the remedy. They quote the server only if its words repeat neither the prompt nor a key.
-Every exception carries the usage of its call: if tokens may have been computed without a report, they are uncounted and
-their cost is unknown.
+Messages quote the server only if its words repeat neither the prompt nor a key. Every exception carries the usage of
+its call: if tokens may have been computed without a report, they are uncounted and their cost is unknown.
 """
 
 from __future__ import annotations
@@ -78,10 +77,7 @@ class ErrorInReply(ValueError):
 
 
 def get_foreign_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions outside the package's own that a call may raise: the client's, its transports', parsing's.
-
-    A group is raised after failed connections to several addresses of a host.
-    """
+    """Return the exceptions of the client, of its transports and of parsing. Several failed addresses raise a group."""
     import aiohttp
     import httpx2
     import openai
@@ -128,10 +124,7 @@ def parse_error_body(body: object, status: int | None = None) -> ErrorResponse:
 
 
 def map_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
-    """Return the package's exception for one of `get_foreign_errors`, with the usage of one call.
-
-    No message repeats one of `secrets`.
-    """
+    """Return the package's exception for one of `get_foreign_errors`. No message repeats one of `secrets`."""
     import aiohttp
     import openai
 
@@ -250,10 +243,7 @@ def _repeats(line: str, secret: str) -> bool:
 
 
 def walk_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception, its causes and contexts, and the members of groups.
-
-    The client wraps a connection refused under --local-only in its own errors.
-    """
+    """Yield the exception, its causes and contexts, and the members of groups."""
     visited: set[int] = set()
     queue: list[BaseException | None] = [error]
     while queue:
@@ -282,9 +272,8 @@ _RATE_LIMITS = (
 def read_retry_after(headers: Mapping[str, str], message: str = "", *, limited: bool = True) -> float | None:
     """Return the seconds to wait by the headers and message of a refusal, or None. There is no upper limit.
 
-    Header names are case-insensitive if the mapping is. The first readable of these counts: `retry-after-ms`;
-    `retry-after` in seconds, or as a date (0 if it is past); "try again in 1.2s" in the message; for a `limited` call,
-    the reset of the exhausted rate limit, else the earliest reset. Nonsense and negative numbers are ignored.
+    The first readable of these counts: `retry-after-ms`; `retry-after` in seconds, or as a date (0 if it is past); "try
+    again in 1.2s" in the message; for a `limited` call, the reset of the exhausted rate limit, else the earliest reset.
     """
     retry_after = headers.get("retry-after", "")
     waits = [

@@ -275,11 +275,9 @@ async def _count_text(text: str, model: str, probe: EndpointProbe) -> tuple[int,
 
 
 def read_reported_usage(raw: object, request: ChatRequest, has_text: bool) -> ReportedUsage | None:
-    """Return the usage that the endpoint reports, or None if it is missing or impossible.
+    """Return the usage that the endpoint reports, or None if it is missing or impossible for this request.
 
-    Impossible are: other values than whole numbers from 0, no tokens for a prompt or for a reply with text, more cached
-    tokens than the prompt has, more prompt tokens than the prompt has bytes, more reply tokens than allowed. Some
-    endpoints (xAI, Google) count thinking in the total only; it is added to the completion.
+    Some endpoints (xAI, Google) count thinking in the total only; it is added to the completion.
     """
     if not isinstance(raw, Mapping):
         return None

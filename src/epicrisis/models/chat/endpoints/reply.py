@@ -1,7 +1,6 @@
 """A reply of an endpoint: its JSON, whole or streamed, read into text, thinking and token probabilities.
 
-The types read an OpenAI-compatible endpoint strictly enough to trust and loosely enough for its dialects. Other JSON
-raises pydantic's ValidationError.
+Endpoints are read strictly enough to trust and loosely enough for their dialects; else pydantic's ValidationError.
 """
 
 from __future__ import annotations
@@ -300,10 +299,7 @@ class _StreamReader:
 
 
 def check_answer(reply: CompletedReply, host: str, usage: Usage) -> None:
-    """Raise ReplyWithheld, ReplyInvalid or ReplyTruncated if the reply is no answer.
-
-    A text that ended at its length limit passes: its caller decides.
-    """
+    """Raise ReplyWithheld, ReplyInvalid or ReplyTruncated if the reply is no answer. A text cut at its limit passes."""
     if reply.finish == "content_filter" or reply.refusal:
         reason = "the model refuses to answer" if reply.refusal else "a content filter withholds the reply"
         raise ReplyWithheld(f"{reason} at {host}: ask again, or use another model", usage=usage)
@@ -339,8 +335,8 @@ class ThinkingSplitter:
     """Splits a text, piece by piece, into thinking and answer.
 
     Thinking is enclosed in marks (`<think>...</think>`) at the start of the text, once or several times in a row
-    (Bedrock). Blanks after it are not part of the answer. With `expected`, for a model known to think, a lone
-    `</think>` ends thinking too, since some templates put the opening mark into the prompt.
+    (Bedrock). With `expected`, for a model known to think, a lone `</think>` ends thinking too, since some templates
+    put the opening mark into the prompt.
     """
 
     def __init__(self, *, expected: bool = False) -> None:
@@ -417,7 +413,6 @@ def compute_option_logprobs(options: Sequence[str], tokens: Iterable[tuple[str, 
 
     `tokens` are pairs of text and natural log-probability. A token matches an option without the blanks, marks and
     quotes around it, and in another letter case if no other option differs by case alone. All matches are summed.
-    Probabilities under a grammar are those before its mask, so options are never asked for with a schema.
     """
     by_text = {option: option for option in options}
     by_folded: dict[str, list[str]] = {}
@@ -439,10 +434,7 @@ def compute_option_logprobs(options: Sequence[str], tokens: Iterable[tuple[str, 
 
 
 def build_schema_check(schema: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Return a function that tells whether a text is JSON that satisfies the schema.
-
-    References are resolved within the schema only. Raise ValueError if the schema is invalid.
-    """
+    """Return a function that tells whether a text is JSON that satisfies the schema. Raise ValueError for no schema."""
     from jsonschema_rs import validator_for
 
     validator = validator_for(dict(schema), retriever=_refuse)
