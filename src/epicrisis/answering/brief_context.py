@@ -128,7 +128,7 @@ async def _map_part(
             return partials + await _map_part(question, context, next(numbers), second_half, numbers)
         partial = PartialAnswer(number, ids, "failed", failure=make_failure(error))
     else:
-        state: Literal["relevant", "nothing"] = "relevant" if reply.found else "nothing"
+        state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
         quotations = locate_quotes(question, context, reply, part)
         partial = PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
     partial = replace(partial, usage=sum(usages, Usage()))
@@ -160,7 +160,7 @@ async def _reduce(
         passages_by_id = {passage.id: passage for passage in passages}
         try:
             reply, quotations = await _sum_up(question, context, findings, passages_by_id)
-            if reply.found or not failed:
+            if reply.has_answer or not failed:
                 return conclude_from_documents(question, context, NAME, reply, quotations, passages)
         except (ChatError, Unreadable) as error:
             return make_unanswered(question, NAME, error)
@@ -199,17 +199,17 @@ async def _sum_up(
     summaries: list[_Finding] = []
     for half in (findings[:middle], findings[middle:]):
         reply, half_quotations = await _sum_up(question, context, half, passages)
-        if reply.found:
+        if reply.has_answer:
             summaries.append(_Finding(reply.text, reply.choice, half_quotations))
     if not summaries:
-        return ParsedReply(found=False), ()
+        return ParsedReply(has_answer=False), ()
     return await _sum_up(question, context, summaries, passages)
 
 
 def _build_reduce_request(
     question: Question, context: Context, findings: Sequence[_Finding], passages: Mapping[str, Passage]
 ) -> tuple[Prompt, AnswerFormat]:
-    """Return the prompt with the findings, whose quotations would make it as long as a map call, and its reply's format."""
+    """Return the prompt with the findings, and its reply's format. Quotations would make it as long as a map call."""
     items: list[str] = []
     marks = []
     for finding in findings:

@@ -31,7 +31,7 @@ def wants_span(question: Question, context: Context) -> bool:
 def build_documents_request(
     question: Question, context: Context, passages: tuple[Passage, ...], template: Literal["rag", "map"] = "rag"
 ) -> tuple[Prompt, AnswerFormat | SpanFormat]:
-    """Return the prompt for an answer (`rag`), a finding (`map`) or a span of these passages, and its reply's format."""
+    """Return the prompt for an answer (`rag`), a finding (`map`) or a span of passages, and its reply's format."""
     reply_format: AnswerFormat | SpanFormat = AnswerFormat(question.options, documents=len(passages))
     if wants_span(question, context):
         reply_format = SpanFormat(passages)
@@ -91,7 +91,7 @@ def conclude_from_documents(
     passages: Sequence[Passage],
 ) -> Answer:
     """Return the answer that a reply gives. Raises Unreadable if no quotation of a span is in its document."""
-    if not reply.found or not wants_span(question, context):
+    if not reply.has_answer or not wants_span(question, context):
         return conclude(question, strategy, reply, quotations, passages)
     for quotation in quotations:
         if quotation.verified:
@@ -108,7 +108,7 @@ def conclude(
     passages: Sequence[Passage] = (),
 ) -> Answer:
     """Return the answer that a reply gives, with its citations; an abstention if the reply found nothing."""
-    if not reply.found:
+    if not reply.has_answer:
         return Answer(question, strategy, "abstained", text=reply.text)
     text, citations = cite(reply.text, quotations, passages)
     return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations)
@@ -144,7 +144,7 @@ class SpanFormat:
         if not isinstance(result, Mapping):
             raise Unreadable("the reply is not a single JSON object with words of a document")
         if result.get("found") is False:
-            return ParsedReply(found=False)
+            return ParsedReply(has_answer=False)
         span = result.get("span")
         if not isinstance(span, str) or not re.search(r"\w", span):
             raise Unreadable("the reply copies no words")

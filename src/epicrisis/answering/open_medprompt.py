@@ -102,7 +102,7 @@ async def self_reflection(question: Question, context: Context) -> Answer:
         except (ChatError, Unreadable) as error:
             context.emit(Notice("left-out", f"round {number}: {error}; the earlier drafts remain"))
             break
-        drafts[-1] = replace(last, critique=reply.text if reply.found else _NO_FAULT)
+        drafts[-1] = replace(last, critique=reply.text if reply.has_answer else _NO_FAULT)
         prompt = render(
             PROMPTS,
             "improvement",
@@ -153,7 +153,7 @@ async def _draft(
     except (ChatError, Unreadable) as error:
         draft = replace(draft, state=get_failed_state(error), failure=make_failure(error))
     else:
-        draft = replace(draft, state="answered" if reply.found else "abstained", text=reply.text, choice=reply.choice)
+        draft = replace(draft, state="answered" if reply.has_answer else "abstained", text=reply.text, choice=reply.choice)
     draft = replace(draft, usage=sum(usages, Usage()))
     context.emit(Drafted(draft))
     return draft

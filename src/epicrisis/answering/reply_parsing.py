@@ -38,7 +38,7 @@ REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
 class ParsedReply:
     """What a reply says."""
 
-    found: bool
+    has_answer: bool
     text: str = ""
     choice: str | None = None
     quotes: tuple[tuple[int, str], ...] = ()
@@ -91,7 +91,7 @@ class AnswerFormat:
         """Return what a reply says. Raises Unreadable."""
         replies = list(map(self._read_json, json_objects(text, REPLY_KEYS)))
         for reply in replies:
-            if (reply.found, reply.choice) != (replies[0].found, replies[0].choice):
+            if (reply.has_answer, reply.choice) != (replies[0].has_answer, replies[0].choice):
                 raise Unreadable("the reply holds several answers that differ")
         if replies:
             return replies[0]
@@ -116,7 +116,7 @@ class AnswerFormat:
             raise Unreadable("the reply's result is not an object")
         has_answer = result.get("found", True)
         if has_answer is False:
-            return ParsedReply(found=False)
+            return ParsedReply(has_answer=False)
         if has_answer is not True:
             raise Unreadable("the reply does not say whether it found an answer")
         text = result.get(self.text_field)
@@ -124,7 +124,7 @@ class AnswerFormat:
             raise Unreadable(f"the reply has no {self.text_field}")
         choice = self._read_choice(result, text) if self.options else None
         if self.options and choice is None and not self.choice_may_be_null:
-            return ParsedReply(found=False, text=text)
+            return ParsedReply(has_answer=False, text=text)
         values = result.get("sources")
         numbers = [_number(value, self.sources) for value in values] if isinstance(values, Sequence) else []
         sources = dict.fromkeys(filter(None, numbers))

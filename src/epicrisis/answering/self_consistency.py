@@ -157,7 +157,7 @@ async def _cast_vote(
     except (ChatError, Unreadable) as error:
         vote = replace(vote, state=get_failed_state(error), failure=make_failure(error))
     else:
-        if reply.found and reply.choice is not None:
+        if reply.has_answer and reply.choice is not None:
             vote = replace(vote, state="answered", choice=order.restore_letter(reply.choice))
         vote = replace(vote, text=reply.text)
     vote = replace(vote, usage=sum(usages, Usage()))

@@ -223,7 +223,7 @@ async def fits(context: Context, role: str, prompt: Prompt, reply_format: ReplyF
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Return the results of concurrent calls. All finish before an error is raised: the trace holds all that was paid."""
+    """Return the results of concurrent calls. All finish before an error is raised: the trace holds what was paid."""
     results: list[T] = []
     for result in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(result, BaseException):
