@@ -26,7 +26,7 @@ from epicrisis.corpus.reader_base import EncodedDocument
 from epicrisis.library import passage_table
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
-from epicrisis.retrieval.fusion import reciprocal_rank_fusion
+from epicrisis.retrieval.rankings import reciprocal_rank_fusion
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
 

@@ -9,7 +9,7 @@ import pytest
 from epicrisis.answers import Answer, PreflightChecked, Retrieved
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question, Ranking

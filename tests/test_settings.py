@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import load_settings
+from epicrisis.configuration import load_settings, setting_rows
 from epicrisis.errors import SettingsError
-from epicrisis.setting_list import setting_rows
 from epicrisis.settings import ROLES, ModelSettings, Price, Settings
 
 

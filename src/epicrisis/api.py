@@ -37,7 +37,10 @@ async def stream(
         raise InputError("the question is about another patient than patient=: leave out one of them")
     if patient is not None:
         question = replace(question, patient=patient)
-    async with Pipeline.open(check_settings(load_settings(_nest_model(settings))), library) as pipeline:
+    model = settings.pop("model", None)
+    if model is not None:
+        settings["models"] = {"writer": {"name": str(model)}}
+    async with Pipeline.open(check_settings(load_settings(settings)), library) as pipeline:
         async for event in pipeline.events(question):
             yield event
 
@@ -92,12 +95,3 @@ def check_settings(settings: Settings) -> Settings:
             "rag or brief-context, or leave out note_tokens"
         )
     return settings
-
-
-def _nest_model(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with `model` as the name of the writer."""
-    nested = dict(settings)
-    model = nested.pop("model", None)
-    if model is not None:
-        nested["models"] = {"writer": {"name": str(model)}}
-    return nested

@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
-from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
+from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.passage_lookup import sample_passages
-from epicrisis.library.patient_check import check_patient, resolve_patient
-from epicrisis.library.patients import Roster
+from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.models.chat.budget import Budget
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers, load_chat
@@ -27,7 +27,7 @@ from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
 from epicrisis.models.pair_models import load_reranker, load_reward_model
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path
-from epicrisis.protocols import ChatModel, Encoder, Reranker, RewardModel
+from epicrisis.protocols import ChatModel, Encoder, RewardModel
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
@@ -56,14 +56,6 @@ class LibrarySearch:
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
     """The patients of the libraries."""
-
-    def check_patient(self, question: Question) -> None:
-        """Raise InputError if the question does not fit the patients of the libraries; see `check_patient`."""
-        check_patient(self.rosters, question)
-
-    def resolve_patient(self, patient: str | None) -> str | None:
-        """Return the id of the patient with this id or record number; see `resolve_patient`."""
-        return resolve_patient(self.rosters, patient)
 
     def close(self) -> None:
         """Close the libraries. Idempotent."""
@@ -99,17 +91,15 @@ class ExampleSearch:
             examples = choose_examples(passages, question, k, self.settings.leak_similarity)
             n = len(examples.examples)
             if n == k or len(passages) < depth:
-                fewer = [f"{n} of the {k} wanted: the library has no more"] if n < k else []
-                return replace(examples, notes=(*self.notes, *notes, *fewer))
+                remarks = list(notes)
+                actual, expected = self.search.library.manifest.encoder_name, self.settings.encoder
+                if expected is not None and expected != actual:
+                    remarks.insert(0, f"their library was made with {actual}, not with {expected}")
+                if n < k:
+                    remarks.append(f"{n} of the {k} wanted: the library has no more")
+                return replace(examples, notes=tuple(remarks))
             # Long questions have several passages, and some examples are excluded.
             depth *= 2
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Remarks about the library for every question."""
-        actual, expected = self.search.library.manifest.encoder_name, self.settings.encoder
-        differs = expected is not None and expected != actual
-        return (f"their library was made with {actual}, not with {expected}",) if differs else ()
 
     def _search(self, question: Question, depth: int) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
         """Return `depth` passages, best first, and the notes of the search."""
@@ -134,14 +124,22 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         opened = Library.open(path)
         return LibrarySearch(opened, Retriever(opened, None), rosters=(Roster(opened),))
     needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
-    reranker = _load_reranker(settings)
-    first, encoder = (
-        _open_with_encoder(settings, path, settings.encoder) if needs_encoder else (Library.open(path), None)
-    )
-    others = [_open_with_encoder(settings, local_path(other)) for other in settings.fuse] if needs_encoder else []
+    rerank, reranker = settings.rerank, None
+    if rerank.name is not None:
+        model = load_reranker(rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env))
+        reranker = rerank.name, model
+
+    def open_one(path: Path, encoder: str | None = None) -> tuple[Library, Encoder | None]:
+        return _open_with_encoder(settings, path, encoder) if needs_encoder else (Library.open(path), None)
+
+    first, encoder = open_one(path, settings.encoder)
+    others = [open_one(local_path(other)) for other in settings.fuse] if needs_encoder else []
     for store, _ in others:
         check_same_documents(first, store)
-    literature = _open_literature(settings, path, needs_encoder)
+    papers = list(map(local_path, settings.beside))
+    if len({path.absolute(), *map(Path.absolute, papers)}) <= len(papers):
+        raise SettingsError("setting beside: it names a library twice, or the main one: name others")
+    literature = list(map(open_one, papers))
     retriever = Retriever(
         first,
         encoder,
@@ -151,12 +149,13 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         remedy=settings.long_questions,
         sentences=find_sentences,
         reranker=reranker,
-        rerank_depth=settings.rerank.depth,
+        rerank_depth=rerank.depth,
         fusion_times=settings.fusion_times,
     )
-    papers = tuple(store for store, _ in literature)
-    rosters = tuple(map(Roster, (first, *papers)))
-    return LibrarySearch(first, retriever, tuple(store for store, _ in others), papers, rosters)
+    stores = tuple(map(itemgetter(0), literature))
+    return LibrarySearch(
+        first, retriever, tuple(map(itemgetter(0), others)), stores, tuple(map(Roster, (first, *stores)))
+    )
 
 
 def open_examples(settings: Settings) -> ExampleSearch | None:
@@ -246,8 +245,6 @@ def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) ->
     For precomputed vectors of MedCPT, and for a library of them, the encoder need not be installed: a placeholder then
     refuses to encode text.
     """
-    from epicrisis.library.manifest import PRECOMPUTED, complete_manifest
-
     manifest = complete_manifest(library)
     name = settings.encoder
     if name is None:
@@ -291,28 +288,6 @@ def describe_examples(library: Library) -> dict[str, Any]:
     return {**describe_library(library), "encoder": library.manifest.encoder_name}
 
 
-def _load_reranker(settings: Settings) -> tuple[str, Reranker] | None:
-    rerank = settings.rerank
-    if rerank.name is None:
-        return None
-    return rerank.name, load_reranker(
-        rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env)
-    )
-
-
-def _open_literature(settings: Settings, first: Path, needs_encoder: bool) -> list[tuple[Library, Encoder | None]]:
-    """Open the libraries of literature, each with its own encoder."""
-    paths = list(map(local_path, settings.beside))
-    if len({first.absolute(), *map(Path.absolute, paths)}) <= len(paths):
-        raise SettingsError("setting beside: it names a library twice, or the main one: name others")
-    opened: list[tuple[Library, Encoder | None]] = []
-    for path in paths:
-        opened.append(_open_with_encoder(settings, path) if needs_encoder else (Library.open(path), None))
-    return opened
-
-
 def _open_with_encoder(settings: Settings, path: Path, encoder_name: str | None = None) -> tuple[Library, Encoder]:
-    from epicrisis.library.manifest import read_manifest
-
     encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
     return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder

@@ -1,4 +1,4 @@
-"""Load the settings: flags win over the environment, then a TOML file, then a preset, then the defaults.
+"""Load and list the settings. Flags win over the environment, then a TOML file, then a preset, then the defaults.
 
 Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`); lists and tables as JSON.
 File: `--config`, else `epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown
@@ -14,19 +14,20 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from epicrisis.errors import SettingsError
 from epicrisis.privacy import strip_secrets
-from epicrisis.setting_list import is_list_setting, setting_rows
 from epicrisis.settings import API_KEY_VARIABLE, Settings
 
 # Variables with another use: the folder of test data, the settings file, and strict tests.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
 _SECRET_KEYS = {"api_key_env", "api_key_file", "extra"}
 """These may contain an API key by mistake, so no message repeats their values."""
+_DEFAULTS = Settings()
 
 
 def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
@@ -39,7 +40,12 @@ def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = 
     values = merge_tables(values, _read_environment(os.environ))
     _refuse_allow_remote(values)
     values = merge_tables(values, _drop_none(flags or {}))
-    values = merge_tables(_read_preset(values.get("preset")), values)
+    preset = values.get("preset")
+    if preset is not None:
+        presets = read_presets()
+        if not isinstance(preset, str) or preset not in presets:
+            raise SettingsError(f"no preset is called {preset}: known are {', '.join(presets)}")
+        values = merge_tables(presets[preset], values)
     if "home" not in values and os.environ.get("XDG_DATA_HOME"):
         values["home"] = Path(os.environ["XDG_DATA_HOME"]) / "epicrisis"
     try:
@@ -109,15 +115,6 @@ def _find_config(config: Path | None) -> Path | None:
     return next(filter(Path.is_file, (Path("epicrisis.toml"), base / "epicrisis" / "epicrisis.toml")), None)
 
 
-def _read_preset(name: object) -> dict[str, Any]:
-    if name is None:
-        return {}
-    presets = read_presets()
-    if not isinstance(name, str) or name not in presets:
-        raise SettingsError(f"no preset is called {name}: known are {', '.join(presets)}")
-    return presets[name]
-
-
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -178,11 +175,65 @@ def _explain(error: ValidationError) -> str:
     if problem["type"] == "model_type":
         example = next(name for name in keys if name.startswith(f"{key}."))
         return f"setting {key} is a table: set one of its keys, such as {example}"
-    return f"setting {key}: {message[:1].lower()}{message[1:]}{_quote_value(problem['input'], key)}"
+    value = problem["input"]
+    if isinstance(value, str):
+        value = strip_secrets(value.strip())
+    may_be_secret = _SECRET_KEYS & set(key.split("."))
+    quote = f" (got {value!r})" if isinstance(value, (str, int, float)) and not may_be_secret else ""
+    return f"setting {key}: {message[:1].lower()}{message[1:]}{quote}"
 
 
-def _quote_value(value: Any, key: str) -> str:
-    """Return the value for a message, or an empty text if it may be a secret."""
-    if _SECRET_KEYS & set(key.split(".")) or not isinstance(value, (str, int, float)):
+class SettingRow(NamedTuple):
+    """One line of the list of settings."""
+
+    key: str
+    """Dotted, such as `votes.n`."""
+    default: str
+    """As a settings file says it; empty if the setting has no default value."""
+    unit: str
+    meaning: str
+
+
+def setting_rows(
+    table: type[BaseModel] = Settings, prefix: str = "", defaults: BaseModel | None = _DEFAULTS
+) -> list[SettingRow]:
+    """Return key, default, unit and meaning of every setting of a table, in the order of the tables."""
+    rows: list[SettingRow] = []
+    for name, field in table.model_fields.items():
+        default = getattr(defaults, name, None)
+        inner = _inner_table(field)
+        if inner is not None:
+            rows += setting_rows(inner, f"{prefix}{name}.", default)
+            continue
+        extra = field.json_schema_extra
+        unit = str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+        rows.append(SettingRow(f"{prefix}{name}", _format_default(default), unit, field.description or ""))
+    return rows
+
+
+def is_list_setting(key: str) -> bool:
+    """Return whether the setting with this dotted key holds a list."""
+    table: type[BaseModel] | None = Settings
+    *tables, name = key.split(".")
+    for part in tables:
+        field = table.model_fields.get(part) if table else None
+        table = _inner_table(field) if field else None
+    field = table.model_fields.get(name) if table else None
+    return field is not None and get_origin(field.annotation) is tuple
+
+
+def _inner_table(field: FieldInfo) -> type[BaseModel] | None:
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _format_default(value: object) -> str:
+    if value is None or value == {}:
         return ""
-    return f" (got {(strip_secrets(value.strip()) if isinstance(value, str) else value)!r})"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
+    return str(value)

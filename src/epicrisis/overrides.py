@@ -46,14 +46,20 @@ NO_OVERRIDES = RunOverrides()
 
 def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
     """Return the context with these overrides."""
-    sampling = context.sampling
+    ranking, sampling, about = overrides.ranking, context.sampling, overrides.about
     if overrides.temperature is not None:
         sampling = {role: replace(each, temperature=overrides.temperature) for role, each in sampling.items()}
+    preflight = context.preflight if overrides.preflight else None
+    if isinstance(overrides.preflight, Preflight):
+        preflight = _return_value(overrides.preflight)
+    if about is None:
+        is_in_order = ranking is None or ranking.parameters.get("order") == "time"
+        about = tuple(line for line in context.about if is_in_order or line != TIME_ORDER_STATEMENT)
     return replace(
         context,
-        retrieve=context.retrieve if overrides.ranking is None else _return_value(overrides.ranking),
-        record=context.record if overrides.ranking is None else _return_value(overrides.ranking),
-        preflight=_preflight(context, overrides.preflight),
+        retrieve=context.retrieve if ranking is None else _return_value(ranking),
+        record=context.record if ranking is None else _return_value(ranking),
+        preflight=preflight,
         partition=overrides.partition or context.partition,
         count=overrides.count or context.count,
         seed=context.seed if overrides.seed is None else overrides.seed,
@@ -62,21 +68,8 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         refining=overrides.refining or context.refining,
         examples=context.examples if overrides.examples is None else _return_value(overrides.examples),
         extract=overrides.extract or context.extract,
-        about=_about(context, overrides) if overrides.about is None else overrides.about,
+        about=about,
     )
-
-
-def _about(context: Context, overrides: RunOverrides) -> tuple[str, ...]:
-    """Return the lines before the documents, without the one about chronological order if that is not known."""
-    if overrides.ranking is None or overrides.ranking.parameters.get("order") == "time":
-        return context.about
-    return tuple(line for line in context.about if line != TIME_ORDER_STATEMENT)
-
-
-def _preflight(context: Context, preflight: bool | Preflight) -> Callable[[Question], Awaitable[Preflight]] | None:
-    if isinstance(preflight, Preflight):
-        return _return_value(preflight)
-    return context.preflight if preflight else None
 
 
 def _return_value(value: T) -> Callable[[Question], Awaitable[T]]:

@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -64,7 +64,7 @@ from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
-from epicrisis.settings import ModelSettings, Settings
+from epicrisis.settings import Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
@@ -105,37 +105,31 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """A library, its encoder and the chat models, ready to answer. An async context manager."""
+    """A library, its encoder and the chat models, ready to answer. An async context manager.
 
-    def __init__(
-        self,
-        settings: Settings,
-        models: Mapping[str, ChatModel],
-        search: LibrarySearch | None = None,
-        examples: ExampleSearch | None = None,
-        reward: RewardModel | None = None,
-        *,
-        notes: Sequence[str] = (),
-        remote: Sequence[str] = (),
-        rosters: Sequence[Roster] = (),
-        resources: ExitStack | None = None,
-    ) -> None:
-        """Create a pipeline from open components. `resources` are closed with it.
+    Every question emits `notes`, and `remote` as the machines that may receive patients' notes.
+    """
 
-        Every question emits `notes`, and `remote` as the machines that may receive patients' notes. Questions are
-        checked against `rosters` if there is no `search`.
-        """
-        self._settings = settings
-        self._models = models
-        self._search = search
-        self._examples = examples
-        self._reward = reward
-        self._notes = tuple(notes)
-        self._remote = tuple(remote)
-        self._rosters = tuple(rosters) if search is None else search.rosters
-        self._resources = resources or ExitStack()
-        self._searches = asyncio.Semaphore(CONCURRENT_SEARCHES)
+    settings: Settings
+    models: Mapping[str, ChatModel]
+    search: LibrarySearch | None = None
+    """The library and its search, None for strategies without a library."""
+    examples: ExampleSearch | None = None
+    reward: RewardModel | None = None
+    _: KW_ONLY
+    notes: Sequence[str] = ()
+    remote: Sequence[str] = ()
+    rosters: Sequence[Roster] = ()
+    """The patients to check questions against if there is no `search`, which has its own."""
+    resources: ExitStack = field(default_factory=ExitStack)
+    """Closed with the pipeline."""
+    _searches: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
+
+    @property
+    def _rosters(self) -> Sequence[Roster]:
+        return self.rosters if self.search is None else self.search.rosters
 
     @classmethod
     def open(cls, settings: Settings, library: Path | str | None, strategies: Collection[str] = ()) -> Self:
@@ -227,11 +221,10 @@ class Pipeline:
         With `by_number` a record number is accepted as well as the patient's id.
         """
         for question in questions if self._rosters else ():
-            await self._offload(self._check_question, question, by_number)
-
-    def _check_question(self, question: Question, by_number: bool) -> None:
-        patient = resolve_patient(self._rosters, question.patient) if by_number else question.patient
-        check_patient(self._rosters, replace(question, patient=patient))
+            patient = question.patient
+            if by_number:
+                patient = await self._offload(resolve_patient, self._rosters, patient)
+            await self._offload(check_patient, self._rosters, replace(question, patient=patient))
 
     async def resolve_scope(self, scope: Scope) -> Scope:
         """Return the scope with the patient's id in place of a record number."""
@@ -240,45 +233,45 @@ class Pipeline:
         return replace(scope, patient=await self._offload(resolve_patient, self._rosters, scope.patient))
 
     @property
-    def search(self) -> LibrarySearch | None:
-        """The library and its search, None for strategies without a library. Closed with the pipeline."""
-        return self._search
-
-    @property
     def concurrency(self) -> int:
         """The number of concurrent questions in a run. It is 1 for embedded models, so that the calls of a question
         follow each other and share their prompt prefix."""
-        models = list(map(self._settings.model_for, self._settings.roles))
+        models = list(map(self.settings.model_for, self.settings.roles))
         calls = models[0].concurrency if all(model.is_endpoint for model in models) else 1
-        return self._settings.questions_at_once or calls
+        return self.settings.questions_at_once or calls
 
     def recipe(self) -> dict[str, Any]:
         """Return everything that influences the answers: settings, models, the library's id and size, and versions."""
-        settings = self._settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
-        if self._settings.preflight.uses_named_rule:
+        settings = self.settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
+        if self.settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(describe_rules())
+        models: dict[str, dict[str, Any]] = {}
+        for role in self.settings.roles:
+            model = self.settings.model_for(role)
+            # A model's address may contain secrets.
+            models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": hash_prompts(PROMPTS),
             "settings": settings,
-            "models": {role: _describe_model(self._settings.model_for(role)) for role in self._settings.roles},
+            "models": models,
         }
-        if self._search is not None:
-            recipe["library"] = describe_library(self._search.library)
-            recipe["library"]["fused"] = list(map(describe_library, self._search.others))
-            if self._search.literature:
-                recipe["library"]["beside"] = list(map(describe_library, self._search.literature))
-        if self._remote:
-            recipe["remote"] = list(self._remote)
-        if self._examples is not None:
-            recipe["examples"] = describe_examples(self._examples.search.library)
+        if self.search is not None:
+            recipe["library"] = describe_library(self.search.library)
+            recipe["library"]["fused"] = list(map(describe_library, self.search.others))
+            if self.search.literature:
+                recipe["library"]["beside"] = list(map(describe_library, self.search.literature))
+        if self.remote:
+            recipe["remote"] = list(self.remote)
+        if self.examples is not None:
+            recipe["examples"] = describe_examples(self.examples.search.library)
         return recipe
 
     async def aclose(self) -> None:
         """Stop the models and close the library. Idempotent."""
-        for model in set(self._models.values()):
+        for model in set(self.models.values()):
             await model.aclose()
-        self._resources.close()
+        self.resources.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -291,12 +284,11 @@ class Pipeline:
     async def _work(
         self, question: Question, scope: Scope | None, overrides: RunOverrides, emit: Callable[[Event], None]
     ) -> Answer:
-        scope = scope or overrides.scope or build_scope(self._settings.scope, question=question)
+        scope = scope or overrides.scope or build_scope(self.settings.scope, question=question)
         scope = await self.resolve_scope(scope)
         await self.check_questions([replace(question, patient=scope.patient)])
         reads_record = scope.patient is not None and self._strategy(overrides) not in WITHOUT_LIBRARY
-        for notice in self._notices():
-            emit(notice)
+        self._emit_notices(emit)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
         answer = await self._answer(question, scope, overrides, emit)
@@ -317,7 +309,7 @@ class Pipeline:
         for line in (*restriction.messages, *restriction.unresolved_messages):
             emit(Notice("timeline", line))
         name = self._strategy(overrides)
-        withhold = self._settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
+        withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
@@ -341,14 +333,21 @@ class Pipeline:
         self, emit: Callable[[Event], None], scope: Scope, restriction: TimeRestriction = NO_RESTRICTION
     ) -> Context:
         """Return the context of a strategy for one question."""
-        settings = self._settings
+        settings = self.settings
         search_scope = replace(scope, hidden=scope.hidden | restriction.hidden)
 
         async def retrieve(question: Question) -> Ranking:
-            return await self._find_evidence(question, search_scope, context)
+            ranking = await self._offload(find_evidence, settings, self._retriever(), question.text, search_scope)
+            if settings.unit == "note":
+                ranking = await fit_notes(question, context, ranking, settings.note_tokens)
+            return _emit_notes(order_evidence(settings, question.patient, ranking), emit)
 
         async def record(question: Question) -> Ranking:
-            return await self._read_record(question, context)
+            if context.scope.patient is None:
+                raise InputError(
+                    f"question {question.id}: full context reads a patient's record: say whose (--patient)"
+                )
+            return _emit_notes(await self._offload(self._retriever().record, context.scope), emit)
 
         async def preflight(question: Question) -> Preflight:
             check = settings.preflight
@@ -365,21 +364,25 @@ class Pipeline:
             )
 
         async def examples(question: Question) -> Examples:
-            assert self._examples is not None
-            return await self._offload(self._examples.find, question)
+            assert self.examples is not None
+            return await self._offload(self.examples.find, question)
 
         async def reward(question: Question, text: str, _: Context) -> Mapping[str, float]:
-            assert self._reward is not None
-            return await self._offload(self._reward.score, question.text, text)
+            assert self.reward is not None
+            return await self._offload(self.reward.score, question.text, text)
 
-        rewarder = Rewarder(reward) if self._reward is not None else None
+        rewarder = Rewarder(reward) if self.reward is not None else None
         if rewarder is None and "reward" in settings.roles:
             rewarder = Rewarder(request_reward, settings.model_for("reward").name)
+        sampling: dict[str, Sampling] = {}
+        for role in settings.roles:
+            model = settings.model_for(role)
+            sampling[role] = Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
         refine = settings.refine
         chronological = scope.patient is not None and is_chronological(settings, scope.patient)
         deadline = settings.deadline_seconds
         context = Context(
-            models=self._models,
+            models=self.models,
             scope=scope,
             emit=emit,
             retrieve=retrieve,
@@ -388,10 +391,10 @@ class Pipeline:
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
             seed=settings.seed,
-            sampling={role: _sampling(settings.model_for(role)) for role in settings.roles},
+            sampling=sampling,
             deadline=None if deadline is None else time.monotonic() + deadline,
             voting=VotingOptions(**settings.votes.model_dump()),
-            examples=None if self._examples is None else examples,
+            examples=None if self.examples is None else examples,
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
@@ -404,8 +407,8 @@ class Pipeline:
     ) -> TimeRestriction:
         """Return the restriction of the patient's notes by the time expressions of the question."""
         ranking, strategy = overrides.ranking, self._strategy(overrides)
-        no_record = strategy in WITHOUT_LIBRARY or (ranking is None and self._search is None)
-        if no_record or overrides.about is not None or scope.patient is None or not self._settings.timeline:
+        no_record = strategy in WITHOUT_LIBRARY or (ranking is None and self.search is None)
+        if no_record or overrides.about is not None or scope.patient is None or not self.settings.timeline:
             return NO_RESTRICTION
         read_record = self._retriever().record if ranking is None else lambda _: ranking
         restriction = await self._offload(resolve_time_restriction, question.text, lambda: read_record(scope).passages)
@@ -413,46 +416,31 @@ class Pipeline:
         return restriction.without_hidden() if reads_everything else restriction
 
     def _strategy(self, overrides: RunOverrides) -> str:
-        return overrides.strategy or self._settings.strategy
-
-    async def _find_evidence(self, question: Question, scope: Scope, context: Context) -> Ranking:
-        """Return the evidence for a strategy: as much as fits, in reading order."""
-        settings = self._settings
-        ranking = await self._offload(find_evidence, settings, self._retriever(), question.text, scope)
-        if settings.unit == "note":
-            ranking = await fit_notes(question, context, ranking, settings.note_tokens)
-        return _emit_notes(order_evidence(settings, question.patient, ranking), context)
-
-    async def _read_record(self, question: Question, context: Context) -> Ranking:
-        """Return every note of the patient's record. Raises InputError for a question without a patient."""
-        if context.scope.patient is None:
-            raise InputError(f"question {question.id}: full context reads a patient's record: say whose (--patient)")
-        return _emit_notes(await self._offload(self._retriever().record, context.scope), context)
+        return overrides.strategy or self.settings.strategy
 
     def _retriever(self) -> Retriever:
-        if self._search is None:
-            raise EpicrisisError(f"the strategy {self._settings.strategy} reads a library: name one")
-        return self._search.retriever
+        if self.search is None:
+            raise EpicrisisError(f"the strategy {self.settings.strategy} reads a library: name one")
+        return self.search.retriever
 
     async def _offload(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Run synchronous work in a thread, a limited number at a time."""
         async with self._searches:
             return await asyncio.to_thread(work, *arguments, **named)
 
-    def _notices(self) -> list[Notice]:
-        """Return the notices for every question."""
-        notices = [Notice("cache", note) for note in self._notes]
-        if self._remote:
-            hosts = ", ".join(self._remote)
-            notices.append(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {hosts}"))
-        for name in dict.fromkeys(self._settings.model_for(role).name for role in self._settings.roles):
+    def _emit_notices(self, emit: Callable[[Event], None]) -> None:
+        """Emit the notices for every question."""
+        for note in self.notes:
+            emit(Notice("cache", note))
+        if self.remote:
+            emit(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(self.remote)}"))
+        for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):
             if is_demo(name):
                 message = (
                     f"{name} is a small model for demonstration, not for use: name a better one with --model (the URL "
                     "of an OpenAI-compatible endpoint, or a .gguf file)"
                 )
-                notices.append(Notice("demo-model", message))
-        return notices
+                emit(Notice("demo-model", message))
 
 
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:
@@ -465,16 +453,7 @@ def without_narrowing(overrides: RunOverrides) -> RunOverrides:
     return overrides if overrides.whole is None else replace(overrides, ranking=overrides.whole, whole=None)
 
 
-def _emit_notes(ranking: Ranking, context: Context) -> Ranking:
+def _emit_notes(ranking: Ranking, emit: Callable[[Event], None]) -> Ranking:
     for note in ranking.notes:
-        context.emit(Notice("search", note))
+        emit(Notice("search", note))
     return ranking
-
-
-def _sampling(model: ModelSettings) -> Sampling:
-    return Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
-
-
-def _describe_model(model: ModelSettings) -> dict[str, Any]:
-    """Return the settings of a model for a recipe, without secrets in its address."""
-    return {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}

@@ -1,4 +1,4 @@
-"""Convert values to JSON data and back: the format of `--json`, traces and run records."""
+"""Convert values to JSON data: the format of `--json`, traces and run records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from epicrisis.answers import EVENT_NAMES, Quotation
-from epicrisis.types import EvidenceSpan, Hit, Question
+from epicrisis.types import Hit
 
 
 def to_json(value: Any) -> Any:
@@ -34,12 +34,3 @@ def to_json(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_json, value))
     return str(value) if isinstance(value, PurePath) else value
-
-
-def question_from_json(value: Mapping[str, Any]) -> Question:
-    """Return the question with this JSON form. Raises TypeError for unknown fields."""
-    fields = dict(value)
-    fields["other_answers"] = tuple(fields.pop("also", ()))
-    fields["gold_documents"] = tuple(fields.get("gold_documents", ()))
-    fields["evidence"] = tuple(EvidenceSpan(**span) for span in fields.get("evidence", ()))
-    return Question(**fields)

@@ -6,14 +6,16 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, Literal, Self, get_origin
+from typing import Annotated, Any, Literal, Self, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
-from epicrisis.privacy import remote_host, strip_secrets
-from epicrisis.setting_types import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
+from epicrisis.dates import last_day
+from epicrisis.errors import InputError
+from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
 from epicrisis.types import (
     CountUnit,
     DraftSelection,
@@ -35,12 +37,52 @@ API_KEY_VARIABLE = "EPICRISIS_API_KEY"
 MAX_RERANKED = 1000
 
 
-def _is_none(value: object) -> bool:
-    return value is None
+def _check_date(date: str) -> str:
+    last_day(date)
+    return date
 
 
-def _key(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
-    """Build the field of a key. `constraints` are those of pydantic's `Field`."""
+def _expand_local(path: Path) -> Path:
+    try:
+        return local_path(path)
+    except InputError as error:
+        raise ValueError(error.message) from None
+
+
+def _check_local(name: str) -> str:
+    _expand_local(Path(name))
+    return name
+
+
+def _check_address(name: str) -> str:
+    name = name.strip()
+    if not re.match(r"https?:", name, re.IGNORECASE):
+        return name
+    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
+        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
+    scheme, _, rest = name.partition(":")
+    return f"{scheme.lower()}:{rest}"
+
+
+def _check_variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
+        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
+    return name
+
+
+Date = Annotated[str, AfterValidator(_check_date)]
+LocalPath = Annotated[Path, AfterValidator(_expand_local)]
+NameOrPath = Annotated[str, AfterValidator(_check_local)]
+"""A name of the catalogue, or a path."""
+NameOrUrl = Annotated[str, AfterValidator(_check_address), PlainSerializer(strip_secrets)]
+"""A name, a path or a URL. Serialized without secrets."""
+VariableName = Annotated[str, AfterValidator(_check_variable)]
+
+
+def _key(default: Any, meaning: str, unit: str = "", omit: Any = ..., **constraints: Any) -> Any:
+    """Build the field of a key. Dumps leave out the value `omit`. `constraints` are those of pydantic's `Field`."""
+    if omit is not ...:
+        constraints["exclude_if"] = lambda value: value == omit
     return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
 
 
@@ -72,10 +114,8 @@ class _Table(BaseModel):
 class Price(_Table):
     """The price of a model."""
 
-    input: float = Field(ge=0, description="Price of prompt tokens.", json_schema_extra={"unit": "US$ per million"})
-    output: float = Field(
-        ge=0, description="Price of completion tokens.", json_schema_extra={"unit": "US$ per million"}
-    )
+    input: float = _key(..., "Price of prompt tokens.", "US$ per million", ge=0)
+    output: float = _key(..., "Price of completion tokens.", "US$ per million", ge=0)
     cached: float | None = _key(
         None, "Price of prompt tokens from the endpoint's prefix cache. Default: as input.", "US$ per million", ge=0
     )
@@ -118,10 +158,8 @@ class ModelSettings(_Table):
     price: Price | None = _key(
         None, "Price of the model. Default: from the installed price list; a model not listed has an unknown price."
     )
-    extra: dict[str, Any] = Field(
-        default_factory=dict,
-        repr=False,
-        description='Parameters of this endpoint, sent with every call ({reasoning_effort = "low"}).',
+    extra: dict[str, Any] = _key(
+        {}, 'Parameters of this endpoint, sent with every call ({reasoning_effort = "low"}).', repr=False
     )
 
     @property
@@ -150,16 +188,16 @@ class PreflightSettings(_Table):
         "Rule if signal, n and threshold are not set: fitted to the library's encoder, or the paper's. A notice names "
         "the rule used for records, passages and encoders without a fitted one.",
     )
-    signal: SignalKind | None = _key(None, "Signal of the check. Default: of the rule.", exclude_if=_is_none)
+    signal: SignalKind | None = _key(None, "Signal of the check. Default: of the rule.", omit=None)
     n: int | None = _key(
-        None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1, exclude_if=_is_none
+        None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1, omit=None
     )
     threshold: float | None = _key(
         None,
         "One prompt is enough if the signal is greater: below 1 for an overlap, in the ranker's scores for a gap. "
         "Default: of the rule.",
         ge=0,
-        exclude_if=_is_none,
+        omit=None,
     )
     depth: int = _key(16, "How much of the dense ranking is ranked again.", "documents or passages", ge=1)
 
@@ -311,7 +349,7 @@ class Settings(_Table):
         "Passages of each ranking that enter a fusion (the EHR study: 2). Default: 100 passages, or k if more.",
         "times k",
         ge=1,
-        exclude_if=_is_none,
+        omit=None,
     )
     fuse: tuple[LocalPath, ...] = _key(
         (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
@@ -322,33 +360,27 @@ class Settings(_Table):
     unit: EvidenceUnit = _key(
         "chunk",
         "What to read of a record: passages (chunk), or the k whole notes of the best passages (note).",
-        exclude_if=lambda unit: unit == "chunk",
+        omit="chunk",
     )
     note_tokens: int | None = _key(
         None,
         "Limit for whole notes together, by the writer's tokenizer. Default: the room in its window.",
         "tokens",
         ge=1,
-        exclude_if=_is_none,
+        omit=None,
     )
     order: EvidenceOrder | None = _key(
-        None, "Order of the evidence. Default: time for a question about a patient, else rank.", exclude_if=_is_none
+        None, "Order of the evidence. Default: time for a question about a patient, else rank.", omit=None
     )
     timeline: bool = _key(
-        True,
-        "Restrict notes by time expressions of a question (first, latest, during the second stay).",
-        exclude_if=lambda on: on,
+        True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
     )
-    extract: ExtractionTarget = _key(
-        "span",
-        "What answers an extractive question: a sentence or a span.",
-        exclude_if=lambda extract: extract == "span",
-    )
+    extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     unverified: UnverifiedPolicy = _key(
         "abstain",
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
         "answer. Experiments keep it unless this is set.",
-        exclude_if=lambda unverified: unverified == "keep",
+        omit="keep",
     )
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
@@ -367,9 +399,7 @@ class Settings(_Table):
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
     record: LocalPath | None = _key(
-        None,
-        "JSONL file for every prompt and reply. It contains the text of the documents in them.",
-        "path",
+        None, "JSONL file for every prompt and reply. It contains the text of the documents in them.", "path"
     )
     log: LocalPath | None = _key(None, "Log file with ids and counts, without text unless log_text is on.", "path")
     log_text: bool = _key(False, "Write prompts and replies to the log.")

@@ -32,7 +32,7 @@ LongQuestionPolicy: TypeAlias = Literal["cut", "last-sentence-first", "segments"
 """How to search with a question longer than the encoder's window. `cut`: the encoder reads only its beginning."""
 
 SignalKind: TypeAlias = Literal["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"]
-"""The signal of a preflight check; see `retrieval.ranking_signals`."""
+"""The signal of a preflight check; see `retrieval.preflight`."""
 
 TieRule: TypeAlias = Literal["abstain", "first-vote"]
 """How to decide a tied vote. `first-vote` takes the leading option with the earliest vote, as the code of the
@@ -299,7 +299,7 @@ class Preflight:
 
     rankings_agree: bool
     value: float
-    """The signal (`retrieval.ranking_signals`), higher is safer. An overlap is 0 to 1; a gap has the ranker's unit."""
+    """The signal (`retrieval.preflight`), higher is safer. An overlap is 0 to 1; a gap has the ranker's unit."""
     n: int
     threshold: float
     depth: int

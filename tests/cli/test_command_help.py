@@ -32,10 +32,7 @@ TREE = dict(walk_commands(ROOT))
 COMMANDS = {path: command for path, command in TREE.items() if not hasattr(command, "commands")}
 GROUPS = {path: command for path, command in TREE.items() if hasattr(command, "commands")}
 SHARED = [option for option in vars(options).values() if isinstance(option, SharedOption)] + list(options.BUDGET)
-PANELS = {
-    (option.parameter, option.annotation.__metadata__[0].help): option.annotation.__metadata__[0].rich_help_panel
-    for option in SHARED
-}
+PANELS = {(option.parameter, option.option.help): option.option.rich_help_panel for option in SHARED}
 """The panel of each shared option, by parameter and help: some commands have their own option of that name."""
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.datasets import catalogue
+from epicrisis.evaluation.datasets import load
 from epicrisis.prompts import unfence
+from epicrisis.testing.chat import content_text
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import content_text
 from tests.cli.conftest import Run
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
 from tests.support.loopback import Endpoint, Scripted, serving
@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Endpoint
     with serving() as endpoint:
         endpoint.script["/benchmark.json"] = [Scripted(BODY)]
         sets = hosted(endpoint.url, tmp_path)
-        monkeypatch.setattr(catalogue, "load_catalogue", lambda: sets)
+        monkeypatch.setattr(load, "load_catalogue", lambda: sets)
         yield endpoint
 
 
@@ -82,7 +82,7 @@ def test_pull_with_missing_file_reports_one_line(run: Run, server: Endpoint, tmp
 
 def test_list_shows_every_question_set(run: Run, tmp_path: Path) -> None:
     output = run("questions", "list", "--setting", f"home={tmp_path}").stdout
-    for question_set in catalogue.load_catalogue().values():
+    for question_set in load.load_catalogue().values():
         assert f"{question_set.count:,} questions" in output
         assert all(
             text in output

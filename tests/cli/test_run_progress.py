@@ -17,7 +17,7 @@ import typer
 
 from epicrisis.answers import Failure, Notice
 from epicrisis.cli import run_progress
-from epicrisis.cli.exit_codes import ERROR
+from epicrisis.cli.command import ERROR
 from epicrisis.configuration import load_settings
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
@@ -139,7 +139,7 @@ def test_unconfirmed_run_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Mo
         arguments_of_question.extend(zip(*arguments[2:], strict=True))
         return COST_QUESTION
 
-    monkeypatch.setattr("epicrisis.plan.confirmation.confirmation_question", ask_first)
+    monkeypatch.setattr("epicrisis.plan.planning.confirmation_question", ask_first)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
     async def prepare(_: object) -> tuple[RunPlan, list[Case]]:

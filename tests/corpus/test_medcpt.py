@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.medcpt import find_chunks, has_same_text, read_chunk, read_folder
+from epicrisis.corpus.medcpt import find_chunks, read_chunk
 from epicrisis.corpus.reader_base import EncodedDocument, Skipped
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -29,6 +30,10 @@ def write(folder: Path, number: int, texts: dict[str, Any], pmids: list[str] | N
     (folder / f"pmids_chunk_{number}.json").write_text(json.dumps(pmids))
     (folder / f"pubmed_chunk_{number}.json").write_text(json.dumps(texts))
     return vectors
+
+
+def read_folder(folder: Path) -> Iterator[EncodedDocument | Skipped]:
+    return chain.from_iterable(map(read_chunk, find_chunks(folder)))
 
 
 def article(n: int) -> dict[str, str]:
@@ -241,10 +246,3 @@ def test_corrupted_bytes_are_rejected_or_reported(
         return
     assert sum(isinstance(item, EncodedDocument) for item in items) <= 3
     assert len(items) >= 1
-
-
-def test_texts_equal_except_whitespace_match() -> None:
-    one = Document("pubmed:1", "Some  words\nhere.", " A title")
-    assert has_same_text(one, Document("pubmed:1", "Some words here. ", "A title", date="2001"))
-    assert not has_same_text(one, Document("pubmed:1", "Some words here", "A title"))
-    assert not has_same_text(one, Document("pubmed:1", "Some words here.", ""))

@@ -25,7 +25,7 @@ from epicrisis.errors import (
 )
 from epicrisis.models.pair_models import HttpReranker, load_reranker, max_sim
 from epicrisis.privacy import set_local_only
-from epicrisis.testing.rerankers import check_reranker
+from epicrisis.testing.scorers import check_reranker
 from tests.support import tiny_models
 from tests.support.loopback import Endpoint, Scripted
 

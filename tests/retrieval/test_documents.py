@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
 from epicrisis.protocols import StoredDocument, Vectors
-from epicrisis.retrieval.document_ranking import (
+from epicrisis.retrieval.rankings import (
     choose_pool_size,
     group_by_document,
     parse_document_id,
     rank_for_documents,
+    rank_in_order,
     score_documents,
     select_documents,
     take_first,
 )
-from epicrisis.retrieval.ordering import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Passage, Ranking, Scope
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.ordering import move_worst_to_middle, rank_in_order
+from epicrisis.retrieval.rankings import move_worst_to_middle, rank_in_order
 from epicrisis.types import Passage
 
 

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.preflight import BY_RANKS, FITTED, PAPER, AgreementRule, choose_rule, compare_rankings
-from epicrisis.retrieval.ranking_signals import ScoredIds, Signal, measure_signal
+from epicrisis.retrieval.preflight import (
+    BY_RANKS,
+    FITTED,
+    PAPER,
+    AgreementRule,
+    ScoredIds,
+    Signal,
+    choose_rule,
+    compare_rankings,
+    measure_signal,
+)
 from epicrisis.types import CountUnit, Ranking, SignalKind
 
 NAMES = [f"d{i}#0" for i in range(12)]
@@ -35,20 +44,23 @@ def test_overlap_with_short_sparse_list_has_two_more_values(found: str, overlap:
 
 @given(rankings, rankings)
 def test_paper_and_code_thresholds_agree_at_three(dense: list[str], bm25: list[str]) -> None:
-    verdicts = [compare_rankings(scored(dense), scored(bm25), n=3, threshold=t).rankings_agree for t in (0.2, 0.3)]
+    verdicts = [
+        compare_rankings(scored(dense), scored(bm25), rule=AgreementRule(n=3, threshold=t)).rankings_agree
+        for t in (0.2, 0.3)
+    ]
     assert verdicts == [len(set(dense[:3]) & set(bm25[:3])) >= 2] * 2
 
 
 def test_paper_and_code_thresholds_differ_at_five() -> None:
     """Two of five shared: 2 / 8 = 0.25."""
     dense, bm25 = scored("abcde"), scored("abxyz")
-    assert compare_rankings(dense, bm25, n=5, threshold=0.2).rankings_agree
-    assert not compare_rankings(dense, bm25, n=5, threshold=0.3).rankings_agree
+    assert compare_rankings(dense, bm25, rule=AgreementRule(n=5, threshold=0.2)).rankings_agree
+    assert not compare_rankings(dense, bm25, rule=AgreementRule(n=5, threshold=0.3)).rankings_agree
 
 
 @pytest.mark.parametrize(("threshold", "agree"), [(0.19, True), (0.2, False), (0.21, False)])
 def test_overlap_equal_to_threshold_is_disagreement(threshold: float, agree: bool) -> None:
-    verdict = compare_rankings(scored("abc"), scored("ade"), threshold=threshold)
+    verdict = compare_rankings(scored("abc"), scored("ade"), rule=AgreementRule(threshold=threshold))
     assert verdict.value == 0.2
     assert verdict.rankings_agree is agree
 
@@ -69,11 +81,11 @@ def test_agreement_skips_map_reduce() -> None:
 def test_empty_lists_do_not_agree() -> None:
     verdict = compare_rankings([], [])
     assert (verdict.rankings_agree, verdict.value) == (False, 0.0)
-    assert not compare_rankings([], [], threshold=0.0).rankings_agree
+    assert not compare_rankings([], [], rule=AgreementRule(threshold=0.0)).rankings_agree
 
 
 def test_verdict_uses_top_ranks_and_reports_lists() -> None:
-    verdict = compare_rankings(scored("abcz"), scored("azyb"), n=2, threshold=0.3, depth=7)
+    verdict = compare_rankings(scored("abcz"), scored("azyb"), depth=7, rule=AgreementRule(n=2, threshold=0.3))
     assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), ("a", "z"), ())
     assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("overlap", 2, 0.3, 7)
     assert verdict.value == pytest.approx(1 / 3)
@@ -82,8 +94,8 @@ def test_verdict_uses_top_ranks_and_reports_lists() -> None:
 @given(ids, ids, st.integers(1, 6), st.floats(0, 0.99))
 def test_verdict_follows_overlap_and_is_symmetric(dense: list[str], bm25: list[str], n: int, threshold: float) -> None:
     one, other = (
-        compare_rankings(scored(dense), scored(bm25), n=n, threshold=threshold),
-        compare_rankings(scored(bm25), scored(dense), n=n, threshold=threshold),
+        compare_rankings(scored(dense), scored(bm25), rule=AgreementRule(n=n, threshold=threshold)),
+        compare_rankings(scored(bm25), scored(dense), rule=AgreementRule(n=n, threshold=threshold)),
     )
     assert 0 <= one.value <= 1
     assert one.value == other.value
@@ -124,7 +136,7 @@ def test_signal_uses_own_value_and_is_named(signal: SignalKind, n: int, reason: 
     value = measure_signal(Signal(signal, n), dense, bm25, reranked)
     assert value is not None
     for threshold in (value - 0.25, value, value + 0.25):
-        verdict = compare_rankings(dense, bm25, reranked, signal=signal, n=n, threshold=threshold)
+        verdict = compare_rankings(dense, bm25, reranked, rule=AgreementRule(signal=signal, n=n, threshold=threshold))
         agree = threshold < value
         assert (verdict.rankings_agree, verdict.value, verdict.signal) == (agree, value, signal)
         assert verdict.reason == reason.format(
@@ -137,14 +149,14 @@ def test_signal_uses_own_value_and_is_named(signal: SignalKind, n: int, reason: 
 
 
 def test_verdict_contains_compared_lists() -> None:
-    verdict = compare_rankings(scored("abcd"), [], scored("bdca"), signal="reranker-overlap", n=2)
+    verdict = compare_rankings(scored("abcd"), [], scored("bdca"), rule=AgreementRule(signal="reranker-overlap", n=2))
     assert (verdict.dense_top, verdict.bm25_top, verdict.reranked_top) == (("a", "b"), (), ("b", "d"))
     assert verdict.value == pytest.approx(1 / 3)
 
 
 def test_reranker_signal_without_reranker_raises() -> None:
     with pytest.raises(ValueError, match="reranker-overlap needs a reranker"):
-        compare_rankings(scored("abc"), scored("abc"), signal="reranker-overlap")
+        compare_rankings(scored("abc"), scored("abc"), rule=AgreementRule(signal="reranker-overlap"))
 
 
 # -- which rule judges ------------------------------------------------------------------------------------------------
@@ -183,8 +195,13 @@ def test_named_rule_sets_unset_values() -> None:
 
 
 def test_verdict_reason_names_rule() -> None:
-    assert compare_rankings(scored("abc"), scored("abc"), origin=PAPER.origin).reason.endswith("(the paper's rule)")
-    assert compare_rankings(scored("abc"), scored("abc"), origin=PAPER.origin).rule == "the paper's rule"
+    assert compare_rankings(scored("abc"), scored("abc"), rule=AgreementRule(origin=PAPER.origin)).reason.endswith(
+        "(the paper's rule)"
+    )
+    assert (
+        compare_rankings(scored("abc"), scored("abc"), rule=AgreementRule(origin=PAPER.origin)).rule
+        == "the paper's rule"
+    )
 
 
 def test_passages_are_compared_if_all_documents_are_shared() -> None:

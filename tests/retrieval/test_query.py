@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.protocols import Encoder
-from epicrisis.retrieval.long_questions import QuestionFit, count_cut, fit_question, move_question_first, split_segments
+from epicrisis.retrieval.long_questions import QuestionFit, fit_question, move_question_first, split_segments
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import LongQuestionPolicy
 
@@ -117,16 +117,6 @@ def test_fit_note_names_policy(fit: QuestionFit, note: str) -> None:
     assert fit.notes() == (f"the question has 180 tokens, the encoder reads 62: {note}",)
 
 
-def test_count_cut_counts_long_questions() -> None:
-    fits = [
-        QuestionFit(62, 62, "cut", 1, 62),
-        QuestionFit(63, 62, "segments", 2, 63),
-        QuestionFit(90, 62, "cut", 1, 62),
-    ]
-    assert count_cut(fits) == (2, 3)
-    assert count_cut(iter(())) == (0, 0)
-
-
 class _Reads62(HashingEncoder):
     """The real tokenizer behind MedCPT's window: 64 tokens, two of them special."""
 
@@ -147,6 +137,6 @@ def test_medqa_share_matches_errata(data_folder: Path, encoder: Encoder) -> None
     assert round(100 * over_55_words / len(questions)) == 94
     narrow = _Reads62(encoder)
     prepared = [fit_question(question, narrow, find_sentences, "last-sentence-first") for question in questions]
-    assert count_cut(fit for _, fit in prepared) == (1236, 1273)
+    assert (sum(fit.cut for _, fit in prepared), len(prepared)) == (1236, 1273)
     assert sum("?" in first for (first,), _ in prepared) / len(prepared) > 0.95
     assert all(fit_question(question, narrow, find_sentences, "segments")[1].lost == 0 for question in questions[:100])

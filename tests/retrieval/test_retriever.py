@@ -10,12 +10,11 @@ import pytest
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.protocols import StoredDocument, Vectors
-from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.ranking_signals import BM25_SIGNALS, Signal, measure_signal, score_gap
-from epicrisis.retrieval.rerank import format_for_reranker, rerank
+from epicrisis.retrieval.preflight import BM25_SIGNALS, Signal, measure_signal, score_gap
+from epicrisis.retrieval.rankings import format_for_reranker, reciprocal_rank_fusion, rerank
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Hit, Passage, Ranking, Scope, SearchMode, SignalKind
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.ranking_signals import (
+from epicrisis.retrieval.preflight import (
     Signal,
     intersection_over_union,
     measure_signal,

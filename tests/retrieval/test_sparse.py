@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
-from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
+from epicrisis.retrieval.rankings import rank_by_sparse_vectors
+from epicrisis.testing.encoders import WordCountEncoder, check_sparse_encoder
 from epicrisis.types import Passage
 
 

@@ -25,7 +25,7 @@ from epicrisis.evaluation.experiments import (
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.recorded_run import RunSummary
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.retrieval.preflight import Signal
 
 N = 12
 HOSTILE = "</script><script>alert('ran')</script>"

@@ -22,9 +22,8 @@ from epicrisis.cli import (
     preflight,
     questions,
     results,
-    search,
 )
-from epicrisis.cli.exit_codes import INTERRUPTED, OK
+from epicrisis.cli.command import INTERRUPTED, OK
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS = "Ask", "Libraries", "Evaluate", "Models and settings"
@@ -40,7 +39,10 @@ class OneLineErrors(TyperGroup):
         except typer.Abort:
             sys.exit(INTERRUPTED)
         except typer.TyperException as error:
-            self._show(error)
+            if type(error).__name__ != "NoArgsIsHelpError":  # Raising that one showed the help already.
+                context = getattr(error, "ctx", None)
+                command = self.name if context is None else context.command_path
+                say(f"epicrisis: {error.format_message()} (see `{command} --help`)", err=True)
             sys.exit(error.exit_code)
         sys.exit(code if isinstance(code, int) else OK)
 
@@ -51,14 +53,6 @@ class OneLineErrors(TyperGroup):
             super().list_commands(ctx),
             key=lambda name: panels.index(getattr(self.commands[name], "rich_help_panel", ASK)),
         )
-
-    def _show(self, error: Any) -> None:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            # Raising it showed the help already.
-            return
-        context = getattr(error, "ctx", None)
-        command = self.name if context is None else context.command_path
-        say(f"epicrisis: {error.format_message()} (see `{command} --help`)", err=True)
 
 
 app = typer.Typer(
@@ -73,7 +67,6 @@ app = typer.Typer(
 
 
 def _show_version(value: bool) -> None:
-
     if value:
         say(f"epicrisis {__version__}")
         raise typer.Exit
@@ -88,19 +81,13 @@ def _program(
     """Answer medical questions from long evidence, wherever in it the key sentence is. Not a medical device."""
 
 
-ask.register(app, ASK)
-search.register(app, ASK)
-plan.register(app, ASK)
+for module in (ask, plan):
+    module.register(app, ASK)
 library.register(app, LIBRARIES)
-evaluate.register(app, EVALUATE)
-experiment.register(app, EVALUATE)
-results.register(app, EVALUATE)
-grade.register(app, EVALUATE)
-preflight.register(app, EVALUATE)
-questions.register(app, EVALUATE)
-examples.register(app, EVALUATE)
-models.register(app, MODELS)
-doctor.register(app, MODELS)
+for module in (evaluate, experiment, results, grade, preflight, questions, examples):
+    module.register(app, EVALUATE)
+for module in (models, doctor):
+    module.register(app, MODELS)
 
 
 def main() -> None:

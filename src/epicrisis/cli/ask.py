@@ -1,19 +1,19 @@
-"""`epicrisis ask`: one question answered on the screen, or a file of questions answered into a file."""
+"""`epicrisis ask` and `search`: a question or a file of questions answered, and the ranking of passages alone."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.exit_codes import ERROR
-from epicrisis.cli.options import ANSWER, Choices, Json, LibraryPath, Patient, QuestionFile, Yes
-from epicrisis.cli.question_input import parse_question, read_question_file
-from epicrisis.cli.run_progress import confirm
+from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes
+from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import open_progress, say, say_above, show_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", help="Also write 
 
 
 def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
+    """Add the commands."""
     command(
         app,
         *ANSWER,
@@ -37,6 +37,16 @@ def register(app: typer.Typer, panel: str) -> None:
             'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --setting unit=note',
         ],
     )(ask)
+    command(
+        app,
+        *SEARCH,
+        panel=panel,
+        examples=[
+            'epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16',
+            'epicrisis search ~/pubmed "statins in dementia" --setting scope.since=2015 --setting rerank.name=medcpt',
+            'epicrisis search ~/ward --patient 10083814 "chest pain" -k 3 --setting unit=note',
+        ],
+    )(search)
 
 
 def ask(
@@ -56,22 +66,19 @@ def ask(
 
     settings = check_settings(flags.settings())
     if question is not None and file is None:
-        _answer_one(settings, library, parse_question(question, options, patient), output, json)
+        parsed = parse_question(question, options, patient)
+        answer = asyncio.run(_answer_on_screen(settings, library, parsed, output, json))
+        if json:
+            show_json(answer)
+        if answer.state in ("failed", "unparsed", "over-window"):
+            fail(answer.failure.message if answer.failure else "no answer")
     elif file is not None and question is None:
         if output is None:
-            fail("--file needs an output file for the answers: add -o answers.jsonl", ERROR)
+            fail("--file needs an output file for the answers: add -o answers.jsonl")
         questions, skipped = read_question_file(file, patient)
         _answer_file(settings, library, questions, skipped, output, yes, json)
     else:
-        fail("give either a question, or --file questions.jsonl -o answers.jsonl", ERROR)
-
-
-def _answer_one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
-    answer = asyncio.run(_answer_on_screen(settings, library, question, output, json))
-    if json:
-        show_json(answer)
-    if answer.state in ("failed", "unparsed", "over-window"):
-        fail(answer.failure.message if answer.failure else "no answer", ERROR)
+        fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
 
 async def _answer_on_screen(
@@ -99,8 +106,6 @@ async def _answer_on_screen(
 def _answer_file(
     settings: Settings, library: Path, questions: list[Question], skipped: int, output: Path, yes: bool, json: bool
 ) -> None:
-    from epicrisis.cli.run_progress import usage_line
-
     records = asyncio.run(_record_answers(settings, library, questions, output, yes, json))
     keys = {question.key for question in questions}
     states = Counter(records.states.get(question.key, "failed") for question in questions)
@@ -118,7 +123,7 @@ def _answer_file(
                 f"(long_questions = {settings.long_questions})"
             )
     if states["failed"]:
-        fail(f"{states['failed']} questions failed; the same command asks them again", ERROR)
+        fail(f"{states['failed']} questions failed; the same command asks them again")
 
 
 async def _record_answers(
@@ -127,7 +132,7 @@ async def _record_answers(
     """Answer the questions that have no record yet. Return the file of records, in the order of the questions."""
     from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import confirmation_question
+    from epicrisis.plan.planning import confirmation_question
 
     async with Pipeline.open(settings, library) as pipeline:
         await pipeline.check_questions(questions, by_number=True)
@@ -143,3 +148,112 @@ async def _record_answers(
                 progress.advance(task)
         records.sort([question.key for question in questions])
     return records
+
+
+def parse_question(text: str, options: str | None, patient: str | None = None) -> Question:
+    """Return the question about `patient`, with `options` split at commas.
+
+    The text `-` reads the question from standard input. Raises InputError for an empty question, and for standard
+    input that is not UTF-8.
+    """
+    from epicrisis.api import build_question
+
+    if text == "-":
+        text = read_standard_input()
+    choices = None
+    if options:
+        choices = [option.strip() for option in options.split(",") if option.strip()]
+    return replace(build_question(text, choices), patient=patient)
+
+
+def read_standard_input() -> str:
+    """Return standard input without surrounding blanks. Raises InputError if it is not UTF-8."""
+    from epicrisis.errors import InputError
+
+    try:
+        return sys.stdin.read().strip()
+    except UnicodeDecodeError:
+        raise InputError("standard input is not UTF-8: convert it, or type the question as an argument") from None
+
+
+def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Question], int]:
+    """Return the questions of a file, and the number of its lines that were skipped.
+
+    Questions without a patient are about `patient`. Lines that cannot be read are named in warnings on standard error.
+    Raises InputError for a file without a readable question, and for a question about another patient.
+    """
+    from epicrisis.corpus.questions import read_questions
+    from epicrisis.corpus.reader_base import Skipped
+    from epicrisis.errors import InputError
+
+    questions = []
+    skipped = 0
+    for item in read_questions(file):
+        if isinstance(item, Skipped):
+            skipped += 1
+            say(f"warning: {item.path}, {item.where}: {item.reason}", err=True)
+        elif patient is not None and item.patient not in (None, patient):
+            raise InputError(
+                f"{file}: question {item.id} is about another patient than --patient. Leave --patient out; each "
+                "question is then asked about its own patient"
+            )
+        else:
+            questions.append(item if patient is None else replace(item, patient=patient))
+    if not questions:
+        raise InputError(f"{file} contains no readable question")
+    if skipped:
+        say(f"warning: {skipped} lines of {file} were skipped; they are listed above", err=True)
+    return questions, skipped
+
+
+def search(
+    library: LibraryPath,
+    query: Annotated[str, typer.Argument(help="Words or a question; `-` reads them from standard input.")],
+    patient: Patient = None,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Find the passages nearest to a query: dense, by words (BM25), or both combined (hybrid).
+
+    In a patient's record, words of time in the query ("the last admission") select the notes to search. If nothing is
+    found in them, all notes are searched; `--setting timeline=false` always searches all.
+    """
+    from epicrisis.cli.event_display import EventDisplay
+    from epicrisis.components import build_scope, open_library_search
+    from epicrisis.errors import InputError
+    from epicrisis.evidence_selection import (
+        EMPTY_MESSAGE,
+        NO_RESTRICTION,
+        find_evidence,
+        order_evidence,
+        resolve_time_restriction,
+    )
+    from epicrisis.library.patient_check import check_patient, resolve_patient
+    from epicrisis.library.patients import MIXED_NOTICE
+    from epicrisis.types import Question
+
+    if query == "-":
+        query = read_standard_input()
+    if not query.strip():
+        raise InputError("the query is empty: give the words to look for")
+    settings = flags.settings({"strategy": "rag"})
+    with open_library_search(settings, library) as evidence:
+        patient = resolve_patient(evidence.rosters, patient)
+        check_patient(evidence.rosters, Question(query, patient=patient))
+        scope = build_scope(settings.scope, patient)
+        time = NO_RESTRICTION
+        if patient is not None and settings.timeline:
+            time = resolve_time_restriction(query, lambda: evidence.retriever.record(scope).passages)
+        narrowed = replace(scope, hidden=scope.hidden | time.hidden)
+        ranking = order_evidence(settings, patient, find_evidence(settings, evidence.retriever, query, narrowed))
+        mixed = (MIXED_NOTICE,) if patient is not None and evidence.rosters[0].is_mixed() else ()
+        notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
+        if time.hidden and not ranking.hits:
+            ranking = order_evidence(settings, patient, find_evidence(settings, evidence.retriever, query, scope))
+            notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
+        ranking = replace(ranking, notes=notes)
+    if json:
+        show_json(ranking)
+    else:
+        EventDisplay().ranking(ranking)

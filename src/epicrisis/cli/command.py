@@ -15,17 +15,22 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
 
-from epicrisis.cli.exit_codes import INTERRUPTED
 from epicrisis.cli.terminal import say
 from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.printable import has_surrogate, printable
 
 if TYPE_CHECKING:
     from epicrisis.settings import Settings
+
+OK = 0
+ERROR = 2
+"""Exit code for bad input, or incomplete work: part of it failed and can be done again."""
+INTERRUPTED = 130
+"""Exit code for Ctrl-C. Everything saved until then is kept."""
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -36,8 +41,10 @@ class SharedOption:
 
     parameter: str
     key: str
-    annotation: Any
-    """The type with its `typer.Option`."""
+    kind: Any
+    """The type of its value."""
+    option: Any
+    """The `typer.Option`: flag, help and panel."""
     default: Any = None
     """False for a switch, which can turn a setting on but not off."""
 
@@ -91,7 +98,10 @@ def command(
 
 
 def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedOption]) -> Callable[..., None]:
-    """Return `function` with its parameter `flags` replaced by the shared options."""
+    """Return `function` with its parameter `flags` replaced by the shared options.
+
+    A call raises SettingsError for a `--setting` without `=`.
+    """
     signature = inspect.signature(function)
     if "flags" not in signature.parameters:
         return function
@@ -100,37 +110,39 @@ def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedO
     for parameter in signature.parameters.values():
         if parameter.name == "flags":
             for option in shared:
-                annotation = {"annotation": option.annotation, "default": option.default}
-                parameters.append(inspect.Parameter(option.parameter, parameter.KEYWORD_ONLY, **annotation))
+                annotation = Annotated[option.kind, option.option]  # type: ignore[name-defined]
+                parameters.append(
+                    inspect.Parameter(
+                        option.parameter, parameter.KEYWORD_ONLY, default=option.default, annotation=annotation
+                    )
+                )
         else:
             keyword = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
             parameters.append(keyword)
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
-        values = {option.parameter: arguments.pop(option.parameter) for option in shared}
-        function(flags=_flags(shared, values), **arguments)
+        from epicrisis.configuration import merge_tables, parse_overrides
+
+        nested: dict[str, Any] = {}
+        config, overrides = None, ()
+        for option in shared:
+            value = arguments.pop(option.parameter)
+            if option.parameter == "config":
+                config = value
+            elif option.parameter == "setting":
+                overrides = value or ()
+            else:
+                *tables, key = option.key.split(".")
+                table = nested
+                for part in tables:
+                    table = table.setdefault(part, {})
+                table[key] = None if value is False and option.default is False else value
+        function(flags=Flags(merge_tables(nested, parse_overrides(overrides)), config), **arguments)
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
-
-
-def _flags(shared: Sequence[SharedOption], values: Mapping[str, Any]) -> Flags:
-    """Return the values of one call, nested like the settings. Raises SettingsError for a `--setting` without `=`."""
-    from epicrisis.configuration import merge_tables, parse_overrides
-
-    nested: dict[str, Any] = {}
-    for option in shared:
-        if option.parameter in ("config", "setting"):
-            continue
-        *tables, key = option.key.split(".")
-        table = nested
-        for part in tables:
-            table = table.setdefault(part, {})
-        value = values[option.parameter]
-        table[key] = None if value is False and option.default is False else value
-    return Flags(merge_tables(nested, parse_overrides(values.get("setting") or ())), values.get("config"))
 
 
 def _with_one_line_errors(function: Callable[..., None]) -> Callable[..., None]:
@@ -139,7 +151,13 @@ def _with_one_line_errors(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
         try:
-            _check_texts(arguments)
+            for name, value in arguments.items():
+                for text in value if isinstance(value, list | tuple) else [value]:
+                    # A path may hold any bytes.
+                    if isinstance(text, str) and has_surrogate(text):
+                        raise InputError(
+                            f"{name} is not valid UTF-8: type it again in a terminal whose encoding is UTF-8"
+                        )
             function(**arguments)
         except EpicrisisError as error:
             fail(error.message, error.exit_code)
@@ -152,16 +170,7 @@ def _with_one_line_errors(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _check_texts(arguments: Mapping[str, object]) -> None:
-    """Raise InputError for a text that is not valid UTF-8. A path may hold any bytes."""
-    for name, value in arguments.items():
-        texts = value if isinstance(value, list | tuple) else [value]
-        for text in texts:
-            if isinstance(text, str) and has_surrogate(text):
-                raise InputError(f"{name} is not valid UTF-8: type it again in a terminal whose encoding is UTF-8")
-
-
-def fail(message: str, code: int) -> NoReturn:
+def fail(message: str, code: int = ERROR) -> NoReturn:
     """End the command with one line on standard error."""
     say(f"epicrisis: {' '.join(printable(message).split())}", err=True)
     raise typer.Exit(code) from None
@@ -171,10 +180,6 @@ def new_group(app: typer.Typer, name: str, help: str, panel: str) -> typer.Typer
     """Return a new group of commands, added to `app`."""
     group = typer.Typer(no_args_is_help=True, help=help)
     # With a callback a group of one command keeps its name.
-    group.callback()(_keep_group)
+    group.callback()(lambda: None)
     app.add_typer(group, name=name, rich_help_panel=panel)
     return group
-
-
-def _keep_group() -> None:
-    return

@@ -11,6 +11,7 @@ import re
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,20 +63,26 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
-    from epicrisis.models.model_files import list_installed_models
-    from epicrisis.privacy import TELEMETRY_OFF
+    from epicrisis.models.model_download import list_installed_models
+    from epicrisis.privacy import TELEMETRY_OFF, strip_secrets
 
+    roles: dict[str, dict[str, Any]] = {}
+    for role in settings.roles:
+        model = settings.model_for(role)
+        roles[role] = {"name": strip_secrets(model.name)}
+        for key in DECLARED:
+            roles[role][key] = getattr(model, key)
     return {
         "python": platform.python_version(),
         "system": platform.system(),
         "cores": os.cpu_count(),
         "packages": {name: _version(name) for name in PARTS},
         "home": str(settings.home),
-        "models": [model.name for model in list_installed_models(settings.home)],
-        "roles": {role: _role(settings.model_for(role)) for role in settings.roles},
+        "models": [installed.name for installed in list_installed_models(settings.home)],
+        "roles": roles,
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
-        "pulls": [{**row, "refused": settings.local_only} for row in _pulls()],
+        "pulls": _pulls(settings.local_only),
         "telemetry_off": sorted(TELEMETRY_OFF),
         "written": _written(settings),
     }
@@ -88,15 +95,11 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _role(model: ModelSettings) -> dict[str, Any]:
-    from epicrisis.privacy import strip_secrets
-
-    return {"name": strip_secrets(model.name), **{key: getattr(model, key) for key in DECLARED}}
-
-
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Return the hosts beyond this machine that a question could reach, with purpose and key."""
-    from epicrisis.privacy import remote_host
+    from epicrisis.errors import ModelMissing
+    from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
+    from epicrisis.privacy import parse_host, remote_host
 
     purposes: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
@@ -107,36 +110,19 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
     for (name, key), parts in purposes.items():
         if "://" not in name or remote_host(name) is None:
             continue
-        url, signed_by_aws = _endpoint(name)
-        rows.append(_row(url, ", ".join(parts), key))
+        url, signed_by_aws = name, False
+        with suppress(ModelMissing):
+            endpoint = parse_endpoint(name)
+            url, signed_by_aws = endpoint.host, endpoint.kind == "bedrock"
+        calls = [(url, ", ".join(parts), key)]
         if signed_by_aws and key.endswith("(not set)"):
-            rows.append(
-                _row(
-                    "http://169.254.169.254", "AWS credentials (from this machine, or from AWS's token service)", "AWS"
-                )
-            )
-    for row in rows:
-        row["refused"] = settings.local_only
+            purpose = "AWS credentials (from this machine, or from AWS's token service)"
+            calls.append(("http://169.254.169.254", purpose, "AWS"))
+        for address, purpose, credentials in calls:
+            row = {"host": parse_host(address), "why": purpose, "encrypted": address.startswith("https:")}
+            row |= {"key": credentials, "proxy": _proxy(address), "refused": settings.local_only}
+            rows.append(row)
     return rows
-
-
-def _endpoint(name: str) -> tuple[str, bool]:
-    """Return the URL of an endpoint, and whether AWS signs its calls if there is no key."""
-    from epicrisis.errors import ModelMissing
-    from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
-
-    try:
-        endpoint = parse_endpoint(name)
-    except ModelMissing:
-        return name, False
-    return endpoint.host, endpoint.kind == "bedrock"
-
-
-def _row(url: str, why: str, key: str) -> dict[str, Any]:
-    from epicrisis.privacy import parse_host
-
-    encrypted = url.startswith("https:")
-    return {"host": parse_host(url), "why": why, "encrypted": encrypted, "key": key, "proxy": _proxy(url)}
 
 
 def _key(part: ModelSettings | RerankSettings) -> str:
@@ -158,56 +144,59 @@ def _proxy(url: str) -> str | None:
     return parse_host(proxy if "://" in proxy else f"http://{proxy}")
 
 
-def _pulls() -> list[dict[str, Any]]:
-    """Return the hosts of `models pull` and `questions pull`, which send no question anywhere."""
-    from epicrisis.evaluation.datasets.catalogue import load_catalogue
-    from epicrisis.privacy import parse_host
+def _pulls(refused: bool) -> list[dict[str, Any]]:
+    """Return the hosts of `models pull` and `questions pull`, which send no question anywhere.
 
-    rows: list[dict[str, Any]] = []
-    for host in _pip_hosts():
-        rows.append({"host": host, "why": "`epicrisis models pull`: wheels that contain models (pip's settings)"})
-    hub = parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT)
-    rows.append({"host": hub, "why": "`epicrisis models pull`: models of the hub, and its storage for large files"})
-    hosts: dict[str | None, None] = {}
-    for question_set in load_catalogue().values():
-        hosts |= dict.fromkeys(parse_host(file.url) for file in question_set.files)
-    rows.extend({"host": host, "why": "`epicrisis questions pull`: question sets"} for host in hosts)
-    return rows
-
-
-def _pip_hosts() -> list[str | None]:
-    """Return the hosts of pip's settings, from its files and the environment. pip contacts none of them."""
+    Those of `models pull` come from pip's settings, its files and the environment. pip contacts none of them.
+    """
+    from epicrisis.evaluation.datasets.load import load_catalogue
     from epicrisis.privacy import parse_host
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    hosts: dict[str | None, None] = {}
+    pip_hosts: dict[str | None, None] = {}
     has_index = False
     for line in process.stdout.splitlines():
         key, _, value = line.partition("=")
         has_index = has_index or key.rpartition(".")[2] == "index-url"
         if key.endswith("index-url"):
-            hosts |= dict.fromkeys(map(parse_host, re.findall(r"https?://[^\s'\"\\]+", value)))
-    hosts.pop(None, None)
-    return list(hosts) if has_index else [PIP_DEFAULT, *hosts]
+            pip_hosts |= dict.fromkeys(map(parse_host, re.findall(r"https?://[^\s'\"\\]+", value)))
+    pip_hosts.pop(None, None)
+    question_hosts: dict[str | None, None] = {}
+    for question_set in load_catalogue().values():
+        question_hosts |= dict.fromkeys(parse_host(file.url) for file in question_set.files)
+    purposes = (
+        (
+            "`epicrisis models pull`: wheels that contain models (pip's settings)",
+            pip_hosts if has_index else (PIP_DEFAULT, *pip_hosts),
+        ),
+        (
+            "`epicrisis models pull`: models of the hub, and its storage for large files",
+            (parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT),),
+        ),
+        ("`epicrisis questions pull`: question sets", question_hosts),
+    )
+    rows: list[dict[str, Any]] = []
+    for purpose, hosts in purposes:
+        rows.extend({"host": host, "why": purpose, "refused": refused} for host in hosts)
+    return rows
 
 
 def _written(settings: Settings) -> list[dict[str, Any]]:
     """Return the files written while questions are answered, with their permissions."""
-    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.library_parts import REPLIES
 
-    rows: list[dict[str, Any]] = []
-
-    def add(kind: str, path: Path, content: str) -> None:
-        rows.append({"what": kind, "path": str(path), "mode": _mode(path), "holds": content})
-
+    files: list[tuple[str, Path, str]] = []
     if settings.cache.mode != "off":
         place = "" if settings.cache.path else "; inside the library if there is one"
-        add("replies", settings.cache.path or settings.home / REPLIES, f"replies of the models{place}")
+        files.append(("replies", settings.cache.path or settings.home / REPLIES, f"replies of the models{place}"))
     if settings.record is not None:
-        add("record", settings.record, "every prompt and reply, with their texts")
+        files.append(("record", settings.record, "every prompt and reply, with their texts"))
     if settings.log is not None:
-        add("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts")
+        files.append(("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts"))
+    rows: list[dict[str, Any]] = []
+    for kind, path, content in files:
+        rows.append({"what": kind, "path": str(path), "mode": _mode(path), "holds": content})
     return rows
 
 

@@ -11,7 +11,7 @@ import typer
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
-from epicrisis.cli.table_output import say_sentence, show_data, show_table
+from epicrisis.cli.terminal import say_sentence, show_data, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ def evaluate(
 
     Every answer is saved at once; interrupted, the same command continues. `epicrisis questions list` names the sets.
     """
-    from epicrisis.evaluation.experiments.plain_run import plan_plain_run
+    from epicrisis.evaluation.experiments.planning import plan_plain_run
     from epicrisis.evaluation.experiments.run_findings import read_findings
 
     settings = flags.settings()

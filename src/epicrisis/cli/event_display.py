@@ -6,8 +6,7 @@ models are made printable, and their further lines begin with `GUTTER`, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,13 +18,11 @@ from epicrisis.answers import (
     Answered,
     AnswerStarted,
     Citation,
-    Draft,
     Drafted,
     Event,
     ExamplesFound,
     MapFinished,
     MapStarted,
-    ModelCalled,
     Notice,
     PartialAnswer,
     PreflightChecked,
@@ -33,16 +30,15 @@ from epicrisis.answers import (
     TextDelta,
     Vote,
     Voted,
-    WithheldAnswer,
 )
 from epicrisis.cli.run_progress import usage_line
 from epicrisis.cli.terminal import open_console
 from epicrisis.printable import GUTTER, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
-from epicrisis.types import ArticleMark, Preflight, Question, Ranking
+from epicrisis.types import ArticleMark, Preflight, Ranking
 
 SNIPPET = 90
-_SHOWN_IDS = 5
+MAX_IDS = 5
 """Ids of a ranking shown by the preflight check."""
 _NARROWING = {
     "kept": "From the notes of the time in the question; --setting timeline=false reads the complete record.",
@@ -60,27 +56,56 @@ class EventDisplay:
         """Column after the last streamed character."""
         self._notices: set[str] = set()
         """Notices of a search that were shown before its ranking."""
-        self._methods: Mapping[type, Callable[[Any], None]] = {
-            Retrieved: lambda event: self.ranking(event.ranking),
-            PreflightChecked: lambda event: self._preflight(event.verdict),
-            ExamplesFound: self._examples,
-            Voted: lambda event: self._vote(event.vote),
-            Drafted: lambda event: self._draft(event.draft),
-            MapStarted: self._map_started,
-            MapFinished: lambda event: self._map_finished(event.partial),
-            AnswerStarted: self._answer_started,
-            TextDelta: self._delta,
-            Notice: self._notice,
-            Answered: lambda event: self.answer(event.answer),
-            ModelCalled: lambda event: None,
-        }
 
     def show(self, event: Event) -> None:
         """Show one event."""
         if self._streaming and not isinstance(event, TextDelta):
             self._console.print()
             self._streaming = False
-        self._methods[type(event)](event)
+        match event:
+            case Retrieved():
+                self.ranking(event.ranking)
+            case AnswerStarted():
+                name = {"reduce": "Reduce", "rag": "RAG"}.get(event.stage, event.stage)
+                kind = {"reduce": "findings", "rag": "passages"}.get(event.stage, "solved questions")
+                source = f" over {event.documents} {kind}" if event.documents else ""
+                self._console.print(f"[bold]{name}[/bold]{source}: ", end="")
+                self._column = cell_len(f"{name}{source}: ")
+                self._streaming = True
+            case TextDelta():
+                self._delta(event)
+            case Notice():
+                self._say("note: ", event.message, "yellow")
+                if event.kind == "search":
+                    self._notices.add(event.message)
+            case Answered():
+                self.answer(event.answer)
+            case _:
+                self._step(event)
+
+    def _step(self, event: Event) -> None:
+        """Show a step on the way to the answer. Calls of models are not shown."""
+        match event:
+            case PreflightChecked():
+                self._preflight(event.verdict)
+            case ExamplesFound():
+                ids = ", ".join(map(printable, event.ids))
+                self._say(f"[bold]Shows[/bold] {len(event.ids)} solved questions: ", ids)
+                if event.left_out:
+                    self._line(f"  left out because they are this question: {', '.join(event.left_out)}")
+            case Voted():
+                self._vote(event.vote)
+            case Drafted():
+                draft = event.draft
+                head = f"[bold]Draft {draft.number + 1}[/bold]"
+                if draft.text:
+                    self._say(f"{head}: ", draft.text)
+                else:
+                    self._say(f"{head} {draft.state}", f": {draft.failure.message}" if draft.failure else "")
+            case MapStarted():
+                self._say(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
+            case MapFinished():
+                self._partial_answer(event.partial)
 
     def ranking(self, ranking: Ranking) -> None:
         """Show the hits with rank, score, and title or beginning of the text."""
@@ -122,16 +147,13 @@ class EventDisplay:
 
     def _preflight(self, verdict: Preflight) -> None:
         self._say("[bold]Preflight[/bold]: ", verdict.reason)
-        self._line(f"  dense: {_listed(verdict.dense_top)}")
+        self._line(f"  dense: {_first_ids(verdict.dense_top)}")
         if verdict.signal in ("overlap", "rank-biased-overlap", "bm25-gap"):
-            self._line(f"  BM25:  {_listed(verdict.bm25_top)}")
+            self._line(f"  BM25:  {_first_ids(verdict.bm25_top)}")
         elif verdict.signal == "reranker-overlap":
-            self._line(f"  reranker: {_listed(verdict.reranked_top)}")
+            self._line(f"  reranker: {_first_ids(verdict.reranked_top)}")
 
-    def _map_started(self, event: MapStarted) -> None:
-        self._say(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
-
-    def _map_finished(self, partial: PartialAnswer) -> None:
+    def _partial_answer(self, partial: PartialAnswer) -> None:
         head = f"[bold]Map {partial.partition + 1}[/bold]"
         if partial.state == "failed":
             self._say(f"{head} failed: ", partial.failure.message if partial.failure else "no reason given")
@@ -141,35 +163,15 @@ class EventDisplay:
             choice = f" ({escape(partial.choice)})" if partial.choice else ""
             self._say(f"{head} found{choice}: ", partial.text)
 
-    def _examples(self, event: ExamplesFound) -> None:
-        self._say(f"[bold]Shows[/bold] {len(event.ids)} solved questions: ", ", ".join(map(printable, event.ids)))
-        if event.left_out:
-            self._line(f"  left out because they are this question: {', '.join(event.left_out)}")
-
     def _vote(self, vote: Vote) -> None:
         head = f"[bold]Vote {vote.number + 1}[/bold]"
-        order = (
-            "" if list(vote.letter_order) == sorted(vote.letter_order) else f" (shown as {''.join(vote.letter_order)})"
-        )
+        order = ""
+        if list(vote.letter_order) != sorted(vote.letter_order):
+            order = f" (shown as {''.join(vote.letter_order)})"
         if vote.state == "answered":
             self._say(f"{head}{order}: {vote.choice}. ", _snippet(vote.text))
         else:
             self._say(f"{head}{order} {vote.state}", f": {vote.failure.message}" if vote.failure else "")
-
-    def _draft(self, draft: Draft) -> None:
-        head = f"[bold]Draft {draft.number + 1}[/bold]"
-        if draft.text:
-            self._say(f"{head}: ", draft.text)
-        else:
-            self._say(f"{head} {draft.state}", f": {draft.failure.message}" if draft.failure else "")
-
-    def _answer_started(self, event: AnswerStarted) -> None:
-        name = {"reduce": "Reduce", "rag": "RAG"}.get(event.stage, event.stage)
-        kind = {"reduce": "findings", "rag": "passages"}.get(event.stage, "solved questions")
-        what = f" over {event.documents} {kind}" if event.documents else ""
-        self._console.print(f"[bold]{name}[/bold]{what}: ", end="")
-        self._column = cell_len(f"{name}{what}: ")
-        self._streaming = True
 
     def _delta(self, event: TextDelta) -> None:
         """Print a piece of the reply, wrapped to the terminal."""
@@ -188,11 +190,6 @@ class EventDisplay:
         self._console.print(Text("".join(pieces)), end="", soft_wrap=True)
         self._streaming = True
 
-    def _notice(self, event: Notice) -> None:
-        self._say("note: ", event.message, "yellow")
-        if event.kind == "search":
-            self._notices.add(event.message)
-
     def answer(self, answer: Answer) -> None:
         """Show the answer with its citations and its cost."""
         self._console.print()
@@ -200,7 +197,13 @@ class EventDisplay:
         if answer.state == "answered":
             self._say("[bold]Answer[/bold]: ", printable(choice) + answer.text)
         elif answer.withheld:
-            self._withheld(answer.question, answer.withheld)
+            withheld = answer.withheld
+            reason = f"The model's answer is not trusted: {withheld.reason}."
+            self._say("[bold]No answer[/bold] (abstained): ", reason)
+            choice = f"{withheld.choice}. {answer.question.options[withheld.choice]} — " if withheld.choice else ""
+            self._say("  [dim]The model answered[/dim]: ", printable(choice) + withheld.text)
+            for citation in withheld.citations:
+                self._citation(citation)
         elif answer.state == "abstained":
             reason = answer.failure.message if answer.failure else answer.text or "the evidence does not answer it"
             self._say(f"[bold]No answer[/bold] ({answer.state}): ", reason)
@@ -220,21 +223,13 @@ class EventDisplay:
             self._say("[dim]Record read[/dim]: patient ", printable(answer.patient + name))
         self._say(f"[dim]{usage_line(answer.usage)}[/dim]")
 
-    def _withheld(self, question: Question, withheld: WithheldAnswer) -> None:
-        choice = f"{withheld.choice}. {question.options[withheld.choice]} — " if withheld.choice else ""
-        reason = f"The model's answer is not trusted: {withheld.reason}."
-        self._say("[bold]No answer[/bold] (abstained): ", reason)
-        self._say("  [dim]The model answered[/dim]: ", printable(choice) + withheld.text)
-        for citation in withheld.citations:
-            self._citation(citation)
-
     def _distribution(self, answer: Answer) -> None:
         shares = sorted(answer.distribution.items(), key=lambda pair: -pair[1])
         percentages = ", ".join(f"{letter} {share:.0%}" for letter, share in shares)
         basis = "probability of the next token"
         if answer.votes:
-            stated = sum(vote.choice is not None for vote in answer.votes)
-            basis = f"{stated} of {len(answer.votes)} votes"
+            choices = sum(vote.choice is not None for vote in answer.votes)
+            basis = f"{choices} of {len(answer.votes)} votes"
         self._line(f"  {basis}: {percentages}; by {answer.decided_by}")
 
     def _citation(self, citation: Citation) -> None:
@@ -248,10 +243,10 @@ class EventDisplay:
         self._line(f"      “{citation.quotation}” ({verdict})")
 
 
-def _listed(ids: Sequence[str]) -> str:
+def _first_ids(ids: Sequence[str]) -> str:
     """Return the first ids and the number of the others, or `(nothing)`."""
-    more = f" and {len(ids) - _SHOWN_IDS} more" if len(ids) > _SHOWN_IDS else ""
-    return f"{', '.join(ids[:_SHOWN_IDS])}{more}" if ids else "(nothing)"
+    others = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+    return f"{', '.join(ids[:MAX_IDS])}{others}" if ids else "(nothing)"
 
 
 def _marks(marks: Sequence[ArticleMark]) -> str:

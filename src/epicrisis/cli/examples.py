@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -13,15 +14,13 @@ import typer
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
-from epicrisis.cli.terminal import open_console, open_progress, say, say_above, say_lines, show_json
+from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
 
 if TYPE_CHECKING:
     from epicrisis.corpus.reader_base import ReaderItem
     from epicrisis.errors import EpicrisisError
-    from epicrisis.evaluation.synthesis.leaks import Leak
     from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.protocols import Encoder
@@ -105,7 +104,14 @@ def build(
         row |= {"lines": progress.states, "failed": progress.failed, "usage": progress.usage, "output": str(output)}
         show_json({**row, "library": str(path), "added": report})
     else:
-        say_lines(_summary(questions, progress, output))
+        states = Counter(progress.states)
+        say(
+            f"{questions.name}: {len(questions.questions)} questions; in {output}: {states['kept']} kept; not kept: "
+            f"{states['wrong']} wrong, {states['abstained']} without an answer, {states['unparsed']} unreadable"
+        )
+        for reason, count in questions.left_aside.items():
+            say(f"not asked: {count} questions ({reason})")
+        say(usage_line(progress.usage))
         if report is not None:
             say(_report_line(path, report))
     if report is not None:
@@ -113,7 +119,7 @@ def build(
     if error is not None:
         fail(error.message, error.exit_code)
     if progress.failed:
-        fail(f"{progress.failed} questions failed; the same command asks them again", ERROR)
+        fail(f"{progress.failed} questions failed; the same command asks them again")
 
 
 async def _solve(
@@ -148,17 +154,6 @@ async def _solve(
             except (BudgetExceeded, RunStopped) as error:
                 return error
     return None
-
-
-def _summary(questions: SelectedQuestions, progress: _Progress, output: Path) -> Iterator[str]:
-    states = {name: progress.states.get(name, 0) for name in ("kept", "wrong", "abstained", "unparsed")}
-    yield (
-        f"{questions.name}: {len(questions.questions)} questions; in {output}: {states['kept']} kept; not kept: "
-        f"{states['wrong']} wrong, {states['abstained']} without an answer, {states['unparsed']} unreadable"
-    )
-    for reason, count in questions.left_aside.items():
-        yield f"not asked: {count} questions ({reason})"
-    yield usage_line(progress.usage)
 
 
 def add(
@@ -255,25 +250,19 @@ def info(
         leaked = None if dataset is None else find_leaks(store, dataset.questions, similarity)
     total = sum(group.count for group in groups)
     if json:
-        row = {"examples": total, "held": groups, "encoder": encoder, "against": against, "leaks": leaked}
-        show_json(row)
+        show_json({"examples": total, "held": groups, "encoder": encoder, "against": against, "leaks": leaked})
         return
     say(f"{library}: {total} solved questions, encoder {encoder}")
     for group in groups:
         say(f"{group.count:>8}  {group.set}, {group.how}, {group.model or 'unknown model'}, {group.form}")
-    if leaked is not None:
-        say(_leak_line(leaked, str(against), similarity))
-
-
-def _leak_line(leaked: tuple[Leak, ...], against: str, similarity: float) -> str:
-    if not leaked:
-        return f"none of them is a question of {against}, by id or by a text of similarity {similarity} or more"
-    examples = dict.fromkeys(leak.example for leak in leaked)
-    by_id = {leak.example for leak in leaked if leak.same_id}
-    by_text = {leak.example for leak in leaked if leak.similarity >= similarity}
-    ids = ", ".join(list(examples)[:_EXAMPLE_IDS])
-    more = ", ..." if len(examples) > _EXAMPLE_IDS else ""
-    return (
-        f"{len(examples)} of them are questions of {against} ({len(by_id)} by id, {len(by_text)} by a text of "
-        f"similarity {similarity} or more); they are not shown where these are asked: {ids}{more}"
-    )
+    if leaked:
+        examples = list(dict.fromkeys(leak.example for leak in leaked))
+        by_id = {leak.example for leak in leaked if leak.same_id}
+        by_text = {leak.example for leak in leaked if leak.similarity >= similarity}
+        ids = f"{', '.join(examples[:_EXAMPLE_IDS])}{', ...' if len(examples) > _EXAMPLE_IDS else ''}"
+        say(
+            f"{len(examples)} of them are questions of {against} ({len(by_id)} by id, {len(by_text)} by a text of "
+            f"similarity {similarity} or more); they are not shown where these are asked: {ids}"
+        )
+    elif leaked is not None:
+        say(f"none of them is a question of {against}, by id or by a text of similarity {similarity} or more")

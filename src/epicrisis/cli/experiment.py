@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.exit_codes import ERROR
-from epicrisis.cli.options import (
-    BUDGET,
-    COMMON,
-    ENCODER,
-    MODEL,
-    SEED,
-    Data,
-    Draw,
-    Json,
-    LibraryOption,
-    RunFolder,
-    Yes,
-)
+from epicrisis.cli.grade_run import Measures, measure_run
+from epicrisis.cli.options import BUDGET, COMMON, ENCODER, MODEL, SEED, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
 from epicrisis.cli.terminal import open_console, say
 from epicrisis.evaluation.experiments.registry import NAMES
@@ -38,122 +27,70 @@ if TYPE_CHECKING:
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
-_GRID = "What is compared"
-_MEASURES = "Measures of open answers about records"
+_compared = partial(typer.Option, rich_help_panel="What is compared")
+_measured = partial(typer.Option, rich_help_panel="Measures of open answers about records")
 
+Texts = list[str] | None
+Numbers = list[int] | None
 Protocol = Annotated[
     Literal["published", "as-coded", "corrected"],
-    typer.Option(help="Follow the paper's text, its notebooks, or a corrected protocol.", rich_help_panel=_GRID),
+    _compared(help="Follow the paper's text, its notebooks, or a corrected protocol."),
 ]
 Sets = Annotated[
-    list[str] | None,
-    typer.Option(
+    Texts,
+    _compared(
         "--set",
         help="Question set, by name or file (repeatable); `cloze` makes questions from the library. Default: the "
         "paper's.",
-        rich_help_panel=_GRID,
     ),
 ]
 Sample = Annotated[
     int | None,
-    typer.Option(
+    _compared(
         "--questions",
         "-n",
         min=1,
         help="Size of a random sample of each set; of each class if the protocol samples by class.",
-        rich_help_panel=_GRID,
     ),
 ]
-Repeats = Annotated[
-    int, typer.Option(min=1, help="Ask everything this often, each time with the next seed.", rich_help_panel=_GRID)
-]
-Ks = Annotated[
-    list[int] | None,
-    typer.Option("-k", min=0, help="Documents to read, or examples to show (repeatable).", rich_help_panel=_GRID),
-]
+Repeats = Annotated[int, _compared(min=1, help="Ask everything this often, each time with the next seed.")]
+Ks = Annotated[Numbers, _compared("-k", min=0, help="Documents to read, or examples to show (repeatable).")]
 Places = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--place",
-        min=0,
-        max=100,
-        help="Position of the key document, 0 first, 100 last (repeatable).",
-        rich_help_panel=_GRID,
-    ),
+    Numbers, _compared("--place", min=0, max=100, help="Position of the key document, 0 first, 100 last (repeatable).")
 ]
-Arms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--arm", help="Arm to compare: rag, self-consistency, retrieved, ... (repeatable).", rich_help_panel=_GRID
-    ),
-]
-Gold = Annotated[
-    Literal["one", "all"],
-    typer.Option(help="Place one of several key documents, drawn at random, or all.", rich_help_panel=_GRID),
-]
-Votes = Annotated[
-    list[int] | None, typer.Option("--votes", min=1, help="Number of votes (repeatable).", rich_help_panel=_GRID)
-]
+Arms = Annotated[Texts, _compared("--arm", help="Arm to compare: rag, self-consistency, retrieved, ... (repeatable).")]
+Gold = Annotated[Literal["one", "all"], _compared(help="Place one of several key documents, drawn at random, or all.")]
+Votes = Annotated[Numbers, _compared("--votes", min=1, help="Number of votes (repeatable).")]
 Temperatures = Annotated[
-    list[float] | None,
-    typer.Option("--temperature", min=0, max=2, help="Temperature of votes (repeatable).", rich_help_panel=_GRID),
+    list[float] | None, _compared("--temperature", min=0, max=2, help="Temperature of votes (repeatable).")
 ]
 Examples = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--examples",
-        help="Library of solved questions, as NAME=FOLDER or FOLDER (repeatable).",
-        rich_help_panel=_GRID,
-    ),
+    Texts, _compared("--examples", help="Library of solved questions, as NAME=FOLDER or FOLDER (repeatable).")
 ]
-AlsoModel = Annotated[
-    list[str] | None,
-    typer.Option("--also", help="Run with this model too and share the tables (repeatable).", rich_help_panel=_GRID),
-]
+AlsoModel = Annotated[Texts, _compared("--also", help="Run with this model too and share the tables (repeatable).")]
 Reranker = Annotated[
     str | None,
-    typer.Option(
-        "--reranker",
-        help="Reranker of the arm `reranked`, of examples, or of preflight signals: name, folder or URL.",
-        rich_help_panel=_GRID,
+    _compared(
+        "--reranker", help="Reranker of the arm `reranked`, of examples, or of preflight signals: name, folder or URL."
     ),
 ]
-Sparse = Annotated[
-    str | None,
-    typer.Option("--sparse", help="Sparse encoder of the arms +splade: name or folder.", rich_help_panel=_GRID),
-]
+Sparse = Annotated[str | None, _compared("--sparse", help="Sparse encoder of the arms +splade: name or folder.")]
 Population = Annotated[
     str,
-    typer.Option(
+    _compared(
         help="Questions about records: all, answerable, 8k-and-longer, 4k-and-longer, or table-1 to table-4 of the "
-        "study.",
-        rich_help_panel=_GRID,
+        "study."
     ),
 ]
 ChunkTokens = Annotated[
-    int | None,
-    typer.Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run."),
+    int | None, typer.Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run.")
 ]
-Judges = Annotated[
-    list[str] | None,
-    typer.Option("--judge", help="Model that grades the answers (repeatable).", rich_help_panel=_MEASURES),
-]
+Judges = Annotated[Texts, _measured("--judge", help="Model that grades the answers (repeatable).")]
 AgainstNotes = Annotated[
-    bool,
-    typer.Option(
-        "--against-notes",
-        help="Also grade answers against the notes, which costs as much as asking.",
-        rich_help_panel=_MEASURES,
-    ),
+    bool, _measured("--against-notes", help="Also grade answers against the notes, which costs as much as asking.")
 ]
-Nli = Annotated[
-    list[str] | None,
-    typer.Option("--nli", help="Entailment model: name or folder (repeatable).", rich_help_panel=_MEASURES),
-]
-BertScore = Annotated[
-    list[str] | None,
-    typer.Option("--bertscore", help="Encoder for BERTScore: name or folder.", rich_help_panel=_MEASURES),
-]
+Nli = Annotated[Texts, _measured("--nli", help="Entailment model: name or folder (repeatable).")]
+BertScore = Annotated[Texts, _measured("--bertscore", help="Encoder for BERTScore: name or folder.")]
 
 _RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
 """Settings of the study of patient records: each ranking gives twice as many hits as chunks; every answer counts."""
@@ -218,6 +155,8 @@ def experiment(
     Options that are not given are as in the paper. `cost` measures times, so it ignores cached replies unless
     `--setting cache.mode=on`.
     """
+    from epicrisis.cli.preflight import run_study
+    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.experiment import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 
@@ -239,20 +178,26 @@ def experiment(
     chosen = find_experiment(name)
     _check(chosen, request)
     if chosen.reads == "rankings":
-        _run_preflight(request, flags, library, output, json)
-    elif chosen.reads == "records":
-        measures = Measures(tuple(judges or ()), tuple(nli or ()), tuple(bertscore or ()), against_notes)
-        _run_on_records(chosen, request, flags, library, output, measures, chunk_tokens, also or (), yes=yes, json=json)
+        if library is None:
+            raise InputError("this experiment reads documents of a library: add --library FOLDER")
+        settings = flags.settings({"rerank": {"name": reranker}, "by": "dense"})
+        folder = run_folder(output, "preflight", library.resolve().name)
+        run_study(settings, library, request.sets, data, folder, json)
+        return
+    if name == "cost" and "mode" not in flags.values.get("cache", {}):
+        flags = flags.with_values({"cache": {"mode": "off"}})
+    call = _Call(chosen, request, flags, library, output, also or (), yes, json)
+    if chosen.reads == "records":
+        measures = Measures(tuple(judges or ()), tuple(nli or ()), tuple(bertscore or ()))
+        _run_on_records(call, measures, against_notes, chunk_tokens)
     else:
-        if name == "cost" and "mode" not in flags.values.get("cache", {}):
-            flags = flags.with_values({"cache": {"mode": "off"}})
-        _run_on_passages(chosen, request, flags, library, output, also or (), yes=yes, json=json)
+        _run_on_passages(call)
 
 
 def probe(
     library: LibraryOption = None,
     sets: Annotated[
-        list[str] | None,
+        Texts,
         typer.Option(
             "--set",
             help="Question set whose key documents the library holds (repeatable). Default: sentences of the library "
@@ -277,9 +222,37 @@ def probe(
     from epicrisis.evaluation.experiments.registry import find_experiment
 
     request = Request(sets=tuple(sets or ()), data=data, questions=sample, grid=Grid(ks=(k,)))
-    _run_on_passages(
-        find_experiment("probe"), request, flags, library, output, (), yes=yes, json=json, first_table_only=True
-    )
+    call = _Call(find_experiment("probe"), request, flags, library, output, (), yes, json)
+    _run_on_passages(call, first_table_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An experiment, and the options that say where it runs and with which models."""
+
+    experiment: Experiment
+    request: Request
+    flags: Flags
+    library: Path | None
+    output: Path | None
+    also: Sequence[str]
+    """Further models to run with."""
+    yes: bool
+    json: bool
+
+    def runs(self, defaults: Mapping[str, Any], changes: Mapping[str, Any]) -> list[tuple[Path, Settings]]:
+        """Return the folder and the settings for the model of the options and for each further model."""
+        runs = []
+        for model in (None, *self.also):
+            overrides = {**changes} if model is None else {**changes, "models": {"writer": {"name": model}}}
+            settings = self.flags.settings(overrides, defaults=defaults)
+            name = settings.model_for("writer").name
+            if self.also:
+                folder = run_folder(self.output, self.experiment.name) / file_name_part(name)
+            else:
+                folder = run_folder(self.output, self.experiment.name, name)
+            runs.append((folder, settings))
+        return runs
 
 
 def _check(experiment: Experiment, request: Request) -> None:
@@ -308,114 +281,53 @@ def _named_folder(text: str) -> tuple[str, Path]:
     return (name if separator else path.name), path
 
 
-def _run_preflight(request: Request, flags: Flags, library: Path | None, output: Path | None, json: bool) -> None:
-    """Run the experiment on preflight rules, which calls no chat model."""
-    from epicrisis.cli.preflight import run_study
-    from epicrisis.errors import InputError
-
-    if library is None:
-        raise InputError("this experiment reads documents of a library: add --library FOLDER")
-    settings = flags.settings({"rerank": {"name": request.reranker}, "by": "dense"})
-    folder = run_folder(output, "preflight", library.resolve().name)
-    run_study(settings, library, request.sets, request.data, folder, json)
-
-
-def _model_settings(
-    flags: Flags, defaults: dict[str, Any], changes: dict[str, Any], also: Sequence[str]
-) -> list[Settings]:
-    """Return the settings for the model of the options and for each model in `also`."""
-    runs = [flags.settings(changes, defaults=defaults)]
-    for model in also:
-        runs.append(flags.settings({**changes, "models": {"writer": {"name": model}}}, defaults=defaults))
-    return runs
-
-
-def _folder(output: Path | None, name: str, settings: Settings, also: Sequence[str]) -> Path:
-    model = settings.model_for("writer").name
-    if not also:
-        return run_folder(output, name, model)
-    return run_folder(output, name) / file_name_part(model)
-
-
-def _run_on_passages(
-    experiment: Experiment,
-    request: Request,
-    flags: Flags,
-    library: Path | None,
-    output: Path | None,
-    also: Sequence[str],
-    *,
-    yes: bool,
-    json: bool,
-    first_table_only: bool = False,
-) -> None:
+def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
     """Run or continue an experiment on passages of literature, each model in a folder of its own."""
     from epicrisis.evaluation.experiments.planning import plan_experiment
     from epicrisis.evaluation.experiments.run_findings import read_findings
 
-    runs: dict[Path, RunManifest] = {}
-    for settings in _model_settings(flags, {"unverified": "keep"}, {"strategy": experiment.strategy}, also):
-        folder = _folder(output, experiment.name, settings, also)
+    manifests: dict[Path, RunManifest] = {}
+    for folder, settings in call.runs({"unverified": "keep"}, {"strategy": call.experiment.strategy}):
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
-            return plan_experiment(experiment, request, settings, pipeline)
+            return plan_experiment(call.experiment, call.request, settings, pipeline)
 
-        runs[folder] = asyncio.run(run_cases(settings, library, folder, prepare, yes=yes, quiet=json))
-    show_runs(read_findings(list(runs)), runs, json=json, first_table_only=first_table_only)
-
-
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """Models that measure open answers, in addition to the metrics without a model."""
-
-    judges: tuple[str, ...] = ()
-    nli: tuple[str, ...] = ()
-    bertscore: tuple[str, ...] = ()
-    against_notes: bool = False
-    """Whether judges also compare answers with the notes."""
+        run = run_cases(settings, call.library, folder, prepare, yes=call.yes, quiet=call.json)
+        manifests[folder] = asyncio.run(run)
+    show_runs(read_findings(list(manifests)), manifests, json=call.json, first_table_only=first_table_only)
 
 
-def _run_on_records(
-    experiment: Experiment,
-    request: Request,
-    flags: Flags,
-    library: Path | None,
-    output: Path | None,
-    measures: Measures,
-    chunk_tokens: int | None,
-    also: Sequence[str],
-    *,
-    yes: bool,
-    json: bool,
-) -> None:
+def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_tokens: int | None) -> None:
     """Run or continue an experiment on patient records, measure its answers, and show its findings.
 
     Without a library, one is created from the notes of the sets, beside the runs, for all experiments on these sets.
     """
     from epicrisis.evaluation.experiments.record_cases import load_record_sets, plan_record_experiment
     from epicrisis.evaluation.experiments.run_findings import read_findings
+    from epicrisis.evaluation.grading.scored_answers import read_answers
 
+    experiment, request = call.experiment, call.request
     sets = load_record_sets(experiment, request)
     for record_set in sets:
         for notice in record_set.notices:
             say(f"note: {record_set.name}: {notice}", err=True)
     changes = {} if request.reranker is None else {"rerank": {"name": request.reranker}}
-    defaults = {**_RECORD_DEFAULTS, "strategy": experiment.strategy}
-    runs: dict[Path, RunManifest] = {}
+    manifests: dict[Path, RunManifest] = {}
     failed = 0
-    for settings in _model_settings(flags, defaults, changes, also):
-        path = library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
-        _add_notes(path, sets, settings, chunk_tokens, quiet=json)
-        folder = _folder(output, experiment.name, settings, also)
+    for folder, settings in call.runs({**_RECORD_DEFAULTS, "strategy": experiment.strategy}, changes):
+        path = call.library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
+        _add_notes(path, sets, settings, chunk_tokens, quiet=call.json)
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return await plan_record_experiment(experiment, request, sets, settings, pipeline)
 
-        runs[folder] = asyncio.run(run_cases(settings, path, folder, prepare, yes=yes, quiet=json))
-        failed += _measure(folder, measures, settings, path, yes=yes, quiet=json)
-    show_runs(read_findings(list(runs)), runs, json=json)
+        manifests[folder] = asyncio.run(run_cases(settings, path, folder, prepare, yes=call.yes, quiet=call.json))
+        if any(answer.measurable for answer in read_answers(folder)):
+            notes = path if measures.judges and against_notes else None
+            failed += measure_run(folder, measures, settings, notes, yes=call.yes, quiet=call.json)
+    show_runs(read_findings(list(manifests)), manifests, json=call.json)
     if failed:
-        fail(f"{failed} measures failed; the same command computes them again", ERROR)
+        fail(f"{failed} measures failed; the same command computes them again")
 
 
 def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk_tokens: int | None) -> Path:
@@ -455,14 +367,3 @@ def _add_notes(
     if report.added or report.replaced:
         say(f"{report.added + report.replaced} notes, {report.passages} passages in {path}", err=True)
     say_skipped(report.first_skipped, report.skipped)
-
-
-def _measure(folder: Path, measures: Measures, settings: Settings, library: Path, *, yes: bool, quiet: bool) -> int:
-    """Measure the open answers of a run. Return the number of measures that failed."""
-    from epicrisis.cli.grade_run import measure_run
-    from epicrisis.evaluation.grading.scored_answers import read_answers
-
-    if not any(response.measurable for response in read_answers(folder)):
-        return 0
-    notes = library if measures.judges and measures.against_notes else None
-    return measure_run(folder, measures.judges, measures.nli, measures.bertscore, settings, notes, yes=yes, quiet=quiet)

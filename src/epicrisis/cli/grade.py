@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from itertools import chain
+from collections.abc import Sequence
+from itertools import chain, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.grade_run import grade_runs, grading_progress, settings_for_run, with_judge
 from epicrisis.cli.options import BUDGET, COMMON, GRADER, SEED, Data, Draw, Json, Yes
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
-from epicrisis.cli.table_output import show_data, show_tables
-from epicrisis.cli.terminal import open_progress, say, say_above, show_json
+from epicrisis.cli.terminal import say, show_data, show_json, show_tables
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
-    from epicrisis.cli.grade_run import Graded
-    from epicrisis.evaluation.grading.blind_pairs import BlindPairs
     from epicrisis.evaluation.grading.calibration import GraderCalibration
-    from epicrisis.evaluation.grading.correctness import CorrectnessGrade, OpenCase
+    from epicrisis.evaluation.grading.correctness import CorrectnessGrade
     from epicrisis.evaluation.grading.grader import GradeStore
-    from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
     from epicrisis.evaluation.grading.preference import PairGrade
     from epicrisis.settings import Settings
-
-    Grade = TypeVar("Grade", bound=Graded)
 
 PairsFolder = Annotated[Path, typer.Argument(help="A folder written by `grade pairs`.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its file of records.")]
@@ -93,41 +86,52 @@ def correctness(
         _show_correctness(run, files, json)
         return
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_open_cases
+    from epicrisis.evaluation.grading import correctness as grading
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
-    cases = read_open_cases(run)
-    gradable = sum(case.gradable for case in cases)
+    cases = grading.read_open_cases(run)
+    gradable = [case for case in cases if case.gradable]
     if not gradable:
         raise InputError(f"{run} has no answer to grade: choose a run of open questions with a reference (`gold`)")
     settings, role = _grader_settings(flags, run, patients=any(case.patient for case in cases))
     if output is None:
         folder = run if run.is_dir() else run.parent
-        output = folder / CORRECTNESS_FOLDER / f"{file_name_part(settings.model_for(role).name)}.jsonl"
-    store = asyncio.run(_grade_correctness(settings, role, cases, output, json))
+        output = folder / grading.CORRECTNESS_FOLDER / f"{file_name_part(settings.model_for(role).name)}.jsonl"
+
+    async def grade_answers() -> GradeStore[CorrectnessGrade]:
+        async with open_model_client(settings, role) as client:
+            grader = grading.correctness_grader(client)
+            store = grading.open_correctness_store(output, grader, cases)
+            with grading_progress(json) as start:
+                advance = start("Grading", len(gradable), sum(store.is_done(case.key) for case in gradable))
+                async for grade in grading.grade_cases(gradable, grader, store):
+                    advance(grade, grade.key)
+        return store
+
+    store = asyncio.run(grade_answers())
     states = Counter(grade.state for grade in store.grades.values())
     if json:
-        show_json(
-            {"to_mark": gradable, "marks": dict(sorted(states.items())), "usage": store.usage, "output": str(output)}
-        )
+        row = {"to_mark": len(gradable), "marks": dict(sorted(states.items())), "usage": store.usage}
+        show_json({**row, "output": str(output)})
     else:
         say(
-            f"{states['judged']} of {gradable} answers graded, written to {output}; {states['unparsed']} unreadable "
-            f"verdicts; {len(cases) - gradable} open cases have nothing to grade"
+            f"{states['judged']} of {len(gradable)} answers graded, written to {output}; {states['unparsed']} "
+            f"unreadable verdicts; {len(cases) - len(gradable)} open cases have nothing to grade"
         )
         say(usage_line(store.usage))
-    _fail_for_calls(states["failed"])
-
-
-def _fail_for_calls(failed: int) -> None:
-    if failed:
-        fail(f"{failed} calls failed; the same command repeats them", ERROR)
+    if states["failed"]:
+        fail(f"{states['failed']} calls failed; the same command repeats them")
 
 
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
     """Show the share of correct answers by each judge and by their majority, and the agreement of the judges."""
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import WROTE, read_correctness
-    from epicrisis.evaluation.grading.correctness_tables import correctness_conclusions, correctness_tables
+    from epicrisis.evaluation.grading.correctness import (
+        WROTE,
+        correctness_conclusions,
+        correctness_tables,
+        read_correctness,
+    )
 
     grades = read_correctness(run, files or None)
     if not grades.judges:
@@ -148,33 +152,6 @@ def _grader_settings(flags: Flags, run: Path, *, patients: bool) -> tuple[Settin
     role = "judge" if model is None else "writer"
     warn_about_demo_models(settings, [role])
     return settings, role
-
-
-async def _show_grades(
-    grades: AsyncIterator[Grade], name: Callable[[Grade], str], total: int, done: int, quiet: bool
-) -> None:
-    """Show a bar, and a line for each call that failed."""
-    with open_progress(quiet=quiet) as progress:
-        task = progress.add_task("Grading", total=total, completed=done)
-        async for grade in grades:
-            if grade.failure is not None:
-                say_above(progress, f"{name(grade)}: {grade.failure.message}")
-            progress.advance(task)
-
-
-async def _grade_correctness(
-    settings: Settings, role: str, cases: Sequence[OpenCase], output: Path, quiet: bool
-) -> GradeStore[CorrectnessGrade]:
-    from epicrisis.evaluation.grading.correctness import correctness_grader, grade_cases, open_correctness_store
-    from epicrisis.evaluation.grading.model_client import open_model_client
-
-    async with open_model_client(settings, role) as client:
-        grader = correctness_grader(client)
-        store = open_correctness_store(output, grader, cases)
-        gradable = [case for case in cases if case.gradable]
-        done = sum(store.is_done(case.key) for case in gradable)
-        await _show_grades(grade_cases(gradable, grader, store), lambda grade: grade.key, len(gradable), done, quiet)
-    return store
 
 
 def pairs(
@@ -229,35 +206,33 @@ def preference(
     """Let a model choose the better answer of each pair, in both orders. Interrupted, the same command continues."""
     from epicrisis.evaluation.experiments.open_ended import MODELS
     from epicrisis.evaluation.grading.blind_pairs import read_pairs
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.preference import ORDERS, grade_pairs, open_preference_store, preference_grader
 
     blind = read_pairs(folder)
     settings, role = _grader_settings(flags, folder, patients=blind.key.patients)
     output = output or folder / MODELS.replace("*", file_name_part(settings.model_for(role).name))
-    store = asyncio.run(_grade_pairs(settings, role, blind, output, json))
+    subjects = list(product((pair.id for pair in blind.pairs), ORDERS))
+
+    async def grade_both_orders() -> GradeStore[PairGrade]:
+        async with open_model_client(settings, role) as client:
+            grader = preference_grader(client)
+            store = open_preference_store(output, grader)
+            with grading_progress(json) as start:
+                advance = start("Grading", len(subjects), sum(map(store.is_done, subjects)))
+                async for grade in grade_pairs(blind.pairs, grader, store):
+                    advance(grade, grade.pair)
+        return store
+
+    store = asyncio.run(grade_both_orders())
     states = Counter(grade.state for grade in store.grades.values())
     if json:
         show_json({"replies": dict(sorted(states.items())), "usage": store.usage, "output": str(output)})
     else:
         say(f"{states.total()} replies to {len(blind.pairs)} pairs in both orders, written to {output}")
         say(usage_line(store.usage))
-    _fail_for_calls(states["failed"])
-
-
-async def _grade_pairs(
-    settings: Settings, role: str, blind: BlindPairs, output: Path, quiet: bool
-) -> GradeStore[PairGrade]:
-    from epicrisis.evaluation.grading.model_client import open_model_client
-    from epicrisis.evaluation.grading.preference import ORDERS, grade_pairs, open_preference_store, preference_grader
-
-    async with open_model_client(settings, role) as client:
-        grader = preference_grader(client)
-        store = open_preference_store(output, grader)
-        subjects = [(pair.id, order) for pair in blind.pairs for order in ORDERS]
-        done = sum(map(store.is_done, subjects))
-        await _show_grades(
-            grade_pairs(blind.pairs, grader, store), lambda grade: grade.pair, len(subjects), done, quiet
-        )
-    return store
+    if states["failed"]:
+        fail(f"{states['failed']} calls failed; the same command repeats them")
 
 
 def verdicts(
@@ -316,9 +291,15 @@ def calibrate(
     the same command continues.
     """
     from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.calibration import CALIBRATION
-    from epicrisis.evaluation.grading.calibration_tables import calibration_folder, calibration_tables
+    from epicrisis.evaluation.grading.calibration import (
+        CALIBRATION,
+        calibrate_grader,
+        calibration_folder,
+        calibration_tables,
+    )
+    from epicrisis.evaluation.grading.cost_estimate import cost_question
     from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
+    from epicrisis.evaluation.grading.model_client import open_model_client
 
     if data is None:
         raise InputError("name the folder with `judge` (files of MTS-Dialog and LLMBar) with --data")
@@ -327,8 +308,29 @@ def calibrate(
     model = flags.values.get("models", {}).get("writer", {}).get("name")
     settings = with_judge(flags.with_values({"models": {"writer": {"name": None}}}).settings(), model)
     folder = output or calibration_folder(settings.home, settings.models.writer.name)
-    options = {"n": sample, "seed": draw, "against_talk": against_talk}
-    calibration = asyncio.run(_calibrate(settings, folder, summaries, preferences, options, yes=yes, quiet=json))
+
+    async def grade_all() -> GraderCalibration:
+        warn_about_demo_models(settings, ["writer"])
+        async with open_model_client(settings) as client:
+            if not yes:
+                # Each pair takes two calls of about the length of a summary's.
+                answers = [summary.answer for summary in summaries]
+                talks = answers if against_talk else []
+                confirm(await cost_question(client, settings, settings.model_for("writer"), answers * 3, talks))
+            calls = (2 if against_talk else 1) * len(summaries) + 2 * len(preferences)
+            options = {"n": sample, "seed": draw, "against_talk": against_talk}
+            with grading_progress(json) as start:
+                return await calibrate_grader(
+                    client,
+                    folder,
+                    summaries,
+                    preferences,
+                    against_talk=against_talk,
+                    sample=options,
+                    on_grade=start("calibrating", calls, 0),
+                )
+
+    calibration = asyncio.run(grade_all())
     tables = calibration_tables(calibration)
     if json:
         show_data({"calibration": calibration, "tables": tables, "output": str(folder / CALIBRATION)})
@@ -336,33 +338,3 @@ def calibrate(
     show_tables(tables)
     say(f"saved in {folder / CALIBRATION}")
     say(usage_line(calibration.usage))
-
-
-async def _calibrate(
-    settings: Settings,
-    folder: Path,
-    summaries: Sequence[Summary],
-    preferences: Sequence[PreferencePair],
-    options: dict[str, Any],
-    *,
-    yes: bool,
-    quiet: bool,
-) -> GraderCalibration:
-    from epicrisis.evaluation.grading.calibration import calibrate_grader
-    from epicrisis.evaluation.grading.cost_estimate import cost_question
-    from epicrisis.evaluation.grading.model_client import open_model_client
-
-    warn_about_demo_models(settings, ["writer"])
-    against_talk = options["against_talk"]
-    async with open_model_client(settings) as client:
-        answers = [summary.answer for summary in summaries]
-        if not yes:
-            # Each pair takes two calls of about the length of a summary's.
-            talks = answers if against_talk else []
-            confirm(await cost_question(client, settings, settings.model_for("writer"), answers * 3, talks))
-        calls = (2 if against_talk else 1) * len(summaries) + 2 * len(preferences)
-        with grading_progress(quiet) as start:
-            advance = start("calibrating", calls, 0)
-            return await calibrate_grader(
-                client, folder, summaries, preferences, against_talk=against_talk, sample=options, on_grade=advance
-            )

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import filterfalse
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from epicrisis.cli.command import Flags, fail
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import Json, Yes
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
-from epicrisis.cli.table_output import show_data, show_tables
-from epicrisis.cli.terminal import open_progress, say, say_above
+from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_tables
 
 if TYPE_CHECKING:
     from epicrisis.answers import Failure
     from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore
-    from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
     from epicrisis.settings import Settings
 
     class Graded(Protocol):
@@ -59,65 +58,59 @@ def grade_runs(
     if against_notes is not None and not judge:
         raise InputError("--against-notes needs a judge: add --judge URL")
     settings = flags.settings()
-    failed = 0
-    for run in runs:
-        failed += measure_run(
-            run,
-            judge or (),
-            nli or (),
-            bertscore or (),
-            settings,
-            against_notes,
-            meteor=not no_meteor,
-            yes=yes,
-            quiet=json,
-        )
+    measures = Measures(tuple(judge or ()), tuple(nli or ()), tuple(bertscore or ()), meteor=not no_meteor)
+    failed = sum(measure_run(run, measures, settings, against_notes, yes=yes, quiet=json) for run in runs)
     _show_measures(runs, json)
     if failed:
-        fail(f"{failed} measures failed; the same command computes them again", ERROR)
+        fail(f"{failed} measures failed; the same command computes them again")
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Models that measure open answers, in addition to the metrics without a model, and whether METEOR does."""
+
+    judges: tuple[str, ...] = ()
+    nli: tuple[str, ...] = ()
+    bertscore: tuple[str, ...] = ()
+    meteor: bool = True
 
 
 def measure_run(
-    run: Path,
-    judges: Sequence[str],
-    nli: Sequence[str],
-    bertscore: Sequence[str],
-    settings: Settings,
-    library: Path | None = None,
-    *,
-    meteor: bool = True,
-    yes: bool = False,
-    quiet: bool = False,
+    run: Path, measures: Measures, settings: Settings, library: Path | None, *, yes: bool, quiet: bool
 ) -> int:
     """Compute the measures a run does not have yet, and return how many failed.
 
-    With a library, judges also read its notes. Raises UserError.
+    With a library, judges also read its notes. METEOR is left out if it is not installed. Raises UserError.
     """
-    from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
-    from epicrisis.evaluation.grading.measurers import check_model_names
+    from epicrisis.errors import InputError, ModelMissing
+    from epicrisis.evaluation.grading import measurers
+    from epicrisis.evaluation.grading.calibration import copy_calibrations
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     if not any(answer.measurable for answer in read_answers(run)):
         raise InputError(f"{run} has no answer to measure: choose a run of open questions with a reference")
-    for kind, names in (("judges", judges), ("NLI models", nli)):
-        check_model_names(kind, names)
-    judge_settings = [_judge_settings(settings, run, name) for name in judges]
-    measurers = _metrics(settings, nli, bertscore, meteor=meteor)
+    for kind, names in (("judges", measures.judges), ("NLI models", measures.nli)):
+        measurers.check_model_names(kind, names)
+    judge_settings = []
+    for name in measures.judges:
+        patients = any(answer.patient is not None for answer in read_answers(run))
+        judge_settings.append(settings_for_run(with_judge(settings, name), run, patients))
+    metrics = [measurers.word_measurer(), measurers.number_measurer()]
+    if measures.meteor:
+        try:
+            metrics.append(measurers.meteor_measurer())
+        except ModelMissing as error:
+            say(f"note: METEOR is left out: {error}", err=True)
+    for name in measures.bertscore:
+        metrics.append(measurers.bertscore_measurer(name, settings.home, settings.threads))
+    for name in measures.nli:
+        metrics.append(measurers.entailment_measurer(name, settings.home, settings.threads))
     with grading_progress(quiet) as start:
-        stores = asyncio.run(_measure(run, measurers, start))
+        stores = asyncio.run(_measure(run, metrics, start))
     for judge in judge_settings:
         stores |= asyncio.run(_measure_by_judge(run, judge, library, yes, quiet))
     copy_calibrations(run, settings.home)
     return sum(store.failed for store in stores.values())
-
-
-def _judge_settings(settings: Settings, run: Path, judge: str) -> Settings:
-    """Return settings with this judge as the only model, as far as the run's patients allow."""
-    from epicrisis.evaluation.grading.scored_answers import read_answers
-
-    patients = any(answer.patient is not None for answer in read_answers(run))
-    return settings_for_run(with_judge(settings, judge), run, patients)
 
 
 def settings_for_run(settings: Settings, run: Path, patients: bool) -> Settings:
@@ -150,24 +143,6 @@ def with_judge(settings: Settings, name: str | None) -> Settings:
         raise SettingsError(message.removeprefix("Value error, ")) from None
 
 
-def _metrics(settings: Settings, nli: Sequence[str], bertscore: Sequence[str], *, meteor: bool) -> list[Measurer]:
-    """Return the metrics without a judge, loaded; METEOR only if it is installed. Raises ModelMissing."""
-    from epicrisis.errors import ModelMissing
-    from epicrisis.evaluation.grading import measurers
-
-    metrics = [measurers.word_measurer(), measurers.number_measurer()]
-    if meteor:
-        try:
-            metrics.append(measurers.meteor_measurer())
-        except ModelMissing as error:
-            say(f"note: METEOR is left out: {error}", err=True)
-    for name in bertscore:
-        metrics.append(measurers.bertscore_measurer(name, settings.home, settings.threads))
-    for name in nli:
-        metrics.append(measurers.entailment_measurer(name, settings.home, settings.threads))
-    return metrics
-
-
 async def _measure(run: Path, measurers: Sequence[Measurer], start: _Start) -> dict[str, MeasureStore]:
     from epicrisis.evaluation.grading.measurements import measure_answers, measures_folder, open_measure_store
     from epicrisis.evaluation.grading.scored_answers import read_answers
@@ -187,9 +162,10 @@ async def _measure_by_judge(
 ) -> dict[str, MeasureStore]:
     from epicrisis.components import describe_library
     from epicrisis.evaluation.grading.cost_estimate import cost_question
+    from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import open_model_client
-    from epicrisis.evaluation.grading.scored_answers import NoteTexts
+    from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
     from epicrisis.library.library import Library
     from epicrisis.patient_data_policy import protect_patient_data
     from epicrisis.privacy import local_path
@@ -202,24 +178,20 @@ async def _measure_by_judge(
         if library is not None:
             store = stack.enter_context(Library.open(local_path(library)))
             measurers.append(notes_measurer(client, NoteTexts(store, describe_library(store))))
-        remaining = [_unmeasured(run, measurer) for measurer in measurers]
         if not yes:
+            remaining = []
+            for measurer in measurers:
+                has_measured = open_measure_store(measures_folder(run), measurer).has_measured
+                measurable = (answer for answer in read_answers(run) if answer.measurable)
+                remaining.append(list(filterfalse(has_measured, measurable)))
             confirm(await cost_question(client, settings, settings.model_for("writer"), *remaining))
         with grading_progress(quiet) as start:
             return await _measure(run, measurers, start)
 
 
-def _unmeasured(run: Path, measurer: Measurer) -> list[ScoredAnswer]:
-    """Return the answers that have no value by this measurer yet."""
-    from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
-    from epicrisis.evaluation.grading.scored_answers import read_answers
-
-    store = open_measure_store(measures_folder(run), measurer)
-    return [answer for answer in read_answers(run) if answer.measurable and not store.has_measured(answer)]
-
-
-_Start = Callable[[str, int, int], Callable[[Any], None]]
-"""Starts a bar from name, total and number of finished items; returns the function that advances it."""
+_Start = Callable[[str, int, int], Callable[..., None]]
+"""Starts a bar from name, total and number of finished items. Returns the function that advances it: its arguments are
+the grade, and the name of its subject in the line about a failed call."""
 
 
 @contextmanager
@@ -227,12 +199,12 @@ def grading_progress(quiet: bool) -> Iterator[_Start]:
     """Show a bar for each kind of grade, and a line for each call that failed."""
     with open_progress(quiet=quiet) as progress:
 
-        def start(name: str, total: int, done: int) -> Callable[[Any], None]:
+        def start(name: str, total: int, done: int) -> Callable[..., None]:
             task = progress.add_task(name, total=total, completed=done)
 
-            def advance(grade: Graded) -> None:
+            def advance(grade: Graded, subject: str = name) -> None:
                 if grade.failure is not None:
-                    say_above(progress, f"{name}: {grade.failure.message}")
+                    say_above(progress, f"{subject}: {grade.failure.message}")
                 progress.advance(task)
 
             return advance
@@ -241,7 +213,7 @@ def grading_progress(quiet: bool) -> Iterator[_Start]:
 
 
 def _show_measures(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.calibration import judge_remarks
     from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
     from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
     from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records

@@ -8,10 +8,8 @@ import typer
 
 from epicrisis.cli import library_add
 from epicrisis.cli.command import command, fail, new_group
-from epicrisis.cli.exit_codes import ERROR
-from epicrisis.cli.library_add import counted
 from epicrisis.cli.options import Json, LibraryPath
-from epicrisis.cli.terminal import open_console, say, say_lines, show_json
+from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
 
 if TYPE_CHECKING:
     from epicrisis.library.patients import PatientRecord
@@ -66,7 +64,7 @@ def info(library: LibraryPath, json: Json = False) -> None:
             say(_remote_line(remote))
         say("NOT SOUND" if report.problems else "sound")
     if report.problems:
-        fail("; ".join(report.problems), ERROR)
+        fail("; ".join(report.problems))
 
 
 def patients(library: LibraryPath, json: Json = False) -> None:
@@ -98,9 +96,8 @@ def delete(
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
-    from epicrisis.library.ingest_patients import read_document_patients
     from epicrisis.library.library import Library
-    from epicrisis.library.patients import forget_patients
+    from epicrisis.library.patients import forget_patients, read_document_patients
 
     with Library.open(library, write=True) as store:
         # Opening the library completed a deletion that was killed after its commit.
@@ -118,7 +115,6 @@ def delete(
         fail(
             f"not in the library: {', '.join(unknown)}. They were deleted before, or the ids are wrong: check them "
             "with `epicrisis search --json`",
-            ERROR,
         )
 
 
@@ -140,7 +136,7 @@ def check(library: LibraryPath, json: Json = False) -> None:
     else:
         say_lines(format_report(report))
     if report.problems:
-        fail(f"{len(report.problems)} problems; they are listed above with their cures", ERROR)
+        fail(f"{len(report.problems)} problems; they are listed above with their cures")
 
 
 def optimize(
@@ -164,7 +160,6 @@ def optimize(
         fail(
             f"the index does not reach recall {report.asked}, so it is not used: searches stay exact and slower. "
             "Accept less with --recall, or keep it so",
-            ERROR,
         )
 
 
@@ -178,7 +173,7 @@ def repair(library: LibraryPath, json: Json = False) -> None:
     else:
         say(f"repaired: {report.documents} documents, {report.passages} passages")
     if report.problems:
-        fail("; ".join(report.problems), ERROR)
+        fail("; ".join(report.problems))
 
 
 def forbid_remote(library: LibraryPath, json: Json = False) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
-from epicrisis.cli.terminal import open_console, say, say_lines, show_json
+from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
 from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
     from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
     from epicrisis.corpus.removal_log import RemovalSummary
     from epicrisis.library.ingest_report import IngestProgress, IngestReport
+    from epicrisis.library.library import Library
     from epicrisis.protocols import Encoder
 
 _SOURCES = (
     "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
     "Retraction Watch's list (CSV)."
 )
-_NEW = "New libraries"
-_NOTES = "Notes of patients"
 _COLUMN_ROLES = {
     "patient": "patient",
     "time": "time",
@@ -44,45 +44,30 @@ _COLUMN_ROLES = {
     "discharged": "discharged",
 }
 """What `--column ROLE=NAME` may name, and the attribute of `NoteColumns`."""
+_new = partial(typer.Option, rich_help_panel="New libraries")
+_notes = partial(typer.Option, rich_help_panel="Notes of patients")
 _Splitter = Annotated[
-    SplitterName | None,
-    typer.Option(
-        help="How documents are split: by tokens (default), like MedRAG, or not at all.", rich_help_panel=_NEW
-    ),
+    SplitterName | None, _new(help="How documents are split: by tokens (default), like MedRAG, or not at all.")
 ]
-_Overlap = Annotated[int, typer.Option(min=0, help="Tokens that neighbouring passages share.", rich_help_panel=_NEW)]
-_ChunkTokens = Annotated[
-    int | None,
-    typer.Option(min=1, help="Tokens per passage. Default: as many as the encoder reads.", rich_help_panel=_NEW),
-]
+_Overlap = Annotated[int, _new(min=0, help="Tokens that neighbouring passages share.")]
+_ChunkTokens = Annotated[int | None, _new(min=1, help="Tokens per passage. Default: as many as the encoder reads.")]
 _Columns = Annotated[
     list[str] | None,
-    typer.Option(
+    _notes(
         metavar="ROLE=NAME",
         help=f"Column of a CSV file (repeatable; MIMIC's are known). Roles: {', '.join(_COLUMN_ROLES)}.",
-        rich_help_panel=_NOTES,
     ),
 ]
-_TimeFormat = Annotated[
-    str | None, typer.Option(help="Format of times that are not ISO: %d/%m/%Y %H:%M.", rich_help_panel=_NOTES)
-]
-_KeepBoilerplate = Annotated[
-    bool, typer.Option("--keep-boilerplate", help="Keep recurring texts and footers.", rich_help_panel=_NOTES)
-]
+_TimeFormat = Annotated[str | None, _notes(help="Format of times that are not ISO: %d/%m/%Y %H:%M.")]
+_KeepBoilerplate = Annotated[bool, _notes("--keep-boilerplate", help="Keep recurring texts and footers.")]
 _KeepSuperseded = Annotated[
-    bool,
-    typer.Option(
-        "--keep-superseded",
-        help="Keep documents that others replace (FHIR: status, relatesTo).",
-        rich_help_panel=_NOTES,
-    ),
+    bool, _notes("--keep-superseded", help="Keep documents that others replace (FHIR: status, relatesTo).")
 ]
 _Literature = Annotated[
     bool,
-    typer.Option(
+    _notes(
         "--literature",
         help="Take documents without a patient as literature, read with the questions about every patient.",
-        rich_help_panel=_NOTES,
     ),
 ]
 
@@ -129,9 +114,12 @@ def add(
     continues. PubMed's files may come in any order: the latest revision and deletion of an article count.
     """
     from epicrisis.components import load_ingest_encoder
+    from epicrisis.corpus.note_documents import NoteCleaning
+    from epicrisis.corpus.note_times import check_time_format
     from epicrisis.corpus.readers import read_sources
-    from epicrisis.library.ingest import add_documents, check_vectors, open_or_create
-    from epicrisis.models.encoders import PrecomputedEncoder
+    from epicrisis.corpus.removal_log import RemovalLog
+    from epicrisis.library.ingest import open_or_create
+    from epicrisis.library.splitters import check_notes_fit_window
     from epicrisis.privacy import local_path, set_local_only
 
     settings = flags.settings()
@@ -139,37 +127,32 @@ def add(
     set_local_only(True)
     path = local_path(library)
     columns = _columns(column or (), format)
-    cleaning = _cleaning(time_format, keep_boilerplate=keep_boilerplate, keep_superseded=keep_superseded)
-    items = _with_first_read(read_sources(sources, format, _complete_files(path), columns, cleaning, with_origins=True))
+    if time_format:
+        check_time_format(time_format)
+    cleaning = NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded)
+    splitter_name, complete_files = _read_library(path)
+    items = read_sources(sources, format, complete_files, columns, cleaning, with_origins=True)
+    # The first item is read now, so that wrong arguments fail before a library is created.
+    first = list(islice(items, 1))
     ready_made = format == "medcpt"
     encoder, encoder_name = load_ingest_encoder(settings, path, ready_made)
-    splitter_name = _splitter_of(path) or splitter or "tokens"
+    splitter_name = splitter_name or splitter or "tokens"
     if splitter_name != "tokens" and not ready_made:
-        _check_notes(
-            lambda recount: read_sources(sources, format, (), columns, recount, only_notes=True),
-            cleaning,
-            splitter_name,
-            encoder,
-        )
-    opened = open_or_create(path, encoder, encoder_name, overlap, splitter, ready_made, chunk_tokens)
-    with opened as store:
-        cleaning.removal_log.write_to(path)
-        try:
-            with open_console(stderr=True, quiet=json).status("Adding") as status:
-                report = add_documents(
-                    store,
-                    items,
-                    encoder,
-                    replace=replace,
-                    literature=literature,
-                    on_progress=lambda progress: status.update(_progress_line(progress)),
-                )
-            if not isinstance(encoder, PrecomputedEncoder):
-                check_vectors(store, encoder)
-        finally:
-            cleaning.removal_log.close()
-    removed = cleaning.removal_log.summary() if cleaning.removal_log.has_sources else None
-    _show(dataclasses.replace(report, removed=removed), path, json)
+        # An encoder that could not read all notes is refused before a library is created.
+        recount = dataclasses.replace(cleaning, removal_log=RemovalLog())
+        notes = read_sources(sources, format, (), columns, recount, only_notes=True)
+        check_notes_fit_window(notes, splitter_name, encoder)
+    store = open_or_create(path, encoder, encoder_name, overlap, splitter, ready_made, chunk_tokens)
+    report = _add(store, chain(first, items), encoder, cleaning, replace=replace, literature=literature, quiet=json)
+    if json:
+        show_json(report)
+    else:
+        say_lines(_report_lines(report, path))
+    for remark in report.remarks:
+        say(f"note: {remark}", err=True)
+    if report.more_remarks:
+        say(f"note: {report.more_remarks} more files were already in the library, or were renamed", err=True)
+    say_report_skipped(report)
 
 
 def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColumns | None:
@@ -196,72 +179,53 @@ def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColu
     return NoteColumns(time=tuple(times), **names)
 
 
-def _cleaning(time_format: str | None, *, keep_boilerplate: bool, keep_superseded: bool) -> NoteCleaning:
-    """Return how notes are cleaned. Raises InputError for a time format that cannot be used."""
-    from epicrisis.corpus.note_documents import NoteCleaning
-    from epicrisis.corpus.note_times import check_time_format
-    from epicrisis.corpus.removal_log import RemovalLog
-
-    if time_format:
-        check_time_format(time_format)
-    return NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded)
-
-
-def _complete_files(path: Path) -> list[FileFingerprint]:
-    """Return the files that the library holds completely; none if there is no library yet."""
+def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:
+    """Return how the library splits documents, and the files that it holds completely; none without a library."""
     from epicrisis.corpus.reader_base import FileFingerprint
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import complete_manifest
 
-    if complete_manifest(path) is None:
-        return []
-    with Library.open(path) as store:
-        return [FileFingerprint(file.name, file.sha256, file.bytes) for file in store.sources()]
-
-
-def _splitter_of(path: Path) -> str | None:
-    """Return how the library splits documents, or None if there is no library yet."""
-    from epicrisis.library.manifest import complete_manifest
-
     manifest = complete_manifest(path)
-    return None if manifest is None else manifest.splitter
+    if manifest is None:
+        return None, []
+    with Library.open(path) as store:
+        return manifest.splitter, [FileFingerprint(file.name, file.sha256, file.bytes) for file in store.sources()]
 
 
-def _check_notes(
-    read_again: Callable[[NoteCleaning], Iterator[ReaderItem]], cleaning: NoteCleaning, splitter: str, encoder: Encoder
-) -> None:
-    """Read the notes before a library is created. Raises InputError if the encoder could not read all of them."""
-    from epicrisis.corpus.removal_log import RemovalLog
-    from epicrisis.library.splitters import check_notes_fit_window
+def _add(
+    library: Library,
+    items: Iterable[ReaderItem],
+    encoder: Encoder,
+    cleaning: NoteCleaning,
+    *,
+    replace: bool,
+    literature: bool,
+    quiet: bool,
+) -> IngestReport:
+    """Add the items, check the vectors, and return a report with what was removed from notes."""
+    from epicrisis.library.ingest import add_documents, check_vectors
+    from epicrisis.models.encoders import PrecomputedEncoder
 
-    recount = dataclasses.replace(cleaning, removal_log=RemovalLog())
-    check_notes_fit_window(read_again(recount), splitter, encoder)
+    def show_progress(progress: IngestProgress) -> None:
+        rate = progress.passages / max(progress.seconds, 1e-9)
+        status.update(
+            f"Adding: {progress.documents} read, {progress.saved} saved, {progress.unchanged} unchanged, "
+            f"{progress.passages} passages, {rate:.0f} per second"
+        )
 
-
-def _with_first_read(items: Iterator[ReaderItem]) -> Iterator[ReaderItem]:
-    """Return the same items with the first one read, so that wrong arguments fail before a library is created."""
-    first = next(items, None)
-    return chain(() if first is None else (first,), items)
-
-
-def _progress_line(progress: IngestProgress) -> str:
-    rate = progress.passages / max(progress.seconds, 1e-9)
-    return (
-        f"Adding: {progress.documents} read, {progress.saved} saved, {progress.unchanged} unchanged, "
-        f"{progress.passages} passages, {rate:.0f} per second"
-    )
-
-
-def _show(report: IngestReport, path: Path, json: bool) -> None:
-    if json:
-        show_json(report)
-    else:
-        say_lines(_report_lines(report, path))
-    for remark in report.remarks:
-        say(f"note: {remark}", err=True)
-    if report.more_remarks:
-        say(f"note: {report.more_remarks} more files were already in the library, or were renamed", err=True)
-    say_report_skipped(report)
+    removal_log = cleaning.removal_log
+    with library:
+        removal_log.write_to(library.path)
+        try:
+            with open_console(stderr=True, quiet=quiet).status("Adding") as status:
+                report = add_documents(
+                    library, items, encoder, replace=replace, literature=literature, on_progress=show_progress
+                )
+            if not isinstance(encoder, PrecomputedEncoder):
+                check_vectors(library, encoder)
+        finally:
+            removal_log.close()
+    return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
 
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
@@ -288,11 +252,6 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
             f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not "
             "record their files: they were matched by id"
         )
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 note` or `1,200 notes`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:

@@ -110,7 +110,7 @@ def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> No
 
 
 def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
-    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.library_parts import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.cache import ReplyCache
     from epicrisis.privacy import local_path
@@ -131,8 +131,8 @@ def settings(
     Change one with --setting KEY=VALUE, in the settings file, or with an environment variable such as
     EPICRISIS_VOTES__N=20.
     """
+    from epicrisis.configuration import setting_rows
     from epicrisis.errors import InputError
-    from epicrisis.setting_list import setting_rows
 
     rows = [row for row in setting_rows() if row.key.startswith(prefix)]
     if not rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -38,142 +38,60 @@ RunFolder = Annotated[
 
 # Options that are settings.
 
-STRATEGY = SharedOption(
+
+def _setting(flag: str, key: str, kind: Any, panel: str, help: str, metavar: str | None = None) -> SharedOption:
+    """Return the option `flag` for the setting `key`. An option of type bool is a switch."""
+    option = typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel)
+    return SharedOption(flag.lstrip("-").replace("-", "_"), key, kind, option, False if kind is bool else None)
+
+
+STRATEGY = _setting(
+    "--strategy",
     "strategy",
-    "strategy",
-    Annotated[
-        StrategyName | None,
-        typer.Option(
-            "--strategy",
-            metavar="NAME",
-            help=f"Answering strategy: {', '.join(get_args(StrategyName))}. Default: brief-context.",
-            rich_help_panel=ANSWERING,
-        ),
-    ],
+    StrategyName | None,
+    ANSWERING,
+    f"Answering strategy: {', '.join(get_args(StrategyName))}. Default: brief-context.",
+    metavar="NAME",
 )
-MODEL = SharedOption(
-    "model",
+MODEL = _setting(
+    "--model",
     "models.writer.name",
-    Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Chat model: catalogue name, .gguf file, or endpoint URL#model. Default: smollm2-135m (demo only).",
-            rich_help_panel=ANSWERING,
-        ),
-    ],
+    str | None,
+    ANSWERING,
+    "Chat model: catalogue name, .gguf file, or endpoint URL#model. Default: smollm2-135m (demo only).",
 )
-SEED = SharedOption(
-    "seed",
-    "seed",
-    Annotated[int | None, typer.Option("--seed", help="Seed of the model. Default: 0.", rich_help_panel=ANSWERING)],
-)
-BY = SharedOption(
-    "by",
-    "by",
-    Annotated[
-        SearchMode | None,
-        typer.Option("--by", help="Search method. Default: hybrid.", rich_help_panel=SEARCHING),
-    ],
-)
-K = SharedOption(
-    "k",
-    "k",
-    Annotated[
-        int | None,
-        typer.Option(
-            "-k",
-            help="Documents to read; in a patient's record, passages. Default: 16.",
-            rich_help_panel=SEARCHING,
-        ),
-    ],
-)
-AS_OF = SharedOption(
-    "as_of",
+SEED = _setting("--seed", "seed", int | None, ANSWERING, "Seed of the model. Default: 0.")
+BY = _setting("--by", "by", SearchMode | None, SEARCHING, "Search method. Default: hybrid.")
+K = _setting("-k", "k", int | None, SEARCHING, "Documents to read; in a patient's record, passages. Default: 16.")
+AS_OF = _setting(
+    "--as-of",
     "scope.as_of",
-    Annotated[
-        str | None,
-        typer.Option(
-            "--as-of",
-            help="Hide documents newer than this date: 2015, 2015-06 or 2015-06-30.",
-            rich_help_panel=SEARCHING,
-        ),
-    ],
+    str | None,
+    SEARCHING,
+    "Hide documents newer than this date: 2015, 2015-06 or 2015-06-30.",
 )
-ENCODER = SharedOption(
-    "encoder",
-    "encoder",
-    Annotated[
-        str | None,
-        typer.Option("--encoder", help="Encoder: catalogue name or folder. Default: minilm.", rich_help_panel=SETTINGS),
-    ],
-)
+ENCODER = _setting("--encoder", "encoder", str | None, SETTINGS, "Encoder: catalogue name or folder. Default: minilm.")
 BUDGET = (
-    SharedOption(
-        "budget_tokens",
-        "budget.tokens",
-        Annotated[
-            int | None,
-            typer.Option("--budget-tokens", help="Stop after this many tokens.", rich_help_panel=LIMITS),
-        ],
-    ),
-    SharedOption(
-        "budget_usd",
-        "budget.usd",
-        Annotated[
-            float | None, typer.Option("--budget-usd", help="Stop after this many US dollars.", rich_help_panel=LIMITS)
-        ],
-    ),
-    SharedOption(
-        "budget_minutes",
-        "budget.minutes",
-        Annotated[
-            float | None, typer.Option("--budget-minutes", help="Stop after this many minutes.", rich_help_panel=LIMITS)
-        ],
-    ),
+    _setting("--budget-tokens", "budget.tokens", int | None, LIMITS, "Stop after this many tokens."),
+    _setting("--budget-usd", "budget.usd", float | None, LIMITS, "Stop after this many US dollars."),
+    _setting("--budget-minutes", "budget.minutes", float | None, LIMITS, "Stop after this many minutes."),
 )
-SETTING = SharedOption(
-    "setting",
+SETTING = _setting(
+    "--setting",
     "",
-    Annotated[
-        list[str] | None,
-        typer.Option(
-            "--setting",
-            metavar="KEY=VALUE",
-            help="Change any setting, such as votes.n=20 (repeatable). `epicrisis settings` lists them.",
-            rich_help_panel=SETTINGS,
-        ),
-    ],
+    list[str] | None,
+    SETTINGS,
+    "Change any setting, such as votes.n=20 (repeatable). `epicrisis settings` lists them.",
+    metavar="KEY=VALUE",
 )
-CONFIG = SharedOption(
-    "config",
-    "",
-    Annotated[
-        Path | None,
-        typer.Option("--config", help="Settings file (TOML). Default: epicrisis.toml.", rich_help_panel=SETTINGS),
-    ],
-)
-LOCAL_ONLY = SharedOption(
-    "local_only",
-    "local_only",
-    Annotated[
-        bool,
-        typer.Option("--local-only", help="Refuse every connection to another machine.", rich_help_panel=SETTINGS),
-    ],
-    False,
-)
-ALLOW_REMOTE = SharedOption(
+CONFIG = _setting("--config", "", Path | None, SETTINGS, "Settings file (TOML). Default: epicrisis.toml.")
+LOCAL_ONLY = _setting("--local-only", "local_only", bool, SETTINGS, "Refuse every connection to another machine.")
+ALLOW_REMOTE = _setting(
+    "--allow-remote",
     "allow_remote",
-    "allow_remote",
-    Annotated[
-        bool,
-        typer.Option(
-            "--allow-remote",
-            help="Let notes of this library's patients be sent to other machines. Recorded in the library.",
-            rich_help_panel=SETTINGS,
-        ),
-    ],
-    False,
+    bool,
+    SETTINGS,
+    "Let notes of this library's patients be sent to other machines. Recorded in the library.",
 )
 
 LOCAL = (SETTING, CONFIG, LOCAL_ONLY)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from epicrisis.cli.ask import parse_question, read_question_file
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import MODEL, SEARCH, SEED, Choices, Json, LibraryPath, QuestionFile
-from epicrisis.cli.question_input import parse_question, read_question_file
-from epicrisis.cli.terminal import open_console, open_progress, show_json
+from epicrisis.cli.terminal import counted, open_console, open_progress, show_json
 
 if TYPE_CHECKING:
     from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
-    from epicrisis.settings import Settings
-    from epicrisis.types import Question
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -56,53 +53,39 @@ def plan(
 
     Searches the library and counts the tokens of the prompts. No model is called, except with --time.
     """
+    from epicrisis.errors import InputError, SettingsError
+    from epicrisis.pipeline import STRATEGIES
+    from epicrisis.plan import planning
+
     settings = flags.settings({"strategy": None})
-    questions = _questions(question, options, file)
-    cost_plan = asyncio.run(_estimate(settings, library, questions, strategy, sample, time, json))
+    if question is not None and file is None:
+        questions = [parse_question(question, options)]
+    elif question is not None or file is None:
+        raise InputError("give either a question, or --file questions.jsonl")
+    elif options is not None:
+        raise InputError("--options belongs to a question; in a file each question has its own options")
+    else:
+        questions, _ = read_question_file(file)
+    strategies = list(dict.fromkeys(strategy or planning.DEFAULT_STRATEGIES))
+    for name in strategies:
+        if name not in STRATEGIES:
+            raise SettingsError(f"there is no strategy {name!r}: choose from {', '.join(STRATEGIES)}")
+    with open_progress(quiet=json, transient=True) as progress:
+        task = progress.add_task("Planning", total=None)
+        estimate = planning.estimate_costs(
+            settings,
+            library,
+            questions,
+            strategies,
+            sample=sample,
+            timed=time,
+            advance=lambda total: progress.update(task, advance=1, total=total),
+        )
+        cost_plan = asyncio.run(estimate)
     if json:
         show_json(cost_plan)
     else:
         _show(cost_plan)
-
-
-def _questions(question: str | None, options: str | None, file: Path | None) -> list[Question]:
-    from epicrisis.errors import InputError
-
-    if file is None and question is not None:
-        return [parse_question(question, options)]
-    if file is None or question is not None:
-        raise InputError("give either a question, or --file questions.jsonl")
-    if options is not None:
-        raise InputError("--options belongs to a question; in a file each question has its own options")
-    return read_question_file(file)[0]
-
-
-async def _estimate(
-    settings: Settings,
-    library: Path,
-    questions: list[Question],
-    strategies: list[str] | None,
-    sample: int | None,
-    timed: bool,
-    quiet: bool,
-) -> CostPlan:
-    from epicrisis.errors import SettingsError
-    from epicrisis.pipeline import STRATEGIES
-    from epicrisis.plan import planning
-
-    names = list(dict.fromkeys(strategies or planning.DEFAULT_STRATEGIES))
-    for name in names:
-        if name not in STRATEGIES:
-            raise SettingsError(f"there is no strategy {name!r}: choose from {', '.join(STRATEGIES)}")
-    with open_progress(quiet=quiet, transient=True) as progress:
-        task = progress.add_task("Planning", total=None)
-
-        def advance(total: int) -> None:
-            progress.update(task, advance=1, total=total)
-
-        return await planning.estimate_costs(
-            settings, library, questions, names, sample=sample, timed=timed, advance=advance
-        )
 
 
 def _show(plan: CostPlan) -> None:
@@ -117,7 +100,7 @@ def _show(plan: CostPlan) -> None:
         for row in _rows(strategy):
             table.add_row(*row)
     console = open_console()
-    console.print(f"{_counted(plan.questions, 'question')} on {' and '.join(plan.models)}", markup=False)
+    console.print(f"{counted(plan.questions, 'question')} on {' and '.join(plan.models)}", markup=False)
     console.print(table)
     for note in _notes(plan):
         console.print(note, markup=False)
@@ -125,15 +108,17 @@ def _show(plan: CostPlan) -> None:
 
 def _rows(plan: StrategyPlan) -> Iterator[tuple[str, ...]]:
     """Yield three rows: least, expected, most."""
-    format_dollars = ["unknown"] * 3
+    from epicrisis.plan.cost_plan import format_dollars
+
+    dollars = ["unknown"] * 3
     if plan.usd is not None:
-        format_dollars = ["none"] * 3 if plan.usd.most == 0 else _column(plan.usd, _dollars)
+        dollars = ["none"] * 3 if plan.usd.most == 0 else _column(plan.usd, format_dollars)
     times = ["not measured", "(--time)", ""] if plan.seconds is None else _column(plan.seconds, _duration)
     columns = (
         _column(plan.calls, _count),
         _column(plan.prompt_tokens, _count),
         _column(plan.completion_tokens, _count),
-        format_dollars,
+        dollars,
         times,
     )
     yield from zip((plan.strategy, "", ""), ("least", "expected", "most"), *columns, strict=True)
@@ -158,7 +143,7 @@ def _notes(plan: CostPlan) -> Iterator[str]:
         yield f"Prompt tokens are exact for {', '.join(exact)}."
     for strategy in plan.strategies:
         for state, count in strategy.states.items():
-            yield f"{strategy.strategy}: {count:,} of {_counted(plan.planned, 'question')} {state}."
+            yield f"{strategy.strategy}: {count:,} of {counted(plan.planned, 'question')} {state}."
     yield (
         "Replies: `least` assumes that nothing relevant is found, `expected` that every text is half as long as "
         "allowed, `most` that every text has its full length."
@@ -167,22 +152,12 @@ def _notes(plan: CostPlan) -> Iterator[str]:
     for name, speed in plan.speeds.items():
         yield (
             f"Times: {name} read {speed.prompt:,.0f} and wrote {speed.completion:,.1f} tokens per second in two short "
-            f"calls; {_counted(plan.at_once[name], 'call')} in parallel, each assumed as fast as one alone."
+            f"calls; {counted(plan.at_once[name], 'call')} in parallel, each assumed as fast as one alone."
         )
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def _count(value: float) -> str:
     return f"{value:,.0f}" if value < 10_000_000 else f"{value / 1e6:,.1f} M"
-
-
-def _dollars(value: float) -> str:
-    from epicrisis.plan.cost_plan import format_dollars
-
-    return format_dollars(value)
 
 
 def _duration(seconds: float) -> str:

@@ -11,8 +11,7 @@ import typer
 
 from epicrisis.cli.command import Flags, command, new_group
 from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K
-from epicrisis.cli.table_output import show_data, show_findings, show_tables
-from epicrisis.cli.terminal import open_progress, say, say_text
+from epicrisis.cli.terminal import open_progress, say, say_text, show_data, show_findings, show_tables
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
@@ -97,9 +96,7 @@ def calibrate(
     target = _target_recall(recall)
     cost, price_text = _price(settings, price)
     issue = dict(zip(get_args(Issue), definitions(settings.k), strict=True))[definition]
-    names = list(sets or ())
-    if file is not None:
-        names.append(str(file))
+    names = [*(sets or ()), *([] if file is None else [str(file)])]
     questions = _load_questions(settings, names or SETS, data)
     path = output or Path("runs") / f"preflight-{library.resolve().name}.jsonl"
     recorded, shape = _rank(settings, library, questions, path, "none", json)
@@ -220,10 +217,7 @@ def _rank(
     ranked: list[tuple[Question, QuestionRankings]] = []
     total = sum(len(questions) for _, questions in sets)
     depth = max(DEPTH, settings.k, settings.preflight.depth)
-    with (
-        open_rankers(settings, library, guard, depth) as (rankers, recipe),
-        open_progress(quiet=quiet) as progress,
-    ):
+    with open_rankers(settings, library, guard, depth) as (rankers, recipe), open_progress(quiet=quiet) as progress:
         file = RankingStore(path, recipe)
         task = progress.add_task("Ranking" if guard == "none" else f"Ranking, {guard}", total=total)
         for name, questions in sets:
@@ -239,28 +233,26 @@ def _rank(
 
 def _show(fitted: PreflightCalibration, tables: Sequence[Table], settings: Settings, json: bool) -> None:
     """Show the tables, then the lines for the settings file."""
-    lines, explanation = _settings_lines(fitted, settings)
-    if json:
-        show_data({"rule": fitted.rule, "folds": fitted.folds, "settings": lines, "tables": tables})
-        return
-    show_tables(tables, [explanation])
-    say()
-    say_text(lines)
-
-
-def _settings_lines(fitted: PreflightCalibration, settings: Settings) -> tuple[str, str]:
-    """Return lines for the settings file, and a sentence on them."""
     from epicrisis.evaluation.experiments.preflight_calibration import settings_text
     from epicrisis.privacy import strip_secrets
 
     rule = fitted.rule
     if isinf(rule.threshold):
-        return 'strategy = "rag"\n', "No question with the issue has to be caught, so one prompt is always enough:"
-    if rule.threshold >= 1 and not rule.signal.kind.endswith("gap"):
-        return "[preflight]\nenabled = false\n", "At that recall no question can be skipped, so all are read in parts:"
-    lines = settings_text(fitted)
-    if settings.count is not None:
-        lines = f'count = "{settings.count}"\n{lines}'
-    if rule.signal.kind == "reranker-overlap" and settings.rerank.name is not None:
-        lines += f'[rerank]\nname = "{strip_secrets(settings.rerank.name)}"\n'
-    return lines, "For the settings file (epicrisis.toml, or the file of --config):"
+        lines = 'strategy = "rag"\n'
+        explanation = "No question with the issue has to be caught, so one prompt is always enough:"
+    elif rule.threshold >= 1 and not rule.signal.kind.endswith("gap"):
+        lines = "[preflight]\nenabled = false\n"
+        explanation = "At that recall no question can be skipped, so all are read in parts:"
+    else:
+        lines = settings_text(fitted)
+        explanation = "For the settings file (epicrisis.toml, or the file of --config):"
+        if settings.count is not None:
+            lines = f'count = "{settings.count}"\n{lines}'
+        if rule.signal.kind == "reranker-overlap" and settings.rerank.name is not None:
+            lines += f'[rerank]\nname = "{strip_secrets(settings.rerank.name)}"\n'
+    if json:
+        show_data({"rule": rule, "folds": fitted.folds, "settings": lines, "tables": tables})
+        return
+    show_tables(tables, [explanation])
+    say()
+    say_text(lines)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.exit_codes import ERROR
 from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json
-from epicrisis.cli.run_progress import say_skipped, warn_about_demo_models
+from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from epicrisis.evaluation.synthesis.questions import GeneratedQuestion, PassageSample, QuestionStore
-    from epicrisis.settings import Settings
 
 _EXAMPLE_PAIRS = 3
 """Near-duplicates shown on the screen; --json shows all."""
@@ -53,8 +48,8 @@ def register(app: typer.Typer, panel: str) -> None:
 
 def list_sets(*, flags: Flags, json: Json = False) -> None:
     """List the known question sets: size, licence, source, and whether they are installed."""
-    from epicrisis.evaluation.datasets.catalogue import load_catalogue
     from epicrisis.evaluation.datasets.download import is_downloaded
+    from epicrisis.evaluation.datasets.load import load_catalogue
 
     home, sets = flags.settings().home, load_catalogue()
     rows: list[dict[str, Any]] = []
@@ -84,8 +79,7 @@ def pull(
     Installed sets are not downloaded again.
     """
     from epicrisis.evaluation.datasets import download
-    from epicrisis.evaluation.datasets.catalogue import find_pinned_set, load_catalogue
-    from epicrisis.evaluation.datasets.load import FOLDER
+    from epicrisis.evaluation.datasets.load import FOLDER, find_pinned_set, load_catalogue
 
     settings, sets = flags.settings(), load_catalogue()
     chosen = [find_pinned_set(name, sets) for name in dict.fromkeys(names)]
@@ -123,66 +117,56 @@ def generate_command(
     Interrupted, the same command continues; with a larger -n it adds questions.
     """
     from epicrisis.answers import Usage
-    from epicrisis.cli.run_progress import usage_line
     from epicrisis.components import build_scope
-    from epicrisis.evaluation.synthesis.questions import draw_passages
+    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.synthesis.questions import QuestionStore, draw_passages, generate_questions, recipe
     from epicrisis.patient_data_policy import protect_patient_data
 
     settings = protect_patient_data(flags.settings(), *sources)
     warn_about_demo_models(settings, ["writer"])
-    drawn = draw_passages(sources, n, settings.seed, build_scope(settings.scope))
-    file, questions = asyncio.run(_generate(settings, drawn, output, json))
-    usage = sum((question.usage for question in questions), Usage())
-    failed = sum(question.failure is not None for question in questions)
+    scope = build_scope(settings.scope)
+    sample = draw_passages(sources, n, settings.seed, scope)
+
+    async def generate() -> tuple[QuestionStore, Usage, int]:
+        usage, failed = Usage(), 0
+        async with open_model_client(settings) as client:
+            file = QuestionStore(output, recipe(client))
+            done = sum(passage.id in file.passages for passage in sample.passages)
+            with open_progress(quiet=json) as progress:
+                task = progress.add_task("Asking", total=len(sample.passages), completed=done)
+                async for question in generate_questions(sample.passages, client, file, scope):
+                    usage += question.usage
+                    if question.failure is not None:
+                        failed += 1
+                        say_above(progress, f"{question.passage.id}: {question.failure.message}")
+                    progress.advance(task)
+        return file, usage, failed
+
+    file, usage, failed = asyncio.run(generate())
     near_duplicates = file.near_duplicates()
     if json:
-        row = {"drawn": len(drawn.passages), "lines": file.states, "failed": failed, "near_duplicates": near_duplicates}
-        show_json({**row, "skipped": len(drawn.skipped), "usage": usage, "output": str(output)})
+        row = {"drawn": len(sample.passages), "lines": file.states, "failed": failed}
+        row |= {"near_duplicates": near_duplicates, "skipped": len(sample.skipped), "usage": usage}
+        show_json({**row, "output": str(output)})
     else:
-        say_lines(_summary(drawn, n, file.states, near_duplicates, output))
+        states = file.states
+        few = f" (all there are; {n} were requested)" if len(sample.passages) < n else ""
+        say(
+            f"{len(sample.passages)} passages{few}; in {output}: {states['proposed']} questions proposed, "
+            f"{states['accepted']} accepted, {states['rejected']} rejected"
+        )
+        say(
+            f"left out: {states['nothing']} passages without a suitable question, {states['unparsed']} unreadable "
+            f"replies, {states['not-verbatim']} whose quotation is not in the passage, {states['names-nothing']} whose "
+            "question names nothing in the passage"
+        )
+        if near_duplicates:
+            pairs = ", ".join(f"{first} and {second}" for first, second in near_duplicates[:_EXAMPLE_PAIRS])
+            say(f"{len(near_duplicates)} near-duplicates, such as {pairs}")
         say(usage_line(usage))
-    say_skipped(drawn.skipped, len(drawn.skipped))
+    say_skipped(sample.skipped, len(sample.skipped))
     if failed:
-        fail(f"{failed} calls failed; the same command repeats them", ERROR)
-
-
-def _summary(
-    drawn: PassageSample, n: int, states: Counter[str], near_duplicates: list[tuple[str, str]], output: Path
-) -> Iterator[str]:
-    few = f" (all there are; {n} were requested)" if len(drawn.passages) < n else ""
-    yield (
-        f"{len(drawn.passages)} passages{few}; in {output}: {states['proposed']} questions proposed, "
-        f"{states['accepted']} accepted, {states['rejected']} rejected"
-    )
-    yield (
-        f"left out: {states['nothing']} passages without a suitable question, {states['unparsed']} unreadable replies, "
-        f"{states['not-verbatim']} whose quotation is not in the passage, {states['names-nothing']} whose question "
-        "names nothing in the passage"
-    )
-    if near_duplicates:
-        pairs = ", ".join(f"{first} and {second}" for first, second in near_duplicates[:_EXAMPLE_PAIRS])
-        yield f"{len(near_duplicates)} near-duplicates, such as {pairs}"
-
-
-async def _generate(
-    settings: Settings, drawn: PassageSample, output: Path, json: bool
-) -> tuple[QuestionStore, list[GeneratedQuestion]]:
-    from epicrisis.components import build_scope
-    from epicrisis.evaluation.grading.model_client import open_model_client
-    from epicrisis.evaluation.synthesis.questions import QuestionStore, generate_questions, recipe
-
-    questions = []
-    async with open_model_client(settings) as client:
-        file = QuestionStore(output, recipe(client))
-        done = sum(passage.id in file.passages for passage in drawn.passages)
-        with open_progress(quiet=json) as progress:
-            task = progress.add_task("Asking", total=len(drawn.passages), completed=done)
-            async for question in generate_questions(drawn.passages, client, file, build_scope(settings.scope)):
-                questions.append(question)
-                if question.failure is not None:
-                    say_above(progress, f"{question.passage.id}: {question.failure.message}")
-                progress.advance(task)
-    return file, questions
+        fail(f"{failed} calls failed; the same command repeats them")
 
 
 def synthesize_record(
@@ -209,9 +193,14 @@ def synthesize_record(
     Nothing in them concerns a real person, and every note says so. The same options write the same files. Lengths are
     estimated without a model: the count of a tokenizer that reads numbers digit by digit is within a tenth.
     """
+    from epicrisis.errors import InputError
     from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 
-    records = write_records(output, patients, _lengths(tokens), stays, seed, questions_each)
+    try:
+        lengths = list(map(int, tokens.split(",")))
+    except ValueError:
+        raise InputError(f"--tokens {tokens}: write numbers separated by commas, such as 4000,8000,16000") from None
+    records = write_records(output, patients, lengths, stays, seed, questions_each)
     if json:
         show_json({"output": str(output), "seed": seed, "records": records})
         return
@@ -224,13 +213,3 @@ def synthesize_record(
     if short:
         say(f"{short} records have fewer than {questions_each} questions with a known answer; longer ones have more")
     say(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")
-
-
-def _lengths(text: str) -> list[int]:
-    """Return the lengths in tokens. Raises InputError unless they are integers separated by commas."""
-    from epicrisis.errors import InputError
-
-    try:
-        return list(map(int, text.split(",")))
-    except ValueError:
-        raise InputError(f"--tokens {text}: write numbers separated by commas, such as 4000,8000,16000") from None

@@ -10,8 +10,7 @@ import typer
 
 from epicrisis.cli.command import command
 from epicrisis.cli.options import Json
-from epicrisis.cli.table_output import show_data, show_findings
-from epicrisis.cli.terminal import say
+from epicrisis.cli.terminal import say, show_data, show_findings
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
 

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from epicrisis.cli.command import fail
-from epicrisis.cli.exit_codes import ERROR, INTERRUPTED
-from epicrisis.cli.table_output import show_data, show_findings
-from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above
+from epicrisis.cli.command import INTERRUPTED, fail
+from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above, show_data, show_findings
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
-    from epicrisis.evaluation.runs.energy import SessionEnergy
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.pipeline import Pipeline
@@ -71,7 +68,7 @@ async def run_cases(
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.runner import answer_cases
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import confirmation_question
+    from epicrisis.plan.planning import confirmation_question
 
     async def confirm_cost(cases: Sequence[Case]) -> None:
         if yes:
@@ -100,8 +97,9 @@ async def run_cases(
             if run.records.states:
                 standing.add_earlier(map(score_record, read_records(folder / RECORDS)))
             notices: set[str] = set()
-            keep = run.record_energy if run.remaining else _discard
-            with _arm_progress(cases, standing, quiet) as show, measure_energy(settings, keep) as meter:
+            # The energy of a session that asks nothing is not recorded.
+            record_energy = run.record_energy if run.remaining else lambda energy: None
+            with _arm_progress(cases, standing, quiet) as show, measure_energy(settings, record_energy) as meter:
                 async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.concurrency):
                     if answer is not None:
                         meter.calls += answer.usage.calls
@@ -109,10 +107,6 @@ async def run_cases(
                         show(_remarks(case, answer, notices))
             _say_long_questions(cases, run.records.long_questions, settings)
             return run.close()
-
-
-def _discard(_: SessionEnergy) -> None:
-    """Discard the energy of a session that asked nothing."""
 
 
 def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
@@ -161,12 +155,12 @@ def say_skipped(items: Iterable[Skipped], count: int) -> None:
 
 def say_report_skipped(report: IngestReport) -> None:
     """Warn about the skipped items of an addition. End the command with an error if nothing else was read."""
-    read = report.added + report.replaced + report.unchanged + report.outdated + report.deleted + report.statements
-    if read or not report.skipped:
+    documents = report.added + report.replaced + report.unchanged + report.outdated + report.deleted
+    if documents or report.statements or not report.skipped:
         say_skipped(report.first_skipped, report.skipped)
         return
     say_skipped(report.first_skipped, 0)
-    fail(f"nothing was added: {report.skipped} items were skipped, and nothing else was read", ERROR)
+    fail(f"nothing was added: {report.skipped} items were skipped, and nothing else was read")
 
 
 def confirm(question: str | None) -> None:
@@ -177,7 +171,7 @@ def confirm(question: str | None) -> None:
     if question is None:
         return
     if not sys.stdin.isatty():
-        fail(f"{question.removesuffix('. Go on?')}: add --yes to run it", ERROR)
+        fail(f"{question.removesuffix('. Go on?')}: add --yes to run it")
     try:
         with interruptible():
             agreed = typer.confirm(question, err=True)
@@ -185,7 +179,7 @@ def confirm(question: str | None) -> None:
         say(err=True)
         fail("stopped; nothing was asked", INTERRUPTED)
     if not agreed:
-        fail("nothing was asked", ERROR)
+        fail("nothing was asked")
 
 
 def show_runs(
@@ -209,7 +203,7 @@ def show_runs(
             say(usage_line(Usage(**manifest.usage)))
     failed = sum(manifest.states.get("failed", 0) for manifest in runs.values())
     if failed:
-        fail(f"{failed} cases failed; the same command asks them again", ERROR)
+        fail(f"{failed} cases failed; the same command asks them again")
 
 
 @contextmanager

@@ -1,16 +1,21 @@
 """The one place where text goes to the screen: every line is made printable, whoever wrote it.
 
 Commands write with `say`, `say_lines`, `say_text` and `show_json`, errors included. Progress bars draw on the console
-of `open_console`. A test checks that no other module writes to the screen.
+of `open_console`. A test checks that no other module writes to the screen. Tables and findings are as wide as the
+terminal; in a pipe, each row is one line. Plots of intervals use ASCII characters where the encoding is not UTF-8.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -21,6 +26,9 @@ from epicrisis.serialization import to_json
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+    from epicrisis.evaluation.analysis.findings import Findings
+    from epicrisis.evaluation.analysis.table import Table
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -50,6 +58,11 @@ def _write(text: str, err: bool) -> None:
     typer.echo(text.encode(encoding, "replace").decode(encoding), err=err)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return `1 note` or `1,200 notes`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def say_above(progress: Progress, line: str) -> None:
     """Write one line above the bars of a progress display."""
     progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
@@ -60,7 +73,18 @@ def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
 
     Names of emoji (`:pill:`) and numbers in a text stay unchanged.
     """
-    return _console_type()(stderr=stderr, quiet=quiet, highlight=False, emoji=False)
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class PrintableConsole(Console):
+        """Makes every piece of text printable when it is rendered; rich's own control codes pass."""
+
+        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*arguments, **options):
+                text, style, control = segment
+                yield segment if control else Segment(printable(text, lines=True), style)
+
+    return PrintableConsole(stderr=stderr, quiet=quiet, highlight=False, emoji=False)
 
 
 def open_progress(*columns: str, quiet: bool, transient: bool = False) -> Progress:
@@ -68,17 +92,11 @@ def open_progress(*columns: str, quiet: bool, transient: bool = False) -> Progre
 
     Each of `columns` names a field of the tasks.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    shown: list[ProgressColumn] = [
-        TextColumn("{task.description}", markup=False),
-        BarColumn(20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    ]
-    for column in columns:
-        shown.append(TextColumn(f"{{task.fields[{column}]}}", markup=False))
-    return Progress(*shown, console=open_console(stderr=True), disable=quiet, transient=transient)
+    fields = (TextColumn(f"{{task.fields[{column}]}}", markup=False) for column in columns)
+    bar = (TextColumn("{task.description}", markup=False), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*bar, *fields, console=open_console(stderr=True), disable=quiet, transient=transient)
 
 
 def open_download_progress(*, quiet: bool) -> Progress:
@@ -99,16 +117,65 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _console_type() -> type[Console]:
-    from rich.console import Console
-    from rich.segment import Segment
+def line_width() -> int | None:
+    """Return the number of characters per line; None in a pipe without COLUMNS."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
-    class PrintableConsole(Console):
-        """Makes every piece of text printable when it is rendered; rich's own control codes pass."""
 
-        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
-            for segment in super().render(*arguments, **options):
-                text, style, control = segment
-                yield segment if control else Segment(printable(text, lines=True), style)
+def say_sentence(sentence: str) -> None:
+    """Write one sentence, wrapped to the terminal."""
+    from epicrisis.evaluation.analysis.table_text import wrap_text
 
-    return PrintableConsole
+    say_text(wrap_text(sentence, line_width()))
+
+
+def show_table(table: Table) -> None:
+    """Write the table and a blank line."""
+    from epicrisis.evaluation.analysis.table_text import format_table
+
+    say_text(format_table(table, line_width()) + "\n")
+
+
+def show_tables(tables: Iterable[Table], conclusions: Iterable[str] = ()) -> None:
+    """Write tables, then the sentences concluded from them."""
+    for table in tables:
+        show_table(table)
+    for sentence in conclusions:
+        say_sentence(sentence)
+
+
+def show_findings(findings: Findings, *, ascii_only: bool = False, with_intervals: bool = False) -> None:
+    """Write the question, the tables (optionally with their differences as intervals), and the conclusions."""
+    from epicrisis.evaluation.analysis.table_text import draw_forest_plot
+
+    say_sentence(findings.about)
+    say()
+    tables = findings.tables
+    common = []
+    if len(tables) > 1:
+        common = [note for note in tables[0].notes if all(note in table.notes for table in tables)]
+    ascii_only = ascii_only or "utf" not in (sys.stdout.encoding or "").lower()
+    for table in tables:
+        show_table(replace(table, notes=tuple(note for note in table.notes if note not in common)))
+        plot = draw_forest_plot(table, min(line_width() or 100, 100), ascii_only=ascii_only) if with_intervals else ""
+        if plot:
+            say_text(plot + "\n")
+    for note in common:
+        say_sentence(note)
+    if common:
+        say()
+    for sentence in findings.conclusions:
+        say_sentence(f"* {sentence}")
+
+
+def show_data(value: object) -> None:
+    """Print any value as JSON. Figures without a value (NaN) become null."""
+    show_json(_without_nan(to_json(value)))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -66,10 +66,8 @@ def find_event_mentions(event: str, notes: Iterable[Passage]) -> dict[str, Event
     for note in notes:
         if not words or not loose.search(note.text):
             continue
-        earlier, new = (
-            mentions.get(note.document_id, EventMentions()),
-            _read_mentions(rf"\b{words}(?:e?s)?\b", note.text),
-        )
+        earlier = mentions.get(note.document_id, EventMentions())
+        new = _read_mentions(rf"\b{words}(?:e?s)?\b", note.text)
         mentions[note.document_id] = EventMentions(
             earlier.is_present or new.is_present,
             (*earlier.dates, *new.dates),
@@ -103,8 +101,12 @@ def _read_mentions(words: str, text: str) -> EventMentions:
             before = sentence[: match.start()]
             is_present = is_present or not (_UNDONE.search(before) or _PAST.search(before))
         dates = find_dates(sentence)
-        if dates:
-            times += [_range_of(dates[number]) for number in _dates_done(words, _mark_dates(sentence, dates))]
+        text, end = "", 0
+        for number, date in enumerate(dates):
+            text += f"{sentence[end : date.start]}⟨{number}⟩"
+            end = date.end
+        for number in _dates_done(words, " ".join((text + sentence[end:]).split())) if dates else ():
+            times.append(_range_of(dates[number]))
     return EventMentions(is_present, tuple(times))
 
 
@@ -113,17 +115,8 @@ def _range_of(date: DateMention) -> TimeRange:
     return time_range(date.readings[0])[0], time_range(date.readings[-1])[1]
 
 
-def _mark_dates(sentence: str, dates: Sequence[DateMention]) -> str:
-    """Return the sentence on one line with `⟨n⟩` in place of its n-th date."""
-    text, end = "", 0
-    for number, date in enumerate(dates):
-        text += f"{sentence[end : date.start]}⟨{number}⟩"
-        end = date.end
-    return " ".join((text + sentence[end:]).split())
-
-
 def _dates_done(words: str, sentence: str) -> Iterator[int]:
-    """Yield the numbers of the dates at which the sentence says that the event was done."""
+    """Yield the numbers of the dates at which a sentence, with `⟨n⟩` as its n-th date, says that the event was done."""
     done = r"\b(?:s/p|status[ -]post|underwent|had undergone|had (?=an? |the |his |her |\w+ ⟨))"
     for pattern in (
         rf"{done} ?{_WORDS}{words}{_CLOSE}",
@@ -168,17 +161,13 @@ def find_notes_with_date(time: TimeRange, notes: Iterable[Passage], years: bool 
         if note.document_id in documents or not (year.search(note.text) or short.search(note.text)):
             continue
         dates = find_dates(note.text)
-        if any(may_overlap(_range_of(date), time) for date in dates) or (years and _has_year(note.text, year, dates)):
+        found = any(may_overlap(_range_of(date), time) for date in dates)
+        for match in year.finditer(note.text) if years and not found else ():
+            # A year within a date is not alone.
+            found = found or all(match.end() <= date.start or date.end <= match.start() for date in dates)
+        if found:
             documents.add(note.document_id)
     return frozenset(documents)
-
-
-def _has_year(text: str, year: re.Pattern[str], dates: Sequence[DateMention]) -> bool:
-    """Return whether one of the years is in the text outside its dates."""
-    for match in year.finditer(text):
-        if all(match.end() <= date.start or date.end <= match.start() for date in dates):
-            return True
-    return False
 
 
 def agree_on_time(times: Sequence[TimeRange]) -> TimeRange | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -150,10 +150,8 @@ class HospitalStay:
                 return self.end
             if note.is_of(SUMMARY) and note.written:
                 times.append(note.written)
-        if not times:
-            return None
-        firsts, lasts = zip(*times, strict=True)
-        return min(firsts), max(lasts)
+        first, last = _bound(times, min), _bound(times, max)
+        return (first[0], last[1]) if first and last else None
 
     def __str__(self) -> str:
         return f"{format_day(self.start)} to {format_day(self.end)}"
@@ -185,7 +183,10 @@ def group_stays(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
     for note in notes:
         if note.encounter is not None:
             groups[note.encounter].append(note)
-    stays = [_build_stay(encounter, sorted(group, key=_note_order)) for encounter, group in groups.items()]
+    stays: list[HospitalStay] = []
+    for encounter, group in groups.items():
+        ordered = sorted(group, key=lambda note: (note.written or _NEVER, note.document_id))
+        stays.append(_build_stay(encounter, ordered))
     return tuple(sorted(stays, key=lambda stay: (stay.start or _NEVER, stay.encounter)))
 
 
@@ -204,10 +205,6 @@ def join_transfers(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ..
     return list(map(tuple, groups))
 
 
-def _note_order(note: NoteTime) -> tuple[TimeRange, str]:
-    return note.written or _NEVER, note.document_id
-
-
 def _build_stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
     note_times: list[TimeRange] = []
     admitted: list[TimeRange] = []
@@ -219,25 +216,19 @@ def _build_stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
             admitted.append(time_range(note.admitted))
         if note.discharged:
             discharged.append(time_range(note.discharged))
-    start = _earliest(admitted or note_times)
-    end = _latest(discharged or note_times) or start
+    start = _bound(admitted or note_times, min)
+    end = _bound(discharged or note_times, max) or start
     if start and end and end[1] < start[0]:
         end = start
     return HospitalStay(encounter, start, end, bool(admitted), tuple(notes))
 
 
-def _earliest(times: Sequence[TimeRange]) -> TimeRange | None:
+def _bound(times: Sequence[TimeRange], choose: Callable[[Iterable[datetime]], datetime]) -> TimeRange | None:
+    """Return the range of the first (`min`) or the last (`max`) of these times, or None without a time."""
     if not times:
         return None
-    first, last = zip(*times, strict=True)
-    return min(first), min(last)
-
-
-def _latest(times: Sequence[TimeRange]) -> TimeRange | None:
-    if not times:
-        return None
-    first, last = zip(*times, strict=True)
-    return max(first), max(last)
+    firsts, lasts = zip(*times, strict=True)
+    return choose(firsts), choose(lasts)
 
 
 def find_possible_places(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
@@ -256,21 +247,14 @@ def find_possible_places(times: Sequence[TimeRange | None], which: int, optional
         if time is None:
             places.append(index)
             continue
-        if which > 0:
-            nearer, farther = _count_before(time, certain), _count_after(time, dated)
-        else:
-            nearer, farther = _count_after(time, certain), _count_before(time, dated)
+        # From the end, earlier and later change places.
+        near, far = (certain, dated) if which > 0 else (dated, certain)
+        earlier = sum(is_before(other, time) for other in near)
+        later = sum(is_before(time, other) for other in far)
+        nearer, farther = (earlier, later) if which > 0 else (later, earlier)
         if nearer < place <= n - farther:
             places.append(index)
     return places
-
-
-def _count_before(time: TimeRange, others: Iterable[TimeRange]) -> int:
-    return sum(is_before(other, time) for other in others)
-
-
-def _count_after(time: TimeRange, others: Iterable[TimeRange]) -> int:
-    return sum(is_before(time, other) for other in others)
 
 
 def find_stays_on(time: TimeRange, edge: str, stays: Sequence[HospitalStay]) -> tuple[Sequence[HospitalStay], str]:

@@ -8,7 +8,7 @@ front, or to search once per segment and fuse the rankings.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -77,12 +77,6 @@ def fit_question(
     return texts, QuestionFit(tokens=tokens, window=window, remedy=remedy, texts=len(texts), encoded=encoded)
 
 
-def count_cut(fits: Iterable[QuestionFit]) -> tuple[int, int]:
-    """Return the number of questions longer than the window and the number of all questions."""
-    fits = list(fits)
-    return sum(fit.cut for fit in fits), len(fits)
-
-
 def move_question_first(text: str, encoder: Encoder, sentences: SentenceSplitter) -> str:
     """Return the question sentence, then as many complete sentences from the beginning as fit the window.
 
@@ -112,21 +106,19 @@ def split_segments(text: str, encoder: Encoder, sentences: SentenceSplitter) -> 
     """
     if _fits(text, encoder):
         return (text,)
+    pieces: list[CharacterSpan] = []
+    for start, end in sentences(text):
+        if _fits(text[start:end], encoder):
+            pieces.append((start, end))
+        else:
+            pieces += map(re.Match.span, _WORD.finditer(text, start, end))
     spans: list[CharacterSpan] = []
-    for start, end in _split_pieces(text, encoder, sentences):
+    for start, end in pieces:
         if spans and _fits(text[spans[-1][0] : end], encoder):
             spans[-1] = spans[-1][0], end
         else:
             spans.append((start, end))
     return tuple(text[start:end] for start, end in spans) or (text,)
-
-
-def _split_pieces(text: str, encoder: Encoder, sentences: SentenceSplitter) -> Iterator[CharacterSpan]:
-    for start, end in sentences(text):
-        if _fits(text[start:end], encoder):
-            yield start, end
-        else:
-            yield from (word.span() for word in _WORD.finditer(text, start, end))
 
 
 def _fits(text: str, encoder: Encoder) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from epicrisis.dates import time_range
-from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 TIME_ORDER_STATEMENT = (
@@ -30,19 +30,17 @@ def restore_notes(passages: Sequence[Passage]) -> tuple[Passage, ...]:
     by_document: dict[str, list[Passage]] = defaultdict(list)
     for passage in passages:
         by_document[passage.document_id].append(passage)
-    return tuple(map(_join_parts, by_document.values()))
-
-
-def _join_parts(passages: Sequence[Passage]) -> Passage:
-    parts = sorted(passages, key=lambda part: (part.start, part.end))
-    first, end, texts = parts[0], parts[0].start, list[str]()
-    for part in parts:
-        gap = part.start - end
-        texts.append(" " if gap == 1 else "\n" * gap)
-        texts.append(part.text[max(0, -gap) :])
-        end = max(end, part.end)
-    metadata = {name: value for name, value in first.metadata.items() if name not in _PASSAGE_METADATA}
-    return replace(first, id=f"{first.document_id}#whole", ordinal=0, end=end, text="".join(texts), metadata=metadata)
+    notes: list[Passage] = []
+    for document_id, group in by_document.items():
+        parts = sorted(group, key=lambda part: (part.start, part.end))
+        text, end = "", parts[0].start
+        for part in parts:
+            gap = part.start - end
+            text += (" " if gap == 1 else "\n" * gap) + part.text[max(0, -gap) :]
+            end = max(end, part.end)
+        metadata = {name: value for name, value in parts[0].metadata.items() if name not in _PASSAGE_METADATA}
+        notes.append(replace(parts[0], id=f"{document_id}#whole", ordinal=0, end=end, text=text, metadata=metadata))
+    return tuple(notes)
 
 
 def sort_by_time(passages: Sequence[Passage]) -> tuple[Passage, ...]:
@@ -50,20 +48,18 @@ def sort_by_time(passages: Sequence[Passage]) -> tuple[Passage, ...]:
 
     A date without a day or a time of day counts as its latest possible time.
     """
-    return tuple(sorted(passages, key=_time_order))
 
+    def order(passage: Passage) -> tuple[bool, datetime, str, int]:
+        latest, date = datetime.max, passage.date
+        if date is not None:
+            try:
+                latest = time_range(date)[1]
+            except ValueError:
+                # A library's date has a day, but the rest of the text need not be a time.
+                latest = time_range(date[:10])[1]
+        return date is None, latest, passage.document_id, passage.start
 
-def _time_order(passage: Passage) -> tuple[bool, datetime, str, int]:
-    latest = datetime.max if passage.date is None else _latest_time(passage.date)
-    return passage.date is None, latest, passage.document_id, passage.start
-
-
-def _latest_time(date: str) -> datetime:
-    try:
-        return time_range(date)[1]
-    except ValueError:
-        # A library's date has a day, but the rest of the text need not be a time.
-        return time_range(date[:10])[1]
+    return tuple(sorted(passages, key=order))
 
 
 def order_by_time(ranking: Ranking) -> Ranking:

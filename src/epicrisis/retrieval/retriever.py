@@ -5,23 +5,22 @@ The ranking's notes hold what a reader must know of it, such as a question longe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Encoder, PassageStore, Reranker, Vectors
-from epicrisis.retrieval.document_ranking import (
+from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
+from epicrisis.retrieval.preflight import BM25_SIGNALS, ScoredIds, choose_rule, compare_rankings
+from epicrisis.retrieval.rankings import (
     find_document_depth,
     rank_for_documents,
+    reciprocal_rank_fusion,
+    rerank,
     score_documents,
     select_documents,
 )
-from epicrisis.retrieval.fusion import reciprocal_rank_fusion
-from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
-from epicrisis.retrieval.preflight import choose_rule, compare_rankings
-from epicrisis.retrieval.ranking_signals import BM25_SIGNALS, ScoredIds
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
-from epicrisis.retrieval.rerank import rerank
 from epicrisis.types import (
     CountUnit,
     Hit,
@@ -91,10 +90,6 @@ class SearchableStore:
         return tuple(results)
 
 
-def _one_sentence(text: str) -> Iterable[tuple[int, int]]:
-    return [(0, len(text))]
-
-
 def _report_withheld(ranking: Ranking, k: int) -> Ranking:
     """Return the ranking with a note of the retracted documents that a search found among its first `k` hits."""
     ranks: Mapping[str, int] = ranking.parameters.get(WITHHELD, {})
@@ -112,6 +107,7 @@ def _scored(hits: Sequence[Hit]) -> ScoredIds:
     return [(hit.passage.id, hit.score) for hit in hits]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Retriever:
     """Searches a library, or several libraries at once, and fuses the rankings.
 
@@ -123,39 +119,28 @@ class Retriever:
     study, 4.3), or FUSION_DEPTH if it is None.
     """
 
-    def __init__(
-        self,
-        store: PassageStore,
-        encoder: Encoder | None,
-        rrf_k: int = 60,
-        *,
-        also: Sequence[SearchableStore] = (),
-        beside: Sequence[SearchableStore] = (),
-        remedy: LongQuestionPolicy = "cut",
-        sentences: SentenceSplitter = _one_sentence,
-        reranker: tuple[str, Reranker] | None = None,
-        rerank_depth: int = 64,
-        fusion_times: int | None = None,
-    ) -> None:
-        self._stores = (SearchableStore(store, encoder), *also)
-        self._beside = tuple(beside)
-        self._rrf_k = rrf_k
-        self._remedy = remedy
-        self._sentences = sentences
-        self._reranker = reranker
-        self._rerank_depth = rerank_depth
-        self._fusion_times = fusion_times
+    store: PassageStore
+    encoder: Encoder | None
+    rrf_k: int = 60
+    _: KW_ONLY
+    also: Sequence[SearchableStore] = ()
+    beside: Sequence[SearchableStore] = ()
+    remedy: LongQuestionPolicy = "cut"
+    sentences: SentenceSplitter = lambda text: [(0, len(text))]
+    reranker: tuple[str, Reranker] | None = None
+    rerank_depth: int = 64
+    fusion_times: int | None = None
 
     def record(self, scope: Scope) -> Ranking:
         """Return every note of the patient's record in the scope, complete and in chronological order."""
-        return rank_record(self._stores[0].store.fetch_record(scope))
+        return rank_record(self.store.fetch_record(scope))
 
     def notes(self, text: str, n: int, by: SearchMode, scope: Scope, count: CountUnit = "passages") -> Ranking:
         """Return the `n` complete notes with the best passages (the study's parent notes).
 
         Each passage of literature counts as a note; if documents are counted, each document.
         """
-        record = restore_notes(self._stores[0].store.fetch_record(scope))
+        record = restore_notes(self.store.fetch_record(scope))
         notes = {note.document_id: note for note in record}
         if count == "documents":
             return replace_by_notes(self.documents(text, n, by, scope), notes, n, count)
@@ -168,19 +153,19 @@ class Retriever:
     def documents(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         """Return the best `k` documents, each with up to PASSAGES_PER_DOCUMENT of its passages.
 
-        There are fewer if the best 16 k passages are of fewer documents; see `document_ranking.select_places`. A
+        There are fewer if the best 16 k passages are of fewer documents; see `rankings.select_places`. A
         reranker orders the best `rerank_depth` passages, or more if these are of fewer than k documents.
         """
         return select_documents(self.pool(text, k, by, scope), k)
 
     def pool(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         """Return the ranking of passages from which `documents` selects `k` documents."""
-        start = k * PASSAGES_PER_DOCUMENT if self._reranker is None else max(k, self._rerank_depth)
+        start = k * PASSAGES_PER_DOCUMENT if self.reranker is None else max(k, self.rerank_depth)
         ranking = rank_for_documents(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
-        if self._reranker is None:
+        if self.reranker is None:
             documents = [hit.passage.document_id for hit in ranking.hits]
             return _report_withheld(ranking, find_document_depth(documents, k))
-        name, reranker = self._reranker
+        name, reranker = self.reranker
         ranking = _report_withheld(ranking, max(start, len(ranking.hits)))
         return rerank(ranking, text, reranker, name, len(ranking.hits))
 
@@ -191,11 +176,11 @@ class Retriever:
 
         `words` replaces BM25 by another ranking, such as a sparse encoder's (the EHR study's Table 8).
         """
-        if self._reranker is None:
+        if self.reranker is None:
             return _report_withheld(self._rank(text, k, by, scope, self._depth(k), words), k)
-        name, reranker = self._reranker
-        pool = max(k, self._rerank_depth)
-        depth = self._depth(pool if self._fusion_times is None else k)
+        name, reranker = self.reranker
+        pool = max(k, self.rerank_depth)
+        depth = self._depth(pool if self.fusion_times is None else k)
         ranking = _report_withheld(self._rank(text, pool, by, scope, depth, words), pool)
         return rerank(ranking, text, reranker, name, k)
 
@@ -218,7 +203,13 @@ class Retriever:
         scores of the fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the
         signal needs a reranker and there is none.
         """
-        dense = self._preflight_pool(text, scope, depth, count)
+        if count == "passages":
+            dense = self._rank(text, depth, "dense", scope, self._depth(depth))
+        else:
+            # All ranked passages of the first documents.
+            dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
+            first = {document_id for document_id, _ in score_documents(_scored(dense.hits))[:depth]}
+            dense = replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in first))
         judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
         bm25: Sequence[Hit] = ()
         size = len(dense.hits)
@@ -229,43 +220,20 @@ class Retriever:
                 rankings.append(Ranking(hits, "bm25"))
             bm25 = self._fuse(rankings, "bm25", size, size).hits
         reranked = None
-        if self._reranker is not None and judge.signal == "reranker-overlap":
-            name, reranker = self._reranker
+        if self.reranker is not None and judge.signal == "reranker-overlap":
+            name, reranker = self.reranker
             reranked = _scored(rerank(dense, text, reranker, name, size).hits)
-        return compare_rankings(
-            _scored(dense.hits),
-            _scored(bm25),
-            reranked,
-            signal=judge.signal,
-            n=judge.n,
-            threshold=judge.threshold,
-            depth=depth,
-            count=count,
-            origin=judge.origin,
-        )
-
-    def _preflight_pool(self, text: str, scope: Scope, depth: int, count: CountUnit) -> Ranking:
-        """Return the first `depth` dense passages, or all ranked passages of the first `depth` documents."""
-        if count == "passages":
-            return self._rank(text, depth, "dense", scope, self._depth(depth))
-        dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
-        documents = {document_id for document_id, _ in score_documents(_scored(dense.hits))[:depth]}
-        return replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in documents))
+        return compare_rankings(_scored(dense.hits), _scored(bm25), reranked, judge, depth=depth, count=count)
 
     def _rank(
-        self,
-        text: str,
-        k: int,
-        by: SearchMode,
-        scope: Scope,
-        depth: int,
-        words: Callable[[int], Ranking] | None = None,
+        self, text: str, k: int, by: SearchMode, scope: Scope, depth: int, words: Callable[[int], Ranking] | None = None
     ) -> Ranking:
         """Return `k` passages by fusing rankings of `depth` hits. A single ranking has `k` hits."""
         word_searches = [] if by == "dense" else self._word_searches(scope)
         vector_searches: list[tuple[SearchableStore, Scope]] = []
         if by != "bm25":
-            vector_searches = [(searchable, scope) for searchable in self._stores] + self._literature(scope)
+            stores = (SearchableStore(self.store, self.encoder), *self.also)
+            vector_searches = [(searchable, scope) for searchable in stores] + self._literature(scope)
         size = k if len(word_searches) + len(vector_searches) == 1 else depth
         rankings: list[Ranking] = []
         for searchable, store_scope in vector_searches:
@@ -278,21 +246,21 @@ class Retriever:
         return self._fuse(rankings, by, k, depth)
 
     def _depth(self, k: int) -> int:
-        return max(k, FUSION_DEPTH) if self._fusion_times is None else self._fusion_times * k
+        return max(k, FUSION_DEPTH) if self.fusion_times is None else self.fusion_times * k
 
     def _word_searches(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
-        return [(self._stores[0], scope), *self._literature(scope)]
+        return [(SearchableStore(self.store, None), scope), *self._literature(scope)]
 
     def _literature(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
-        return [(searchable, replace(scope, patient=None)) for searchable in self._beside]
+        return [(searchable, replace(scope, patient=None)) for searchable in self.beside]
 
     def _rank_dense(self, text: str, k: int, searchable: SearchableStore, scope: Scope) -> Ranking:
         """Return the best `k` passages. For a question in segments, fuse the rankings of the segments."""
         encoder = searchable.encoder
         if encoder is None:
             raise ValueError("dense and hybrid search need an encoder")
-        texts, fit = fit_question(text, encoder, self._sentences, self._remedy)
-        depth = k if len(texts) == 1 or self._fusion_times is not None else max(k, FUSION_DEPTH)
+        texts, fit = fit_question(text, encoder, self.sentences, self.remedy)
+        depth = k if len(texts) == 1 or self.fusion_times is not None else max(k, FUSION_DEPTH)
         rankings: list[Ranking] = []
         for vector in encoder.encode_queries(texts):
             rankings.append(searchable.search_vectors(vector, depth, scope, {"encoder": encoder.fingerprint}))
@@ -321,17 +289,17 @@ class Retriever:
                 encoders[str(ranking.parameters["encoder"])] = None
             question_cut = question_cut or QUESTION_CUT in ranking.parameters
             notes |= dict.fromkeys(ranking.notes)
-        fused = reciprocal_rank_fusion([ranking.ids for ranking in rankings], self._rrf_k)[:k]
+        fused = reciprocal_rank_fusion([ranking.ids for ranking in rankings], self.rrf_k)[:k]
         names = list(encoders)
         fused_parameters: dict[str, object] = {
             "k": k,
             "encoder": names[0] if len(names) == 1 else names,
-            "rrf_k": self._rrf_k,
+            "rrf_k": self.rrf_k,
             "fusion_depth": depth,
             "fused": len(rankings),
         }
-        if self._beside:
-            fused_parameters["beside"] = [searchable.name for searchable in self._beside]
+        if self.beside:
+            fused_parameters["beside"] = [searchable.name for searchable in self.beside]
         if question_cut:
             fused_parameters[QUESTION_CUT] = True
         if withheld:

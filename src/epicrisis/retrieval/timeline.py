@@ -7,14 +7,27 @@ note is left out, and the result says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.retrieval.expression_groups import find_unrestricted, group_by_family
-from epicrisis.retrieval.hospital_stays import NoteTime
-from epicrisis.retrieval.note_filtering import RULES, AdmittedNotes
-from epicrisis.retrieval.record_timeline import DatedNoteFinder, MentionFinder, RecordTimeline, note_ids, select_notes
-from epicrisis.retrieval.time_expressions import NARROWING, TimeExpression, find_time_expressions
+from epicrisis.retrieval.hospital_stays import NoteTime, group_stays
+from epicrisis.retrieval.note_filtering import (
+    AdmittedNotes,
+    DatedNoteFinder,
+    MentionFinder,
+    RecordTimeline,
+    admit_notes,
+    note_ids,
+)
+from epicrisis.retrieval.time_expressions import FAMILIES, NARROWING, TimeExpression, find_time_expressions
+
+_REASONS: Mapping[str, str] = {
+    "leftover": "it may speak of another time",
+    "bare": "of what is not said",
+    "item": "of which time is not said",
+}
+"""Why an expression of a kind leaves open what the question is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,8 @@ def resolve(
     for expression in expressions:
         if expression.kind in ("open", "item"):
             explanations.append(f"{expression.text}: no note is left out, {expression.noun}")
-    if unrestricted := find_unrestricted(expressions):
+    unrestricted = _find_unrestricted(expressions)
+    if unrestricted:
         scope = "an order, a span or every stay" if unrestricted.kind == "all" else "more than the time that is said"
         explanation = f"{unrestricted.text}: asks for {scope}, so no note is left out"
         return Resolution(explanations=(explanation, *explanations))
@@ -56,9 +70,14 @@ def resolve(
         return Resolution(explanations=tuple(explanations))
     unresolved: list[str] = []
     for expression in expressions:
-        if reason := _reason_not_understood(expression):
+        is_understood = expression.kind == "item" and expression.attached
+        reason = expression.noun if expression.kind == "open" else _REASONS.get(expression.kind)
+        if reason and not is_understood:
             unresolved.append(f"{expression.text}: {reason}")
-    record = RecordTimeline.build(notes, find_mentions, find_dated)
+    ordered = tuple(sorted(set(notes), key=lambda note: note.document_id))
+    record = RecordTimeline(
+        ordered, group_stays(ordered), find_mentions, find_dated, pool=ordered, certain=note_ids(ordered)
+    )
     documents, restricted = frozenset[str](), True
     for group in _group_attached(expressions):
         admitted = _apply_group(group, record)
@@ -71,18 +90,44 @@ def resolve(
     return Resolution(documents, tuple(explanations))
 
 
-def _reason_not_understood(expression: TimeExpression) -> str:
-    """Return why an expression leaves open what the question is about; empty if it does not."""
-    match expression.kind:
-        case "leftover":
-            return "it may speak of another time"
-        case "bare":
-            return "of what is not said"
-        case "open":
-            return expression.noun
-        case "item" if not expression.attached:
-            return "of which time is not said"
-    return ""
+def _find_unrestricted(expressions: Sequence[TimeExpression]) -> TimeExpression | None:
+    """Return the first expression that needs the entire record, or None.
+
+    It asks for an order, a span or every stay. Or it is a comparison or a readmission, and the question mentions only
+    one of its two sides, so that any note may hold the other.
+    """
+    families = _group_by_family(expressions)
+    has_two_sides = True
+    for family in filter(None, families):
+        counts: dict[tuple[object, ...], int] = {}
+        spans = 0
+        for expression in family:
+            counts[expression.kind, expression.which, expression.noun, expression.readings] = expression.count
+            # A span between two of them has both.
+            spans += expression.relation == "between"
+        has_two_sides = has_two_sides and sum(counts.values()) + spans > 1
+    relations = {expression.relation for expression in itertools.chain.from_iterable(families)}
+    for expression in expressions:
+        match expression.kind:
+            case "all":
+                return expression
+            case "compared" if not has_two_sides:
+                return expression
+            case "readmission" if not relations <= {"after", "since", "between"}:
+                return expression
+    return None
+
+
+def _group_by_family(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
+    """Return the expressions in groups whose notes are taken together: stays, days, each range, and notes.
+
+    The groups narrow the record in this order. A group may be empty.
+    """
+    stays, days, notes = (
+        [expression for expression in expressions if expression.kind in family] for family in FAMILIES
+    )
+    ranges = [[expression] for expression in expressions if expression.kind == "range"]
+    return [stays, days, *ranges, notes]
 
 
 def _group_attached(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
@@ -100,12 +145,17 @@ def _group_attached(expressions: Sequence[TimeExpression]) -> list[list[TimeExpr
 
 def _apply_group(group: Sequence[TimeExpression], record: RecordTimeline) -> AdmittedNotes:
     """Return the notes that all families of expressions in the group admit."""
-    explanations, unresolved = list[str](), list(_find_unclear_ordinals(group))
-    pool, restricted = record.notes, False
-    for family in group_by_family(group):
+    explanations, unresolved, restricted = list[str](), list[str](), False
+    for number, expression in enumerate(group):
+        if not expression.which or expression.kind not in ("stay", "at-discharge"):
+            continue
+        # `The first admission in 2016` need not be the patient's first.
+        if any(later.kind in ("day", "range", "stay", "stay-on") for later in group[number + 1 :]):
+            unresolved.append(f"{expression.text}: it may be counted from any time")
+    for family in _group_by_family(group):
         ids, certain, admits_all = set[str](), set[str](), not family
         for expression in family:
-            admitted = RULES[expression.kind](expression, record, pool)
+            admitted = admit_notes(expression, record)
             explanations += admitted.explanations
             unresolved += admitted.unresolved
             # One expression that leaves no note out admits every note.
@@ -113,23 +163,11 @@ def _apply_group(group: Sequence[TimeExpression], record: RecordTimeline) -> Adm
             ids |= note_ids(admitted.notes or ())
             certain |= admitted.certain
         if not admits_all:
-            pool, restricted = select_notes(pool, frozenset(ids)), True
-            record = replace(record, certain=record.certain & certain)
+            record, restricted = replace(record.restrict(ids), certain=record.certain & certain), True
     kinds = [expression.noun for expression in group if expression.kind == "named-note"]
-    matches = {note for note in pool if any(map(note.is_of, kinds))}
+    matches = note_ids(note for note in record.pool if any(map(note.is_of, kinds)))
     if matches:
-        pool = tuple(note for note in pool if note in matches or note.has_unknown_kind)
-    notes = pool if restricted and pool else None
+        unknown = note_ids(note for note in record.pool if note.has_unknown_kind)
+        record = record.restrict(matches | unknown)
+    notes = record.pool if restricted and record.pool else None
     return AdmittedNotes(notes, record.certain, tuple(explanations), tuple(unresolved))
-
-
-def _find_unclear_ordinals(group: Sequence[TimeExpression]) -> Iterator[str]:
-    """Yield the ordinals of stays that may be counted within another expression of the group.
-
-    `The first admission in 2016` need not be the patient's first.
-    """
-    for number, expression in enumerate(group):
-        if not expression.which or expression.kind not in ("stay", "at-discharge"):
-            continue
-        if any(later.kind in ("day", "range", "stay", "stay-on") for later in group[number + 1 :]):
-            yield f"{expression.text}: it may be counted from any time"

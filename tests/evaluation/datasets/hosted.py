@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, parse_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.datasets.load import PinnedSet, parse_catalogue
 from epicrisis.evaluation.datasets.mirage import read
 
 NAME = "mirage/bioasq"

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records.lengths import (
+from epicrisis.evaluation.datasets.patient_records.populations import (
     BINS,
-    count_record_tokens,
+    count_questions_and_patients,
     find_length_bin,
-    group_notes_by_patient,
+    select_by_length,
 )
-from epicrisis.evaluation.datasets.patient_records.populations import count_questions_and_patients, select_by_length
 from epicrisis.evaluation.datasets.patient_records.recordset import NAMES, RecordSet, load_records
 from epicrisis.types import Document, EvidenceSpan, Question
 
@@ -513,9 +512,7 @@ def test_load_records_with_unsupported_population_names_options(tmp_path: Path) 
         load_records(tmp_path / "a", population="table-9")
 
 
-def test_count_record_tokens_and_find_length_bin(tmp_path: Path) -> None:
-    notes = group_notes_by_patient(load_records(write_ehrnoteqa(tmp_path)).notes())
-    assert count_record_tokens(notes, lambda text: len(text.split())) == {"10": 6}
+def test_find_length_bin_at_the_limits() -> None:
     tokens = (0, 7999, 8000, 15999, 16000, 31999, 32000, 128000, 128001)
     assert [find_length_bin(token) for token in tokens] == [BINS[at] for at in (0, 0, 1, 1, 2, 2, 3, 3, 4)]
 

@@ -13,10 +13,8 @@ from typing import TypeAlias
 
 import pytest
 
-from epicrisis.evaluation.datasets.catalogue import load_catalogue
-from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.datasets.sampling import sample_per_class
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_per_class
+from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset
 from epicrisis.types import Question
 
 pytestmark = pytest.mark.data

@@ -13,8 +13,7 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
-from epicrisis.evaluation.datasets.catalogue import load_catalogue, parse_catalogue
-from epicrisis.evaluation.datasets.load import load_dataset
+from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset, parse_catalogue
 from epicrisis.types import Question
 
 ENTRY: dict[str, Any] = {"question": "Does it help?", "options": {"A": "yes", "B": "no"}, "answer": "B"}

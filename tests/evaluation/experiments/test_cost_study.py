@@ -40,7 +40,7 @@ from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.call_costs import compute_cost
 from epicrisis.overrides import RunOverrides
-from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question, StrategyName

@@ -29,13 +29,13 @@ from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import Library
 from epicrisis.prompts import unfence
-from epicrisis.retrieval.ordering import rank_in_order
-from epicrisis.retrieval.ranking_signals import ScoredIds
+from epicrisis.retrieval.preflight import ScoredIds
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.reader import u_curve
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.types import Document, Preflight, Question, Ranking, Scope
 from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
 

@@ -18,7 +18,7 @@ from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.token_costs import PromptShape
 from epicrisis.models.chat.call_costs import estimate_tokens
 from epicrisis.protocols import StoredDocument
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.retrieval.preflight import Signal
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Passage, Question, Scope

@@ -12,7 +12,7 @@ from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import case_costs
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking
 from tests.support import experiments

@@ -25,10 +25,10 @@ from epicrisis.evaluation.experiments.recorded_rankings import (
 )
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.protocols import Encoder, StoredDocument
-from epicrisis.retrieval.ranking_signals import Signal
+from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import CountUnit, Document, Passage, Question, Ranking, Scope, SearchMode, SignalKind
 

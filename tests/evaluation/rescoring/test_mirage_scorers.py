@@ -10,9 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis.evaluation.datasets import mirage as benchmark
-from epicrisis.evaluation.rescoring.mirage_scorers import Reading, find_letter, read_like_early_2024, read_like_head
-from epicrisis.evaluation.rescoring.released_replies import pair_with_replies, read_released_replies
-from epicrisis.evaluation.rescoring.scores import SCORINGS, score_replies
+from epicrisis.evaluation.rescoring.released_replies import Reading, pair_with_replies, read_released_replies
+from epicrisis.evaluation.rescoring.scores import (
+    SCORINGS,
+    find_letter,
+    read_like_early_2024,
+    read_like_head,
+    score_replies,
+)
 
 # As `locate_answer` of MIRAGE tries them, one after the other.
 PATTERNS = (

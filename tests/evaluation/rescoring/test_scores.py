@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError
-from epicrisis.evaluation.rescoring.mirage_scorers import Reading
 from epicrisis.evaluation.rescoring.released_replies import (
     AnsweredQuestion,
+    Reading,
     pair_with_replies,
     read_recorded_answer,
     read_released_replies,

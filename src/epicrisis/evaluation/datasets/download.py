@@ -20,9 +20,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.errors import InputError, NetworkRefused, StorageError
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, find_pinned_set, load_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.load import FOLDER, load_dataset
+from epicrisis.evaluation.datasets.load import (
+    FOLDER,
+    PinnedSet,
+    SourceFile,
+    find_pinned_set,
+    load_catalogue,
+    load_dataset,
+)
 
 _STALE_SECONDS = 3600.0
 TIMEOUT = 60.0
@@ -70,8 +76,9 @@ def download_dataset(
     targets: list[Path] = []
     for file in files:
         target = home / FOLDER / file.path
-        if not _is_pinned_file(file, target):
-            _fetch(file, target, partial(on_progress or _ignore_progress, target.name))
+        # A file without a pinned hash is always fetched again.
+        if not (target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == file.sha256):
+            _fetch(file, target, partial(on_progress or (lambda *progress: None), target.name))
             targets.append(target)
     try:
         return load_dataset(name, home, sets=catalogue)
@@ -81,18 +88,9 @@ def download_dataset(
         raise
 
 
-def _is_pinned_file(file: SourceFile, target: Path) -> bool:
-    """Return whether the target has the pinned bytes; False if the bytes are not pinned."""
-    return target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == file.sha256
-
-
-def _ignore_progress(file: str, size: int, total: int | None) -> None:
-    """Do nothing."""
-
-
 def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | None], None]) -> None:
-    # One for each process: two that download the same file must not write into one.
     _remove_stale_files(target)
+    # One for each process: two that download the same file must not write into one.
     temporary = target.with_name(f"{target.name}.{os.getpid()}.partial")
     content = _read(file.url, target, on_progress)
     sha256 = hashlib.sha256(content).hexdigest()

@@ -1,21 +1,86 @@
-"""Loading of question sets: a pinned set by its name, or a file. Nothing is downloaded."""
+"""Question sets: the pinned ones of `catalogue.toml`, and loading of one by its name, or of a file.
+
+Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
-from epicrisis.evaluation.datasets.catalogue import PinnedSet, SourceFile, load_catalogue
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
 from epicrisis.printable import quote_for_shell
 
 FOLDER = "datasets"
 """In the program's home, with a folder for each source."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a source. `path` is relative to the folder of question sets: `<source>/<file name>`."""
+
+    path: str
+    url: str
+    licence: str
+    bytes: int | None = None
+    sha256: str | None = None
+    """None if the file is not pinned; then its questions are checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSet:
+    """A question set: its files, the number of its questions, and their `Dataset.sha256`."""
+
+    name: str
+    description: str
+    files: tuple[SourceFile, ...]
+    count: int
+    split: str | None = None
+    """The part of the source: `train`, `validation` or `test`. None if the source is not split."""
+    sha256: str | None = None
+    """None if only the files are pinned; then their bytes and the number of questions are checked."""
+
+    @property
+    def licence(self) -> str:
+        """The licences of its files."""
+        return ", ".join(dict.fromkeys(file.licence for file in self.files))
+
+
+@cache
+def load_catalogue() -> Mapping[str, PinnedSet]:
+    """Return the pinned sets by name, in the order of the file."""
+    return parse_catalogue(
+        resources.files("epicrisis.evaluation.datasets").joinpath("catalogue.toml").read_text("utf-8")
+    )
+
+
+def find_pinned_set(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
+    """Return the set with this name. Raises InputError with the known names."""
+    if name not in sets:
+        raise InputError(f"no question set is called {name!r}; known are {', '.join(sets)}")
+    return sets[name]
+
+
+def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:
+    """Return the sets of a TOML text in the form of `catalogue.toml`. Raises TypeError or KeyError for other keys."""
+    tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
+    files: dict[str, SourceFile] = {}
+    for table in tables["files"]:
+        files[table["path"]] = SourceFile(**table)
+    sets: dict[str, PinnedSet] = {}
+    for table in tables["sets"]:
+        table["files"] = tuple(map(files.__getitem__, table["files"]))
+        sets[table["name"]] = PinnedSet(**table)
+    return sets
 
 
 def load_dataset(
@@ -29,29 +94,28 @@ def load_dataset(
     """
     catalogue = load_catalogue() if sets is None else sets
     if name not in catalogue:
-        return _load_file(name, catalogue)
+        path = Path(name).expanduser()
+        if not path.exists():
+            raise InputError(f"{name} is neither a question set ({', '.join(catalogue)}) nor a file; check the name")
+        questions = published.read(path) or tuple(require_readable(read_questions(path)))
+        return Dataset(printable_path(path.name), questions, classes_by_gold(questions))
     pinned = catalogue[name]
     paths = [_find(file, pinned, place or home / FOLDER) for file in pinned.files]
+    pull = f"epicrisis questions pull {quote_for_shell(name)}"
     if pinned.sha256 is None:
-        _check_bytes(pinned, paths)
+        for file, path in zip(pinned.files, paths, strict=True):
+            if file.sha256 not in (None, fingerprint_file(path).sha256):
+                raise InputError(
+                    f"{printable_path(path)} is not the pinned file of {name} ({file.bytes:,} bytes, "
+                    f"sha256 {file.sha256}): run `{pull}`, or load it by its path"
+                )
     dataset = read_pinned(pinned, paths)
     if len(dataset.questions) != pinned.count or pinned.sha256 not in (None, dataset.sha256):
         raise InputError(
             f"the file read for {name} holds {len(dataset.questions)} questions that are not the {pinned.count} pinned "
-            f"ones: run `epicrisis questions pull {quote_for_shell(name)}`, or give your own questions as JSON lines"
+            f"ones: run `{pull}`, or give your own questions as JSON lines"
         )
     return dataset
-
-
-def _check_bytes(pinned: PinnedSet, paths: list[Path]) -> None:
-    """Raise InputError unless the files of a set are the pinned ones."""
-    for file, path in zip(pinned.files, paths, strict=True):
-        if file.sha256 not in (None, fingerprint_file(path).sha256):
-            pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
-            raise InputError(
-                f"{printable_path(path)} is not the pinned file of {pinned.name} ({file.bytes:,} bytes, "
-                f"sha256 {file.sha256}): run `{pull}`, or load it by its path"
-            )
 
 
 def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
@@ -61,7 +125,10 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
         case "mirage":
             questions = mirage.read(paths[0], cast(mirage.Subset, part))
         case "mmlu":
-            questions = mirage.read_subject(paths[0], part)
+            # One of MMLU's six subjects, by the ids: `college_biology-017`.
+            questions = tuple(
+                question for question in mirage.read(paths[0], "mmlu") if question.id.rpartition("-")[0] == part
+            )
         case "pubmedqa":
             questions, documents = pubmedqa.read(*paths)
             return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
@@ -71,14 +138,6 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
         case _:
             questions = prompt_engine.read(paths[0])
     return Dataset(pinned.name, questions, classes_by_gold(questions), licence=pinned.licence)
-
-
-def _load_file(name: str, catalogue: Mapping[str, PinnedSet]) -> Dataset:
-    path = Path(name).expanduser()
-    if not path.exists():
-        raise InputError(f"{name} is neither a question set ({', '.join(catalogue)}) nor a file; check the name")
-    questions = published.read(path) or tuple(require_readable(read_questions(path)))
-    return Dataset(printable_path(path.name), questions, classes_by_gold(questions))
 
 
 def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:

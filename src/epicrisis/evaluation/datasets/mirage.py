@@ -43,27 +43,23 @@ def read(path: Path, subset: Subset) -> tuple[Question, ...]:
         raise path_error(path, f"not MIRAGE's benchmark.json (at {where}); pull it again") from None
     if not entries:
         raise path_error(path, f"holds no set {subset}; it must be MIRAGE's benchmark.json")
-    return tuple(_question(path, subset, key, entry) for key, entry in entries.items())
-
-
-def read_subject(path: Path, subject: str) -> tuple[Question, ...]:
-    """Return the questions of one of MMLU's six subjects, by their ids (`college_biology-017`). Raises InputError."""
-    return tuple(question for question in read(path, "mmlu") if question.id.rpartition("-")[0] == subject)
-
-
-def _question(path: Path, subset: Subset, key: str, entry: _Entry) -> Question:
-    if entry.answer not in entry.options:
-        raise path_error(path, f"{subset}.{key}: the answer is not a letter of the options; pull the file again")
-    pmids = list(map(str, entry.pmids))
-    if not pmids and subset == "pubmedqa":
-        pmids = [key]
-    if not pmids and subset == "bioasq":
-        raise path_error(path, f"{subset}.{key} names no PMID, as in MIRAGE's first version; pull the pinned one")
-    return Question(
-        text=entry.question,
-        options=entry.options,
-        form="choice",
-        id=key,
-        gold=entry.answer,
-        gold_documents=tuple(map("pubmed:{}".format, pmids)),
-    )
+    questions = []
+    for key, entry in entries.items():
+        if entry.answer not in entry.options:
+            raise path_error(path, f"{subset}.{key}: the answer is not a letter of the options; pull the file again")
+        pmids = list(map(str, entry.pmids))
+        if not pmids and subset == "pubmedqa":
+            pmids = [key]
+        if not pmids and subset == "bioasq":
+            raise path_error(path, f"{subset}.{key} names no PMID, as in MIRAGE's first version; pull the pinned one")
+        questions.append(
+            Question(
+                text=entry.question,
+                options=entry.options,
+                form="choice",
+                id=key,
+                gold=entry.answer,
+                gold_documents=tuple(map("pubmed:{}".format, pmids)),
+            )
+        )
+    return tuple(questions)

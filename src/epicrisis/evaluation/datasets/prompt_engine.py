@@ -40,25 +40,24 @@ def read(path: Path) -> tuple[Question, ...]:
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"][:3])) or "the start"
         raise path_error(path, f"not a question file of HPAI-BSC/prompt_engine (at {where}); pull it again") from None
-    questions = tuple(_question(path, key, entry) for key, entry in entries.items())
+    questions: dict[str, Question] = {}
+    for key, entry in entries.items():
+        if entry.context is not None:
+            raise path_error(path, "its questions come with abstracts; ask pubmedqa/test, which keeps them")
+        options = entry.options or {}
+        if options and entry.correct_answer not in options:
+            raise path_error(path, f"{key}: the answer is not a letter of the options; pull the file again")
+        question = Question(
+            text=entry.question,
+            options=options,
+            form="choice" if options else "open",
+            id=entry.id or key,
+            gold=entry.correct_answer,
+            category=entry.category or "",
+        )
+        questions[question.id] = question
     if not questions:
         raise path_error(path, "holds no question; pull it again")
-    if len({question.id for question in questions}) < len(questions):
+    if len(questions) < len(entries):
         raise path_error(path, "two of its questions have the same id; pull it again")
-    return questions
-
-
-def _question(path: Path, key: str, entry: _Entry) -> Question:
-    if entry.context is not None:
-        raise path_error(path, "its questions come with abstracts; ask pubmedqa/test, which keeps them")
-    options = entry.options or {}
-    if options and entry.correct_answer not in options:
-        raise path_error(path, f"{key}: the answer is not a letter of the options; pull the file again")
-    return Question(
-        text=entry.question,
-        options=options,
-        form="choice" if options else "open",
-        id=entry.id or key,
-        gold=entry.correct_answer,
-        category=entry.category or "",
-    )
+    return tuple(questions.values())

@@ -42,7 +42,10 @@ def read(path: Path) -> tuple[Question, ...] | None:
     check_file(path)
     rows = _rows(path)
     if rows is None:
-        return prompt_engine.read(path) if _is_prompt_engine(_read_json(path)) else None
+        content = _read_json(path)
+        entries = content.values() if isinstance(content, dict) else ()
+        is_prompt_engine = any(isinstance(entry, dict) and "correct_answer" in entry for entry in entries)
+        return prompt_engine.read(path) if is_prompt_engine else None
     first = _first_option(path, rows)
     questions: dict[str, Question] = {}
     for number, (where, row) in enumerate(rows, 1):
@@ -76,11 +79,6 @@ def _read_json(path: Path) -> Any:
         return json.loads(read_content(path))
     except (ValueError, RecursionError):
         return None
-
-
-def _is_prompt_engine(content: Any) -> bool:
-    entries = content.values() if isinstance(content, dict) else ()
-    return any(isinstance(entry, dict) and "correct_answer" in entry for entry in entries)
 
 
 def _form(row: Any) -> str | None:
@@ -130,7 +128,7 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
 def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Question:
     from pydantic import ValidationError
 
-    from epicrisis.corpus.json_checks import find_json_fault
+    from epicrisis.corpus.jsonl import find_json_fault
     from epicrisis.corpus.line_schemas import QuestionLine, describe_errors
 
     try:

@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from epicrisis.corpus import pubmedqa
 from epicrisis.corpus.reader_base import path_error, printable_path
 from epicrisis.evaluation.datasets.dataset import read_content
@@ -28,9 +30,16 @@ def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], M
             documents[item.id] = item
     if split is None:
         return questions, documents
+    try:
+        decisions = TypeAdapter(dict[str, str]).validate_python(json.loads(read_content(split)), strict=True)
+    except (ValueError, RecursionError):
+        raise path_error(split, "not PubMedQA's test split, which maps PMIDs to decisions; pull it again") from None
     by_id = {question.id: question for question in questions}
-    decisions = _split(split)
-    wrong = [key for key, decision in decisions.items() if key not in by_id or _decision(by_id[key]) != decision]
+    wrong = []
+    for key, decision in decisions.items():
+        question = by_id.get(key)
+        if question is None or question.gold is None or question.options[question.gold] != decision:
+            wrong.append(key)
     if wrong:
         entries = f"{len(wrong)} entries ({wrong[0]!a}, ...)"
         raise path_error(split, f"{entries} are not as in {printable_path(path.name)}; pull both")
@@ -40,17 +49,3 @@ def read(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], M
         for document_id in question.gold_documents:
             gold_documents[document_id] = documents[document_id]
     return chosen, gold_documents
-
-
-def _decision(question: Question) -> str | None:
-    return None if question.gold is None else question.options[question.gold]
-
-
-def _split(path: Path) -> dict[str, str]:
-    try:
-        value = json.loads(read_content(path))
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict) or not all(isinstance(decision, str) for decision in value.values()):
-        raise path_error(path, "not PubMedQA's test split, which maps PMIDs to decisions; pull it again")
-    return value

@@ -14,7 +14,7 @@ from epicrisis.errors import InputError
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
-from epicrisis.retrieval.ranking_signals import ScoredIds
+from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.settings import Settings
 from epicrisis.types import CountUnit, Passage, Question, Ranking, Scope, SearchMode
 

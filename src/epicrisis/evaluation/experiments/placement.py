@@ -14,7 +14,7 @@ from itertools import chain
 
 from epicrisis.errors import InputError
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
-from epicrisis.retrieval.ordering import rank_in_order
+from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.types import CountUnit, Passage, Ranking
 
 PLACES = (0, 25, 50, 75, 100)

@@ -16,7 +16,7 @@ import numpy as np
 
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
-from epicrisis.retrieval.ranking_signals import Signal, measure_signal
+from epicrisis.retrieval.preflight import Signal, measure_signal
 
 Label: TypeAlias = Literal["issue", "no-issue", "not-retrieved", "no-key"]
 """`not-retrieved`: the library has a key document, and none is among those read. `no-key`: the library has none, or the

@@ -15,10 +15,9 @@ from typing import Any, TypeAlias
 
 from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
-from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
 from epicrisis.evaluation.experiments.record_arms import (
@@ -40,8 +39,8 @@ from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
+from epicrisis.retrieval.rankings import rank_by_sparse_vectors
 from epicrisis.retrieval.record_context import rank_record
-from epicrisis.retrieval.sparse_ranking import rank_by_sparse_vectors
 from epicrisis.retrieval.timeline import Resolution, resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode

@@ -23,9 +23,8 @@ from epicrisis.models.pair_models import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data
 from epicrisis.privacy import strip_secrets
 from epicrisis.protocols import PassageStore, Reranker
-from epicrisis.retrieval.document_ranking import choose_pool_size, parse_document_id, score_documents, select_places
-from epicrisis.retrieval.ranking_signals import ScoredIds
-from epicrisis.retrieval.rerank import rerank
+from epicrisis.retrieval.preflight import ScoredIds
+from epicrisis.retrieval.rankings import choose_pool_size, parse_document_id, rerank, score_documents, select_places
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, RerankSettings, Settings

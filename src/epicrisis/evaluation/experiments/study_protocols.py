@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import sample_at_random, sample_per_class
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random, sample_per_class
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import CountUnit, SearchMode
 

@@ -15,8 +15,7 @@ from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
-from epicrisis.evaluation.rescoring.mirage_scorers import Reading
-from epicrisis.types import Question
+from epicrisis.types import AnswerState, Question
 
 RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]
 """Replies by question id."""
@@ -26,6 +25,17 @@ SPLITS = ("test", "dev")
 
 _FILE_NAMES = " or ".join(map("{}_<id>.json".format, SPLITS))
 _LINE_FORMAT = "each line must be an object with id and outputs, a list of texts; [] if there was no reply"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a scoring reads one reply. `choice` is a letter if the state is `answered`, else None."""
+
+    state: AnswerState
+    """`failed` for an empty reply."""
+    choice: str | None = None
+    by_default: bool = False
+    """The reply does not state the letter; MIRAGE's scorer set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,8 @@ def read_released_replies(path: Path) -> RepliesById:
     `test_<id>.json` or `dev_<id>.json`, each a list of texts. Raises InputError for any other content, because a run
     with a missing reply would be another run.
     """
-    return _read_folder(path) if is_folder(path) else _read_file(path)
-
-
-def _read_file(path: Path) -> RepliesById:
+    if is_folder(path):
+        return _read_folder(path)
     check_file(path)
     replies: dict[str, tuple[str, ...]] = {}
     for number, value in require_readable(jsonl.read_objects(path)):

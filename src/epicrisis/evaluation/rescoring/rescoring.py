@@ -44,18 +44,8 @@ _LETTERS_ONLY = (
     "Runs of this program record the letter that was read, not the words of the reply: `ours` is that reading, and "
     "MIRAGE's scorings read the letter, or the answer if it has no letter. How they would read the words is unknown."
 )
-_COLUMNS = (
-    "scoring",
-    "questions",
-    "right %",
-    "right",
-    "wrong",
-    "abstained",
-    "unparsed",
-    "empty",
-    "letter by default",
-    "right of answered %",
-)
+_COUNTS = ("right", "wrong", "abstained", "unparsed", "empty", "letter by default")
+_COLUMNS = ("scoring", "questions", "right %", *_COUNTS, "right of answered %")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +95,10 @@ def rescore_runs(
         if is_recorded:
             runs += _read_recorded(open_run(path, name))
         else:
-            runs.append(_read_released(path, name, load, dataset))
+            replies = read_released_replies(path)
+            question_set = _find_dataset(path, replies, load) if dataset is None else load(dataset)
+            questions = pair_with_replies(question_set.questions, replies)
+            runs.append(RunReplies(name, {}, question_set.name, questions))
     results: list[RescoredRun] = []
     for run in runs:
         scores = tuple(score_replies(run.questions, scoring) for scoring in scorings)
@@ -147,12 +140,6 @@ def _read_recorded(run: RecordedRun) -> list[RunReplies]:
     return replies
 
 
-def _read_released(path: Path, name: str, load: Callable[[str], Dataset], dataset_name: str | None) -> RunReplies:
-    replies = read_released_replies(path)
-    dataset = load(dataset_name) if dataset_name is not None else _find_dataset(path, replies, load)
-    return RunReplies(name, {}, dataset.name, pair_with_replies(dataset.questions, replies))
-
-
 def _find_dataset(path: Path, replies: RepliesById, load: Callable[[str], Dataset]) -> Dataset:
     """Return the set of MIRAGE with exactly the ids of these replies."""
     for subset in SUBSETS:
@@ -173,7 +160,13 @@ def make_table(runs: Sequence[RescoredRun]) -> Table:
     for run, label in zip(runs, labels, strict=True):
         head: tuple[Cell, ...] = (run.run, label) if has_conditions else (run.run,)
         for score in run.scores:
-            rows.append((*head, score.scoring, *_cells(score)))
+            answered = score.right + score.wrong
+            share_of_answered = None
+            if score.accuracy_scored is not None:
+                share_of_answered = Mean(score.accuracy_scored, wilson(score.right, answered), answered)
+            accuracy = Mean(score.accuracy, wilson(score.right, score.n), score.n)
+            counts = (score.right, score.wrong, score.abstained, score.unparsed, score.failed, score.by_default)
+            rows.append((*head, score.scoring, score.n, accuracy, *counts, share_of_answered))
     columns = ("run", "condition", *_COLUMNS) if has_conditions else ("run", *_COLUMNS)
     return Table("Rescored replies", columns, tuple(rows), tuple(_notes(runs)))
 
@@ -186,24 +179,6 @@ def _describe_condition(run: RescoredRun, runs: Sequence[RescoredRun]) -> str:
         if any(other.get(name) != value for other in others):
             words.append(value if isinstance(value, str) else f"{name} {value}")
     return ", ".join(words)
-
-
-def _cells(score: Score) -> tuple[Cell, ...]:
-    answered = score.right + score.wrong
-    share_of_answered = None
-    if score.accuracy_scored is not None:
-        share_of_answered = Mean(score.accuracy_scored, wilson(score.right, answered), answered)
-    return (
-        score.n,
-        Mean(score.accuracy, wilson(score.right, score.n), score.n),
-        score.right,
-        score.wrong,
-        score.abstained,
-        score.unparsed,
-        score.failed,
-        score.by_default,
-        share_of_answered,
-    )
 
 
 def _notes(runs: Sequence[RescoredRun]) -> Iterator[str]:

@@ -1,22 +1,41 @@
-"""The figures of a run according to each scoring."""
+"""The figures of a run according to each scoring: ours, and MIRAGE's two with their faults (errata M1).
+
+MIRAGE's published figures come from its earlier scorer. Both read only the first reply to a question. They take the
+text after the last `"answer_choice": "`, try patterns for a letter from A to D in a fixed order, and return **A** if
+none matches. They differ for an empty list of replies: the scorer of early 2024 scores the reply to the previous
+question in sorted order, the present one scores the question as wrong. They know neither options nor gold answers, so a
+letter that is no option is a wrong answer.
+
+Source: Teddy-XiongGZ/MIRAGE, `src/utils.py` at 224ebe9, `src/evaluate.py` at 224ebe9 and at ddf4a47.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, TypeAlias, get_args
 
 from epicrisis.answering.stated_choice import read_free_reply
 from epicrisis.errors import InputError
-from epicrisis.evaluation.rescoring.mirage_scorers import Reading, read_like_early_2024, read_like_head
-from epicrisis.evaluation.rescoring.released_replies import AnsweredQuestion
+from epicrisis.evaluation.rescoring.released_replies import AnsweredQuestion, Reading
 from epicrisis.question_options import chance_accuracy, is_same_option
 from epicrisis.types import Question
 
 Scoring: TypeAlias = Literal["ours", "mirage-2024", "mirage-head"]
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
+
+_FIELD = '"answer_choice": "'
+_DEFAULT = "A"
+# Each pattern is searched in the entire text before the next one is tried.
+_PATTERNS = (
+    re.compile(r"^\s*([A-D])(?:$| or| and|/|,)"),
+    re.compile(r"[Oo]ption ([A-D])"),
+    re.compile(r":\s*([A-D])"),
+    re.compile(r'^\s*([A-D])[.":]'),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +67,22 @@ def read_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> tup
     of a data set can differ from those for all of it.
     """
     if scoring == "ours":
-        return tuple(map(_read_strictly, questions))
+        readings = []
+        for question in questions:
+            reading = question.reading
+            if reading is None and not question.outputs:
+                reading = Reading("failed")
+            elif reading is None:
+                reply = read_free_reply(question.outputs[0], question.question.options)
+                reading = Reading(reply.state, reply.choice)
+            readings.append(reading)
+        return tuple(readings)
     if scoring == "mirage-head":
         return tuple(read_like_head(question.outputs for question in questions))
     order = sorted(range(len(questions)), key=lambda place: questions[place].question.id)
     in_order = read_like_early_2024(questions[place].outputs for place in order)
     by_place = dict(zip(order, in_order, strict=True))
     return tuple(map(by_place.__getitem__, range(len(questions))))
-
-
-def _read_strictly(question: AnsweredQuestion) -> Reading:
-    if question.reading is not None:
-        return question.reading
-    if not question.outputs:
-        return Reading("failed")
-    reply = read_free_reply(question.outputs[0], question.question.options)
-    return Reading(reply.state, reply.choice)
 
 
 def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") -> bool | None:
@@ -76,12 +95,6 @@ def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") ->
     if scoring == "ours":
         return is_same_option(question.options, reading.choice, question.gold)
     return reading.choice == question.gold
-
-
-def _chance(question: Question, scoring: Scoring) -> float:
-    if scoring == "ours":
-        return chance_accuracy(question.options, question.gold) or 0.0
-    return 1 / len(question.options)
 
 
 def score_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> Score:
@@ -100,7 +113,13 @@ def score_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> Sc
     marks: Counter[bool | None] = Counter()
     states: Counter[str] = Counter()
     by_default = 0
+    chances = []
     for question, reading in zip(questions, readings, strict=True):
+        options = question.question.options
+        chance = 1 / len(options)
+        if scoring == "ours":
+            chance = chance_accuracy(options, question.question.gold) or 0.0
+        chances.append(chance)
         marks[is_right(question.question, reading, scoring)] += 1
         states[reading.state] += 1
         by_default += reading.by_default
@@ -116,5 +135,41 @@ def score_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> Sc
         by_default=by_default,
         accuracy=right / n,
         accuracy_scored=right / (right + wrong) if right + wrong else None,
-        chance=fmean(_chance(question.question, scoring) for question in questions),
+        chance=fmean(chances),
     )
+
+
+def find_letter(reply: str) -> str | None:
+    """Return the letter that MIRAGE's patterns find, or None if it would score A by default."""
+    text = reply.rpartition(_FIELD)[2].strip()
+    for pattern in _PATTERNS:
+        if match := pattern.search(text):
+            return match[1]
+    return None
+
+
+def read_like_head(replies: Iterable[Sequence[str]]) -> Iterator[Reading]:
+    """Yield the readings of the present scorer. Each item holds the replies to one question."""
+    for outputs in replies:
+        yield _read(outputs[0]) if outputs else Reading("failed")
+
+
+def read_like_early_2024(replies: Iterable[Sequence[str]]) -> Iterator[Reading]:
+    """Yield the readings of the scorer of the published figures, for replies in the order of the sorted ids.
+
+    If the very first question has no reply, MIRAGE's program fails; here the reading is `failed`.
+    """
+    previous: str | None = None
+    for outputs in replies:
+        if outputs:
+            previous = outputs[0]
+            yield _read(previous)
+        elif previous is None:
+            yield Reading("failed")
+        else:
+            yield Reading("answered", find_letter(previous) or _DEFAULT, by_default=True)
+
+
+def _read(reply: str) -> Reading:
+    letter = find_letter(reply)
+    return Reading("answered", letter or _DEFAULT, by_default=letter is None)

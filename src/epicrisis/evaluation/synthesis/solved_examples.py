@@ -36,10 +36,9 @@ from epicrisis.answering.structured_request import (
     text_schema,
 )
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.json_checks import find_json_fault
+from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.datasets.sampling import sample_at_random
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.prompts import Prompt, render

@@ -22,19 +22,24 @@ from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_do
 from epicrisis.corpus.note_tables import MIMIC_NOTE_TYPES
 from epicrisis.corpus.reader_base import ReaderItem, path_error, printable_path
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records import mimic
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents, read_json
+from epicrisis.evaluation.datasets.patient_records.source import (
+    PHYSIONET_LICENCE,
+    RecordReader,
+    RecordSource,
+    describe_first_error,
+    find_note_files,
+    read_json,
+    read_patients_notes,
+)
 from epicrisis.types import Question
 
-NAMES = ("ehr-ds-qa",)
-FILES = (
+_FILES = (
     "discharge_notes_qa.json",
     "discharge_notes_qa.csv",
     "ehr_notes_qa*.json",
     "ehr_notes_qa*.csv",
     "ehr_ds_qa*.json",
 )
-LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 _WHAT = "EHR-DS-QA's file"
 
 
@@ -77,14 +82,18 @@ def read(path: Path) -> RecordSource:
                     )
                 )
                 patients.add(note.subject_id)
-    files = mimic.find_note_files(path)
+    files = find_note_files(path)
+
+    def reviewed_notes() -> Iterator[ClinicalNote]:
+        for note in _read_reviewed_notes(path):
+            kind = MIMIC_NOTE_TYPES.get(note.note_type, note.note_type)
+            yield ClinicalNote("", note.subject_id, note.note, (), kind, note.hadm_id or "", note.note_id)
 
     def notes() -> Iterator[ReaderItem]:
         if files:
-            yield from mimic.read_patients_notes(files, patients)
+            yield from read_patients_notes(files, patients)
         else:
-            cleaning = NoteCleaning(keep_boilerplate=True)
-            yield from build_documents(path, path.name, lambda: map(_as_note, _read_reviewed_notes(path)), cleaning)
+            yield from build_documents(path, path.name, reviewed_notes, NoteCleaning(keep_boilerplate=True))
 
     notices = [f"{len(questions)} of {reviewed} reviewed pairs are marked correct; the rest is left out"]
     if not files:
@@ -92,13 +101,11 @@ def read(path: Path) -> RecordSource:
             "no notes beside the questions: the notes asked about are the record; put discharge.csv.gz and "
             "radiology.csv.gz there"
         )
-    related = map_gold_documents(questions)
-    return RecordSource(tuple(questions), notes, related, LICENCE, tuple(notices), frozenset(related))
+    studied = frozenset(question.id for question in questions)
+    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, tuple(notices), studied)
 
 
-def _as_note(note: _Note) -> ClinicalNote:
-    kind = MIMIC_NOTE_TYPES.get(note.note_type, note.note_type)
-    return ClinicalNote("", note.subject_id, note.note, (), kind, note.hadm_id or "", note.note_id)
+READERS = (RecordReader("ehr-ds-qa", _FILES, read),)
 
 
 def _read_reviewed_notes(path: Path) -> list[_Note]:
@@ -110,10 +117,8 @@ def _read_reviewed_notes(path: Path) -> list[_Note]:
         try:
             note = _Note.model_validate(value)
         except ValidationError as error:
-            wrong = error.errors(include_url=False, include_input=False)[0]["loc"]
-            raise InputError(
-                f"{printable_path(path)}, note {number}: wrong at {'.'.join(map(str, wrong))}; fetch it again"
-            ) from None
+            wrong = describe_first_error(error)
+            raise InputError(f"{printable_path(path)}, note {number}: wrong at {wrong}; fetch it again") from None
         if note.note_id in ids:
             raise InputError(f"{printable_path(path)}, note {number}: its note_id occurs twice; give each note once")
         ids.add(note.note_id)

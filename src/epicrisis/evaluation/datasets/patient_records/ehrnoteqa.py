@@ -9,7 +9,7 @@ the file needs credentials and was not available.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from bisect import insort
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,17 +17,21 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.note_documents import ClinicalNote, normalize_id
 from epicrisis.corpus.reader_base import printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
-from epicrisis.evaluation.datasets.patient_records import mimic
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, map_gold_documents
-from epicrisis.types import Document, Question
+from epicrisis.evaluation.datasets.patient_records.source import (
+    DISCHARGE,
+    PHYSIONET_LICENCE,
+    RecordReader,
+    RecordSource,
+    describe_first_error,
+    find_note_files,
+    read_notes_of_kind,
+    read_patients_notes,
+)
+from epicrisis.types import Question
 
-NAMES = ("ehrnoteqa", "ehrnoteqa-open")
-FILES = ("EHRNoteQA.jsonl",)
-LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 _LETTERS = "ABCDE"
 
 
@@ -45,26 +49,28 @@ class _Line(BaseModel):
     answer: Annotated[str, BeforeValidator(lambda value: str(value).strip()[:1].upper()), Field(pattern="[A-E]")]
 
 
-def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
+def read(path: Path, choice: bool = True) -> RecordSource:
     """Return all questions in order, with `patient_id` as id and patient.
 
-    Questions of `ehrnoteqa-open` have no options, and the text of the right one is gold. Raises InputError if there are
+    Without `choice` questions have no options, and the text of the right one is gold. Raises InputError if there are
     no notes in the folder of the file.
     """
-    files = mimic.find_note_files(path)
+    files = find_note_files(path)
     if not files:
         raise InputError(
             f"{printable_path(path.name)}: no notes in its folder: put MIMIC-IV-Note's discharge.csv.gz, and "
             "radiology.csv.gz for the rest of the record, into its folder"
         )
     lines = _read_lines(path)
-    summaries = _list_summaries(files, lines.keys())
+    # The ids of each patient's discharge summaries, by chart time.
+    summaries: dict[str, list[tuple[str, str]]] = {}
+    for note in read_notes_of_kind(files, DISCHARGE, lines.keys()):
+        insort(summaries.setdefault(str(note.patient), []), (note.date or "", note.id))
     questions = []
     incomplete = 0
     for line in lines.values():
         options = {letter: str(getattr(line, f"choice_{letter}")) for letter in _LETTERS}
-        choice = name == "ehrnoteqa"
-        gold_documents = summaries.get(line.patient_id, ())[: line.num_notes]
+        gold_documents = tuple(note_id for _, note_id in summaries.get(line.patient_id, ())[: line.num_notes])
         incomplete += len(gold_documents) < line.num_notes
         questions.append(
             Question(
@@ -80,9 +86,14 @@ def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
     notices: tuple[str, ...] = ()
     if incomplete:
         notices = (f"{incomplete} of {len(questions)} patients have fewer discharge summaries here than they should",)
-    related = map_gold_documents(questions)
-    notes = partial(mimic.read_patients_notes, files, lines.keys())
-    return RecordSource(tuple(questions), notes, related, LICENCE, notices, frozenset(related))
+    notes = partial(read_patients_notes, files, lines.keys())
+    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, notices, frozenset(lines))
+
+
+READERS = (
+    RecordReader("ehrnoteqa", ("EHRNoteQA.jsonl",), read),
+    RecordReader("ehrnoteqa-open", ("EHRNoteQA.jsonl",), partial(read, choice=False)),
+)
 
 
 def _read_lines(path: Path) -> dict[str, _Line]:
@@ -92,10 +103,9 @@ def _read_lines(path: Path) -> dict[str, _Line]:
         try:
             line = _Line.model_validate(value)
         except ValidationError as error:
-            wrong = error.errors(include_url=False, include_input=False)[0]["loc"]
+            wrong = describe_first_error(error)
             raise InputError(
-                f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: "
-                f"wrong at {'.'.join(map(str, wrong))}"
+                f"{printable_path(path)}, line {number}: not a question of EHRNoteQA: wrong at {wrong}"
             ) from None
         if line.patient_id in lines:
             raise InputError(
@@ -103,16 +113,3 @@ def _read_lines(path: Path) -> dict[str, _Line]:
             )
         lines[line.patient_id] = line
     return lines
-
-
-def _list_summaries(files: Sequence[Path], patients: Set[str]) -> dict[str, tuple[str, ...]]:
-    """Return the ids of each patient's discharge summaries, by chart time."""
-
-    def is_summary(note: ClinicalNote) -> bool:
-        return normalize_id(note.patient) in patients and mimic.is_kind(note, mimic.DISCHARGE)
-
-    timed: dict[str, list[tuple[str, str]]] = {}
-    for item in mimic.read_selected_notes(files, is_summary):
-        if isinstance(item, Document):
-            timed.setdefault(str(item.patient), []).append((item.date or "", item.id))
-    return {patient: tuple(note for _, note in sorted(summaries)) for patient, summaries in timed.items()}

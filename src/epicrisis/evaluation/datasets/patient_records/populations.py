@@ -1,19 +1,26 @@
 """Populations of a question set: all questions, those about long records, or those of a table of the EHR study.
 
+The length of a record is that of its notes' texts (Include All) in tokens of the answering model, without the rest of a
+prompt. The study does not say whether its K is 1,000 or 1,024; here it is 1,000.
+
 The study's tables use the same words for different populations (errata E5): Table 2 has records of all lengths, Table 3
 of 8K tokens and longer, Table 4 of 4K and longer.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records.lengths import K
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
 from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Question
 
+K = 1000
+BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")
+"""The study's bins of length (section 4.2)."""
+_BEGINS = (0, 8 * K, 16 * K, 32 * K, 128 * K + 1)
 ALL, ANSWERABLE = "all", "answerable"
 STUDIED = ("table-1", "table-2", "table-3", "table-4")
 """The questions of a set that the study used."""
@@ -68,3 +75,8 @@ def select_by_length(questions: Sequence[Question], population: str, tokens: Map
 def count_questions_and_patients(questions: Sequence[Question]) -> tuple[int, int]:
     """Return the number of questions and of patients."""
     return len(questions), len({question.patient for question in questions})
+
+
+def find_length_bin(tokens: int) -> str:
+    """Return the name of the bin. 8,000 tokens are in `8-16K` ("8K and longer"), 128,000 are still in `32-128K`."""
+    return BINS[bisect_right(_BEGINS, tokens) - 1]

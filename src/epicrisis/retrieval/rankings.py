@@ -1,17 +1,101 @@
-"""Rankings of passages counted by document: the k best documents, each in the place of its best passage."""
+"""Rankings: their construction from scores and other rankings, new orders, and their documents.
+
+A ranking of passages can be counted by document: the k best documents, each in the place of its best passage.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
-from epicrisis.types import CountUnit, Hit, Ranking
+from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
+from epicrisis.protocols import Reranker, SparseEncoder
+from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 _MAX_DEPTH = 16
 """At most this many times k passages are searched for k documents, because a book can fill any number of places."""
+
+
+def rank_in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
+    """Return a ranking of passages in their given order. The scores, 1 / (rank + 1), only express the order."""
+    hits = build_hits((passage, 1.0 / place) for place, passage in enumerate(passages, 1))
+    return Ranking(hits, retriever, parameters)
+
+
+def build_hits(scores: Iterable[tuple[Passage, float]]) -> tuple[Hit, ...]:
+    """Return passages with their scores as hits, ranked in their given order."""
+    return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(scores))
+
+
+def move_worst_to_middle(ranking: Ranking, count: CountUnit = "passages") -> Ranking:
+    """Return the ranking with the best document or passage first, the second best last, the third second, and so on.
+
+    The worst ones are then in the middle, where a model is most likely to overlook them (Liu et al. 2023).
+    """
+    units = group_passages(ranking.passages, count)
+    passages = list(itertools.chain.from_iterable((*units[::2], *units[1::2][::-1])))
+    moved = rank_in_order(passages, f"{ranking.retriever}+ends", ranking.parameters)
+    return replace(moved, notes=ranking.notes)
+
+
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = 60) -> list[tuple[str, float]]:
+    """Return ids with their score of reciprocal rank fusion, best first, ties by id.
+
+    The score is the sum of 1 / (k + rank) over the rankings that contain the id, with ranks from 1 (Cormack, Clarke
+    and Buettcher, SIGIR 2009).
+    """
+    scores: dict[str, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, item in enumerate(ranking, 1):
+            scores[item] += 1.0 / (k + rank)
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
+    """Return the best `k` passages of a ranking by their scores against the query.
+
+    `name` is the reranker's name. The parameters record how many passages were scored. An error of the reranker is
+    raised, never replaced by the original order.
+    """
+    passages = ranking.passages
+    texts = list(map(format_for_reranker, passages))
+    scores = reranker.score(query, texts)
+    ordered = sorted(zip(passages, scores.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0].id))
+    return Ranking(
+        hits=build_hits(ordered[:k]),
+        retriever=f"{ranking.retriever}+{name}",
+        parameters={**ranking.parameters, "k": k, "reranker": name, "rerank_depth": len(passages)},
+        notes=(*ranking.notes, *reranker.notes(query, texts)),
+    )
+
+
+def format_for_reranker(passage: Passage) -> str:
+    """Return title and text as two sentences, the form of articles in the model card of MedCPT's cross-encoder."""
+    if not passage.title:
+        return passage.text
+    end = "" if passage.title.endswith((".", "?", "!")) else "."
+    return f"{passage.title}{end} {passage.text}"
+
+
+def rank_by_sparse_vectors(query: str, passages: Sequence[Passage], encoder: SparseEncoder, k: int) -> Ranking:
+    """Return the best `k` passages by the inner product of their weights with the query's, in memory without an index.
+
+    This is the EHR study's alternative to BM25 (its Table 8). Passages without a word of the query are no
+    hits. Raises ContextOverflow if a passage exceeds the encoder's window.
+    """
+    (query_weights,) = encoder.encode_queries([query])
+    vectors = encoder.encode_passages([passage.text for passage in passages])
+    scored: list[tuple[Passage, float]] = []
+    for passage, weights in zip(passages, vectors, strict=True):
+        score = sum(weight * weights.get(word, 0.0) for word, weight in query_weights.items())
+        if score > 0:
+            scored.append((passage, score))
+    scored.sort(key=lambda pair: (-pair[1], pair[0].id))
+    hits = build_hits(scored[:k])
+    return Ranking(hits, "splade", {"k": k, "encoder": encoder.name})
 
 
 def parse_document_id(passage_id: str) -> str:
