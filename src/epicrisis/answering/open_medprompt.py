@@ -153,7 +153,9 @@ async def _draft(
     except (ChatError, Unreadable) as error:
         draft = replace(draft, state=get_failed_state(error), failure=make_failure(error))
     else:
-        draft = replace(draft, state="answered" if reply.has_answer else "abstained", text=reply.text, choice=reply.choice)
+        draft = replace(
+            draft, state="answered" if reply.has_answer else "abstained", text=reply.text, choice=reply.choice
+        )
     draft = replace(draft, usage=sum(usages, Usage()))
     context.emit(Drafted(draft))
     return draft
