@@ -434,7 +434,7 @@ def test_longest_reply_matches_schema_and_token_limit(form: AnswerFormat) -> Non
     reply = longest(form)
     assert satisfies(reply, form.schema())
     text = json.dumps(reply)
-    assert form.read(text).found
+    assert form.read(text).has_answer
     assert len(text) <= 2 * form.max_tokens, "two characters a token are enough"
     assert list(form.schema()["properties"]) == list(reply), "reasons come before what they lead to"
     assert list(form.schema()["properties"]["result"]["anyOf"][0]["properties"]) == list(reply["result"])

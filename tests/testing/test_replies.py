@@ -85,7 +85,7 @@ def test_reply_without_schema_names_choice_in_prose() -> None:
     assert free.choice == held.choice
     open_form = AnswerFormat({}, documents=2)
     plain = schema_reply({"messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]})
-    assert open_form.read(plain).found
+    assert open_form.read(plain).has_answer
 
 
 @pytest.mark.parametrize(
