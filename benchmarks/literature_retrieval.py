@@ -77,13 +77,15 @@ def scifact(data: Path) -> Iterator[Document]:
     """The 5,183 abstracts with their titles."""
     with gzip.open(data / "scifact" / "corpus.csv.gz", "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            yield Document(id=row["doc_id"], title=row["title"], text=_sentences(row["abstract"]), source="SciFact")
+            yield Document(
+                id=row["doc_id"], title=row["title"], text=" ".join(sentences_of(row["abstract"])), source="SciFact"
+            )
 
 
-def _sentences(listed: str) -> str:
-    """A list of strings as numpy prints it: Python's literals, one after the other without commas."""
-    tokens = tokenize.generate_tokens(io.StringIO(listed).readline)
-    return " ".join(ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING)
+def sentences_of(abstract: str) -> list[str]:
+    """Return the sentences of an abstract, a list as numpy prints it: Python's literals without commas."""
+    tokens = tokenize.generate_tokens(io.StringIO(abstract).readline)
+    return [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
 
 
 def scifact_claims(data: Path) -> list[tuple[str, frozenset[str]]]:
