@@ -104,7 +104,7 @@ class BlindPairs:
 
 def remove_citations(text: str) -> str:
     """Remove citations from an answer: `[1]`, `[doc 2]` and `(finding 3)`, which only one arm writes."""
-    bare, _ = cite(text, (), {})
+    bare, _ = cite(text, (), ())
     return _CITATION_LABEL.sub("", bare).strip()
 
 
