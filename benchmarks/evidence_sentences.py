@@ -35,8 +35,7 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
-from epicrisis.retrieval.sentence_ranking import Sentence
-from epicrisis.types import CharacterSpan, Document, Scope
+from epicrisis.types import CharacterSpan, Document, Scope, Sentence
 
 KS = (1, 3, 5, 10)
 PASSAGES = 16
@@ -92,7 +91,7 @@ def main() -> None:
     for name, table in (("recall", recalls), ("any", hits)):
         for k in KS:
             mean = estimate_mean(table[k], clusters)
-            print(f"{name}@{k} {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}]  n = {len(judged)}")
+            print(f"{name}@{k} {mean.value:.3f} [{mean.interval.low:.3f}, {mean.interval.high:.3f}]  n = {len(judged)}")
     for third, values in thirds.items():
         if values:
             print(
@@ -137,9 +136,9 @@ def load_scifact(data: Path) -> tuple[list[Document], list[Judged]]:
     with (data / "scifact" / "claims_validation.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             for index in map(int, re.findall(r"\d+", row["evidence_sentences"])):
-                document = row["evidence_doc_id"]
-                evidence.setdefault((row["id"], row["claim"]), []).append((document, spans[document][index]))
-    return documents, [Judged(claim, tuple(spans)) for (_, claim), spans in evidence.items()]
+                abstract = row["evidence_doc_id"]
+                evidence.setdefault((row["id"], row["claim"]), []).append((abstract, spans[abstract][index]))
+    return documents, [Judged(claim, tuple(marked)) for (_, claim), marked in evidence.items()]
 
 
 def scifact_sentences(data: Path) -> dict[str, list[str]]:

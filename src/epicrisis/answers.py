@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.references import Reference
-from epicrisis.types import AnswerState, ArticleMark, Preflight, Question, Ranking
+from epicrisis.types import AnswerState, ArticleMark, EvidenceSpan, Preflight, Question, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +217,13 @@ class Retrieved:
 
 
 @dataclass(frozen=True, slots=True)
+class SentencesSelected:
+    """Sentences of the library were selected for the question, best first."""
+
+    sentences: tuple[EvidenceSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PreflightChecked:
     """The preflight check has a verdict."""
 
@@ -313,6 +320,7 @@ class Answered:
 
 Event: TypeAlias = (
     Retrieved
+    | SentencesSelected
     | PreflightChecked
     | ExamplesFound
     | MapStarted
@@ -332,6 +340,7 @@ Trace: TypeAlias = tuple[Event, ...]
 
 EVENT_NAMES: Mapping[type, str] = {
     Retrieved: "retrieved",
+    SentencesSelected: "sentences",
     PreflightChecked: "preflight",
     ExamplesFound: "examples",
     MapStarted: "map-started",

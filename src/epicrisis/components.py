@@ -20,6 +20,7 @@ from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patients import Roster, check_same_documents
+from epicrisis.library.word_index import analyze_words
 from epicrisis.models.chat.budget import Budget
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers, load_chat
@@ -34,6 +35,8 @@ from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, Rer
 from epicrisis.types import Examples, Passage, Question, Scope
 
 DEFAULT_ENCODER = "minilm"
+WITH_SENTENCES = frozenset({"evidence"})
+"""Strategies that select sentences with the encoder."""
 EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
@@ -123,7 +126,8 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
     if not search:
         opened = Library.open(path)
         return LibrarySearch(opened, Retriever(opened, None), rosters=(Roster(opened),))
-    needs_encoder = settings.by != "bm25" or (settings.strategy == "brief-context" and settings.preflight.enabled)
+    needs_encoder = settings.by != "bm25" or settings.strategy in WITH_SENTENCES
+    needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
     rerank, reranker = settings.rerank, None
     if rerank.name is not None:
         model = load_reranker(rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env))
@@ -151,6 +155,7 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         reranker=reranker,
         rerank_depth=rerank.depth,
         fusion_times=settings.fusion_times,
+        analyze=analyze_words,
     )
     stores = tuple(map(itemgetter(0), literature))
     return LibrarySearch(

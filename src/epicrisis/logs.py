@@ -31,6 +31,7 @@ from epicrisis.answers import (
     Notice,
     PreflightChecked,
     Retrieved,
+    SentencesSelected,
     TextDelta,
     Voted,
 )
@@ -165,6 +166,8 @@ def _event_fields(event: Event) -> dict[str, Any]:
             return _call_fields(event)
         case Notice(kind, _):
             return {"kind": _safe_name(kind)}
+        case SentencesSelected(sentences):
+            return {"sentences": len(sentences)}
         case Answered(answer):
             return {
                 "strategy": _safe_name(answer.strategy),

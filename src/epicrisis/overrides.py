@@ -6,9 +6,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from epicrisis.answering.strategy_context import Context, RefiningOptions, VotingOptions
+from epicrisis.answering.strategy_context import Context, RefiningOptions, SentenceSelection, VotingOptions
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
-from epicrisis.types import CountUnit, Examples, ExtractionTarget, Preflight, Question, Ranking, Scope, StrategyName
+from epicrisis.types import (
+    CountUnit,
+    Examples,
+    ExtractionTarget,
+    Preflight,
+    Question,
+    Ranking,
+    Scope,
+    SentenceRanking,
+    StrategyName,
+)
 
 T = TypeVar("T")
 
@@ -59,6 +69,7 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         context,
         retrieve=context.retrieve if ranking is None else _return_value(ranking),
         record=context.record if ranking is None else _return_value(ranking),
+        select_sentences=context.select_sentences if ranking is None else _select_from(context, ranking),
         preflight=preflight,
         partition=overrides.partition or context.partition,
         count=overrides.count or context.count,
@@ -70,6 +81,15 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         extract=overrides.extract or context.extract,
         about=about,
     )
+
+
+def _select_from(context: Context, ranking: Ranking) -> SentenceSelection:
+    """Return the selection of sentences from this ranking."""
+
+    async def select_sentences(question: Question, k: int, _: Ranking | None) -> SentenceRanking:
+        return await context.select_sentences(question, k, ranking)
+
+    return select_sentences
 
 
 def _return_value(value: T) -> Callable[[Question], Awaitable[T]]:

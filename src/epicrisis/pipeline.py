@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
+from epicrisis.answering.evidence import evidence
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder, VotingOptions
@@ -65,11 +67,12 @@ from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
-from epicrisis.types import Examples, Preflight, Question, Ranking, Scope
+from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
 STRATEGIES: Mapping[str, Strategy] = {
+    "evidence": evidence,
     "brief-context": brief_context,
     "rag": rag,
     "full-context": full_context,
@@ -81,18 +84,20 @@ STRATEGIES: Mapping[str, Strategy] = {
     "ensemble-refining": ensemble_refining,
     "self-reflection": self_reflection,
 }
-WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"brief-context", "rag", "full-context"}
+WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "full-context"}
 """Strategies without a library of passages; some use one of solved questions."""
 WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES = 2
+SENTENCE_PASSAGES = 16
+"""Passages whose sentences are ranked. More would take over a second on two cores."""
 
 # fmt: off
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified",
+    "unverified", "sentences",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -387,6 +392,8 @@ class Pipeline:
             emit=emit,
             retrieve=retrieve,
             record=record,
+            select_sentences=partial(self._select_sentences, search_scope, emit),
+            sentences=settings.sentences,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
@@ -401,6 +408,16 @@ class Pipeline:
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
         return context
+
+    async def _select_sentences(
+        self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
+    ) -> SentenceRanking:
+        """Return the best `k` sentences of the ranking, or of a search without a ranking."""
+        retriever = self._retriever()
+        if ranking is None:
+            ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
+            _emit_notes(ranking, emit)
+        return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
 
     async def find_time_restriction(
         self, question: Question, scope: Scope, overrides: RunOverrides = NO_OVERRIDES

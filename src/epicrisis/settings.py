@@ -339,6 +339,7 @@ class Settings(_Table):
     count: CountUnit | None = _key(
         None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
+    sentences: int = _key(8, "Sentences that the strategy evidence selects.", "sentences", ge=1, le=200, omit=8)
     partition: int = _key(4, "Evidence per map call.", "documents or passages, see count", ge=1)
     rrf_k: int = _key(60, "Constant of reciprocal rank fusion.", ge=1)
     preflight: PreflightSettings = PreflightSettings()

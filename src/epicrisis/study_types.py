@@ -127,9 +127,7 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
                 "clinical trial, phase iv",
             }
         ),
-        title=_words(
-            "(?:clinical|controlled|open[- ]label|phase (?:[1-4]|i{1,3}|iv)(?:[ab])?) (?:\\w+ )?(?:trial|study)"
-        ),
+        title=_words(r"trial|(?:clinical|controlled|open[- ]label|phase (?:[1-4]|i{1,3}|iv)[ab]?) (?:\w+ )?study"),
     ),
     StudyTypeRow(
         "case-control",

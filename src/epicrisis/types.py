@@ -44,6 +44,7 @@ DraftSelection: TypeAlias = Literal["last", "best"]
 
 SplitterName: TypeAlias = Literal["tokens", "medrag", "whole"]
 StrategyName: TypeAlias = Literal[
+    "evidence",
     "brief-context",
     "rag",
     "closed-book",
@@ -287,6 +288,45 @@ class Ranking:
     def passages(self) -> tuple[Passage, ...]:
         """The passages in order."""
         return tuple(hit.passage for hit in self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a passage: the characters `start` to `end` of its document."""
+
+    passage: Passage
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The words, verbatim."""
+        return self.passage.text[self.start - self.passage.start : self.end - self.passage.start]
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceHit:
+    """A sentence in a ranking. `rank` counts from 0; a higher `score` is better."""
+
+    sentence: Sentence
+    score: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceRanking:
+    """Sentences in order, best first, without near-duplicates."""
+
+    hits: tuple[SentenceHit, ...]
+    parameters: Metadata = field(default_factory=dict)
+    """Everything the order depends on."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader."""
+
+    @property
+    def sentences(self) -> tuple[Sentence, ...]:
+        """The sentences in order."""
+        return tuple(hit.sentence for hit in self.hits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from epicrisis.answers import Citation, Quotation
 from epicrisis.prompts import unescape
+from epicrisis.references import build_reference
 from epicrisis.types import Passage
 
 MIN_WORDS = 3
@@ -154,6 +155,7 @@ def cite(text: str, quotations: Sequence[Quotation], passages: Sequence[Passage]
                 verified=quotation.verified,
                 in_title=quotation.in_title,
                 marks=passage.marks,
+                reference=build_reference(passage),
             )
         )
     clean = _MARKER.sub("", text).strip()

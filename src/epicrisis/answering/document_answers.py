@@ -21,6 +21,7 @@ from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Passage, Question
 
 SPAN_CHARACTERS = 400
+NOTHING_RETRIEVED = Failure("NothingRetrieved", "no passage of the library matches the question")
 
 
 def wants_span(question: Question, context: Context) -> bool:
@@ -59,8 +60,7 @@ async def answer_from_documents(
 ) -> Answer:
     """Return the answer from one prompt with all these passages. Raises ChatError and Unreadable."""
     if not passages:
-        failure = Failure("NothingRetrieved", "no passage of the library matches the question")
-        return Answer(question, strategy, "abstained", failure=failure)
+        return Answer(question, strategy, "abstained", failure=NOTHING_RETRIEVED)
     prompt, reply_format = build_documents_request(question, context, passages)
     context.emit(AnswerStarted("rag", documents=len(passages)))
     if not await fits(context, "writer", prompt, reply_format):

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.structured_request import (
@@ -30,6 +30,7 @@ from epicrisis.types import (
     Question,
     Ranking,
     Scope,
+    SentenceRanking,
     TieRule,
 )
 
@@ -79,6 +80,13 @@ async def _refuse_record(_: Question) -> Ranking:
     raise EpicrisisError("full context reads a patient's record: name the library that holds it")
 
 
+async def _refuse_selection(_question: Question, _k: int, _ranking: Ranking | None) -> SentenceRanking:
+    raise EpicrisisError("the selection of sentences reads a library: name one")
+
+
+SentenceSelection: TypeAlias = Callable[[Question, int, Ranking | None], Awaitable[SentenceRanking]]
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Everything that a strategy may use. `deadline` is a time of `time.monotonic()`."""
@@ -101,6 +109,10 @@ class Context:
     """Find solved questions for the prompt. None without a library of examples."""
     refining: RefiningOptions = field(default_factory=RefiningOptions)
     reward: Rewarder | None = None
+    select_sentences: SentenceSelection = _refuse_selection
+    """Return the best sentences, at most so many, of the ranking, or of a search without a ranking."""
+    sentences: int = 8
+    """How many sentences to select."""
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""
     extract: ExtractionTarget = "span"

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -294,9 +295,15 @@ def _build_schema() -> tantivy.Schema:
     return builder.build()
 
 
+@cache
 def _build_analyzer() -> tantivy.TextAnalyzer:
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(100)).filter(Filter.lowercase())
     builder = builder.filter(Filter.ascii_fold()).filter(Filter.stopword("english")).filter(Filter.stemmer("english"))
     return builder.build()
+
+
+def analyze_words(text: str) -> list[str]:
+    """Return the words of a text as the index has them: lower case, stemmed, without English stop words."""
+    return _build_analyzer().analyze(text)

@@ -21,6 +21,7 @@ from epicrisis.retrieval.rankings import (
     select_documents,
 )
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
+from epicrisis.retrieval.sentence_ranking import SentenceRanker, WordAnalyzer
 from epicrisis.types import (
     CountUnit,
     Hit,
@@ -31,6 +32,7 @@ from epicrisis.types import (
     RuleName,
     Scope,
     SearchMode,
+    SentenceRanking,
     SignalKind,
 )
 
@@ -116,7 +118,7 @@ class Retriever:
 
     A question longer than an encoder's window is treated by `remedy`, with `sentences` as the sentence splitter. With a
     reranker, the best `rerank_depth` hits are reranked. `fusion_times` k hits of each ranking are fused (2 in the EHR
-    study, 4.3), or FUSION_DEPTH if it is None.
+    study, 4.3), or FUSION_DEPTH if it is None. `analyze` returns the words of a sentence.
     """
 
     store: PassageStore
@@ -130,6 +132,16 @@ class Retriever:
     reranker: tuple[str, Reranker] | None = None
     rerank_depth: int = 64
     fusion_times: int | None = None
+    analyze: WordAnalyzer = str.split
+
+    def rank_sentences(self, text: str, passages: Sequence[Passage], k: int) -> SentenceRanking:
+        """Return the best `k` sentences of these passages, which are in the order of a ranking.
+
+        Raises ValueError without an encoder.
+        """
+        if self.encoder is None:
+            raise ValueError("the selection of sentences needs an encoder")
+        return SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker).rank(text, passages, k)
 
     def record(self, scope: Scope) -> Ranking:
         """Return every note of the patient's record in the scope, complete and in chronological order."""

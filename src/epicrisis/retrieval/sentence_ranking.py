@@ -11,21 +11,19 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from epicrisis.protocols import Encoder, Reranker
-from epicrisis.types import CharacterSpan, Metadata, Passage
+from epicrisis.retrieval.long_questions import SentenceSplitter
+from epicrisis.types import Passage, Sentence, SentenceHit, SentenceRanking
 
-SentenceSplitter: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
 WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
 """Return the words of a text as a word index has them: lower case, stemmed, without stop words."""
-
-Scores: TypeAlias = npt.NDArray[np.float32]
 
 RERANK_DEPTH = 32
 """Sentences that a reranker orders again."""
@@ -45,45 +43,6 @@ _DECISIVE = re.compile(
     r"\d+|no|not|never|without|nor|neither|none|increas\w*|decreas\w*|reduc\w*|higher|lower|more|less|fewer|greater|"
     r"improv\w*|worse\w*|significant\w*|insignificant\w*|superior|inferior|positive\w*|negative\w*"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence of a passage: the characters `start` to `end` of its document."""
-
-    passage: Passage
-    start: int
-    end: int
-
-    @property
-    def text(self) -> str:
-        """The words, verbatim."""
-        return self.passage.text[self.start - self.passage.start : self.end - self.passage.start]
-
-
-@dataclass(frozen=True, slots=True)
-class SentenceHit:
-    """A sentence in a ranking. `rank` counts from 0; a higher `score` is better."""
-
-    sentence: Sentence
-    score: float
-    rank: int
-
-
-@dataclass(frozen=True, slots=True)
-class SentenceRanking:
-    """Sentences in order, best first, without near-duplicates."""
-
-    hits: tuple[SentenceHit, ...]
-    parameters: Metadata = field(default_factory=dict)
-    """Everything the order depends on."""
-    notes: tuple[str, ...] = ()
-    """Remarks for the reader."""
-
-    @property
-    def sentences(self) -> tuple[Sentence, ...]:
-        """The sentences in order."""
-        return tuple(hit.sentence for hit in self.hits)
 
 
 def split_passages(passages: Sequence[Passage], split: SentenceSplitter) -> list[Sentence]:
@@ -141,20 +100,20 @@ class SentenceRanker:
 
     def _score(
         self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], passages: Sequence[Passage]
-    ) -> Scores:
+    ) -> npt.NDArray[np.float32]:
         """Return the score of each sentence, an array of shape `(n,)`."""
         ranks: dict[str, int] = {}
         for passage in passages:
             ranks.setdefault(passage.id, len(ranks))
         vectors = self.encoder.encode_passages([("", text) for text in texts])
-        cosines: Scores = vectors @ self.encoder.encode_queries([question])[0]
+        cosines: npt.NDArray[np.float32] = vectors @ self.encoder.encode_queries([question])[0]
         places = np.array([ranks[sentence.passage.id] for sentence in candidates], dtype=np.float32)
         words = score_words(self.analyze(question), list(map(self.analyze, texts)))
-        scores: Scores = cosines + WORD_WEIGHT * words + PASSAGE_WEIGHT / (1 + places)
+        scores: npt.NDArray[np.float32] = cosines + WORD_WEIGHT * words + PASSAGE_WEIGHT / (1 + places)
         return scores
 
 
-def score_words(query: Sequence[str], texts: Sequence[Sequence[str]]) -> Scores:
+def score_words(query: Sequence[str], texts: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
     """Return the BM25 score of each text, an array of shape `(n,)`, divided by the highest; 0 without a shared word.
 
     The document frequencies are those of the texts.
