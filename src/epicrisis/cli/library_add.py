@@ -204,7 +204,7 @@ def _add(
 ) -> IngestReport:
     """Add the items, check the vectors, and return a report with what was removed from notes."""
     from epicrisis.library.ingest import add_documents, check_vectors
-    from epicrisis.models.precomputed_encoder import PrecomputedEncoder
+    from epicrisis.models.encoders import PrecomputedEncoder
 
     def show_progress(progress: IngestProgress) -> None:
         rate = progress.passages / max(progress.seconds, 1e-9)
