@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.corpus.readers import read_sources
-from epicrisis.library import rebuild
+from epicrisis.library import library_parts
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
@@ -287,7 +287,7 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
         recorded = library._journal.files()
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(rebuild, interrupted_before, _interrupt)
+            patch.setattr(library_parts, interrupted_before, _interrupt)
             with pytest.raises(KeyboardInterrupt):
                 Library.repair(folder)
         assert not (folder / "journal.sqlite").exists()

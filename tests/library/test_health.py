@@ -18,14 +18,13 @@ import pytest
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged
 from epicrisis.library import health
-from epicrisis.library.health import check_health
+from epicrisis.library.health import MIN_VECTORS, check_health
 from epicrisis.library.health_report import Finding, HealthReport, Pairs, format_report
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import MIXED_NOTICE
-from epicrisis.library.row_keys import MIN_VECTORS
 from epicrisis.library.word_index import WordIndex
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import DeletedDocument
-from epicrisis.corpus.readers import Skipped
+from epicrisis.corpus.reader_base import DeletedDocument, Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library import ingest_batches, ingest_encoding
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_comparison import content_hash
+from epicrisis.library import ingest_batches
+from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_report import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.protocols import StoredDocument, Vectors
@@ -148,8 +146,7 @@ def test_add_documents_slow_encoder_commits_regularly(
     seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = _Clock()
-    for module in (ingest_batches, ingest_encoding):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(ingest_batches, "time", clock)
     steps: list[IngestProgress] = []
     with create(tmp_path / "l") as library:
         report = add_documents(

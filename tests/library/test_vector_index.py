@@ -182,7 +182,7 @@ def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         library.add(DOCUMENTS[:LIMIT])
         assert library.optimize() is None
-        assert not library._vectors.indexed
+        assert library._vectors.index_name() is None
         assert (library.info().exact, library.info().index) == (True, None)
         assert read_report(tmp_path / "l") is None
         library.add(DOCUMENTS[LIMIT : LIMIT + 1])
@@ -468,7 +468,7 @@ def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
         library._table.lance.drop_index(name)
         assert matches_exact(library)
         library.optimize(recall=0.5)
-        assert library._vectors.indexed
+        assert library._vectors.index_name() is not None
 
 
 # -- the contract -----------------------------------------------------------------------------------------------------
@@ -534,7 +534,7 @@ def test_indexed_library_satisfies_store_contract(
         return created[-1]
 
     check_store(make)
-    assert sum(library._vectors.indexed for library in created) >= len(created) - 2
+    assert sum(library._vectors.index_name() is not None for library in created) >= len(created) - 2
     assert ways.counts["approximate"] > 50
     for library in created:
         library.close()

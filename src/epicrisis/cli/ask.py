@@ -132,7 +132,7 @@ async def _record_answers(
     """Answer the questions that have no record yet. Return the file of records, in the order of the questions."""
     from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import confirmation_question
+    from epicrisis.plan.planning import confirmation_question
 
     async with Pipeline.open(settings, library) as pipeline:
         await pipeline.check_questions(questions, by_number=True)

@@ -7,7 +7,7 @@ larger one, so they come from the cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +16,14 @@ from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, numbers_of, select, values_of
+from epicrisis.evaluation.experiments.outcome_groups import (
+    OutcomesByModel,
+    collect_groups,
+    numbers_of,
+    select,
+    values_of,
+    with_condition,
+)
 from epicrisis.evaluation.experiments.vote_sampling import (
     CALLS_PLOT,
     COT,
@@ -45,12 +52,7 @@ N = 5
 """Votes at each temperature, and in the comparison of methods; where fewer are asked for, the largest number."""
 ARMS = (ZERO, COT, SC, SHUFFLED)
 
-_STRATEGIES: Mapping[str, StrategyName] = {
-    ZERO: "zero-shot",
-    COT: "chain-of-thought",
-    SC: "self-consistency",
-    SHUFFLED: "self-consistency",
-}
+_VOTED, _MODEL = ("arm", "votes"), ("model",)
 _NOTES = (
     "A tie of votes is no choice and counts as abstained, unless votes.tie says otherwise. N = 1 is one vote at the "
     "votes' temperature, a chain of thought is one reply at the model's own (errata P5: the study's N = 1 is its "
@@ -78,16 +80,18 @@ def cases(
     for question in questions:
         for arm in arms:
             if arm in (ZERO, COT):
-                built += sampling.cases(question, {"arm": arm}, RunOverrides(_STRATEGIES[arm]))
+                strategy: StrategyName = "zero-shot" if arm == ZERO else "chain-of-thought"
+                built += sampling.cases(question, {"arm": arm}, RunOverrides(strategy))
                 continue
+            shuffle = arm == SHUFFLED
             for n in sorted(votes, reverse=True):
-                overrides = RunOverrides(_STRATEGIES[arm], voting=sampling.votes(n, shuffle=arm == SHUFFLED))
+                overrides = RunOverrides("self-consistency", voting=sampling.votes(n, shuffle=shuffle))
                 built += sampling.cases(question, {"arm": arm, "votes": n}, overrides)
+            n = preferred_size(N, votes)
             for temperature in sorted({*temperatures} - {sampling.voting.temperature}):
-                n = preferred_size(N, votes)
-                voting = replace(sampling.votes(n, shuffle=arm == SHUFFLED), temperature=temperature)
+                voting = replace(sampling.votes(n, shuffle=shuffle), temperature=temperature)
                 condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
-                built += sampling.cases(question, condition, RunOverrides(_STRATEGIES[arm], voting=voting))
+                built += sampling.cases(question, condition, RunOverrides("self-consistency", voting=voting))
     return tuple(built)
 
 
@@ -97,29 +101,23 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases_by_set(inputs, build)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: the methods at one number of votes (Table 1), the effect of shuffling (Table
     2), the number of votes (Table 3, Figure 2), and the temperature where it was varied."""
-    methods: list[Group] = []
-    shuffling: list[Group] = []
-    by_votes: list[Group] = []
-    by_temperature: list[Group] = []
-    for model, outcomes in runs.items():
-        as_set = select(outcomes, temperature=None)
-        methods += _method_groups(model, as_set)
-        shuffling += _shuffling_groups(model, as_set)
-        by_votes += _vote_groups(model, as_set)
-        by_temperature += _temperature_groups(model, outcomes)
+    as_set = {model: select(outcomes, temperature=None) for model, outcomes in runs.items()}
+    shuffling = collect_groups(as_set, _shuffling_groups)
+    by_temperature = collect_groups(runs, _temperature_groups)
     build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
-    votes = ("model", "arm", "votes")
+    votes = ("model", *_VOTED)
     built = [
-        build("Accuracy by method", votes, methods, baseline=COT),
+        build("Accuracy by method", votes, collect_groups(as_set, _method_groups), baseline=COT),
         build("What shuffled options change", ("model", "votes"), shuffling, baseline="options as they are"),
-        build("Accuracy by the number of votes", votes, by_votes, baseline="the same arm at its fewest votes"),
+        build(
+            "Accuracy by the number of votes",
+            votes,
+            collect_groups(as_set, _vote_groups),
+            baseline="the same arm at its fewest votes",
+        ),
     ]
     if by_temperature:
         built.append(build("Accuracy by temperature", (*votes, "temperature"), by_temperature, baseline="as set"))
@@ -157,16 +155,15 @@ def _vote_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
 def _temperature_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
     for arm in (SC, SHUFFLED):
         of_arm = select(outcomes, arm=arm)
-        varied = [outcome for outcome in of_arm if "temperature" in outcome.condition]
+        varied = with_condition(of_arm, "temperature")
         for n in numbers_of(varied, "votes"):
             rivals = select(of_arm, votes=n, temperature=None)
             yield Group((model, arm, n, "as set"), rivals, (), ("repeat",))
-            for temperature in sorted(float(str(value)) for value in values_of(varied, "temperature")):
+            for temperature in sorted(map(float, map(str, values_of(varied, "temperature")))):
                 here = select(varied, votes=n, temperature=temperature)
                 yield Group((model, arm, n, temperature), here, rivals, ("repeat",))
 
 
-_VOTED, _MODEL = ("arm", "votes"), ("model",)
 EXPERIMENT = Experiment(
     NAME,
     "What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",

@@ -42,6 +42,7 @@ CONTROLS = ("random", "fixed")
 ARMS = (NO_EXAMPLES, RETRIEVED, *CONTROLS)
 """Kinds of examples."""
 RERANKED = "+reranker"
+_FIRST = "the first library, or without reranker"
 
 _NOTES = (
     "Without examples: self-consistency with the same number of votes and shuffled options (errata P6: the study's "
@@ -87,11 +88,7 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases_by_set(inputs, partial(cases, sampling=sampling, sources=sources, votes=votes, arms=inputs.grid.arms))
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: each source against no examples, and against the first source.
 
     A reranked source is compared with itself without the reranker.
@@ -100,7 +97,7 @@ def tables(
     against_first: list[Group] = []
     for model, outcomes in runs.items():
         names = list(map(str, values_of(outcomes, "examples")))
-        first = next((name for name in names if name != NO_EXAMPLES), NO_EXAMPLES)
+        first = next(filter(NO_EXAMPLES.__ne__, names), NO_EXAMPLES)
         without = select(outcomes, examples=NO_EXAMPLES)
         for name in names:
             here = select(outcomes, examples=name)
@@ -115,7 +112,6 @@ def tables(
     return tuple(built)
 
 
-_FIRST = "the first library, or without reranker"
 EXPERIMENT = Experiment(
     NAME,
     "What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from operator import attrgetter, itemgetter
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table, mean_score
@@ -81,44 +83,33 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return cases(inputs.questions, sampling_of(inputs), inputs.study.examples, votes=votes)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: gains over zero-shot (Table 8), over the same votes without examples, and all
     methods of all models, sorted (Table 9)."""
     notes = (*_NOTES, *remarks)
 
-    def gains_table(title: str, baseline: str, arms: Sequence[str]) -> Table:
-        labels = ("model", "set", "arm")
+    def gains_table(title: str, baseline: str, *arms: str) -> Table:
         groups: list[Group] = []
         for model, outcomes in runs.items():
-            for name in values_of(outcomes, "set"):
-                in_set = select(outcomes, set=name)
-                rivals = select(in_set, arm=baseline)
-                groups += [Group((model, name, arm), select(in_set, arm=arm), rivals, ("repeat",)) for arm in arms]
-        return make_accuracy_table(title, labels, groups, baseline=baseline, remarks=notes)
+            for name, arm in product(values_of(outcomes, "set"), arms):
+                here, rivals = select(outcomes, set=name, arm=arm), select(outcomes, set=name, arm=baseline)
+                groups.append(Group((model, name, arm), here, rivals, ("repeat",)))
+        return make_accuracy_table(title, ("model", "set", "arm"), groups, baseline=baseline, remarks=notes)
 
-    return (
-        gains_table("With and without context retrieval", ZERO, (SHUFFLED, MEDPROMPT)),
-        gains_table("What the examples bring", SHUFFLED, (MEDPROMPT,)),
-        _leaderboard(runs, (*notes, _LEADERBOARD_NOTE)),
-    )
-
-
-def _leaderboard(runs: OutcomesByModel, notes: tuple[str, ...]) -> Table:
     sets = values_of(all_outcomes(runs), "set")
     ranked: list[tuple[float, tuple[Cell, ...]]] = []
-    for model, outcomes in runs.items():
-        for arm in ARMS:
-            means = [mean_score(select(outcomes, set=name, arm=arm)) for name in sets]
-            complete = all(mean.n for mean in means)
-            average = sum(mean.value for mean in means) / len(means) if complete else None
-            ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
-    ranked.sort(key=lambda entry: entry[0], reverse=True)
-    rows = tuple(row for _, row in ranked)
-    return Table("Leaderboard", ("model", "arm", "average", *map(str, sets)), rows, notes)
+    for (model, outcomes), arm in product(runs.items(), ARMS):
+        means = [mean_score(select(outcomes, set=name, arm=arm)) for name in sets]
+        complete = all(map(attrgetter("n"), means))
+        average = sum(map(attrgetter("value"), means)) / len(means) if complete else None
+        ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
+    ranked.sort(key=itemgetter(0), reverse=True)
+    columns = ("model", "arm", "average", *map(str, sets))
+    return (
+        gains_table("With and without context retrieval", ZERO, SHUFFLED, MEDPROMPT),
+        gains_table("What the examples bring", SHUFFLED, MEDPROMPT),
+        Table("Leaderboard", columns, tuple(map(itemgetter(1), ranked)), (*notes, _LEADERBOARD_NOTE)),
+    )
 
 
 _MODEL, _ROWS = ("model",), ("model", "arm")

@@ -12,11 +12,12 @@ import json
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import attrgetter, methodcaller
 
 from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Difference, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.preflight_rules import (
@@ -76,36 +77,35 @@ class PreflightCalibration:
     @property
     def held_out(self) -> Confusion:
         """Matrix of the fitted rules."""
-        return confusion((result.label, result.fitted) for result in self.results)
+        return confusion(map(attrgetter("label", "fitted"), self.results))
 
     @property
     def papers(self) -> Confusion:
         """Matrix of the papers' rule on the same questions."""
-        return confusion((result.label, result.papers) for result in self.results)
+        return confusion(map(attrgetter("label", "papers"), self.results))
 
     def at_recall(self, recall: float) -> Confusion:
         """Return the matrix of the folds' signals under one threshold with at least this recall on all questions."""
-        labels = [result.label for result in self.results]
-        points = threshold_curve(labels, [result.percentile for result in self.results])
+        labels, percentiles = (list(map(attrgetter(name), self.results)) for name in ("label", "percentile"))
+        points = threshold_curve(labels, percentiles)
         return specificity_at(points, recall).confusion
 
     @property
     def differences(self) -> tuple[Difference, Difference]:
         """Fitted less papers' rule, in recall and in specificity: the share of right verdicts on the questions with the
         issue, and on those without. `p` is McNemar's, exact, corrected by Holm for the two."""
-        recall, specificity = self._difference("issue"), self._difference("no-issue")
-        corrected = holm([recall.p, specificity.p])
-        return replace(recall, p=corrected[0]), replace(specificity, p=corrected[1])
-
-    def _difference(self, label: Label) -> Difference:
-        right_verdict = label == "no-issue"
-        fitted: dict[str, float] = {}
-        papers: dict[str, float] = {}
-        for result in self.results:
-            if result.label == label:
+        by_label = group_by(self.results, attrgetter("label"))
+        found: list[Difference] = []
+        for label, right_verdict in (("issue", False), ("no-issue", True)):
+            fitted: dict[str, float] = {}
+            papers: dict[str, float] = {}
+            for result in by_label.get(label, ()):
                 fitted[result.key] = float(result.fitted == right_verdict)
                 papers[result.key] = float(result.papers == right_verdict)
-        return paired_difference(fitted, papers)
+            found.append(paired_difference(fitted, papers))
+        recall, specificity = found
+        corrected = holm([recall.p, specificity.p])
+        return replace(recall, p=corrected[0]), replace(specificity, p=corrected[1])
 
 
 def fit_rule(
@@ -136,7 +136,7 @@ def fit_rule(
             f"the papers' rule foresees none of {counts['issue']} questions with the issue, so its recall is nothing "
             "to fit to: name one with --recall, or give more questions"
         )
-    cut = [rankings.at_depth(depth) for rankings in recorded]
+    cut = list(map(methodcaller("at_depth", depth), recorded))
     best: tuple[tuple[float, float], Rule] | None = None
     for signal in signals:
         signal_labels, values = label_rankings(cut, signal, definition, depth)
@@ -192,7 +192,7 @@ def calibrate(
 
 
 def _papers_verdicts(recorded: Sequence[QuestionRankings]) -> list[bool]:
-    return [bool(PAPERS_RULE.agree(rankings)) for rankings in recorded]
+    return list(map(bool, map(PAPERS_RULE.agree, recorded)))
 
 
 def fold_of(key: str, folds: int, seed: int) -> int:
@@ -200,21 +200,8 @@ def fold_of(key: str, folds: int, seed: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}:{key}".encode()).digest()[:8]) % folds
 
 
-def calls_saved(matrix: Confusion, k: int = 16, partition: int = 4) -> float:
-    """Return the calls per question that the rule saves against always map-reduce.
-
-    Where it skips, one call replaces the parts and the reduce call.
-    """
-    return matrix.skipped.value * math.ceil(k / partition)
-
-
-def rule_settings(rule: Rule) -> Mapping[str, Any]:
-    """Return the table `preflight` of the settings for this rule."""
-    return {"signal": rule.signal.kind, "n": rule.signal.n, "threshold": rule.threshold, "depth": rule.depth}
-
-
 def settings_text(calibration: PreflightCalibration) -> str:
-    """Return the same in TOML, with the results of such rules on questions that they were not fitted on."""
+    """Return the TOML table `preflight` of the settings for this rule, with its results on held-out questions."""
     fitted, papers = calibration.held_out, calibration.papers
     lines = [
         "[preflight]",
@@ -223,14 +210,14 @@ def settings_text(calibration: PreflightCalibration) -> str:
         f"# Held out: {fitted.fn} of {fitted.issues} with the issue missed, {fitted.fp} of {fitted.fp + fitted.tn} "
         f"others read in parts for nothing; the papers' rule: {papers.fn} and {papers.fp}.",
     ]
-    for key, value in rule_settings(calibration.rule).items():
+    rule = calibration.rule
+    settings = {"signal": rule.signal.kind, "n": rule.signal.n, "threshold": rule.threshold, "depth": rule.depth}
+    for key, value in settings.items():
         lines.append(f"{key} = {json.dumps(value)}")
     return "\n".join(lines) + "\n"
 
 
-def signals_table(
-    recorded: Sequence[QuestionRankings], definition: Definition = BEYOND_3, depth: int = 16, source: str = ""
-) -> Table:
+def signals_table(recorded: Sequence[QuestionRankings], definition: Definition = BEYOND_3, depth: int = 16) -> Table:
     """Build the table of each signal's ROC area, and its specificity at the recall of the papers' rule."""
     labels = map(definition.label, recorded)
     papers = confusion(zip(labels, _papers_verdicts(recorded), strict=True))
@@ -248,17 +235,19 @@ def signals_table(
         "Thresholds are chosen on the same questions that they are tested on, so this table flatters every signal.",
     )
     columns = ("signal", "area", "threshold", "recall", "specificity", "skipped")
-    return Table("What each signal tells", columns, tuple(rows), notes, source)
+    return Table("What each signal tells", columns, tuple(rows), notes)
 
 
-def calibration_table(calibration: PreflightCalibration, k: int = 16, partition: int = 4, source: str = "") -> Table:
+def calibration_table(calibration: PreflightCalibration, k: int = 16, partition: int = 4) -> Table:
     """Build the table of the fitted rule on held-out questions against the papers' rule: error rates, calls saved."""
     fitted, papers = calibration.held_out, calibration.papers
     recall, specificity = calibration.differences
+    parts = math.ceil(k / partition)
 
     def row(name: str, matrix: Confusion) -> tuple[Cell, ...]:
         rates = (matrix.recall, matrix.specificity, matrix.precision, matrix.skipped)
-        return (name, matrix.n, *rates, calls_saved(matrix, k, partition), matrix.apart)
+        # Where the rule skips, one call replaces the parts and the reduce call.
+        return (name, matrix.n, *rates, matrix.skipped.value * parts, matrix.apart)
 
     rows = (
         row("fitted, held out", fitted),
@@ -267,18 +256,18 @@ def calibration_table(calibration: PreflightCalibration, k: int = 16, partition:
         row("fitted, at its recall", calibration.at_recall(papers.recall.value)),
     )
     requested = "that of the papers' rule" if calibration.recall is None else f"{calibration.recall:g}"
-    signals = Counter(str(rule.signal) for rule in calibration.folds)
+    signals = Counter(map(str, map(attrgetter("signal"), calibration.folds)))
     chosen = ", ".join(f"{name} ({times})" for name, times in signals.most_common())
     notes = (
         f"The issue: key document {calibration.definition.name}. Asked for: recall at least {requested}, on the "
         "questions fitted on; held out it may fall short.",
         f"Fitted on all questions: {calibration.rule}. In the {len(calibration.folds)} folds: {chosen}.",
         "Errors: 1 - recall of the questions with the issue are read in one prompt, 1 - specificity of the others in "
-        f"parts for nothing. Calls saved a question, of {math.ceil(k / partition) + 1}, against always map-reduce.",
+        f"parts for nothing. Calls saved a question, of {parts + 1}, against always map-reduce.",
         "At its recall: each fold's signal, chosen on the other questions, under one threshold that gives the papers' "
         "rule's recall on these.",
         "p: McNemar's exact test on the same questions, corrected by Holm for the two; intervals of differences by "
         "bootstrap over questions, of rates Wilson's.",
     )
     columns = ("rule", "questions", "recall", "specificity", "precision", "skipped", "calls saved", "apart")
-    return Table("A rule fitted on these documents", columns, rows, notes, source)
+    return Table("A rule fitted on these documents", columns, rows, notes)

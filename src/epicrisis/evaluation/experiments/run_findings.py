@@ -15,7 +15,7 @@ from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import positions, preflight
 from epicrisis.evaluation.experiments.experiment import Experiment
-from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
+from epicrisis.evaluation.experiments.planning import EVALUATE
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, PROTOCOLS
 from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts

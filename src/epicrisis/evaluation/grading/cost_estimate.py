@@ -11,8 +11,8 @@ from epicrisis.evaluation.grading.human_scores import sample_items
 from epicrisis.evaluation.grading.rubric import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.call_costs import build_cost_function
-from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
 from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
+from epicrisis.plan.planning import QUICK_SAMPLE, threshold_question
 from epicrisis.prompts import Prompt
 from epicrisis.settings import ModelSettings, Settings
 from epicrisis.types import Scope

@@ -23,6 +23,8 @@ from epicrisis.corpus.note_tables import MIMIC_NOTE_TYPES
 from epicrisis.corpus.reader_base import ReaderItem, path_error, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.source import (
+    PHYSIONET_LICENCE,
+    RecordReader,
     RecordSource,
     describe_first_error,
     find_note_files,
@@ -31,15 +33,13 @@ from epicrisis.evaluation.datasets.patient_records.source import (
 )
 from epicrisis.types import Question
 
-NAMES = ("ehr-ds-qa",)
-FILES = (
+_FILES = (
     "discharge_notes_qa.json",
     "discharge_notes_qa.csv",
     "ehr_notes_qa*.json",
     "ehr_notes_qa*.csv",
     "ehr_ds_qa*.json",
 )
-LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 _WHAT = "EHR-DS-QA's file"
 
 
@@ -102,7 +102,10 @@ def read(path: Path) -> RecordSource:
             "radiology.csv.gz there"
         )
     studied = frozenset(question.id for question in questions)
-    return RecordSource(tuple(questions), notes, LICENCE, tuple(notices), studied)
+    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, tuple(notices), studied)
+
+
+READERS = (RecordReader("ehr-ds-qa", _FILES, read),)
 
 
 def _read_reviewed_notes(path: Path) -> list[_Note]:

@@ -22,6 +22,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records.source import (
     DISCHARGE,
+    PHYSIONET_LICENCE,
+    RecordReader,
     RecordSource,
     describe_first_error,
     find_note_files,
@@ -30,9 +32,6 @@ from epicrisis.evaluation.datasets.patient_records.source import (
 )
 from epicrisis.types import Question
 
-NAMES = ("ehrnoteqa", "ehrnoteqa-open")
-FILES = ("EHRNoteQA.jsonl",)
-LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 _LETTERS = "ABCDE"
 
 
@@ -50,10 +49,10 @@ class _Line(BaseModel):
     answer: Annotated[str, BeforeValidator(lambda value: str(value).strip()[:1].upper()), Field(pattern="[A-E]")]
 
 
-def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
+def read(path: Path, choice: bool = True) -> RecordSource:
     """Return all questions in order, with `patient_id` as id and patient.
 
-    Questions of `ehrnoteqa-open` have no options, and the text of the right one is gold. Raises InputError if there are
+    Without `choice` questions have no options, and the text of the right one is gold. Raises InputError if there are
     no notes in the folder of the file.
     """
     files = find_note_files(path)
@@ -71,7 +70,6 @@ def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
     incomplete = 0
     for line in lines.values():
         options = {letter: str(getattr(line, f"choice_{letter}")) for letter in _LETTERS}
-        choice = name == "ehrnoteqa"
         gold_documents = tuple(note_id for _, note_id in summaries.get(line.patient_id, ())[: line.num_notes])
         incomplete += len(gold_documents) < line.num_notes
         questions.append(
@@ -89,7 +87,13 @@ def read(path: Path, name: str = "ehrnoteqa") -> RecordSource:
     if incomplete:
         notices = (f"{incomplete} of {len(questions)} patients have fewer discharge summaries here than they should",)
     notes = partial(read_patients_notes, files, lines.keys())
-    return RecordSource(tuple(questions), notes, LICENCE, notices, frozenset(lines))
+    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, notices, frozenset(lines))
+
+
+READERS = (
+    RecordReader("ehrnoteqa", ("EHRNoteQA.jsonl",), read),
+    RecordReader("ehrnoteqa-open", ("EHRNoteQA.jsonl",), partial(read, choice=False)),
+)
 
 
 def _read_lines(path: Path) -> dict[str, _Line]:

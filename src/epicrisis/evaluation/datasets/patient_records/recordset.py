@@ -9,23 +9,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import ReaderItem, is_folder, path_error
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.patient_records import (
-    cliniqg4qa,
-    covid_qa,
-    ehr_ds_qa,
-    ehrnoteqa,
-    generated,
-    populations,
-    radqa,
+from epicrisis.evaluation.datasets.dataset import require_readable
+from epicrisis.evaluation.datasets.patient_records import ehr_ds_qa, ehrnoteqa, extractive_sets, populations
+from epicrisis.evaluation.datasets.patient_records.source import (
+    RecordReader,
+    RecordSource,
+    find_source_file,
+    read_patients_notes,
 )
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource, find_source_file
 from epicrisis.types import Question
 
-_READERS = (generated, covid_qa, ehrnoteqa, ehr_ds_qa, cliniqg4qa, radqa)
-NAMES = tuple(name for reader in _READERS for name in reader.NAMES)
-"""The names of the sets."""
+GENERATED_NOTES = "notes.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,36 @@ class RecordSet:
             for q in self.questions
         ]
         return hashlib.sha256(json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
+
+
+def _read_generated(path: Path) -> RecordSource:
+    """Return the questions of `epicrisis synthesize-record`, or of another folder with the same format, in order.
+
+    Raises InputError for a line without a question about a patient, and if there are no notes in the folder.
+    """
+    notes = path.with_name(GENERATED_NOTES)
+    if not notes.is_file():
+        raise path_error(path, f"no {GENERATED_NOTES} in its folder: make both with epicrisis synthesize-record -o DIR")
+    questions = tuple(require_readable(read_questions(path)))
+    patients: set[str] = set()
+    for question in questions:
+        if question.patient is None:
+            raise path_error(path, f"question {question.id!a} names no patient: give each the patient of its record")
+        patients.add(question.patient)
+    read_notes = partial(read_patients_notes, (notes,), patients)
+    return RecordSource(questions, read_notes, "fictional")
+
+
+_COVID_QA, *_REPORT_SETS = extractive_sets.READERS
+_READERS = (
+    RecordReader("generated", ("questions.jsonl",), _read_generated),
+    _COVID_QA,
+    *ehrnoteqa.READERS,
+    *ehr_ds_qa.READERS,
+    *_REPORT_SETS,
+)
+NAMES = tuple(reader.name for reader in _READERS)
+"""The names of the sets."""
 
 
 def load_records(place: Path, name: str | None = None, population: str = "all") -> RecordSet:
@@ -92,14 +119,10 @@ def _find_reader(place: Path, name: str | None) -> tuple[str, Callable[[], Recor
         raise InputError(f"no set of records is called {name!a}: known are {', '.join(NAMES)}")
     folder = is_folder(place)
     for reader in _READERS:
-        path = find_source_file(place, *reader.FILES)
-        if name in reader.NAMES and path is None and not folder:
+        path = find_source_file(place, *reader.files)
+        if name == reader.name and path is None and not folder:
             path = place
-        if path is None or name not in (None, *reader.NAMES):
-            continue
-        called = name or reader.NAMES[0]
-        if called in ehrnoteqa.NAMES:
-            return called, partial(ehrnoteqa.read, path, called)
-        return called, partial(reader.read, path)
+        if path is not None and name in (None, reader.name):
+            return reader.name, partial(reader.read, path)
     missing = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
     raise path_error(place, f"{missing}; the files are called as published, see docs/questions.md")

@@ -25,6 +25,8 @@ NOTE_FILES = ("discharge.csv", "radiology.csv", "noteevents.csv")
 DISCHARGE, RADIOLOGY = "discharge summary", "radiology"
 """Types of notes in lower case. Radiology reports are named so in MIMIC-III."""
 
+PHYSIONET_LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
+
 
 @dataclass(frozen=True, slots=True)
 class RecordSource:
@@ -38,6 +40,15 @@ class RecordSource:
     """Notices for the reader, for example about questions that were left out."""
     studied: frozenset[str] | None = None
     """Ids of the questions that the EHR study used (section 4.1); None if it did not use this set."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReader:
+    """A question set about patient records: its name, the names or patterns of its file, and how it is read."""
+
+    name: str
+    files: tuple[str, ...]
+    read: Callable[[Path], RecordSource]
 
 
 def read_json(path: Path, what: str) -> Any:
