@@ -28,80 +28,85 @@ _MONTH = (
 )
 _BEFORE_MAY = r"in|since|until|till|by|from|during|of|before|after|early|late|mid|last|next|every|between|than"
 
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(map("(?:{})".format, patterns)))
-
-
-_HARMLESS = _any_of(
-    # Names, kinds, degrees and parts of the body.
-    rf"\b(?:{_ORDINAL})[ -](?:names?|lines?|degree|aid|hand|person|trimester|generation|choice|grade|"
-    r"heart sounds?|cranial|intercostal|branch|opinion)\b",
-    rf"\b(?:{_ORDINAL})(?:(?:,| and| or| to|, and) (?:the )?(?:{_ORDINAL})){{0,9}} "
-    r"(?:left |right |upper |lower )?"
-    r"(?:toes?|fingers?|digits?|ribs?|molars?|metatarsals?|metacarpals?|rays?|nerves?|ventricles?|vertebrae?)\b",
-    r"\bpast (?:medical|surgical|family|social|psychiatric|obstetric\w*|ocular)\b",
-    r"\b(?:year|date|place) of birth\b",
-    r"\b\d+[ -](?:years?|months?|weeks?|days?)[ -]olds?\b|\b\d+ (?:years|months) of age\b",
-    # How often a drug is taken.
-    r"\b(?:once|twice|(?:one|two|three|four|five|\d+) times) (?:an?|per|each|every|in) "
-    r"(?:day|week|month|hour)\b",
-    r"\b(?:once|twice) (?:daily|weekly|monthly)\b|\bper (?:minute|hour|day|night|week|month)\b",
-    r"\bevery (?:\w+ )?(?:hours?|days?|other day)\b",
-    # The time that the question asks for.
-    r"^when (?=(?:was|were|is|are|did|does|do|has|had)\b)",
-    r"^(?:on (?:what|which) (?:days?|dates?)|at (?:what|which) (?:time|hour))\b",
-    r"\band (?:when|on (?:what|which) (?:days?|dates?)) (?=(?:was|were|is|did)\b)",
-    r"\b(?:led|leads?|leading|due|owing|contribut\w*|related|secondary|according|attribut\w+|happened|brought|"
-    r"specific) to (?=(?:the |his |her |their )?¶)",
-    r'"[^"¶]{0,500}"|“[^”¶]{0,500}”',
-    r"\bthe following\b|\bin order to\b|\bprogress(?:ion)? notes?\b",
-    r"\b(?:reason|cause|indication)s? (?:for|of) (?:the |his |her |their |this )?(?:hospital )?"
-    r"(?:admission|hospitali[sz]ation|stay)\b(?= (?:in|on|during) ¶)",
+_HARMLESS = re.compile(
+    "|".join(
+        rf"(?:{pattern})"
+        for pattern in (
+            # Names, kinds, degrees and parts of the body.
+            rf"\b(?:{_ORDINAL})[ -](?:names?|lines?|degree|aid|hand|person|trimester|generation|choice|grade|"
+            r"heart sounds?|cranial|intercostal|branch|opinion)\b",
+            rf"\b(?:{_ORDINAL})(?:(?:,| and| or| to|, and) (?:the )?(?:{_ORDINAL})){{0,9}} "
+            r"(?:left |right |upper |lower )?"
+            r"(?:toes?|fingers?|digits?|ribs?|molars?|metatarsals?|metacarpals?|rays?|nerves?|ventricles?|vertebrae?)\b",
+            r"\bpast (?:medical|surgical|family|social|psychiatric|obstetric\w*|ocular)\b",
+            r"\b(?:year|date|place) of birth\b",
+            r"\b\d+[ -](?:years?|months?|weeks?|days?)[ -]olds?\b|\b\d+ (?:years|months) of age\b",
+            # How often a drug is taken.
+            r"\b(?:once|twice|(?:one|two|three|four|five|\d+) times) (?:an?|per|each|every|in) "
+            r"(?:day|week|month|hour)\b",
+            r"\b(?:once|twice) (?:daily|weekly|monthly)\b|\bper (?:minute|hour|day|night|week|month)\b",
+            r"\bevery (?:\w+ )?(?:hours?|days?|other day)\b",
+            # The time that the question asks for.
+            r"^when (?=(?:was|were|is|are|did|does|do|has|had)\b)",
+            r"^(?:on (?:what|which) (?:days?|dates?)|at (?:what|which) (?:time|hour))\b",
+            r"\band (?:when|on (?:what|which) (?:days?|dates?)) (?=(?:was|were|is|did)\b)",
+            r"\b(?:led|leads?|leading|due|owing|contribut\w*|related|secondary|according|attribut\w+|happened|brought|"
+            r"specific) to (?=(?:the |his |her |their )?¶)",
+            r'"[^"¶]{0,500}"|“[^”¶]{0,500}”',
+            r"\bthe following\b|\bin order to\b|\bprogress(?:ion)? notes?\b",
+            r"\b(?:reason|cause|indication)s? (?:for|of) (?:the |his |her |their |this )?(?:hospital )?"
+            r"(?:admission|hospitali[sz]ation|stay)\b(?= (?:in|on|during) ¶)",
+        )
+    )
 )
-_POINTS_ELSEWHERE = _any_of(
-    # Calendar and clock.
-    r"\b(?:1[89]|2[0-2])\d\d\b"
-    r"(?! ?(?:ml|cc|mg|mcg|µg|ug|g|kg|u|iu|units?|meq|mmol|steps|calories|kcal|l|mm|cm)\b)",
-    r"'\d\d\b|’\d\d\b|\b\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}\b",
-    r"(?<![\d/])(?:0?[1-9]|[12]\d|3[01])/(?:0?[1-9]|[12]\d|3[01])(?![\d/])",
-    rf"\b(?:{_MONTH})\b",
-    rf"\b(?:{_BEFORE_MAY}) may\b|\bmay (?:\d|of\b)|⟨\d+⟩",
-    r"\b(?:spring|summer|autumn|winter)(?:time)?\b|\b(?:in|last|this|next|early|late) (?:the )?fall\b",
-    r"\b(?:christmas|easter|thanksgiving|new year'?s?|halloween|holidays?)\b",
-    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\bweekends?\b",
-    rf"\b(?:{_PERIOD}|today|tonight|yesterday|tomorrow|morning|afternoon|evening|noon|midnight|overnight)\b",
-    r"\b\d{1,2}:\d\d\b|\b\d{1,2} ?[ap]\.?m\b|\bo'?clock\b|\b(?:century|millennium|semester|season|era|epoch)\b|"
-    r"\b(?:\d\d)?\d0'?s\b|\b(?:twen|thir|for|fif|six|seven|eigh|nine)ties\b|\b(?:childhood|adolescence|youth|teens?|"
-    r"retirement|lifetime|menopause|puberty)\b",
-    # Places in an order.
-    rf"\b(?:{_ORDINAL})\b|\b(?:firstly|secondly|lastly|finally|initially|originally|eventually|ultimately)\b",
-    r"\b(?:previous|prior|past|next|subsequent|following|preceding|succeeding|former|latter|original|recent|"
-    r"most recent|current|present day|ongoing|future|upcoming|index|repeat|serial|consecutive)(?:ly)?\b",
-    r"\b(?:early|earlier|late|later|latest|lately|sooner|soon|newer|older|formerly|afterwards?|thereafter|"
-    r"beforehand|hence|henceforth|meanwhile|meantime|presently|at present|nowadays|now|then|ago|once|again|"
-    r"still|yet|already|anymore|any more|always|never|ever|so far|to date|onwards?|forward|back then)\b",
-    # Relations, comparisons, exceptions.
-    r"\b(?:before|after|since|until|till|til|between|throughout|during|amid|upon|while|whilst|when|whenever|"
-    r"as soon as|by the time|within|pre|post|around|circa)\b",
-    r"\b(?:pre|post|peri|intra|inter)-?(?:discharge|admission|hospital)\w*",
-    r"\b(?:than|versus|vs|compar(?:e[ds]?|ing|isons?|able|ably)|relative to|differ(?:s|ed|ent|ently|ences?)?|"
-    r"unlike|both|either|neither|respectively|same|baseline|over time|trend\w*|change[sd]? since)\b",
-    r"\b(?:higher|lower|greater|larger|smaller|fewer|less|better|worse|longer|shorter|heavier|lighter|rather|"
-    r"more (?:often|severe|frequent\w*|\w+ed))\b",
-    r"\b(?:except\w*|exclud\w*|outside|besides|apart|aside|other than|instead|elsewhere|without|"
-    r"not (?:in|on|at|during|from|of|for)|only|alone|other|another|others|remaining|rest of|additional)\b",
-    # Events that continue beyond a time.
-    r"\b(?:continu\w*|resum\w*|remain\w*|persist\w*|recur\w*|return\w*|resolv\w*|ongoing|"
-    r"follow(?:ed|s|ing)|follow(?:[ -]?ups?\b(?! (?:was |were )?arranged)|\b(?![ -]?up))|"
-    r"gone|healed|disappear\w*|grown?|grew|"
-    r"shr[aiu]nk\w*|progressed|help(?:ed)?|worked|success\w*|re-?admi\w*|re-?hospitali\w*|outpatient|clinic|visits?|"
-    r"appointments?|"
-    r"long[ -]term|new(?:ly)?|no longer)\b",
-    r"^(?:is|are) (?!there\b)",
-    # Stays outside the expressions.
-    r"\b(?:admissions|hospitali[sz]ations|stays|encounters|discharges|admission|hospitali[sz]ation|encounter|"
-    r"stay|transfer(?:red)?)\b",
+_POINTS_ELSEWHERE = re.compile(
+    "|".join(
+        rf"(?:{pattern})"
+        for pattern in (
+            # Calendar and clock.
+            r"\b(?:1[89]|2[0-2])\d\d\b"
+            r"(?! ?(?:ml|cc|mg|mcg|µg|ug|g|kg|u|iu|units?|meq|mmol|steps|calories|kcal|l|mm|cm)\b)",
+            r"'\d\d\b|’\d\d\b|\b\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}\b",
+            r"(?<![\d/])(?:0?[1-9]|[12]\d|3[01])/(?:0?[1-9]|[12]\d|3[01])(?![\d/])",
+            rf"\b(?:{_MONTH})\b",
+            rf"\b(?:{_BEFORE_MAY}) may\b|\bmay (?:\d|of\b)|⟨\d+⟩",
+            r"\b(?:spring|summer|autumn|winter)(?:time)?\b|\b(?:in|last|this|next|early|late) (?:the )?fall\b",
+            r"\b(?:christmas|easter|thanksgiving|new year'?s?|halloween|holidays?)\b",
+            r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\bweekends?\b",
+            rf"\b(?:{_PERIOD}|today|tonight|yesterday|tomorrow|morning|afternoon|evening|noon|midnight|overnight)\b",
+            r"\b\d{1,2}:\d\d\b|\b\d{1,2} ?[ap]\.?m\b|\bo'?clock\b|\b(?:century|millennium|semester|season|era|epoch)\b|"
+            r"\b(?:\d\d)?\d0'?s\b|\b(?:twen|thir|for|fif|six|seven|eigh|nine)ties\b|\b(?:childhood|adolescence|youth|teens?|"
+            r"retirement|lifetime|menopause|puberty)\b",
+            # Places in an order.
+            rf"\b(?:{_ORDINAL})\b|\b(?:firstly|secondly|lastly|finally|initially|originally|eventually|ultimately)\b",
+            r"\b(?:previous|prior|past|next|subsequent|following|preceding|succeeding|former|latter|original|recent|"
+            r"most recent|current|present day|ongoing|future|upcoming|index|repeat|serial|consecutive)(?:ly)?\b",
+            r"\b(?:early|earlier|late|later|latest|lately|sooner|soon|newer|older|formerly|afterwards?|thereafter|"
+            r"beforehand|hence|henceforth|meanwhile|meantime|presently|at present|nowadays|now|then|ago|once|again|"
+            r"still|yet|already|anymore|any more|always|never|ever|so far|to date|onwards?|forward|back then)\b",
+            # Relations, comparisons, exceptions.
+            r"\b(?:before|after|since|until|till|til|between|throughout|during|amid|upon|while|whilst|when|whenever|"
+            r"as soon as|by the time|within|pre|post|around|circa)\b",
+            r"\b(?:pre|post|peri|intra|inter)-?(?:discharge|admission|hospital)\w*",
+            r"\b(?:than|versus|vs|compar(?:e[ds]?|ing|isons?|able|ably)|relative to|differ(?:s|ed|ent|ently|ences?)?|"
+            r"unlike|both|either|neither|respectively|same|baseline|over time|trend\w*|change[sd]? since)\b",
+            r"\b(?:higher|lower|greater|larger|smaller|fewer|less|better|worse|longer|shorter|heavier|lighter|rather|"
+            r"more (?:often|severe|frequent\w*|\w+ed))\b",
+            r"\b(?:except\w*|exclud\w*|outside|besides|apart|aside|other than|instead|elsewhere|without|"
+            r"not (?:in|on|at|during|from|of|for)|only|alone|other|another|others|remaining|rest of|additional)\b",
+            # Events that continue beyond a time.
+            r"\b(?:continu\w*|resum\w*|remain\w*|persist\w*|recur\w*|return\w*|resolv\w*|ongoing|"
+            r"follow(?:ed|s|ing)|follow(?:[ -]?ups?\b(?! (?:was |were )?arranged)|\b(?![ -]?up))|"
+            r"gone|healed|disappear\w*|grown?|grew|"
+            r"shr[aiu]nk\w*|progressed|help(?:ed)?|worked|success\w*|re-?admi\w*|re-?hospitali\w*|outpatient|clinic|visits?|"
+            r"appointments?|"
+            r"long[ -]term|new(?:ly)?|no longer)\b",
+            r"^(?:is|are) (?!there\b)",
+            # Stays outside the expressions.
+            r"\b(?:admissions|hospitali[sz]ations|stays|encounters|discharges|admission|hospitali[sz]ation|encounter|"
+            r"stay|transfer(?:red)?)\b",
+        )
+    )
 )
 _STAY_COMPOUND = re.compile(
     r"\badmission (?:diagnos[ie]s|medications?|meds|weight|labs?|vitals?|notes?|ecg|ekg|exam\w*)\b|"
