@@ -19,7 +19,7 @@ from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.datasets.mirage import SUBSETS
+from epicrisis.evaluation.datasets.pinned_readers import MIRAGE_SUBSETS
 from epicrisis.evaluation.rescoring.released_replies import (
     AnsweredQuestion,
     RepliesById,
@@ -142,7 +142,7 @@ def _read_recorded(run: RecordedRun) -> list[RunReplies]:
 
 def _find_dataset(path: Path, replies: RepliesById, load: Callable[[str], Dataset]) -> Dataset:
     """Return the set of MIRAGE with exactly the ids of these replies."""
-    for subset in SUBSETS:
+    for subset in MIRAGE_SUBSETS:
         dataset = load(f"mirage/{subset}")
         if {question.id for question in dataset.questions} == replies.keys():
             return dataset
