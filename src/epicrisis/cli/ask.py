@@ -25,30 +25,14 @@ if TYPE_CHECKING:
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Also write answers to this file (JSONL).")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    command(
-        app,
-        *ANSWER,
-        panel=panel,
-        examples=[
-            'epicrisis ask ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
-            "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
-            'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --setting unit=note',
-        ],
-    )(ask)
-    command(
-        app,
-        *SEARCH,
-        panel=panel,
-        examples=[
-            'epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16',
-            'epicrisis search ~/pubmed "statins in dementia" --setting scope.since=2015 --setting rerank.name=medcpt',
-            'epicrisis search ~/ward --patient 10083814 "chest pain" -k 3 --setting unit=note',
-        ],
-    )(search)
-
-
+@command(
+    *ANSWER,
+    examples=[
+        'epicrisis ask ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
+        "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
+        'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --setting unit=note',
+    ],
+)
 def ask(
     library: LibraryPath,
     question: Annotated[str | None, typer.Argument(help="The question; `-` reads it from standard input.")] = None,
@@ -206,6 +190,14 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     return questions, skipped
 
 
+@command(
+    *SEARCH,
+    examples=[
+        'epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16',
+        'epicrisis search ~/pubmed "statins in dementia" --setting scope.since=2015 --setting rerank.name=medcpt',
+        'epicrisis search ~/ward --patient 10083814 "chest pain" -k 3 --setting unit=note',
+    ],
+)
 def search(
     library: LibraryPath,
     query: Annotated[str, typer.Argument(help="Words or a question; `-` reads them from standard input.")],

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies, proxy_bypass
 
-import typer
-
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import LOCAL, Json
 from epicrisis.cli.terminal import say, show_json
@@ -33,11 +31,7 @@ DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 PIP_DEFAULT, HUB_DEFAULT = "pip's default index", "https://huggingface.co"
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    command(app, *LOCAL, panel=panel, examples=["epicrisis doctor --local-only"])(doctor)
-
-
+@command(*LOCAL, examples=["epicrisis doctor --local-only"])
 def doctor(*, flags: Flags, json: Json = False) -> None:
     """Show what is installed, which hosts would be contacted and why, and which files are written.
 

@@ -29,37 +29,13 @@ LeakGuard = Annotated[
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    command(
-        app,
-        *ANSWER,
-        panel=panel,
-        examples=[
-            "epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL",
-            "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
-        ],
-    )(evaluate)
-    command(
-        app,
-        CONFIG,
-        panel=panel,
-        examples=[
-            "epicrisis rescore runs/rag",
-            "epicrisis rescore gpt35_cot_pubmedqa.jsonl --dataset mirage/pubmedqa --scoring mirage-2024",
-        ],
-    )(rescore)
-    command(
-        app,
-        name="sample-size",
-        panel=panel,
-        examples=[
-            "epicrisis sample-size --difference 5 --comparisons 5",
-            "epicrisis sample-size --available 105",
-        ],
-    )(sample_size)
-
-
+@command(
+    *ANSWER,
+    examples=[
+        "epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL",
+        "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
+    ],
+)
 def evaluate(
     questions: Annotated[str, typer.Argument(metavar="SET", help="Name of a question set, or a file of questions.")],
     library: LibraryOption = None,
@@ -90,6 +66,13 @@ def evaluate(
     show_runs(read_findings([folder]), {folder: manifest}, json=json)
 
 
+@command(
+    CONFIG,
+    examples=[
+        "epicrisis rescore runs/rag",
+        "epicrisis rescore gpt35_cot_pubmedqa.jsonl --dataset mirage/pubmedqa --scoring mirage-2024",
+    ],
+)
 def rescore(
     runs: Annotated[
         list[Path],
@@ -127,6 +110,12 @@ def rescore(
         show_table(make_table(scores))
 
 
+@command(
+    examples=[
+        "epicrisis sample-size --difference 5 --comparisons 5",
+        "epicrisis sample-size --available 105",
+    ]
+)
 def sample_size(
     difference: Annotated[float, typer.Option(help="Difference to detect, in points (5: 60 % against 65 %).")] = 5,
     discordant: Annotated[

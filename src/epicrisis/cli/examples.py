@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from epicrisis.answers import Usage
-from epicrisis.cli.command import Flags, command, fail, new_group
+from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
@@ -30,24 +30,6 @@ _EXAMPLE_IDS = 5
 """Ids shown on the screen; --json shows all."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "examples", "Create, fill and inspect libraries of solved questions.", panel)
-    command(
-        group,
-        ENCODER,
-        *GRADER,
-        examples=[
-            "epicrisis examples build ~/solved --from train.jsonl --how solved --model URL -n 500",
-            "epicrisis examples build ~/cot --from mirage/medmcqa --how chain-of-thought --model URL --budget-usd 5",
-        ],
-    )(build)
-    command(
-        group, ENCODER, CONFIG, LOCAL_ONLY, examples=["epicrisis examples add ~/solved solved.jsonl more.jsonl.gz"]
-    )(add)
-    command(group, CONFIG, examples=["epicrisis examples info ~/solved --against mirage/medqa --json"])(info)
-
-
 @dataclass(slots=True)
 class _Progress:
     """What became of the questions so far. It remains when a budget or an endpoint ends the work."""
@@ -57,6 +39,14 @@ class _Progress:
     usage: Usage = field(default_factory=Usage)
 
 
+@command(
+    ENCODER,
+    *GRADER,
+    examples=[
+        "epicrisis examples build ~/solved --from train.jsonl --how solved --model URL -n 500",
+        "epicrisis examples build ~/cot --from mirage/medmcqa --how chain-of-thought --model URL --budget-usd 5",
+    ],
+)
 def build(
     library: LibraryPath,
     source: Annotated[str, typer.Option("--from", help="Question set, by name or file.")],
@@ -156,6 +146,7 @@ async def _solve(
     return None
 
 
+@command(ENCODER, CONFIG, LOCAL_ONLY, examples=["epicrisis examples add ~/solved solved.jsonl more.jsonl.gz"])
 def add(
     library: LibraryPath,
     files: Annotated[list[Path], typer.Argument(help="Solved questions, one JSON object per line.")],
@@ -223,6 +214,7 @@ def _report_line(path: Path, report: IngestReport) -> str:
     )
 
 
+@command(CONFIG, examples=["epicrisis examples info ~/solved --against mirage/medqa --json"])
 def info(
     library: LibraryPath,
     against: Annotated[

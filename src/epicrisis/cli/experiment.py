@@ -96,29 +96,17 @@ _RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
 """Settings of the study of patient records: each ranking gives twice as many hits as chunks; every answer counts."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    shared = (MODEL, SEED, ENCODER, *BUDGET, *COMMON)
-    command(
-        app,
-        *shared,
-        panel=panel,
-        examples=[
-            "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
-            "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
-        ],
-    )(experiment)
-    command(
-        app,
-        *shared,
-        panel=panel,
-        examples=[
-            "epicrisis probe --library ~/lib --model URL",
-            "epicrisis probe --library ~/lib --model URL --set my-questions.jsonl -n 100 -k 32",
-        ],
-    )(probe)
-
-
+@command(
+    MODEL,
+    SEED,
+    ENCODER,
+    *BUDGET,
+    *COMMON,
+    examples=[
+        "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
+        "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
+    ],
+)
 def experiment(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
     library: LibraryOption = None,
@@ -194,6 +182,17 @@ def experiment(
         _run_on_passages(call)
 
 
+@command(
+    MODEL,
+    SEED,
+    ENCODER,
+    *BUDGET,
+    *COMMON,
+    examples=[
+        "epicrisis probe --library ~/lib --model URL",
+        "epicrisis probe --library ~/lib --model URL --set my-questions.jsonl -n 100 -k 32",
+    ],
+)
 def probe(
     library: LibraryOption = None,
     sets: Annotated[

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.grade_run import grade_runs, grading_progress, settings_for_run, with_judge
-from epicrisis.cli.options import BUDGET, COMMON, GRADER, SEED, Data, Draw, Json, Yes
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.grade_run import grading_progress, settings_for_run, with_judge
+from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_data, show_json, show_tables
 from epicrisis.printable import quote_for_shell
@@ -29,41 +29,13 @@ PairsFolder = Annotated[Path, typer.Argument(help="A folder written by `grade pa
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its file of records.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "grade", "Grade open answers: by metrics, by models, by people.", panel)
-    command(
-        group,
-        SEED,
-        *BUDGET,
-        *COMMON,
-        name="run",
-        examples=[
-            "epicrisis grade run runs/ehr",
-            "epicrisis grade run runs/ehr --judge URL#one --judge URL#two --nli FOLDER --bertscore minilm",
-            "epicrisis grade run runs/ehr --judge URL --against-notes ~/ward",
-        ],
-    )(grade_runs)
-    command(
-        group,
-        *GRADER,
-        examples=[
-            "epicrisis grade correctness runs/openmedqa --model URL",
-            "epicrisis grade correctness runs/openmedqa --show",
-        ],
-    )(correctness)
-    command(group, examples=["epicrisis grade pairs runs/medq"])(pairs)
-    command(group, *GRADER, examples=["epicrisis grade preference runs/medq/judging --model URL"])(preference)
-    command(
-        group,
-        examples=[
-            "epicrisis grade verdicts runs/medq/judging",
-            "epicrisis grade verdicts runs/medq/judging anna.csv ben.csv",
-        ],
-    )(verdicts)
-    command(group, *GRADER, examples=["epicrisis grade calibrate --model URL#judge -n 100 --data FOLDER"])(calibrate)
-
-
+@command(
+    *GRADER,
+    examples=[
+        "epicrisis grade correctness runs/openmedqa --model URL",
+        "epicrisis grade correctness runs/openmedqa --show",
+    ],
+)
 def correctness(
     run: RunPath,
     files: Annotated[
@@ -150,6 +122,7 @@ def _grader_settings(flags: Flags, run: Path, *, patients: bool) -> tuple[Settin
     return settings, role
 
 
+@command(examples=["epicrisis grade pairs runs/medq"])
 def pairs(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Folder or records of a run; or one run for each arm.")
@@ -190,6 +163,7 @@ def pairs(
     say(f"keep {KEY} away from the reviewers")
 
 
+@command(*GRADER, examples=["epicrisis grade preference runs/medq/judging --model URL"])
 def preference(
     folder: PairsFolder,
     output: Annotated[
@@ -231,6 +205,12 @@ def preference(
         fail(f"{states['failed']} calls failed; the same command repeats them")
 
 
+@command(
+    examples=[
+        "epicrisis grade verdicts runs/medq/judging",
+        "epicrisis grade verdicts runs/medq/judging anna.csv ben.csv",
+    ]
+)
 def verdicts(
     folder: PairsFolder,
     files: Annotated[list[Path] | None, typer.Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
@@ -261,6 +241,7 @@ def verdicts(
         show_tables(tables, conclusions)
 
 
+@command(*GRADER, examples=["epicrisis grade calibrate --model URL#judge -n 100 --data FOLDER"])
 def calibrate(
     data: Data = None,
     sample: Annotated[

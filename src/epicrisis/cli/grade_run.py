@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from epicrisis.cli.command import Flags, fail
-from epicrisis.cli.options import Json, Yes
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.options import BUDGET, COMMON, SEED, Json, Yes
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
 from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_tables
 
@@ -32,6 +32,17 @@ if TYPE_CHECKING:
 Names = list[str] | None
 
 
+@command(
+    SEED,
+    *BUDGET,
+    *COMMON,
+    name="run",
+    examples=[
+        "epicrisis grade run runs/ehr",
+        "epicrisis grade run runs/ehr --judge URL#one --judge URL#two --nli FOLDER --bertscore minilm",
+        "epicrisis grade run runs/ehr --judge URL --against-notes ~/ward",
+    ],
+)
 def grade_runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or their files of records.")],
     judge: Annotated[Names, typer.Option("--judge", help="Model that grades each answer (repeatable).")] = None,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from epicrisis.cli import library_add
-from epicrisis.cli.command import command, fail, new_group
+from epicrisis.cli.command import command, fail
 from epicrisis.cli.options import Json, LibraryPath
 from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
 
@@ -17,19 +16,7 @@ if TYPE_CHECKING:
     from epicrisis.library.vector_index import IndexReport
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "library", "Create, fill, inspect and repair libraries of documents.", panel)
-    library_add.register(group)
-    command(group, examples=["epicrisis library info ~/lib --json"])(info)
-    command(group, examples=["epicrisis library patients ~/ward"])(patients)
-    command(group, examples=["epicrisis library delete ~/lib pubmed:12377809"])(delete)
-    command(group, examples=["epicrisis library check ~/pubmed --json"])(check)
-    command(group, examples=["epicrisis library optimize ~/pubmed --recall 0.95"])(optimize)
-    command(group, examples=["epicrisis library repair ~/lib"])(repair)
-    command(group, name="forbid-remote", examples=["epicrisis library forbid-remote ~/ward"])(forbid_remote)
-
-
+@command(examples=["epicrisis library info ~/lib --json"])
 def info(library: LibraryPath, json: Json = False) -> None:
     """Show size, encoder and passages of a library, and whether its parts agree."""
     from epicrisis.library.library import Library
@@ -67,6 +54,7 @@ def info(library: LibraryPath, json: Json = False) -> None:
         fail("; ".join(report.problems))
 
 
+@command(examples=["epicrisis library patients ~/ward"])
 def patients(library: LibraryPath, json: Json = False) -> None:
     """List the patients of a library: ids, notes by type, first and last date, hospital stays.
 
@@ -87,6 +75,7 @@ def patients(library: LibraryPath, json: Json = False) -> None:
     say(f"{counted(len(records), 'patient')}, {counted(notes, 'note')}")
 
 
+@command(examples=["epicrisis library delete ~/lib pubmed:12377809"])
 def delete(
     library: LibraryPath,
     documents: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
@@ -119,6 +108,7 @@ def delete(
         )
 
 
+@command(examples=["epicrisis library check ~/pubmed --json"])
 def check(library: LibraryPath, json: Json = False) -> None:
     """Check texts, ids and vectors of a library, and whether its parts agree.
 
@@ -140,6 +130,7 @@ def check(library: LibraryPath, json: Json = False) -> None:
         fail(f"{len(report.problems)} problems; they are listed above with their cures")
 
 
+@command(examples=["epicrisis library optimize ~/pubmed --recall 0.95"])
 def optimize(
     library: LibraryPath,
     recall: Annotated[float, typer.Option(min=0.5, max=1.0, help="Recall@16 that the index must reach.")] = 0.95,
@@ -164,6 +155,7 @@ def optimize(
         )
 
 
+@command(examples=["epicrisis library repair ~/lib"])
 def repair(library: LibraryPath, json: Json = False) -> None:
     """Rebuild the word index and the list of documents from the passages."""
     from epicrisis.library.library import Library
@@ -177,6 +169,7 @@ def repair(library: LibraryPath, json: Json = False) -> None:
         fail("; ".join(report.problems))
 
 
+@command(examples=["epicrisis library forbid-remote ~/ward"])
 def forbid_remote(library: LibraryPath, json: Json = False) -> None:
     """Withdraw --allow-remote: the notes of this library stay on this machine again.
 

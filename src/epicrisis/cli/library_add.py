@@ -72,23 +72,18 @@ _Literature = Annotated[
 ]
 
 
-def register(library: typer.Typer) -> None:
-    """Add the command."""
-    command(
-        library,
-        ENCODER,
-        CONFIG,
-        LOCAL_ONLY,
-        examples=[
-            "epicrisis library add ~/lib papers/*.jsonl reports/",
-            "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz retraction_watch.csv",
-            "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json",
-            "epicrisis library add ~/ward notes.csv --column patient=subject_id --column time=charttime "
-            "--column type=note_type --column text=text",
-        ],
-    )(add)
-
-
+@command(
+    ENCODER,
+    CONFIG,
+    LOCAL_ONLY,
+    examples=[
+        "epicrisis library add ~/lib papers/*.jsonl reports/",
+        "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz retraction_watch.csv",
+        "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json",
+        "epicrisis library add ~/ward notes.csv --column patient=subject_id --column time=charttime "
+        "--column type=note_type --column text=text",
+    ],
+)
 def add(
     library: LibraryPath,
     sources: Annotated[list[Path], typer.Argument(help=_SOURCES)],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from epicrisis.cli.command import Flags, command, new_group
+from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.terminal import open_download_progress, say, show_json
 
@@ -20,17 +20,7 @@ CacheOwner = Annotated[
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    models = new_group(app, "models", "List and download models.", panel)
-    command(models, CONFIG, name="list", examples=["epicrisis models list --json"])(list_models)
-    command(models, CONFIG, LOCAL_ONLY, examples=["epicrisis models pull minilm smollm2-135m"])(pull)
-    cache = new_group(app, "cache", "Inspect and clear cached replies of chat models.", panel)
-    command(cache, CONFIG, examples=["epicrisis cache info ~/lib"])(info)
-    command(cache, CONFIG, examples=["epicrisis cache clear ~/lib"])(clear)
-    command(app, panel=panel, examples=["epicrisis settings", "epicrisis settings preflight"])(settings)
-
-
+@command(CONFIG, name="list", examples=["epicrisis models list --json"])
 def list_models(*, flags: Flags, json: Json = False) -> None:
     """List the models of the catalogue: kind, size, licence, and whether they are installed."""
     from epicrisis.models.catalogue import load_catalogue
@@ -58,6 +48,7 @@ def list_models(*, flags: Flags, json: Json = False) -> None:
     say("unpinned: downloaded from the hub in its current version; later downloads must have the same hashes")
 
 
+@command(CONFIG, LOCAL_ONLY, examples=["epicrisis models pull minilm smollm2-135m"])
 def pull(
     names: Annotated[list[str], typer.Argument(help="Names from `epicrisis models list`.")],
     *,
@@ -87,6 +78,7 @@ def pull(
         say(f"{name}: {folder}")
 
 
+@command(CONFIG, examples=["epicrisis cache info ~/lib"])
 def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
     """Show place, number and size of cached replies."""
     cache = _open_cache(library, flags)
@@ -98,6 +90,7 @@ def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> Non
         say(f"{stats.replies:,} replies in {cache.path}, {stats.bytes / 1e6:,.1f} MB")
 
 
+@command(CONFIG, examples=["epicrisis cache clear ~/lib"])
 def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
     """Delete all cached replies, also from the disk. Deleting them loses nothing but time and money."""
     cache = _open_cache(library, flags)
@@ -122,6 +115,7 @@ def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
     return ReplyCache(current.cache.path or (library or current.home) / REPLIES)
 
 
+@command(examples=["epicrisis settings", "epicrisis settings preflight"])
 def settings(
     prefix: Annotated[str, typer.Argument(help="Show only keys that begin with this text.")] = "",
     json: Json = False,

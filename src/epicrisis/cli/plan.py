@@ -17,22 +17,16 @@ if TYPE_CHECKING:
     from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    command(
-        app,
-        MODEL,
-        SEED,
-        *SEARCH,
-        panel=panel,
-        examples=[
-            'epicrisis plan ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
-            "epicrisis plan ~/lib --file questions.jsonl --strategy rag --strategy brief-context "
-            "--model https://api.openai.com/v1#gpt-4o-mini",
-        ],
-    )(plan)
-
-
+@command(
+    MODEL,
+    SEED,
+    *SEARCH,
+    examples=[
+        'epicrisis plan ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
+        "epicrisis plan ~/lib --file questions.jsonl --strategy rag --strategy brief-context "
+        "--model https://api.openai.com/v1#gpt-4o-mini",
+    ],
+)
 def plan(
     library: LibraryPath,
     question: Annotated[str | None, typer.Argument(help="The question.")] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
 import typer
 
-from epicrisis.cli.command import Flags, command, new_group
+from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K
 from epicrisis.cli.terminal import open_progress, say, say_text, show_data, show_findings, show_tables
 from epicrisis.printable import quote_for_shell
@@ -29,22 +29,16 @@ Issue: TypeAlias = Literal["published", "beyond-3", "middle", "not-retrieved", "
 """Names of the definitions in `experiments.preflight`, in their order."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "preflight", "Fit the check that decides whether one prompt is enough.", panel)
-    command(
-        group,
-        MODEL,
-        K,
-        ENCODER,
-        *COMMON,
-        examples=[
-            "epicrisis preflight calibrate --library ~/lib",
-            "epicrisis preflight calibrate --library ~/lib --file own.jsonl --recall 0.9 --model URL",
-        ],
-    )(calibrate)
-
-
+@command(
+    MODEL,
+    K,
+    ENCODER,
+    *COMMON,
+    examples=[
+        "epicrisis preflight calibrate --library ~/lib",
+        "epicrisis preflight calibrate --library ~/lib --file own.jsonl --recall 0.9 --model URL",
+    ],
+)
 def calibrate(
     library: Annotated[Path, typer.Option("--library", metavar="FOLDER", help="Folder of the library.")],
     sets: Annotated[

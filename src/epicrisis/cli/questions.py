@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from epicrisis.cli.command import Flags, command, fail, new_group
+from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
@@ -21,31 +21,7 @@ _EXAMPLE_PAIRS = 3
 """Near-duplicates shown on the screen; --json shows all."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    group = new_group(app, "questions", "List, download and generate question sets.", panel)
-    command(group, SETTING, CONFIG, name="list", examples=["epicrisis questions list --json"])(list_sets)
-    command(group, SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])(pull)
-    command(
-        group,
-        *GRADER,
-        name="generate",
-        examples=[
-            "epicrisis questions generate ~/lib -n 50 --model URL -o questions.jsonl",
-            "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl",
-        ],
-    )(generate_command)
-    command(
-        app,
-        name="synthesize-record",
-        panel=panel,
-        examples=[
-            "epicrisis synthesize-record -o records/ --patients 10 --tokens 128000",
-            "epicrisis synthesize-record -o records/ --patients 25 --tokens 4000,8000,16000,32000,128000",
-        ],
-    )(synthesize_record)
-
-
+@command(SETTING, CONFIG, name="list", examples=["epicrisis questions list --json"])
 def list_sets(*, flags: Flags, json: Json = False) -> None:
     """List the known question sets: size, licence, source, and whether they are installed."""
     from epicrisis.evaluation.datasets.download import is_downloaded
@@ -68,6 +44,7 @@ def list_sets(*, flags: Flags, json: Json = False) -> None:
         say_lines(f"{'':<{width}} {line}" for line in (row["description"], *row["sources"]))
 
 
+@command(SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])
 def pull(
     names: Annotated[list[str], typer.Argument(help="Names from `epicrisis questions list`.")],
     *,
@@ -103,7 +80,14 @@ def pull(
         show_json(rows)
 
 
-def generate_command(
+@command(
+    *GRADER,
+    examples=[
+        "epicrisis questions generate ~/lib -n 50 --model URL -o questions.jsonl",
+        "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl",
+    ],
+)
+def generate(
     sources: Annotated[list[Path], typer.Argument(help="A library, or files and folders of documents.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File for the questions (JSONL).")],
     n: Annotated[int, typer.Option("-n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
@@ -127,7 +111,7 @@ def generate_command(
     scope = build_scope(settings.scope)
     sample = draw_passages(sources, n, settings.seed, scope)
 
-    async def generate() -> tuple[QuestionStore, Usage, int]:
+    async def ask_model() -> tuple[QuestionStore, Usage, int]:
         usage, failed = Usage(), 0
         async with open_model_client(settings) as client:
             file = QuestionStore(output, recipe(client))
@@ -142,7 +126,7 @@ def generate_command(
                     progress.advance(task)
         return file, usage, failed
 
-    file, usage, failed = asyncio.run(generate())
+    file, usage, failed = asyncio.run(ask_model())
     near_duplicates = file.near_duplicates()
     if json:
         row = {"drawn": len(sample.passages), "lines": file.states, "failed": failed}
@@ -169,6 +153,12 @@ def generate_command(
         fail(f"{failed} calls failed; the same command repeats them")
 
 
+@command(
+    examples=[
+        "epicrisis synthesize-record -o records/ --patients 10 --tokens 128000",
+        "epicrisis synthesize-record -o records/ --patients 25 --tokens 4000,8000,16000,32000,128000",
+    ]
+)
 def synthesize_record(
     output: Annotated[Path, typer.Option("-o", "--output", help="New folder for notes.csv and questions.jsonl.")],
     patients: Annotated[int, typer.Option("--patients", min=1, max=999, help="Number of patients.")] = 10,

@@ -15,26 +15,12 @@ from epicrisis.cli.terminal import say, show_data, show_findings
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    command(
-        app,
-        panel=panel,
-        examples=[
-            "epicrisis compare runs/rag runs/brief-context",
-            "epicrisis compare before.jsonl after.jsonl --measure right-of-answered",
-        ],
-    )(compare)
-    command(
-        app,
-        panel=panel,
-        examples=[
-            "epicrisis report runs/positions -o report.html",
-            "epicrisis report runs/* -o report.html --no-plots",
-        ],
-    )(report)
-
-
+@command(
+    examples=[
+        "epicrisis compare runs/rag runs/brief-context",
+        "epicrisis compare before.jsonl after.jsonl --measure right-of-answered",
+    ]
+)
 def compare(
     runs: Runs,
     measure: Annotated[
@@ -61,6 +47,12 @@ def compare(
         show_findings(comparison, ascii_only=ascii_only, with_intervals=True)
 
 
+@command(
+    examples=[
+        "epicrisis report runs/positions -o report.html",
+        "epicrisis report runs/* -o report.html --no-plots",
+    ]
+)
 def report(
     runs: Runs,
     output: Annotated[
