@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from epicrisis.answers import Answer, Answered
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes
 from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import open_progress, say, say_above, show_json
+from epicrisis.errors import InputError
+from epicrisis.types import Question
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Answer
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.settings import Settings
-    from epicrisis.types import Question
 
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Also write answers to this file (JSONL).")]
 
@@ -69,7 +70,6 @@ async def _answer_on_screen(
     settings: Settings, library: Path, question: Question, output: Path | None, json: bool
 ) -> Answer:
     """Return the answer. Show each event unless `json` is set, and record the answer in `output`, if any."""
-    from epicrisis.answers import Answered
     from epicrisis.cli.event_display import EventDisplay
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.pipeline import Pipeline
@@ -152,8 +152,6 @@ def parse_question(text: str, options: str | None, patient: str | None = None) -
 
 def read_standard_input() -> str:
     """Return standard input without surrounding blanks. Raises InputError if it is not UTF-8."""
-    from epicrisis.errors import InputError
-
     try:
         return sys.stdin.read().strip()
     except UnicodeDecodeError:
@@ -168,7 +166,6 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     """
     from epicrisis.corpus.questions import read_questions
     from epicrisis.corpus.reader_base import Skipped
-    from epicrisis.errors import InputError
 
     questions = []
     skipped = 0
@@ -213,7 +210,6 @@ def search(
     """
     from epicrisis.cli.event_display import EventDisplay
     from epicrisis.components import build_scope, open_library_search
-    from epicrisis.errors import InputError
     from epicrisis.evidence_selection import (
         EMPTY_MESSAGE,
         NO_RESTRICTION,
@@ -223,7 +219,6 @@ def search(
     )
     from epicrisis.library.patient_check import check_patient, resolve_patient
     from epicrisis.library.patients import MIXED_NOTICE
-    from epicrisis.types import Question
 
     if query == "-":
         query = read_standard_input()

@@ -20,6 +20,8 @@ from urllib.request import getproxies, proxy_bypass
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import LOCAL, Json
 from epicrisis.cli.terminal import say, show_json
+from epicrisis.errors import ModelMissing, SettingsError
+from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
 
 if TYPE_CHECKING:
     from epicrisis.settings import ModelSettings, RerankSettings, Settings
@@ -37,8 +39,6 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
     With --local-only it also shows what would be refused.
     """
-    from epicrisis.errors import SettingsError
-
     refusal = None
     try:
         settings = flags.settings()
@@ -58,7 +58,6 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
     from epicrisis.models.model_download import list_installed_models
-    from epicrisis.privacy import TELEMETRY_OFF, strip_secrets
 
     roles: dict[str, dict[str, Any]] = {}
     for role in settings.roles:
@@ -91,9 +90,7 @@ def _version(name: str) -> str | None:
 
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Return the hosts beyond this machine that a question could reach, with purpose and key."""
-    from epicrisis.errors import ModelMissing
     from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
-    from epicrisis.privacy import parse_host, remote_host
 
     purposes: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
@@ -129,8 +126,6 @@ def _key(part: ModelSettings | RerankSettings) -> str:
 
 def _proxy(url: str) -> str | None:
     """Return the proxy from the environment for a URL, or None. This machine is never reached through a proxy."""
-    from epicrisis.privacy import parse_host
-
     host, proxies = parse_host(url), getproxies()
     proxy = proxies.get(url.partition(":")[0]) or proxies.get("all")
     if host is None or proxy is None or proxy_bypass(host):
@@ -144,7 +139,6 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
     Those of `models pull` come from pip's settings, its files and the environment. pip contacts none of them.
     """
     from epicrisis.evaluation.datasets.load import load_catalogue
-    from epicrisis.privacy import parse_host
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

@@ -12,6 +12,7 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
 from epicrisis.cli.terminal import say_sentence, show_data, show_table
+from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +135,6 @@ def sample_size(
     questions (won and lost together); without one, guess on the high side.
     """
     from epicrisis.evaluation.analysis.sample_size import compute_sample_size
-    from epicrisis.serialization import to_json
 
     result = compute_sample_size(difference / 100, discordant, power, comparisons, available)
     if json:

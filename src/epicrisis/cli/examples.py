@@ -17,10 +17,11 @@ from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
+from epicrisis.errors import BudgetExceeded, EpicrisisError, RunStopped
+from epicrisis.privacy import local_path, set_local_only
 
 if TYPE_CHECKING:
     from epicrisis.corpus.reader_base import ReaderItem
-    from epicrisis.errors import EpicrisisError
     from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
     from epicrisis.library.ingest_report import IngestReport
     from epicrisis.protocols import Encoder
@@ -122,7 +123,6 @@ async def _solve(
     quiet: bool,
 ) -> EpicrisisError | None:
     """Solve the questions that have no result yet. Return the error if a budget or a dead endpoint ended the work."""
-    from epicrisis.errors import BudgetExceeded, RunStopped
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.solved_examples import SolutionStore, recipe, solve_questions
 
@@ -180,7 +180,6 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
     from epicrisis.evaluation.synthesis.example_documents import library_examples
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import NAME
-    from epicrisis.privacy import local_path, set_local_only
 
     if settings.local_only:
         set_local_only(True)

@@ -17,6 +17,7 @@ from epicrisis.cli.grade_run import Measures, measure_run
 from epicrisis.cli.options import BUDGET, COMMON, ENCODER, MODEL, SEED, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
 from epicrisis.cli.terminal import open_console, say
+from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
@@ -144,7 +145,6 @@ def experiment(
     `--setting cache.mode=on`.
     """
     from epicrisis.cli.preflight import run_study
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.experiment import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 
@@ -256,7 +256,6 @@ class _Call:
 
 def _check(experiment: Experiment, request: Request) -> None:
     """Raise InputError for options the experiment cannot use."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.experiment import Request
 
     uses_reranker = experiment.reads != "passages" or experiment.name in ("integration", "medprompt")

@@ -16,6 +16,7 @@ from epicrisis.cli.grade_run import grading_progress, settings_for_run, with_jud
 from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_data, show_json, show_tables
+from epicrisis.errors import InputError
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def correctness(
     if show or files:
         _show_correctness(run, files, json)
         return
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.grading import correctness as grading
     from epicrisis.evaluation.grading.model_client import open_model_client
 
@@ -97,7 +97,6 @@ def correctness(
 
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
     """Show the share of correct answers by each judge and by their majority, and the agreement of the judges."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.grading.correctness import WROTE, read_correctness
     from epicrisis.evaluation.grading.correctness_tables import correctness_conclusions, correctness_tables
 
@@ -224,7 +223,6 @@ def verdicts(
     Without files, those in the folder are read: verdicts-NAME.csv or .jsonl of reviewers, judged-NAME.jsonl of models.
     `epicrisis report` of the run shows them too.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments import open_ended
 
     if files or judged:
@@ -267,7 +265,6 @@ def calibrate(
     (LLMBar), in both orders. `epicrisis grade run` and reports show the result with that judge's grades. Interrupted,
     the same command continues.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.grading.calibration import CALIBRATION, calibrate_grader
     from epicrisis.evaluation.grading.calibration_tables import calibration_folder, calibration_tables
     from epicrisis.evaluation.grading.cost_estimate import cost_question

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from epicrisis.answers import Failure
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import BUDGET, COMMON, SEED, Json, Yes
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
 from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_tables
+from epicrisis.errors import InputError, ModelMissing, SettingsError
+from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Failure
     from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore
     from epicrisis.settings import Settings
 
@@ -64,8 +66,6 @@ def grade_runs(
     faithfulness from 1 to 5. Results are saved in RUN/measures; interrupted, the same command continues. Empty,
     refused and failed answers are counted and have no value.
     """
-    from epicrisis.errors import InputError
-
     if against_notes is not None and not judge:
         raise InputError("--against-notes needs a judge: add --judge URL")
     settings = flags.settings()
@@ -93,7 +93,6 @@ def measure_run(
 
     With a library, judges also read its notes. METEOR is left out if it is not installed. Raises UserError.
     """
-    from epicrisis.errors import InputError, ModelMissing
     from epicrisis.evaluation.grading import measurers
     from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
     from epicrisis.evaluation.grading.scored_answers import read_answers
@@ -141,7 +140,6 @@ def with_judge(settings: Settings, name: str | None) -> Settings:
     """Return settings whose only model is this judge, with the options of `models.judge`. Raises SettingsError."""
     from pydantic import ValidationError
 
-    from epicrisis.errors import SettingsError
     from epicrisis.settings import Settings
 
     table = settings.models.judge
@@ -179,7 +177,6 @@ async def _measure_by_judge(
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
     from epicrisis.library.library import Library
     from epicrisis.patient_data_policy import protect_patient_data
-    from epicrisis.privacy import local_path
 
     settings = protect_patient_data(settings, library)
     warn_about_demo_models(settings, ["writer"])

@@ -9,6 +9,8 @@ import typer
 from epicrisis.cli.command import command, fail
 from epicrisis.cli.options import Json, LibraryPath
 from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
+from epicrisis.privacy import local_path
+from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
     from epicrisis.library.patients import PatientRecord
@@ -22,7 +24,6 @@ def info(library: LibraryPath, json: Json = False) -> None:
     from epicrisis.library.library import Library
     from epicrisis.library.patients import holds_patients
     from epicrisis.library.remote_consent import read_remote
-    from epicrisis.serialization import to_json
 
     with Library.open(library) as store:
         report = store.info()
@@ -178,7 +179,6 @@ def forbid_remote(library: LibraryPath, json: Json = False) -> None:
     from epicrisis.library.manifest import read_manifest
     from epicrisis.library.remote_consent import forbid_remote as withdraw
     from epicrisis.library.remote_consent import read_remote
-    from epicrisis.privacy import local_path
 
     folder = local_path(library)
     read_manifest(folder)

@@ -15,6 +15,8 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
+from epicrisis.errors import InputError
+from epicrisis.privacy import local_path, set_local_only
 from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
@@ -115,7 +117,6 @@ def add(
     from epicrisis.corpus.removal_log import RemovalLog
     from epicrisis.library.ingest import open_or_create
     from epicrisis.library.splitters import check_notes_fit_window
-    from epicrisis.privacy import local_path, set_local_only
 
     settings = flags.settings()
     # The sources may hold notes of patients, and adding them needs no other machine.
@@ -153,7 +154,6 @@ def add(
 def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColumns | None:
     """Return the columns named by `--column`, or None. Raises InputError for an unknown role."""
     from epicrisis.corpus.note_tables import NoteColumns
-    from epicrisis.errors import InputError
 
     if not assignments:
         return None

@@ -10,6 +10,8 @@ import typer
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.terminal import open_download_progress, say, show_json
+from epicrisis.errors import InputError
+from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.cache import ReplyCache
@@ -106,7 +108,6 @@ def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
     from epicrisis.library.library_folder import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.cache import ReplyCache
-    from epicrisis.privacy import local_path
 
     current = flags.settings()
     if library is not None:
@@ -126,7 +127,6 @@ def settings(
     EPICRISIS_VOTES__N=20.
     """
     from epicrisis.configuration import setting_rows
-    from epicrisis.errors import InputError
 
     rows = [row for row in setting_rows() if row.key.startswith(prefix)]
     if not rows:

@@ -12,6 +12,7 @@ from epicrisis.cli.ask import parse_question, read_question_file
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import MODEL, SEARCH, SEED, Choices, Json, LibraryPath, QuestionFile
 from epicrisis.cli.terminal import counted, open_console, open_progress, show_json
+from epicrisis.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
@@ -47,7 +48,6 @@ def plan(
 
     Searches the library and counts the tokens of the prompts. No model is called, except with --time.
     """
-    from epicrisis.errors import InputError, SettingsError
     from epicrisis.pipeline import STRATEGIES
     from epicrisis.plan import planning
 

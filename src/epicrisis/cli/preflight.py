@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
 import typer
 
+from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K
 from epicrisis.cli.terminal import open_progress, say, say_text, show_data, show_findings, show_tables
+from epicrisis.errors import InputError
 from epicrisis.printable import quote_for_shell
+from epicrisis.privacy import set_local_only, strip_secrets
+from epicrisis.types import Question, Scope
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Usage
     from epicrisis.evaluation.analysis.table import Table
     from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
     from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings
     from epicrisis.evaluation.experiments.token_costs import PromptShape
     from epicrisis.settings import Settings
-    from epicrisis.types import Question, Scope
 
 SETS = ("mirage/pubmedqa", "mirage/bioasq")
 PAPER = "paper"
@@ -82,7 +84,6 @@ def calibrate(
     from epicrisis.evaluation.experiments.preflight import guards_table
     from epicrisis.evaluation.experiments.preflight_rules import PAPERS_RULE, definitions
     from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimate_savings, savings_table
-    from epicrisis.privacy import set_local_only
 
     settings = flags.settings()
     if settings.local_only:
@@ -108,10 +109,8 @@ def run_study(
     settings: Settings, library: Path, sets: Sequence[str], data: Path | None, folder: Path, json: bool
 ) -> None:
     """Run `epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.preflight import rankings_path
     from epicrisis.evaluation.experiments.run_findings import read_findings
-    from epicrisis.privacy import set_local_only
 
     if settings.local_only:
         set_local_only(True)
@@ -133,8 +132,6 @@ def run_study(
 
 def _target_recall(recall: str) -> float | None:
     """Return the recall to reach, or None for that of the papers' rule. Raises InputError."""
-    from epicrisis.errors import InputError
-
     if recall == PAPER:
         return None
     try:
@@ -148,10 +145,7 @@ def _target_recall(recall: str) -> float | None:
 
 def _price(settings: Settings, price: tuple[float, float] | None) -> tuple[Callable[[Usage], float | None], str]:
     """Return a function from usage to US dollars, and a sentence on the source of the price."""
-    from epicrisis.answers import Usage
-    from epicrisis.errors import InputError
     from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
-    from epicrisis.privacy import strip_secrets
     from epicrisis.settings import Price
 
     if price is not None:
@@ -171,7 +165,6 @@ def _load_questions(
     settings: Settings, names: Sequence[str], data: Path | None
 ) -> list[tuple[str, tuple[Question, ...]]]:
     """Return the question sets by name. Raises InputError for a set without gold documents."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.experiments import cloze
 
@@ -228,7 +221,6 @@ def _rank(
 def _show(fitted: PreflightCalibration, tables: Sequence[Table], settings: Settings, json: bool) -> None:
     """Show the tables, then the lines for the settings file."""
     from epicrisis.evaluation.experiments.preflight_calibration import settings_text
-    from epicrisis.privacy import strip_secrets
 
     rule = fitted.rule
     if isinf(rule.threshold):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
+from epicrisis.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -100,7 +102,6 @@ def generate(
     Review the file and set the "state" of each line to "accepted" or "rejected": only accepted questions are used.
     Interrupted, the same command continues; with a larger -n it adds questions.
     """
-    from epicrisis.answers import Usage
     from epicrisis.components import build_scope
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionStore, draw_passages, generate_questions, recipe
@@ -183,7 +184,6 @@ def synthesize_record(
     Nothing in them concerns a real person, and every note says so. The same options write the same files. Lengths are
     estimated without a model: the count of a tokenizer that reads numbers digit by digit is within a tenth.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 
     try:

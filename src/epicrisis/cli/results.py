@@ -11,6 +11,8 @@ import typer
 from epicrisis.cli.command import command
 from epicrisis.cli.options import Json
 from epicrisis.cli.terminal import say, show_data, show_findings
+from epicrisis.errors import InputError, StorageError
+from epicrisis.privacy import open_private
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
 
@@ -35,7 +37,6 @@ def compare(
     Each run is compared with each run named before it. If two runs differ in more than one setting, this is shown,
     because no difference can then be attributed to one of them.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 
     if len(runs) < 2:
@@ -70,7 +71,6 @@ def report(
     The page works offline, without JavaScript, and on paper. Runs of one experiment share their tables; `preflight`
     has a section for each library. No model is called.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.run_findings import read_findings
 
     if output is None and not json:
@@ -90,7 +90,6 @@ def report(
 
 def _check_output(path: Path) -> None:
     """Raise InputError if the page cannot be written there."""
-    from epicrisis.errors import InputError
     from epicrisis.report.page import GENERATOR
 
     if not path.parent.is_dir():
@@ -106,9 +105,6 @@ def _check_output(path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write the file completely or not at all, readable by its owner only. Raises StorageError."""
-    from epicrisis.errors import StorageError
-    from epicrisis.privacy import open_private
-
     temporary = path.with_name(f".{path.name}.new")
     try:
         descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
