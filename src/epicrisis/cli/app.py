@@ -18,12 +18,10 @@ from epicrisis.cli import (
     grade,
     grade_run,
     library,
-    library_add,
     models,
     plan,
     preflight,
     questions,
-    results,
 )
 from epicrisis.cli.command import INTERRUPTED, OK, Command
 from epicrisis.cli.terminal import say
@@ -91,8 +89,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         evaluate.sample_size,
         experiment.experiment,
         experiment.probe,
-        results.compare,
-        results.report,
+        evaluate.compare,
+        evaluate.report,
         questions.synthesize_record,
     ),
     MODELS: (models.settings, doctor.doctor),
@@ -102,7 +100,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
         LIBRARIES,
         "Create, fill, inspect and repair libraries of documents.",
         (
-            library_add.add,
+            library.add,
             library.info,
             library.patients,
             library.delete,
@@ -115,20 +113,9 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
     "grade": (
         EVALUATE,
         "Grade open answers: by metrics, by models, by people.",
-        (
-            grade_run.grade_runs,
-            grade.correctness,
-            grade.pairs,
-            grade.preference,
-            grade.verdicts,
-            grade.calibrate,
-        ),
+        (grade_run.grade_runs, grade.correctness, grade.pairs, grade.preference, grade.verdicts, grade.calibrate),
     ),
-    "preflight": (
-        EVALUATE,
-        "Fit the check that decides whether one prompt is enough.",
-        (preflight.calibrate,),
-    ),
+    "preflight": (EVALUATE, "Fit the check that decides whether one prompt is enough.", (preflight.calibrate,)),
     "questions": (
         EVALUATE,
         "List, download and generate question sets.",
