@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.answers import Answer, Answered
 from epicrisis.cli.command import Flags, command, fail
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.settings import Settings
 
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Also write answers to this file (JSONL).")]
+Output = Annotated[Path | None, Option("-o", "--output", help="Also write answers to this file (JSONL).")]
 
 
 @command(
@@ -36,7 +36,7 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", help="Also write 
 )
 def ask(
     library: LibraryPath,
-    question: Annotated[str | None, typer.Argument(help="The question; `-` reads it from standard input.")] = None,
+    question: Annotated[str | None, Argument(help="The question; `-` reads it from standard input.")] = None,
     patient: Patient = None,
     options: Choices = None,
     file: QuestionFile = None,
@@ -197,7 +197,7 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
 )
 def search(
     library: LibraryPath,
-    query: Annotated[str, typer.Argument(help="Words or a question; `-` reads them from standard input.")],
+    query: Annotated[str, Argument(help="Words or a question; `-` reads them from standard input.")],
     patient: Patient = None,
     *,
     flags: Flags,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.runs.run_folder import RunPlan
     from epicrisis.pipeline import Pipeline
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
+Runs = Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
 Sample = Annotated[
-    int | None, typer.Option("--questions", "-n", min=1, help="Size of a random sample. Default: all questions.")
+    int | None, Option("--questions", "-n", min=1, help="Size of a random sample. Default: all questions.")
 ]
 LeakGuard = Annotated[
     Literal["none", "source-hidden", "before-source"],
-    typer.Option(help="Hide the documents a question was made from, or all documents not older than them."),
+    Option(help="Hide the documents a question was made from, or all documents not older than them."),
 ]
 
 
@@ -42,7 +42,7 @@ LeakGuard = Annotated[
     ],
 )
 def evaluate(
-    questions: Annotated[str, typer.Argument(metavar="SET", help="Name of a question set, or a file of questions.")],
+    questions: Annotated[str, Argument(metavar="SET", help="Name of a question set, or a file of questions.")],
     library: LibraryOption = None,
     sample: Sample = None,
     draw: Draw = 0,
@@ -81,7 +81,7 @@ def evaluate(
 def rescore(
     runs: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="RUN",
             help="Folders of runs, files of answers, or MIRAGE's released replies (JSON lines of id and outputs, or a "
             "folder of test_<id>.json).",
@@ -89,10 +89,10 @@ def rescore(
     ],
     scoring: Annotated[
         Literal["ours", "mirage-2024", "mirage-head"] | None,
-        typer.Option(help="How replies are read. Default: all three, side by side."),
+        Option(help="How replies are read. Default: all three, side by side."),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Question set of released replies. Default: recognised by the ids.")
+        str | None, Option(help="Question set of released replies. Default: recognised by the ids.")
     ] = None,
     data: Data = None,
     *,
@@ -115,21 +115,16 @@ def rescore(
         show_table(make_table(scores))
 
 
-@command(
-    examples=[
-        "epicrisis sample-size --difference 5 --comparisons 5",
-        "epicrisis sample-size --available 105",
-    ]
-)
+@command(examples=["epicrisis sample-size --difference 5 --comparisons 5", "epicrisis sample-size --available 105"])
 def sample_size(
-    difference: Annotated[float, typer.Option(help="Difference to detect, in points (5: 60 % against 65 %).")] = 5,
+    difference: Annotated[float, Option(help="Difference to detect, in points (5: 60 % against 65 %).")] = 5,
     discordant: Annotated[
-        float, typer.Option(help="Share of questions that only one of the two answers correctly, 0 to 1.")
+        float, Option(help="Share of questions that only one of the two answers correctly, 0 to 1.")
     ] = 0.2,
-    power: Annotated[float, typer.Option(help="Probability of detecting the difference, 0 to 1.")] = 0.8,
-    comparisons: Annotated[int, typer.Option(help="Number of comparisons that p values are corrected for.")] = 1,
+    power: Annotated[float, Option(help="Probability of detecting the difference, 0 to 1.")] = 0.8,
+    comparisons: Annotated[int, Option(help="Number of comparisons that p values are corrected for.")] = 1,
     available: Annotated[
-        int | None, typer.Option(help="Also show what this many questions can detect (MIRAGE's PubMedQA: 500).")
+        int | None, Option(help="Also show what this many questions can detect (MIRAGE's PubMedQA: 500).")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -158,9 +153,9 @@ def compare(
     runs: Runs,
     measure: Annotated[
         Literal["right", "right-of-answered"],
-        typer.Option(help="Correct among all questions that did not fail, or among those with a choice."),
+        Option(help="Correct among all questions that did not fail, or among those with a choice."),
     ] = "right",
-    ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with ASCII characters.")] = False,
+    ascii_only: Annotated[bool, Option("--ascii", help="Draw with ASCII characters.")] = False,
     json: Json = False,
 ) -> None:
     """Compare runs question by question: accuracy, paired differences, and conclusions.
@@ -180,21 +175,16 @@ def compare(
 
 
 @command(
-    examples=[
-        "epicrisis report runs/positions -o report.html",
-        "epicrisis report runs/* -o report.html --no-plots",
-    ]
+    examples=["epicrisis report runs/positions -o report.html", "epicrisis report runs/* -o report.html --no-plots"]
 )
 def report(
     runs: Runs,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", help="File of the page. An existing report is overwritten, other files are not."
-        ),
+        Option("-o", "--output", help="File of the page. An existing report is overwritten, other files are not."),
     ] = None,
-    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw plots (needs the extra `report`).")] = True,
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "Report of experiments",
+    plots: Annotated[bool, Option("--plots/--no-plots", help="Draw plots (needs the extra `report`).")] = True,
+    title: Annotated[str, Option(help="Title of the page.")] = "Report of experiments",
     json: Json = False,
 ) -> None:
     """Write one HTML page about finished runs: tables, plots with their data, and the papers' figures.

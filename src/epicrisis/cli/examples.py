@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
@@ -50,23 +50,18 @@ class _Progress:
 )
 def build(
     library: LibraryPath,
-    source: Annotated[str, typer.Option("--from", help="Question set, by name or file.")],
+    source: Annotated[str, Option("--from", help="Question set, by name or file.")],
     how: Annotated[
         Literal["solved", "chain-of-thought", "tree-of-thought"],
-        typer.Option(help="Keep correct solutions of the model, or give it the answer and let it explain."),
+        Option(help="Keep correct solutions of the model, or give it the answer and let it explain."),
     ],
-    n: Annotated[
-        int | None, typer.Option("--questions", "-n", min=1, help="Size of a random sample. Default: all.")
-    ] = None,
+    n: Annotated[int | None, Option("--questions", "-n", min=1, help="Size of a random sample. Default: all.")] = None,
     draw: Draw = 0,
     data: Data = None,
-    openly: Annotated[
-        bool, typer.Option("--open", help="Ask without options; the correct option is the answer.")
-    ] = False,
-    tries: Annotated[int, typer.Option(min=1, help="Attempts until an explanation arrives at the answer.")] = 3,
+    openly: Annotated[bool, Option("--open", help="Ask without options; the correct option is the answer.")] = False,
+    tries: Annotated[int, Option(min=1, help="Attempts until an explanation arrives at the answer.")] = 3,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File of all results (JSONL). Default: next to the library."),
+        Path | None, Option("-o", "--output", help="File of all results (JSONL). Default: next to the library.")
     ] = None,
     *,
     flags: Flags,
@@ -149,7 +144,7 @@ async def _solve(
 @command(ENCODER, CONFIG, LOCAL_ONLY, examples=["epicrisis examples add ~/solved solved.jsonl more.jsonl.gz"])
 def add(
     library: LibraryPath,
-    files: Annotated[list[Path], typer.Argument(help="Solved questions, one JSON object per line.")],
+    files: Annotated[list[Path], Argument(help="Solved questions, one JSON object per line.")],
     *,
     flags: Flags,
     json: Json = False,
@@ -217,7 +212,7 @@ def _report_line(path: Path, report: IngestReport) -> str:
 def info(
     library: LibraryPath,
     against: Annotated[
-        str | None, typer.Option("--against", help="Also find examples that are questions of this set or file.")
+        str | None, Option("--against", help="Also find examples that are questions of this set or file.")
     ] = None,
     data: Data = None,
     *,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import Measures, measure_run
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
-_compared = partial(typer.Option, rich_help_panel="What is compared")
-_measured = partial(typer.Option, rich_help_panel="Measures of open answers about records")
+_compared = partial(Option, rich_help_panel="What is compared")
+_measured = partial(Option, rich_help_panel="Measures of open answers about records")
 
 Texts = list[str] | None
 Numbers = list[int] | None
@@ -84,7 +84,7 @@ Population = Annotated[
     ),
 ]
 ChunkTokens = Annotated[
-    int | None, typer.Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run.")
+    int | None, Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run.")
 ]
 Judges = Annotated[Texts, _measured("--judge", help="Model that grades the answers (repeatable).")]
 AgainstNotes = Annotated[
@@ -109,7 +109,7 @@ _RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
     ],
 )
 def experiment(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
+    name: Annotated[str, Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
     library: LibraryOption = None,
     protocol: Protocol = "corrected",
     sets: Sets = None,
@@ -197,14 +197,14 @@ def probe(
     library: LibraryOption = None,
     sets: Annotated[
         Texts,
-        typer.Option(
+        Option(
             "--set",
             help="Question set whose key documents the library holds (repeatable). Default: sentences of the library "
             "with a number left out.",
         ),
     ] = None,
-    sample: Annotated[int, typer.Option("--questions", "-n", min=2, help="Number of questions.")] = 40,
-    k: Annotated[int, typer.Option("-k", min=3, help="Documents per prompt.")] = 16,
+    sample: Annotated[int, Option("--questions", "-n", min=2, help="Number of questions.")] = 40,
+    k: Annotated[int, Option("-k", min=3, help="Documents per prompt.")] = 16,
     output: RunFolder = None,
     data: Data = None,
     yes: Yes = False,

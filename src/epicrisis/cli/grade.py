@@ -9,7 +9,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import grading_progress, settings_for_run, with_judge
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.grading.preference import PairGrade
     from epicrisis.settings import Settings
 
-PairsFolder = Annotated[Path, typer.Argument(help="A folder written by `grade pairs`.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its file of records.")]
+PairsFolder = Annotated[Path, Argument(help="A folder written by `grade pairs`.")]
+RunPath = Annotated[Path, Argument(metavar="RUN", help="Folder of a run, or its file of records.")]
 
 
 @command(
@@ -40,11 +40,11 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, o
 def correctness(
     run: RunPath,
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[MARKS]...", help="Files of marks. Default: all of the run.")
+        list[Path] | None, Argument(metavar="[MARKS]...", help="Files of marks. Default: all of the run.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show the marks of all judges without asking one.")] = False,
+    show: Annotated[bool, Option("--show", help="Show the marks of all judges without asking one.")] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File of the marks. Default: RUN/marking/MODEL.jsonl.")
+        Path | None, Option("-o", "--output", help="File of the marks. Default: RUN/marking/MODEL.jsonl.")
     ] = None,
     *,
     flags: Flags,
@@ -123,13 +123,11 @@ def _grader_settings(flags: Flags, run: Path, *, patients: bool) -> tuple[Settin
 
 @command(examples=["epicrisis grade pairs runs/medq"])
 def pairs(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folder or records of a run; or one run for each arm.")
-    ],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Folder or records of a run; or one run for each arm.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="New folder. Default: `judging` in the first run.")
+        Path | None, Option("-o", "--output", help="New folder. Default: `judging` in the first run.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed for the order of the two answers.")] = 0,
+    seed: Annotated[int, Option("--seed", help="Seed for the order of the two answers.")] = 0,
     json: Json = False,
 ) -> None:
     """Pair the answers of RAG and BriefContext for blind comparison by reviewers.
@@ -166,7 +164,7 @@ def pairs(
 def preference(
     folder: PairsFolder,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File of the verdicts. Default: judged-MODEL.jsonl there.")
+        Path | None, Option("-o", "--output", help="File of the verdicts. Default: judged-MODEL.jsonl there.")
     ] = None,
     *,
     flags: Flags,
@@ -212,10 +210,8 @@ def preference(
 )
 def verdicts(
     folder: PairsFolder,
-    files: Annotated[list[Path] | None, typer.Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
-    judged: Annotated[
-        list[Path] | None, typer.Option("--judged", help="File of a model's verdicts (repeatable).")
-    ] = None,
+    files: Annotated[list[Path] | None, Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
+    judged: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
     json: Json = False,
 ) -> None:
     """Show the verdicts: better and worse with a test, agreement of reviewers, and preference for a position.
@@ -243,16 +239,14 @@ def verdicts(
 def calibrate(
     data: Data = None,
     sample: Annotated[
-        int | None,
-        typer.Option("--questions", "-n", min=1, help="Random sample of this many summaries, and as many pairs."),
+        int | None, Option("--questions", "-n", min=1, help="Random sample of this many summaries, and as many pairs.")
     ] = None,
     draw: Draw = 0,
     against_talk: Annotated[
-        bool,
-        typer.Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls."),
+        bool, Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder of the result. Default: with the models.")
+        Path | None, Option("-o", "--output", help="Folder of the result. Default: with the models.")
     ] = None,
     yes: Yes = False,
     *,

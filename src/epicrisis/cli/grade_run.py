@@ -10,7 +10,7 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.answers import Failure
 from epicrisis.cli.command import Flags, command, fail
@@ -46,14 +46,13 @@ Names = list[str] | None
     ],
 )
 def grade_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or their files of records.")],
-    judge: Annotated[Names, typer.Option("--judge", help="Model that grades each answer (repeatable).")] = None,
-    nli: Annotated[Names, typer.Option("--nli", help="Entailment model: name or folder (repeatable).")] = None,
-    bertscore: Annotated[Names, typer.Option("--bertscore", help="Encoder for BERTScore (repeatable).")] = None,
-    no_meteor: Annotated[bool, typer.Option("--no-meteor", help="Leave METEOR out.")] = False,
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, or their files of records.")],
+    judge: Annotated[Names, Option("--judge", help="Model that grades each answer (repeatable).")] = None,
+    nli: Annotated[Names, Option("--nli", help="Entailment model: name or folder (repeatable).")] = None,
+    bertscore: Annotated[Names, Option("--bertscore", help="Encoder for BERTScore (repeatable).")] = None,
+    no_meteor: Annotated[bool, Option("--no-meteor", help="Leave METEOR out.")] = False,
     against_notes: Annotated[
-        Path | None,
-        typer.Option("--against-notes", help="Also grade faithfulness to the notes of this library."),
+        Path | None, Option("--against-notes", help="Also grade faithfulness to the notes of this library.")
     ] = None,
     yes: Yes = False,
     *,

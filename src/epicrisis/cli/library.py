@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
@@ -50,8 +50,8 @@ _COLUMN_ROLES = {
     "discharged": "discharged",
 }
 """What `--column ROLE=NAME` may name, and the attribute of `NoteColumns`."""
-_new = partial(typer.Option, rich_help_panel="New libraries")
-_notes = partial(typer.Option, rich_help_panel="Notes of patients")
+_new = partial(Option, rich_help_panel="New libraries")
+_notes = partial(Option, rich_help_panel="Notes of patients")
 _Splitter = Annotated[
     SplitterName | None, _new(help="How documents are split: by tokens (default), like MedRAG, or not at all.")
 ]
@@ -92,10 +92,10 @@ _Literature = Annotated[
 )
 def add(
     library: LibraryPath,
-    sources: Annotated[list[Path], typer.Argument(help=_SOURCES)],
-    format: Annotated[str | None, typer.Option(help="Read every source as this format.")] = None,
+    sources: Annotated[list[Path], Argument(help=_SOURCES)],
+    format: Annotated[str | None, Option(help="Read every source as this format.")] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also replace documents of the same id from other files.")
+        bool, Option("--replace", help="Also replace documents of the same id from other files.")
     ] = False,
     splitter: _Splitter = None,
     overlap: _Overlap = 32,
@@ -342,9 +342,7 @@ def patients(library: LibraryPath, json: Json = False) -> None:
 
 @command(examples=["epicrisis library delete ~/lib pubmed:12377809"])
 def delete(
-    library: LibraryPath,
-    documents: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
-    json: Json = False,
+    library: LibraryPath, documents: Annotated[list[str], Argument(help="Ids of the documents.")], json: Json = False
 ) -> None:
     """Delete documents, also for searches in progress. Added again, they return.
 
@@ -369,7 +367,7 @@ def delete(
     if unknown:
         fail(
             f"not in the library: {', '.join(unknown)}. They were deleted before, or the ids are wrong: check them "
-            "with `epicrisis search --json`",
+            "with `epicrisis search --json`"
         )
 
 
@@ -398,8 +396,8 @@ def check(library: LibraryPath, json: Json = False) -> None:
 @command(examples=["epicrisis library optimize ~/pubmed --recall 0.95"])
 def optimize(
     library: LibraryPath,
-    recall: Annotated[float, typer.Option(min=0.5, max=1.0, help="Recall@16 that the index must reach.")] = 0.95,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the index even if there is one.")] = False,
+    recall: Annotated[float, Option(min=0.5, max=1.0, help="Recall@16 that the index must reach.")] = 0.95,
+    rebuild: Annotated[bool, Option("--rebuild", help="Build the index even if there is one.")] = False,
     json: Json = False,
 ) -> None:
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
@@ -416,7 +414,7 @@ def optimize(
     if report is not None and not report.good:
         fail(
             f"the index does not reach recall {report.asked}, so it is not used: searches stay exact and slower. "
-            "Accept less with --recall, or keep it so",
+            "Accept less with --recall, or keep it so"
         )
 
 

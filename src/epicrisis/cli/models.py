@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CacheOwner = Annotated[
     Path | None,
-    typer.Argument(metavar="[LIBRARY]", help="Library with the cache. Default: the cache shared by all libraries."),
+    Argument(metavar="[LIBRARY]", help="Library with the cache. Default: the cache shared by all libraries."),
 ]
 
 
@@ -52,7 +52,7 @@ def list_models(*, flags: Flags, json: Json = False) -> None:
 
 @command(CONFIG, LOCAL_ONLY, examples=["epicrisis models pull minilm smollm2-135m"])
 def pull(
-    names: Annotated[list[str], typer.Argument(help="Names from `epicrisis models list`.")],
+    names: Annotated[list[str], Argument(help="Names from `epicrisis models list`.")],
     *,
     flags: Flags,
     json: Json = False,
@@ -118,8 +118,7 @@ def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
 
 @command(examples=["epicrisis settings", "epicrisis settings preflight"])
 def settings(
-    prefix: Annotated[str, typer.Argument(help="Show only keys that begin with this text.")] = "",
-    json: Json = False,
+    prefix: Annotated[str, Argument(help="Show only keys that begin with this text.")] = "", json: Json = False
 ) -> None:
     """List every setting: key, default, unit and meaning.
 

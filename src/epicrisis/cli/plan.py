@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.ask import parse_question, read_question_file
 from epicrisis.cli.command import Flags, command
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 )
 def plan(
     library: LibraryPath,
-    question: Annotated[str | None, typer.Argument(help="The question.")] = None,
+    question: Annotated[str | None, Argument(help="The question.")] = None,
     options: Choices = None,
     file: QuestionFile = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="Strategy to plan (repeatable). Default: all strategies without votes.")
+        list[str] | None, Option(help="Strategy to plan (repeatable). Default: all strategies without votes.")
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(help="Plan a random sample of this many questions. Default: 200 of a larger file.")
+        int | None, Option(help="Plan a random sample of this many questions. Default: 200 of a larger file.")
     ] = None,
-    time: Annotated[bool, typer.Option("--time", help="Measure the speed of the model with two short calls.")] = False,
+    time: Annotated[bool, Option("--time", help="Measure the speed of the model with two short calls.")] = False,
     *,
     flags: Flags,
     json: Json = False,

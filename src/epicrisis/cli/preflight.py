@@ -7,7 +7,7 @@ from math import inf, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
-import typer
+from typer import Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command
@@ -42,32 +42,28 @@ Issue: TypeAlias = Literal["published", "beyond-3", "middle", "not-retrieved", "
     ],
 )
 def calibrate(
-    library: Annotated[Path, typer.Option("--library", metavar="FOLDER", help="Folder of the library.")],
+    library: Annotated[Path, Option("--library", metavar="FOLDER", help="Folder of the library.")],
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", help=f"Question set with gold documents (repeatable). Default: {' and '.join(SETS)}."),
+        Option("--set", help=f"Question set with gold documents (repeatable). Default: {' and '.join(SETS)}."),
     ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", help="Your own questions with gold_documents (JSON lines).")
-    ] = None,
+    file: Annotated[Path | None, Option("--file", help="Your own questions with gold_documents (JSON lines).")] = None,
     recall: Annotated[
-        str, typer.Option("--recall", help="Share of questions with the issue to catch; `paper`: as the papers' rule.")
+        str, Option("--recall", help="Share of questions with the issue to catch; `paper`: as the papers' rule.")
     ] = PAPER,
     definition: Annotated[
-        Issue,
-        typer.Option("--definition", help="When a question has the issue, by the rank of its key document."),
+        Issue, Option("--definition", help="When a question has the issue, by the rank of its key document.")
     ] = "beyond-3",
     guard: Annotated[
         Literal["none", "source-hidden", "before-source"],
-        typer.Option("--guard", help="Also apply the rules where a question cannot find its own documents."),
+        Option("--guard", help="Also apply the rules where a question cannot find its own documents."),
     ] = "none",
     price: Annotated[
         tuple[float, float] | None,
-        typer.Option("--usd-per-million-tokens", help="Price of input and output tokens. Default: that of --model."),
+        Option("--usd-per-million-tokens", help="Price of input and output tokens. Default: that of --model."),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File of rankings (JSONL), new or to continue. Default: runs/."),
+        Path | None, Option("-o", "--output", help="File of rankings (JSONL), new or to continue. Default: runs/.")
     ] = None,
     data: Data = None,
     *,

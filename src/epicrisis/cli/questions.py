@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
@@ -48,7 +48,7 @@ def list_sets(*, flags: Flags, json: Json = False) -> None:
 
 @command(SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])
 def pull(
-    names: Annotated[list[str], typer.Argument(help="Names from `epicrisis questions list`.")],
+    names: Annotated[list[str], Argument(help="Names from `epicrisis questions list`.")],
     *,
     flags: Flags,
     json: Json = False,
@@ -90,9 +90,9 @@ def pull(
     ],
 )
 def generate(
-    sources: Annotated[list[Path], typer.Argument(help="A library, or files and folders of documents.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File for the questions (JSONL).")],
-    n: Annotated[int, typer.Option("-n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
+    sources: Annotated[list[Path], Argument(help="A library, or files and folders of documents.")],
+    output: Annotated[Path, Option("-o", "--output", help="File for the questions (JSONL).")],
+    n: Annotated[int, Option("-n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
     *,
     flags: Flags,
     json: Json = False,
@@ -161,22 +161,22 @@ def generate(
     ]
 )
 def synthesize_record(
-    output: Annotated[Path, typer.Option("-o", "--output", help="New folder for notes.csv and questions.jsonl.")],
-    patients: Annotated[int, typer.Option("--patients", min=1, max=999, help="Number of patients.")] = 10,
+    output: Annotated[Path, Option("-o", "--output", help="New folder for notes.csv and questions.jsonl.")],
+    patients: Annotated[int, Option("--patients", min=1, max=999, help="Number of patients.")] = 10,
     tokens: Annotated[
         str,
-        typer.Option(
+        Option(
             "--tokens",
             help="Approximate length of a record, from 4,000 tokens; several lengths, with commas, are used in turn.",
         ),
     ] = "128000",
     stays: Annotated[
-        int | None, typer.Option("--stays", min=1, help="Hospital stays per patient. Default: by length.")
+        int | None, Option("--stays", min=1, help="Hospital stays per patient. Default: by length.")
     ] = None,
     questions_each: Annotated[
-        int, typer.Option("--questions-each", min=0, help="Questions per patient; kinds and forms alternate.")
+        int, Option("--questions-each", min=0, help="Questions per patient; kinds and forms alternate.")
     ] = 21,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the records.")] = 0,
+    seed: Annotated[int, Option("--seed", help="Seed of the records.")] = 0,
     json: Json = False,
 ) -> None:
     """Write fictional patient records of any length, and questions with known answers and evidence.
