@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from epicrisis.answers import Answer, Answered
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes
+from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes, output_option
 from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import open_progress, say, say_above, show_json
 from epicrisis.errors import InputError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.settings import Settings
 
-Output = Annotated[Path | None, Option("-o", "--output", help="Also write answers to this file (JSONL).")]
+Output = Annotated[Path | None, output_option(help="Also write answers to this file (JSONL).")]
 
 
 @command(
@@ -51,12 +51,7 @@ def ask(
 
     settings = check_settings(flags.settings())
     if question is not None and file is None:
-        parsed = parse_question(question, options, patient)
-        answer = asyncio.run(_answer_on_screen(settings, library, parsed, output, json))
-        if json:
-            show_json(answer)
-        if answer.state in ("failed", "unparsed", "over-window"):
-            fail(answer.failure.message if answer.failure else "no answer")
+        _answer_one(settings, library, parse_question(question, options, patient), output, json)
     elif file is not None and question is None:
         if output is None:
             fail("--file needs an output file for the answers: add -o answers.jsonl")
@@ -66,31 +61,57 @@ def ask(
         fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
 
-async def _answer_on_screen(
-    settings: Settings, library: Path, question: Question, output: Path | None, json: bool
-) -> Answer:
-    """Return the answer. Show each event unless `json` is set, and record the answer in `output`, if any."""
+def _answer_one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
+    """Answer a question and record the answer in `output`, if any. Show each event unless `json` is set."""
     from epicrisis.cli.event_display import EventDisplay
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.pipeline import Pipeline
 
-    display = EventDisplay()
-    async with Pipeline.open(settings, library) as pipeline:
-        records = None if output is None else RecordStore(output, pipeline.recipe())
-        async for event in pipeline.events(question):
-            if isinstance(event, Answered) and records is not None:
-                records.append_answer(event.answer)
-            if not json:
-                display.show(event)
-            if isinstance(event, Answered):
-                return event.answer
-    raise RuntimeError("a pipeline's last event is its answer")
+    async def answer_on_screen() -> Answer:
+        display = EventDisplay()
+        async with Pipeline.open(settings, library) as pipeline:
+            records = None if output is None else RecordStore(output, pipeline.recipe())
+            async for event in pipeline.events(question):
+                if isinstance(event, Answered) and records is not None:
+                    records.append_answer(event.answer)
+                if not json:
+                    display.show(event)
+                if isinstance(event, Answered):
+                    return event.answer
+        raise RuntimeError("a pipeline's last event is its answer")
+
+    answer = asyncio.run(answer_on_screen())
+    if json:
+        show_json(answer)
+    if answer.state in ("failed", "unparsed", "over-window"):
+        fail(answer.failure.message if answer.failure else "no answer")
 
 
 def _answer_file(
     settings: Settings, library: Path, questions: list[Question], skipped: int, output: Path, yes: bool, json: bool
 ) -> None:
-    records = asyncio.run(_record_answers(settings, library, questions, output, yes, json))
+    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
+    from epicrisis.pipeline import Pipeline
+    from epicrisis.plan.confirmation import confirmation_question
+
+    async def record_answers() -> RecordStore:
+        """Answer the questions that have no record yet. Return the records, in the order of the questions."""
+        async with Pipeline.open(settings, library) as pipeline:
+            await pipeline.check_questions(questions, by_number=True)
+            records = RecordStore(output, pipeline.recipe())
+            remaining = [question for question in questions if not records.is_done(question.key)]
+            if not yes:
+                confirm(await confirmation_question(pipeline, settings, remaining))
+            with open_progress(quiet=json) as progress:
+                task = progress.add_task("Answering", total=len(questions))
+                async for question, answer in answer_questions(pipeline, questions, records, pipeline.concurrency):
+                    if answer is not None and answer.state == "failed" and answer.failure is not None:
+                        say_above(progress, f"{question.id}: {answer.failure.message}")
+                    progress.advance(task)
+            records.sort([question.key for question in questions])
+        return records
+
+    records = asyncio.run(record_answers())
     keys = {question.key for question in questions}
     states = Counter(records.states.get(question.key, "failed") for question in questions)
     long_questions = len(records.long_questions & keys)
@@ -108,30 +129,6 @@ def _answer_file(
             )
     if states["failed"]:
         fail(f"{states['failed']} questions failed; the same command asks them again")
-
-
-async def _record_answers(
-    settings: Settings, library: Path, questions: list[Question], output: Path, yes: bool, json: bool
-) -> RecordStore:
-    """Answer the questions that have no record yet. Return the file of records, in the order of the questions."""
-    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
-    from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import confirmation_question
-
-    async with Pipeline.open(settings, library) as pipeline:
-        await pipeline.check_questions(questions, by_number=True)
-        records = RecordStore(output, pipeline.recipe())
-        remaining = [question for question in questions if not records.is_done(question.key)]
-        if not yes:
-            confirm(await confirmation_question(pipeline, settings, remaining))
-        with open_progress(quiet=json) as progress:
-            task = progress.add_task("Answering", total=len(questions))
-            async for question, answer in answer_questions(pipeline, questions, records, pipeline.concurrency):
-                if answer is not None and answer.state == "failed" and answer.failure is not None:
-                    say_above(progress, f"{question.id}: {answer.failure.message}")
-                progress.advance(task)
-        records.sort([question.key for question in questions])
-    return records
 
 
 def parse_question(text: str, options: str | None, patient: str | None = None) -> Question:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes
+from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes, output_option
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
-from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_table
+from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_tables
 from epicrisis.errors import InputError, StorageError
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
@@ -112,7 +112,7 @@ def rescore(
     if json:
         show_data(scores)
     else:
-        show_table(make_table(scores))
+        show_tables([make_table(scores)])
 
 
 @command(examples=["epicrisis sample-size --difference 5 --comparisons 5", "epicrisis sample-size --available 105"])
@@ -181,7 +181,7 @@ def report(
     runs: Runs,
     output: Annotated[
         Path | None,
-        Option("-o", "--output", help="File of the page. An existing report is overwritten, other files are not."),
+        output_option(help="File of the page. An existing report is overwritten, other files are not."),
     ] = None,
     plots: Annotated[bool, Option("--plots/--no-plots", help="Draw plots (needs the extra `report`).")] = True,
     title: Annotated[str, Option(help="Title of the page.")] = "Report of experiments",

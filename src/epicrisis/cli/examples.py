@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath
+from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath, output_option
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
 from epicrisis.errors import BudgetExceeded, EpicrisisError, RunStopped
@@ -61,7 +61,7 @@ def build(
     openly: Annotated[bool, Option("--open", help="Ask without options; the correct option is the answer.")] = False,
     tries: Annotated[int, Option(min=1, help="Attempts until an explanation arrives at the answer.")] = 3,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="File of all results (JSONL). Default: next to the library.")
+        Path | None, output_option(help="File of all results (JSONL). Default: next to the library.")
     ] = None,
     *,
     flags: Flags,

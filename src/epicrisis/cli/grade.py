@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import grading_progress, settings_for_run, with_judge
-from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes
+from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes, output_option
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_data, show_json, show_tables
 from epicrisis.errors import InputError
@@ -43,9 +43,7 @@ def correctness(
         list[Path] | None, Argument(metavar="[MARKS]...", help="Files of marks. Default: all of the run.")
     ] = None,
     show: Annotated[bool, Option("--show", help="Show the marks of all judges without asking one.")] = False,
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="File of the marks. Default: RUN/marking/MODEL.jsonl.")
-    ] = None,
+    output: Annotated[Path | None, output_option(help="File of the marks. Default: RUN/marking/MODEL.jsonl.")] = None,
     *,
     flags: Flags,
     json: Json = False,
@@ -124,9 +122,7 @@ def _grader_settings(flags: Flags, run: Path, *, patients: bool) -> tuple[Settin
 @command(examples=["epicrisis grade pairs runs/medq"])
 def pairs(
     runs: Annotated[list[Path], Argument(metavar="RUN", help="Folder or records of a run; or one run for each arm.")],
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="New folder. Default: `judging` in the first run.")
-    ] = None,
+    output: Annotated[Path | None, output_option(help="New folder. Default: `judging` in the first run.")] = None,
     seed: Annotated[int, Option("--seed", help="Seed for the order of the two answers.")] = 0,
     json: Json = False,
 ) -> None:
@@ -164,7 +160,7 @@ def pairs(
 def preference(
     folder: PairsFolder,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="File of the verdicts. Default: judged-MODEL.jsonl there.")
+        Path | None, output_option(help="File of the verdicts. Default: judged-MODEL.jsonl there.")
     ] = None,
     *,
     flags: Flags,
@@ -245,9 +241,7 @@ def calibrate(
     against_talk: Annotated[
         bool, Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls.")
     ] = False,
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="Folder of the result. Default: with the models.")
-    ] = None,
+    output: Annotated[Path | None, output_option(help="Folder of the result. Default: with the models.")] = None,
     yes: Yes = False,
     *,
     flags: Flags,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from epicrisis.corpus.removal_log import RemovalSummary
     from epicrisis.library.ingest_report import IngestProgress, IngestReport
     from epicrisis.library.library import Library
-    from epicrisis.library.patients import PatientRecord
     from epicrisis.library.remote_consent import RemoteConsent
     from epicrisis.library.vector_index import IndexReport
     from epicrisis.protocols import Encoder
@@ -335,7 +334,17 @@ def patients(library: LibraryPath, json: Json = False) -> None:
         show_json(records)
         return
     for record in records:
-        say(_patient_line(record))
+        details = [record.name or "", f"born {record.born}" if record.born else ""]
+        for number in record.numbers:
+            # Before the bar stands the address of the numbering system, which means nothing to a reader.
+            details.append(f"number {number.rpartition('|')[2]}")
+        identity = ", ".join(filter(None, details))
+        dates = "no dates" if record.first is None else f"{record.first} to {record.last}"
+        types = ", ".join(f"{count} {name}" for name, count in record.note_types.items())
+        say(
+            f"{record.id}{f' ({identity})' if identity else ''}: {counted(record.notes, 'note')}, {dates}, "
+            f"{counted(record.encounters, 'hospital stay')}{f'; {types}' if types else ''}"
+        )
     notes = sum(record.notes for record in records)
     say(f"{counted(len(records), 'patient')}, {counted(notes, 'note')}")
 
@@ -467,18 +476,4 @@ def _remote_line(remote: RemoteConsent) -> str:
     return (
         f"patients' notes: sending them to other machines is allowed since {remote.since} ({hosts}); "
         "`epicrisis library forbid-remote` withdraws it"
-    )
-
-
-def _patient_line(patient: PatientRecord) -> str:
-    details = [patient.name or "", f"born {patient.born}" if patient.born else ""]
-    for number in patient.numbers:
-        # Before the bar stands the address of the numbering system, which means nothing to a reader.
-        details.append(f"number {number.rpartition('|')[2]}")
-    identity = ", ".join(filter(None, details))
-    dates = "no dates" if patient.first is None else f"{patient.first} to {patient.last}"
-    types = ", ".join(f"{count} {name}" for name, count in patient.note_types.items())
-    return (
-        f"{patient.id}{f' ({identity})' if identity else ''}: {counted(patient.notes, 'note')}, {dates}, "
-        f"{counted(patient.encounters, 'hospital stay')}{f'; {types}' if types else ''}"
     )

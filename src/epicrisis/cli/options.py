@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -27,9 +28,10 @@ QuestionFile = Annotated[Path | None, Option("--file", help="Read questions from
 Data = Annotated[
     Path | None, Option("--data", envvar="EPICRISIS_DATA", help="Folder of question sets that you downloaded yourself.")
 ]
+output_option = partial(Option, "-o", "--output")
 Draw = Annotated[int, Option("--draw", help="Seed for drawing the sample of questions.")]
 RunFolder = Annotated[
-    Path | None, Option("-o", "--output", help="Folder of the run, new or to continue. Default: a folder in runs/.")
+    Path | None, output_option(help="Folder of the run, new or to continue. Default: a folder in runs/.")
 ]
 
 # Options that are settings.

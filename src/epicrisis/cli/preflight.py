@@ -11,7 +11,7 @@ from typer import Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K
+from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K, output_option
 from epicrisis.cli.terminal import open_progress, say, say_text, show_data, show_findings, show_tables
 from epicrisis.errors import InputError
 from epicrisis.printable import quote_for_shell
@@ -63,7 +63,7 @@ def calibrate(
         Option("--usd-per-million-tokens", help="Price of input and output tokens. Default: that of --model."),
     ] = None,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="File of rankings (JSONL), new or to continue. Default: runs/.")
+        Path | None, output_option(help="File of rankings (JSONL), new or to continue. Default: runs/.")
     ] = None,
     data: Data = None,
     *,

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json
+from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json, output_option
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
 from epicrisis.errors import InputError
@@ -91,7 +91,7 @@ def pull(
 )
 def generate(
     sources: Annotated[list[Path], Argument(help="A library, or files and folders of documents.")],
-    output: Annotated[Path, Option("-o", "--output", help="File for the questions (JSONL).")],
+    output: Annotated[Path, output_option(help="File for the questions (JSONL).")],
     n: Annotated[int, Option("-n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
     *,
     flags: Flags,
@@ -161,7 +161,7 @@ def generate(
     ]
 )
 def synthesize_record(
-    output: Annotated[Path, Option("-o", "--output", help="New folder for notes.csv and questions.jsonl.")],
+    output: Annotated[Path, output_option(help="New folder for notes.csv and questions.jsonl.")],
     patients: Annotated[int, Option("--patients", min=1, max=999, help="Number of patients.")] = 10,
     tokens: Annotated[
         str,
