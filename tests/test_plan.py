@@ -148,9 +148,9 @@ FORMS = [
 def test_sample_replies_are_readable_and_grow(form: AnswerFormat) -> None:
     texts = [synthetic_reply(form.schema(), size) for size in REPLY_SIZES]
     least, expected, most = (form.read(text) for text in texts)
-    assert not least.found
-    assert expected.found
-    assert most.found
+    assert not least.has_answer
+    assert expected.has_answer
+    assert most.has_answer
     assert len(texts[0]) < len(texts[1]) < len(texts[2])
     assert count_words(texts[2]) <= form.max_tokens
 

@@ -57,7 +57,7 @@ def test_reply_matches_schema_of_stage(stage: str) -> None:
     text = schema_reply(body_of(stage, "Does it help?", form))
     assert satisfies(json.loads(text), form.schema())
     reply = form.read(text)
-    assert reply.found
+    assert reply.has_answer
     assert reply.choice in OPTIONS
     assert bool(reply.sources) == (stage == "reduce")
     for doc, words in reply.quotes:
@@ -85,7 +85,7 @@ def test_reply_without_schema_names_choice_in_prose() -> None:
     assert free.choice == held.choice
     open_form = AnswerFormat({}, documents=2)
     plain = schema_reply({"messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]})
-    assert open_form.read(plain).found
+    assert open_form.read(plain).has_answer
 
 
 @pytest.mark.parametrize(

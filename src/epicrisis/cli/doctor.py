@@ -63,7 +63,7 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
-    from epicrisis.models.model_download import list_installed_models
+    from epicrisis.models.model_files import list_installed_models
     from epicrisis.privacy import TELEMETRY_OFF, strip_secrets
 
     roles: dict[str, dict[str, Any]] = {}

@@ -24,7 +24,7 @@ from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
 from epicrisis.library.passage_lookup import sample_passages
-from epicrisis.models.rerankers import load_reranker
+from epicrisis.models.pair_models import load_reranker
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings

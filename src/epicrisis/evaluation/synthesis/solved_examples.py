@@ -180,7 +180,7 @@ def _reply_format(question: Question, how: SolvingMethod) -> JsonFormat[Solution
 def _read_solution(text: str, answer_format: AnswerFormat, checks_reasoning: bool) -> Solution:
     """Read a solution. With `checks_reasoning`, the reasoning must not conclude another choice. Raises Unreadable."""
     reply = answer_format.read(text)
-    if not reply.found:
+    if not reply.has_answer:
         return Solution(False)
     reasoning = ""
     for value in json_objects(text, frozenset({"reasoning"})):
