@@ -15,7 +15,7 @@ os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM
 import numpy as np
 import pyarrow as pa
 
-from epicrisis.library.exact_search import VectorMatrix
+from epicrisis.library.vector_search import VectorMatrix
 from epicrisis.types import Scope
 
 ROWS, DIMENSIONS, QUERIES, K = 100_000, 384, 50, 10

@@ -48,9 +48,9 @@ from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatModel, ChatRequest, Message
 from epicrisis.settings import BudgetSettings, ModelSettings
+from epicrisis.testing.chat import schema_reply
+from epicrisis.testing.faults import read_prompt
 from epicrisis.testing.hostile import HostileServer, ServerLog
-from epicrisis.testing.replies import schema_reply
-from epicrisis.testing.wire import read_prompt
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 MODEL = "hostile"

@@ -35,7 +35,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.models.model_download import find_model
+from epicrisis.models.model_files import find_model
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question, Ranking, Scope
 

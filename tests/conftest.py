@@ -15,7 +15,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.models.encoders import load_encoder
-from epicrisis.models.model_download import list_installed_models
+from epicrisis.models.model_files import list_installed_models
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import Encoder
 from epicrisis.types import Question

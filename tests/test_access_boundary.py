@@ -27,8 +27,7 @@ from epicrisis.prompts import fence_passages
 from epicrisis.protocols import ChatModel, ChatRequest, Vectors
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, ModelSettings, Settings
-from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.replies import fill
+from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.stores import MemoryStore, build_stored_document
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from tests.support.patient_records import (
@@ -303,7 +302,7 @@ def test_leak_is_detected_by_these_tests(strategy: str, leaky: LibrarySearch, mo
 def test_library_without_filter_is_detected(plain: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two checks alone holds; with neither the words are found."""
     switches: dict[str, Callable[[], None]] = {
-        "filter": lambda: monkeypatch.setattr("epicrisis.library.exact_search.VectorMatrix.nearest", _unfiltered),
+        "filter": lambda: monkeypatch.setattr("epicrisis.library.vector_search.VectorMatrix.nearest", _unfiltered),
         "fence": lambda: monkeypatch.setattr(Scope, "admits", lambda self, passage: True),
     }
     switches["filter"]()

@@ -13,8 +13,8 @@ from epicrisis.answers import Answered, Retrieved
 from epicrisis.api import build_question, check_settings, stream
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.settings import Settings
+from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document, Question
 from tests.support.patient_records import library
 

@@ -29,9 +29,8 @@ from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, Settings
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.replies import fill
 from epicrisis.types import Document, Question
 from tests.support.strategies import NOT_FOUND
 

@@ -20,9 +20,8 @@ from epicrisis.plan.planning import plan_questions
 from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.replies import fill
 from epicrisis.types import Document, Question
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}

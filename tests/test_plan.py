@@ -35,7 +35,6 @@ from epicrisis.library.library import Library
 from epicrisis.models.chat.layers import Layer
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, Pipeline
-from epicrisis.plan.confirmation import confirmation_question, threshold_question
 from epicrisis.plan.cost_plan import (
     REPLY_SIZES,
     CostPlan,
@@ -47,14 +46,20 @@ from epicrisis.plan.cost_plan import (
     format_dollars,
 )
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
-from epicrisis.plan.planning import DEFAULT_STRATEGIES, estimate_costs, plan_cases, plan_questions
+from epicrisis.plan.planning import (
+    DEFAULT_STRATEGIES,
+    confirmation_question,
+    estimate_costs,
+    plan_cases,
+    plan_questions,
+    threshold_question,
+)
 from epicrisis.plan.synthetic_replies import synthetic_reply
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, StoredDocument
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
-from epicrisis.testing.chat import ScriptedModel, count_words
+from epicrisis.testing.chat import ScriptedModel, count_words, fill
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.replies import fill
 from epicrisis.testing.stores import MemoryStore, hash_content
 from epicrisis.types import Example, Examples, Passage, Question, Ranking, Scope
 
@@ -143,9 +148,9 @@ FORMS = [
 def test_sample_replies_are_readable_and_grow(form: AnswerFormat) -> None:
     texts = [synthetic_reply(form.schema(), size) for size in REPLY_SIZES]
     least, expected, most = (form.read(text) for text in texts)
-    assert not least.found
-    assert expected.found
-    assert most.found
+    assert not least.has_answer
+    assert expected.has_answer
+    assert most.has_answer
     assert len(texts[0]) < len(texts[1]) < len(texts[2])
     assert count_words(texts[2]) <= form.max_tokens
 

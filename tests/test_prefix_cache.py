@@ -16,7 +16,7 @@ from epicrisis.answers import Event, ModelCalled
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.layers import Layer
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.testing.replies import fill
+from epicrisis.testing.chat import fill
 from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 pytestmark = pytest.mark.models

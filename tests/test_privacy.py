@@ -320,7 +320,7 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
                 imported[name].add(str(PurePosixPath(path.relative_to(source))))
     assert imported == {
         "subprocess": {
-            "models/model_download.py",
+            "models/model_files.py",
             "cli/doctor.py",
             "corpus/sandbox.py",
             "evaluation/runs/versions.py",

@@ -15,12 +15,11 @@ from typing import Any, Self
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
-from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.passage_lookup import sample_passages
-from epicrisis.library.patients import Roster
+from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.models.chat.budget import Budget
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers, load_chat

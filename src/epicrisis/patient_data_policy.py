@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from epicrisis.errors import SettingsError
-from epicrisis.library.library_folder import REPLIES
+from epicrisis.library.library_parts import REPLIES
 from epicrisis.library.patients import holds_patients
 from epicrisis.library.remote_consent import allow_remote, read_remote
 from epicrisis.privacy import local_path, set_local_only

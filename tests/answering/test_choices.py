@@ -89,7 +89,7 @@ def js(**result: Any) -> str:
 )
 def test_stated_choice_is_parsed(text: str, choice: str) -> None:
     reply = CHOICE.read(text)
-    assert (reply.found, reply.choice) == (True, choice)
+    assert (reply.has_answer, reply.choice) == (True, choice)
     assert reply.text
 
 
@@ -273,8 +273,8 @@ def test_missing_choice_is_allowed_by_form(choice: str | None) -> None:
 
 def test_reply_without_answer_is_parsed() -> None:
     for form in FORMS:
-        assert form.read('{"result": {"found": false}}') == ParsedReply(found=False)
-        assert form.read('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == ParsedReply(found=False)
+        assert form.read('{"result": {"found": false}}') == ParsedReply(has_answer=False)
+        assert form.read('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == ParsedReply(has_answer=False)
 
 
 def test_letter_has_precedence_over_option_text() -> None:
@@ -371,8 +371,8 @@ def test_parsing_raises_only_unreadable(text: str, form: AnswerFormat) -> None:
     assert reply.choice is None or reply.choice in form.options
     assert all(1 <= number <= form.documents for number, _ in reply.quotes)
     assert all(1 <= number <= form.sources for number in reply.sources)
-    assert not reply.found or reply.text
-    assert not (reply.found and form.options and reply.choice is None and not form.choice_may_be_null)
+    assert not reply.has_answer or reply.text
+    assert not (reply.has_answer and form.options and reply.choice is None and not form.choice_may_be_null)
 
 
 # -- the schema ----------------------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ def test_longest_reply_matches_schema_and_token_limit(form: AnswerFormat) -> Non
     reply = longest(form)
     assert satisfies(reply, form.schema())
     text = json.dumps(reply)
-    assert form.read(text).found
+    assert form.read(text).has_answer
     assert len(text) <= 2 * form.max_tokens, "two characters a token are enough"
     assert list(form.schema()["properties"]) == list(reply), "reasons come before what they lead to"
     assert list(form.schema()["properties"]["result"]["anyOf"][0]["properties"]) == list(reply["result"])

@@ -117,7 +117,7 @@ def test_quote_is_searched_in_its_document() -> None:
 
 
 OTHER = Passage("e#3", "e", 3, 200, 300, "x" * 100, "Other", "pubmed", "2015")
-PLACES = {"d#0": PASSAGE, "e#3": OTHER}
+PLACES = [PASSAGE, OTHER]
 HALVES = Document(
     "h", "Aspirin was given to all women.\n\nIt prevented one birth in six.", "A trial of low-dose aspirin"
 )
@@ -178,7 +178,7 @@ def test_quotation_in_title_is_verified_without_offsets() -> None:
     quotation = locate("trial of low-dose", SECOND, [FIRST, SECOND])
     assert quotation == Quotation(SECOND.id, "trial of low-dose", in_title=True)
     assert quotation.verified
-    _, (citation,) = cite("It helps.", [quotation], {SECOND.id: SECOND})
+    _, (citation,) = cite("It helps.", [quotation], [SECOND])
     assert (citation.verified, citation.in_title, citation.start, citation.end) == (True, True, 33, len(HALVES.text))
 
 
@@ -227,5 +227,5 @@ def test_two_quotations_of_passage_give_two_citations() -> None:
     ],
 )
 def test_only_citation_markers_are_removed(text: str, clean: str) -> None:
-    assert cite(text, [], {}) == (clean, ())
+    assert cite(text, [], []) == (clean, ())
     assert cite(text, [VERIFIED], PLACES)[0] == f"{clean} [1]"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.free_replies import FreeReply, read_free_reply
+from epicrisis.answering.stated_choice import FreeReply, read_free_reply
 
 DRUGS = {"A": "Aspirin", "B": "D-dimer", "C": "B cells", "D": "None of the above"}
 VERDICTS = {"A": "yes", "B": "no", "C": "maybe"}

@@ -16,7 +16,7 @@ from epicrisis.answers import ExamplesFound, ModelCalled, Notice, Voted
 from epicrisis.errors import EndpointRejected
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel, count_words
-from epicrisis.testing.voter import build_voter
+from epicrisis.testing.reader import build_voter
 from epicrisis.types import Example, Examples, Question
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, run, world
 

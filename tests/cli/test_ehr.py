@@ -16,7 +16,7 @@ from epicrisis.cli.app import app
 from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
-from epicrisis.evaluation.experiments.ehr_study import NAME
+from epicrisis.evaluation.experiments.record_studies import EHR
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import sort_by_time
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
@@ -68,7 +68,7 @@ def records(record_folder: Path) -> RecordSet:
     return load_records(record_folder)
 
 
-def ask(record_folder: Path, model: str, output: Path, name: str = NAME, *options: object) -> Result:
+def ask(record_folder: Path, model: str, output: Path, name: str = EHR, *options: object) -> Result:
     library = record_folder.parent / "library"
     settings = ("--setting", "models.writer.context_tokens=100000", "--library", library, "--yes", "--json")
     return run("experiment", name, "--data", record_folder, "--model", model, "-o", output, *settings, *options)

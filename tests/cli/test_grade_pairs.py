@@ -11,9 +11,9 @@ import pytest
 
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
+from epicrisis.testing.chat import content_text
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import content_text
 from tests.cli.conftest import Run
 from tests.support.correctness_marks import folder_of, with_options
 from tests.support.grading import records, said

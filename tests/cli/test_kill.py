@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.library import journal
 from epicrisis.library.library import Library
-from epicrisis.library.library_folder import remove_parts
+from epicrisis.library.library_parts import remove_parts
 from epicrisis.library.manifest import read_manifest
 from tests.cli.conftest import Program
 from tests.library.conftest import Killer, killer

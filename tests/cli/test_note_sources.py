@@ -18,8 +18,8 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_report import IngestReport
 from epicrisis.library.library import Library
 from epicrisis.library.patients import PatientRecord, Roster
+from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import document, packed

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.support.patient_records import library

@@ -11,8 +11,8 @@ import pytest
 
 from epicrisis.evaluation.datasets import load
 from epicrisis.prompts import unfence
+from epicrisis.testing.chat import content_text
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import content_text
 from tests.cli.conftest import Run
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
 from tests.support.loopback import Endpoint, Scripted, serving

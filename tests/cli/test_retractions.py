@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from epicrisis.prompts import unfence
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, content_text
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.testing.replies import content_text
 from tests.cli.conftest import Run
 from tests.cli.test_literature import citation, pubmed
 from tests.corpus.test_retractions import entry, watch

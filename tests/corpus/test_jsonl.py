@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.json_checks import find_json_fault
+from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.types import Document
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import compression, csv_rows, fhir, json_checks, jsonl, medcpt, plain_text, pubmedqa
+from epicrisis.corpus import csv_rows, jsonl, medcpt, pubmedqa, reader_base, readers
 from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.errors import InputError
 from epicrisis.library.patient_check import _name_orders
 from epicrisis.types import Document
+from tests.corpus.test_fhir import read_file
 
 GOOD = b'{"id": "a", "text": "Aspirin."}\n'
 
@@ -60,7 +61,7 @@ def test_line_with_too_many_values_is_skipped(tmp_path: Path, monkeypatch: pytes
 
 
 def test_gzip_over_expansion_limit_ends_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 8 * 2**20)
+    monkeypatch.setattr(reader_base, "UNPACK_ALLOWANCE", 8 * 2**20)
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD) + packed_zeros(64 * 2**20))
     good, skipped = jsonl.read_documents(path)
@@ -74,7 +75,7 @@ def test_gzip_over_expansion_limit_ends_reading(tmp_path: Path, monkeypatch: pyt
 
 
 def test_gzip_of_ordinary_text_is_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "UNPACK_ALLOWANCE", 0)
+    monkeypatch.setattr(reader_base, "UNPACK_ALLOWANCE", 0)
     path = tmp_path / "lines.jsonl.gz"
     lines = [json.dumps({"id": n, "text": f"Note {n} of many that are much alike."}) for n in range(2000)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
@@ -101,14 +102,14 @@ def test_unterminated_csv_row_ends_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_json_file_over_value_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_checks, "MAX_VALUES", 1000)
-    monkeypatch.setattr(json_checks.check_value_count, "__defaults__", (1000,))
+    monkeypatch.setattr(jsonl, "MAX_VALUES", 1000)
+    monkeypatch.setattr(jsonl.check_value_count, "__defaults__", (1000,))
     many = b"[" + b"[]," * 1000 + b"[]]"
     bundle, entries, ids = (tmp_path / name for name in ("bundle.json", "entries.json", "pmids_chunk_0.json"))
     bundle.write_bytes(b'{"resourceType": "Bundle", "entry": ' + many + b"}")
     entries.write_bytes(b'{"1": {"CONTEXTS": ' + many + b"}}")
     ids.write_bytes(many)
-    (skipped,) = fhir.read_file(bundle, "bundle.json")
+    (skipped,) = read_file(bundle, "bundle.json")
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "holds more than 1,000 values; split it"
     with pytest.raises(InputError, match=r"entries.json: holds more than 1,000 values; split it"):
@@ -118,10 +119,10 @@ def test_json_file_over_value_limit_is_skipped(tmp_path: Path, monkeypatch: pyte
 
 
 def test_text_file_over_size_limit_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_text, "MAX_FILE_BYTES", 2**20)
+    monkeypatch.setattr(readers, "MAX_TEXT_BYTES", 2**20)
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (3 * 2**20))
-    assert list(plain_text.read_document(path, "a.txt")) == [Skipped(str(path), "", "larger than 1 MB; split it")]
+    assert list(readers.read_sources([path])) == [Skipped(str(path), "", "larger than 1 MB; split it")]
 
 
 def test_long_name_has_limited_name_orders() -> None:

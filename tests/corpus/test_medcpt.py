@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.medcpt import find_chunks, has_same_text, read_chunk, read_folder
+from epicrisis.corpus.medcpt import find_chunks, read_chunk
 from epicrisis.corpus.reader_base import EncodedDocument, Skipped
 from epicrisis.errors import InputError
 from epicrisis.types import Document
@@ -29,6 +30,10 @@ def write(folder: Path, number: int, texts: dict[str, Any], pmids: list[str] | N
     (folder / f"pmids_chunk_{number}.json").write_text(json.dumps(pmids))
     (folder / f"pubmed_chunk_{number}.json").write_text(json.dumps(texts))
     return vectors
+
+
+def read_folder(folder: Path) -> Iterator[EncodedDocument | Skipped]:
+    return chain.from_iterable(map(read_chunk, find_chunks(folder)))
 
 
 def article(n: int) -> dict[str, str]:
@@ -79,17 +84,6 @@ def test_text_file_larger_than_buffer_is_read(tmp_path: Path) -> None:
     assert [(i.document.title, i.document.text) for i in items if isinstance(i, EncodedDocument)] == [
         (entry["t"], entry["a"].strip()) for entry in texts.values()
     ]
-
-
-def test_reading_resumes_at_row(tmp_path: Path) -> None:
-    write(tmp_path, 0, {str(n): article(n) for n in range(30)}, [str(n) for n in range(31)])
-    (chunk,) = find_chunks(tmp_path)
-    whole = list(read_chunk(chunk))
-    rest = list(read_chunk(chunk, 12))
-    assert [item.document.id for item in rest if isinstance(item, EncodedDocument)] == [
-        f"pubmed:{n}" for n in range(12, 30)
-    ]
-    assert rest[-1] == whole[-1]
 
 
 @pytest.mark.parametrize(
@@ -241,10 +235,3 @@ def test_corrupted_bytes_are_rejected_or_reported(
         return
     assert sum(isinstance(item, EncodedDocument) for item in items) <= 3
     assert len(items) >= 1
-
-
-def test_texts_equal_except_whitespace_match() -> None:
-    one = Document("pubmed:1", "Some  words\nhere.", " A title")
-    assert has_same_text(one, Document("pubmed:1", "Some words here. ", "A title", date="2001"))
-    assert not has_same_text(one, Document("pubmed:1", "Some words here", "A title"))
-    assert not has_same_text(one, Document("pubmed:1", "Some words here.", ""))

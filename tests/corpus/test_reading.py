@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import FileDocument, FileFingerprint
-from epicrisis.corpus.readers import FORMATS, Skipped, read_sources
+from epicrisis.corpus.reader_base import FileDocument, FileFingerprint, Skipped
+from epicrisis.corpus.readers import FORMATS, read_sources
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 

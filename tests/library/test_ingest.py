@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import DeletedDocument
-from epicrisis.corpus.readers import Skipped
+from epicrisis.corpus.reader_base import DeletedDocument, Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library import ingest_batches, ingest_encoding
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_comparison import content_hash
+from epicrisis.library import ingest_batches
+from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_report import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.protocols import StoredDocument, Vectors
@@ -36,10 +34,10 @@ def test_add_documents_counts_new_unchanged_and_changed(tmp_path: Path) -> None:
         assert get_counts(first) == (30, 0, 0, 0)
         assert library.count() == (30, first.passages)
         before = contents(library)
-        version = library._table.version
+        version = library.open_table().version
         again = add_documents(library, documents(0, 30), encoder())
         assert (*get_counts(again), again.passages) == (0, 0, 30, 0, 0)
-        assert (contents(library), library._table.version) == (before, version), (
+        assert (contents(library), library.open_table().version) == (before, version), (
             "nothing is written where nothing changes"
         )
         changed = add_documents(library, documents(1, 36), encoder())
@@ -148,8 +146,7 @@ def test_add_documents_slow_encoder_commits_regularly(
     seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = _Clock()
-    for module in (ingest_batches, ingest_encoding):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(ingest_batches, "time", clock)
     steps: list[IngestProgress] = []
     with create(tmp_path / "l") as library:
         report = add_documents(

@@ -11,7 +11,6 @@ import pytest
 
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError
-from epicrisis.library.fusion_checks import check_same_documents
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.library.patient_check import check_patient, resolve_patient
@@ -25,7 +24,7 @@ from epicrisis.library.patient_identities import (
     read_version,
     record_identities,
 )
-from epicrisis.library.patients import Roster, forget_patients
+from epicrisis.library.patients import Roster, check_same_documents, forget_patients
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.library.row_keys import MIN_VECTORS, RowKeys
+from epicrisis.library.health import MIN_VECTORS, RowKeys
 
 ROW = st.tuples(st.integers(-3, 3), st.integers(-2, 2), st.integers(0, 3), st.integers(-2, 2))
 """(id, document, ordinal, text)"""

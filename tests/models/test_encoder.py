@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoders import load_encoder
-from epicrisis.models.tokenization import USUAL_TOKENS, split_batches
+from epicrisis.models.networks import USUAL_TOKENS, split_batches
 from epicrisis.testing.encoders import check_encoder
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder, check_encoder
-from epicrisis.testing.rerankers import TermOverlapReranker, check_reranker
+from epicrisis.testing.scorers import TermOverlapReranker, check_reranker
 
 
 @pytest.mark.parametrize("dimensions", [16, 64, 256])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid
-from epicrisis.models.gguf import GgufHeader, list_gguf_parts, read_gguf_header
+from epicrisis.models.chat.embedded import GgufHeader, list_gguf_parts, read_gguf_header
 
 U32, I32, F32, BOOL, TEXT, ARRAY = 4, 5, 6, 7, 8, 9
 Entry = tuple[int, bytes]

@@ -6,8 +6,8 @@ import pytest
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import is_demo
+from epicrisis.models.chat.embedded import read_gguf_header
 from epicrisis.models.chat.loading import load_chat
-from epicrisis.models.gguf import read_gguf_header
 from epicrisis.settings import ModelSettings
 
 

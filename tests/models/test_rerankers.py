@@ -23,10 +23,9 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.models.pair_models import load_reranker, max_sim
-from epicrisis.models.rerank_endpoint import HttpReranker
+from epicrisis.models.pair_models import HttpReranker, load_reranker, max_sim
 from epicrisis.privacy import set_local_only
-from epicrisis.testing.rerankers import check_reranker
+from epicrisis.testing.scorers import check_reranker
 from tests.support import tiny_models
 from tests.support.loopback import Endpoint, Scripted
 

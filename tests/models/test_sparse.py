@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.errors import ContextOverflow, ModelMissing
 from epicrisis.models.encoders import CachedSparseEncoder, load_sparse
-from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
+from epicrisis.testing.encoders import WordCountEncoder, check_sparse_encoder
 from tests.support import tiny_models
 
 TEXTS = ["Aspirin reduces the risk of stroke.", "", "warfarin " * 40, "Does insulin lower mortality in children?"]

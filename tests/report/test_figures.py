@@ -16,8 +16,7 @@ from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.registry import NAMES
 from epicrisis.report.charts import COLOURS, Style, assign_styles, draw_panels
-from epicrisis.report.figures import PlotFigure, plot_figure, plot_figures
-from epicrisis.report.plots import PUBLISHED_PLOTS, plots_of
+from epicrisis.report.figures import PUBLISHED_PLOTS, PlotFigure, plot_figure, plot_figures, plots_of
 from tests.support import finished_experiments
 from tests.support import report_findings as tables
 

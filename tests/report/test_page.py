@@ -24,8 +24,7 @@ from epicrisis.evaluation.analysis.statistics import Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.runs.recorded_run import RunSummary
 from epicrisis.report.charts import COLOURS
-from epicrisis.report.figure_errata import ERRATA
-from epicrisis.report.page import GENERATOR, render_page
+from epicrisis.report.page import ERRATA, GENERATOR, render_page
 from epicrisis.report.table_cells import table_csv
 from tests.support import report_findings
 

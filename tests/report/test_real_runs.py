@@ -16,9 +16,8 @@ from epicrisis.cli.app import app
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.experiments.registry import NAMES, load_experiments
 from epicrisis.protocols import ChatModel
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, schema_reply
 from epicrisis.testing.reader import KeyPassage, find_key_passages, position_biased_reader, u_curve
-from epicrisis.testing.replies import schema_reply
 from epicrisis.types import Document
 from tests.support.grading import said
 from tests.support.served_models import served

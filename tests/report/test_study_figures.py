@@ -13,9 +13,8 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, REFINING
 from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO
-from epicrisis.report.figures import PlotFigure, PlotMark, plot_figure, plot_figures
+from epicrisis.report.figures import PUBLISHED_PLOTS, PlotFigure, PlotMark, plot_figure, plot_figures
 from epicrisis.report.page import render_page
-from epicrisis.report.plots import PUBLISHED_PLOTS
 from epicrisis.report.table_cells import CellText, printed_rows
 from tests.support import finished_experiments
 

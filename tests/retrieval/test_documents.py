@@ -24,7 +24,7 @@ from epicrisis.retrieval.rankings import (
 )
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Passage, Ranking, Scope
 

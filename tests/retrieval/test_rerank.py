@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import EndpointTimeout
 from epicrisis.retrieval.rankings import format_for_reranker, rerank
-from epicrisis.testing.rerankers import TermOverlapReranker, check_reranker
+from epicrisis.testing.scorers import TermOverlapReranker, check_reranker
 from epicrisis.types import Hit, Passage, Ranking
 
 

@@ -14,7 +14,7 @@ from epicrisis.retrieval.preflight import BM25_SIGNALS, Signal, measure_signal, 
 from epicrisis.retrieval.rankings import format_for_reranker, reciprocal_rank_fusion, rerank
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Hit, Passage, Ranking, Scope, SearchMode, SignalKind
 

@@ -6,7 +6,7 @@ import pytest
 
 from epicrisis.errors import ContextOverflow
 from epicrisis.retrieval.rankings import rank_by_sparse_vectors
-from epicrisis.testing.sparse import WordCountEncoder, check_sparse_encoder
+from epicrisis.testing.encoders import WordCountEncoder, check_sparse_encoder
 from epicrisis.types import Passage
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.library import library as libraries
-from epicrisis.library import manifest, rebuild, vector_index
+from epicrisis.library import library_parts, manifest, vector_index
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
@@ -38,7 +38,7 @@ _AFTER: dict[str, tuple[Any, str]] = {
     "words-committed": (WordIndex, "_commit"),
     "journal-done": (Journal, "finish"),
     "manifest-written": (manifest, "write_manifest"),
-    "cleared": (rebuild, "remove_parts"),
+    "cleared": (library_parts, "remove_parts"),
     "deletion-remembered": (Journal, "record_deletions"),
     "compacted": (PassageTable, "compact"),
     "filters-built": (VectorSearch, "build_filters"),

@@ -22,7 +22,7 @@ from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.types import Passage, Question, Ranking
 
 FOUND = 40

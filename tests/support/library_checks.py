@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint
-from epicrisis.library.ingest_comparison import content_hash
+from epicrisis.library.ingest import content_hash
 from epicrisis.library.library import Library
 from epicrisis.library.word_index import version_of
 from epicrisis.types import Document

@@ -15,10 +15,9 @@ from epicrisis.library.patients import Roster
 from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings
-from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.chat import ScriptedModel, schema_reply
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.replies import schema_reply
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.types import Document, Question
 
 PATIENTS = ("P-100", "P-1001", "P-100/7", "o'br\"ien; --", "пациент ü", " x", "none", "null", "0", "%", "' OR 1=1 --")

@@ -11,7 +11,7 @@ import pytest
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.prompts import fence, render
-from epicrisis.testing.replies import fill, schema_reply
+from epicrisis.testing.chat import fill, schema_reply
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 DOCUMENTS = ["Title (2015)\nAspirin lowers the risk of stroke.", 'The trial said "no effect" of warfarin at all.']
@@ -57,7 +57,7 @@ def test_reply_matches_schema_of_stage(stage: str) -> None:
     text = schema_reply(body_of(stage, "Does it help?", form))
     assert satisfies(json.loads(text), form.schema())
     reply = form.read(text)
-    assert reply.found
+    assert reply.has_answer
     assert reply.choice in OPTIONS
     assert bool(reply.sources) == (stage == "reduce")
     for doc, words in reply.quotes:
@@ -85,7 +85,7 @@ def test_reply_without_schema_names_choice_in_prose() -> None:
     assert free.choice == held.choice
     open_form = AnswerFormat({}, documents=2)
     plain = schema_reply({"messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]})
-    assert open_form.read(plain).found
+    assert open_form.read(plain).has_answer
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,9 @@ async def rag(question: Question, context: Context) -> Answer:
 
 
 async def full_context(question: Question, context: Context) -> Answer:
-    """Answer from one prompt with every note of the patient's record in the scope, oldest first.
+    """Answer from one prompt with every note of the patient's record in the scope, oldest first (EHR study, 4.2).
 
-    This is Include All of the EHR study (4.2). A record that exceeds the model's window is not cut; the state is then
-    `over-window`. If no note is in the scope, no model is called and the state is `failed`.
+    A record that exceeds the model's window is not cut; the state is then `over-window`.
     """
     strategy = "full-context"
     ranking = await context.record(question)
@@ -84,7 +83,10 @@ LOW_MASS = 0.5
 
 
 async def zero_shot(question: Question, context: Context) -> Answer:
-    """Answer with the most probable option; abstain if two are equally probable."""
+    """Answer with the option whose letter is the most probable next token; abstain if two are equally probable.
+
+    The log-probabilities are normalised over the options. No text is generated (the context-retrieval study, Table 1).
+    """
     if not question.options:
         message = f"{ZERO_SHOT} reads the probabilities of options and this question has none: ask it closed-book"
         return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoOptions", message))

@@ -1,13 +1,11 @@
 """BriefContext: preflight, ContextMap, ContextReduce (npj Digital Medicine 2025, Methods; preprint, Algorithms 1, 2).
 
-The passages are partitioned in the order of the ranking. Map calls read all parts concurrently, and each may report
-that it found nothing. A reduce call sums up the findings in the order of the parts. The answer lists the parts whose
-map call failed, because nothing is known about their passages (errata C1 to C5).
+Map calls read all parts of the ranking concurrently, and each may report that it found nothing. A reduce call sums up
+the findings in the order of the parts. The answer lists the parts whose map call failed (errata C1 to C5).
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +23,7 @@ from epicrisis.answering.strategy_context import (
     Context,
     ask,
     fits,
+    gather_all,
     make_failure,
     make_unanswered,
     track_usage,
@@ -46,45 +45,31 @@ from epicrisis.answers import (
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
 from epicrisis.prompts import MARK_LABELS, Prompt, fence, render
-from epicrisis.types import Passage, Preflight, Question
+from epicrisis.types import Passage, Question
 
 NAME = "brief-context"
 
 
 async def brief_context(question: Question, context: Context) -> Answer:
-    """Answer with plain RAG if the preflight check finds that the rankings agree, else with map and reduce.
-
-    Without a preflight check in the context, always answer with map and reduce.
-    """
+    """Answer with plain RAG if the preflight check, if any, finds that the rankings agree, else with map and reduce."""
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
-    verdict = await _check_preflight(question, context)
-    rankings_agree = verdict is not None and verdict.rankings_agree
+    passages, verdict = ranking.passages, None
+    if context.preflight is not None:
+        verdict = await context.preflight(question)
+        context.emit(PreflightChecked(verdict))
+    answer: Answer | None = None
     try:
-        if rankings_agree and ranking.passages:
-            answer = await _answer_in_one_prompt(question, context, ranking.passages)
-        else:
-            answer = await map_reduce(question, context, ranking.passages)
+        if verdict is not None and verdict.rankings_agree and passages:
+            try:
+                answer = await answer_from_documents(question, context, passages, NAME)
+            except ContextOverflow:
+                message = f"{len(passages)} passages do not fit the model's window in one prompt: read in parts"
+                context.emit(Notice("re-partitioned", message))
+        answer = answer or await map_reduce(question, context, passages)
     except (ChatError, Unreadable) as error:
         answer = make_unanswered(question, NAME, error)
     return replace(answer, preflight=verdict)
-
-
-async def _check_preflight(question: Question, context: Context) -> Preflight | None:
-    if context.preflight is None:
-        return None
-    verdict = await context.preflight(question)
-    context.emit(PreflightChecked(verdict))
-    return verdict
-
-
-async def _answer_in_one_prompt(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:
-    try:
-        return await answer_from_documents(question, context, passages, NAME)
-    except ContextOverflow:
-        message = f"{len(passages)} passages do not fit the model's window in one prompt: read in parts"
-        context.emit(Notice("re-partitioned", message))
-    return await map_reduce(question, context, passages)
 
 
 async def map_reduce(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:
@@ -97,22 +82,12 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
     parts = await partition(question, context, passages)
     numbers = itertools.count(len(parts))
     calls = [_map_part(question, context, number, part, numbers) for number, part in enumerate(parts)]
-    # All calls finish before an error is raised, so that the trace holds everything that was paid for.
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    partials: list[PartialAnswer] = []
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        partials += result
-    answer = await _reduce(question, context, partials, passages)
-    return replace(answer, partials=tuple(partials))
+    partials = tuple(itertools.chain.from_iterable(await gather_all(calls)))
+    return replace(await _reduce(question, context, partials, passages), partials=partials)
 
 
 async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[tuple[Passage, ...]]:
-    """Return the passages in their order, in parts of `context.partition` documents or passages.
-
-    A part that does not fit the model's window is halved. Raises ContextOverflow if a single passage does not fit.
-    """
+    """Return the passages in parts of `context.partition`, halved to fit the window. Raises ContextOverflow."""
     queue = partition_passages(passages, context.partition, context.count)
     parts: list[tuple[Passage, ...]] = []
     while queue:
@@ -138,8 +113,7 @@ async def _map_part(
 ) -> list[PartialAnswer]:
     """Return the finding of one part, or its failure. Never raises ChatError or Unreadable.
 
-    If the model reports that the part exceeds its window after all, both halves are read. The second half takes the
-    next of `numbers`.
+    If the part exceeds the window after all, both halves are read; the second half takes the next of `numbers`.
     """
     ids = tuple(passage.id for passage in part)
     context.emit(MapStarted(number, ids))
@@ -154,7 +128,7 @@ async def _map_part(
             return partials + await _map_part(question, context, next(numbers), second_half, numbers)
         partial = PartialAnswer(number, ids, "failed", failure=make_failure(error))
     else:
-        state: Literal["relevant", "nothing"] = "relevant" if reply.found else "nothing"
+        state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
         quotations = locate_quotes(question, context, reply, part)
         partial = PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
     partial = replace(partial, usage=sum(usages, Usage()))
@@ -180,24 +154,17 @@ async def _reduce(
     for partial in partials:
         if partial.state == "relevant":
             findings.append(_Finding(partial.text, partial.choice, partial.quotations))
-    if not findings:
-        return _answer_without_findings(question, partials, failed)
-    passages_by_id = {passage.id: passage for passage in passages}
-    try:
-        reply, quotations = await _sum_up(question, context, findings, passages_by_id)
-        if not reply.found and failed:
-            return _answer_without_findings(question, partials, failed)
-        return conclude_from_documents(question, context, NAME, reply, quotations, passages)
-    except (ChatError, Unreadable) as error:
-        return make_unanswered(question, NAME, error)
-
-
-def _answer_without_findings(
-    question: Question, partials: Sequence[PartialAnswer], failed: Sequence[PartialAnswer]
-) -> Answer:
-    """Return an abstention if every part was read, else a failure, because an unread part may hold the answer."""
-    if not failed:
+    if not findings and not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
+    if findings:
+        passages_by_id = {passage.id: passage for passage in passages}
+        try:
+            reply, quotations = await _sum_up(question, context, findings, passages_by_id)
+            if reply.has_answer or not failed:
+                return conclude_from_documents(question, context, NAME, reply, quotations, passages)
+        except (ChatError, Unreadable) as error:
+            return make_unanswered(question, NAME, error)
+    # An unread part may hold the answer.
     message = f"{len(failed)} of {len(partials)} parts could not be read and the others do not answer the question"
     first = failed[0].failure
     reason = first.message if first else ""
@@ -232,20 +199,17 @@ async def _sum_up(
     summaries: list[_Finding] = []
     for half in (findings[:middle], findings[middle:]):
         reply, half_quotations = await _sum_up(question, context, half, passages)
-        if reply.found:
+        if reply.has_answer:
             summaries.append(_Finding(reply.text, reply.choice, half_quotations))
     if not summaries:
-        return ParsedReply(found=False), ()
+        return ParsedReply(has_answer=False), ()
     return await _sum_up(question, context, summaries, passages)
 
 
 def _build_reduce_request(
     question: Question, context: Context, findings: Sequence[_Finding], passages: Mapping[str, Passage]
 ) -> tuple[Prompt, AnswerFormat]:
-    """Return the prompt with the findings, the paper's partial answers, and the format of its reply.
-
-    The prompt leaves the quotations out, since with them a reduce call would be as long as a map call.
-    """
+    """Return the prompt with the findings, and its reply's format. Quotations would make it as long as a map call."""
     items: list[str] = []
     marks = []
     for finding in findings:

@@ -1,16 +1,14 @@
-"""Quotations and citations: the place of a claim in a document, found word for word or marked as not found.
-
-Only the passages that an answer quotes are cited.
-"""
+"""Quotations and citations: the place of a claim in a document, found word for word or marked as not found."""
 
 from __future__ import annotations
 
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 
 from epicrisis.answers import Citation, Quotation
 from epicrisis.prompts import unescape
@@ -34,54 +32,37 @@ def locate(quote: str, passage: Passage, passages: Sequence[Passage] = ()) -> Qu
 
     White space may differ. The search covers the passage, then those of `passages` from the same document, joined if
     they touch or overlap, then the document's title. Offsets are characters of the document's text; both are None if
-    the words are not found, or only in the title. For words on both sides of a gap between passages, return the longer
-    part.
+    the words are not found, or only in the title. For words on both sides of a gap, return the longer part.
     """
-    words = unescape(quote).strip(_EDGES).split()
-    return max(_places(quote, words if len(words) >= MIN_WORDS else [], passage, passages), key=_length)
-
-
-def _pieces(quotation: Quotation, passage: Passage, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Return the pieces of a quotation without a gap between passages, word for word as in the document.
-
-    The white space between two passages is unknown, so a quotation across it becomes two.
-    """
-    if quotation.start is None or quotation.end is None:
-        return (quotation,)
-    pieces = list[Quotation]()
-    for solid in _runs(passage, passages, across_gaps=False):
-        start, end = max(quotation.start, solid.start), min(quotation.end, solid.end)
-        if start < end:
-            source = _passage_at(start, [other for other in passages if other.document_id == solid.document_id])
-            pieces.append(Quotation(source.id, solid.text[start - solid.start : end - solid.start], start, end))
-    long = tuple(piece for piece in pieces if len(piece.text.split()) >= MIN_WORDS)
-    return long or tuple(sorted(pieces, key=_length)[-1:]) or (quotation,)
-
-
-def _passage_at(offset: int, passages: Sequence[Passage]) -> Passage:
-    return next(passage for passage in passages if passage.start <= offset < passage.end)
-
-
-def _length(quotation: Quotation) -> int:
-    return len(quotation.text)
+    return max(_find_places(quote, passage, passages), key=lambda quotation: len(quotation.text))
 
 
 def locate_span(span: str, passage: Passage) -> Quotation:
-    """Return the first place in `passage` of an answer, which may be a single complete word or number.
-
-    `5 mg` is not found in `15 mg`, nor `5` in `5.5`.
-    """
+    """Return the first place of complete words in `passage`: `5 mg` is not found in `15 mg`, nor `5` in `5.5`."""
     quotation = _in_text(unescape(span).strip(_EDGES).split(), passage, complete=True)
     return quotation or Quotation(passage.id, span)
 
 
-def _places(quote: str, words: Sequence[str], passage: Passage, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
+def _find_places(quote: str, passage: Passage, passages: Sequence[Passage]) -> Sequence[Quotation]:
+    words = unescape(quote).strip(_EDGES).split()
+    if len(words) < MIN_WORDS:
+        return (Quotation(passage.id, quote),)
     if quotation := _in_text(words, passage):
         return (quotation,)
     for run in _runs(passage, passages):
-        if quotation := _in_text(words, run):
-            return _pieces(quotation, passage, passages)
-    place = _find(" ".join(words), passage.title, complete=False) if words else None
+        if (quotation := _in_text(words, run)) and quotation.start is not None and quotation.end is not None:
+            # The white space of a gap between two passages is unknown, so a quotation across it becomes two pieces.
+            pieces = list[Quotation]()
+            for solid in _runs(passage, passages, across_gaps=False):
+                start, end = max(quotation.start, solid.start), min(quotation.end, solid.end)
+                if start < end:
+                    same = [other for other in passages if other.document_id == solid.document_id]
+                    source = next(other for other in same if other.start <= start < other.end)
+                    text = solid.text[start - solid.start : end - solid.start]
+                    pieces.append(Quotation(source.id, text, start, end))
+            long = [piece for piece in pieces if len(piece.text.split()) >= MIN_WORDS]
+            return long or sorted(pieces, key=lambda piece: len(piece.text))[-1:] or (quotation,)
+    place = _find(" ".join(words), passage.title, complete=False)
     if place is None:
         return (Quotation(passage.id, quote),)
     return (Quotation(passage.id, passage.title[place[0] : place[1]], in_title=True),)
@@ -96,10 +77,7 @@ def _in_text(words: Sequence[str], passage: Passage, *, complete: bool = False) 
 
 
 def _find(words: str, text: str, *, complete: bool) -> tuple[int, int] | None:
-    """Return the first place of these words, separated by blanks, in a text with any white space, or None.
-
-    A regular expression would be too slow for a quotation of a megabyte.
-    """
+    """Return the first place of these words in a text with any white space. A regular expression would be too slow."""
     spaced, starts, origins = _spaced(text)
     at = spaced.find(words)
     while at >= 0:
@@ -131,7 +109,8 @@ def _runs(passage: Passage, passages: Sequence[Passage], *, across_gaps: bool = 
     With `across_gaps`, neighbours are joined too, with one blank for each character between them.
     """
     runs: list[Passage] = []
-    for part in sorted((other for other in passages if other.document_id == passage.document_id), key=_start):
+    same = [other for other in passages if other.document_id == passage.document_id]
+    for part in sorted(same, key=attrgetter("start")):
         last = runs[-1] if runs else None
         # Only white space separates passages of consecutive ordinals.
         if last is None or (part.start > last.end and not (across_gaps and part.ordinal == last.ordinal + 1)):
@@ -143,35 +122,24 @@ def _runs(passage: Passage, passages: Sequence[Passage], *, across_gaps: bool = 
     return runs
 
 
-def _start(passage: Passage) -> int:
-    return passage.start
-
-
 def locate_all(quotes: Sequence[tuple[int, str]], passages: Sequence[Passage]) -> tuple[Quotation, ...]:
-    """Return the places of these quotes, each with the number of its document from 1.
-
-    A quote on both sides of a gap between passages has a place on each side.
-    """
+    """Return the places of quotes with document numbers from 1. A quote across a gap has a place on each side."""
     quotations = list[Quotation]()
     for number, quote in quotes:
-        words = unescape(quote).strip(_EDGES).split()
-        passage = passages[number - 1]
-        quotations += _places(quote, words if len(words) >= MIN_WORDS else [], passage, passages)
+        quotations += _find_places(quote, passages[number - 1], passages)
     return tuple(quotations)
 
 
-def cite(
-    text: str, quotations: Sequence[Quotation], passages: Mapping[str, Passage]
-) -> tuple[str, tuple[Citation, ...]]:
-    """Return the text followed by `[1]`, `[2]`..., and the citations with these numbers.
+def cite(text: str, quotations: Sequence[Quotation], passages: Sequence[Passage]) -> tuple[str, tuple[Citation, ...]]:
+    """Return the text followed by `[1]`, `[2]`..., and the citations with these numbers, verified quotations first.
 
-    The model's own markers are removed, because their numbers differ. Verified quotations come first. The place of an
-    unverified quotation is its entire passage.
+    The model's own markers are removed, because their numbers differ. An unverified quotation's place is its passage.
     """
     ordered = sorted(dict.fromkeys(quotations), key=lambda quotation: not quotation.verified)
+    by_id = {passage.id: passage for passage in passages}
     citations = []
     for number, quotation in enumerate(ordered, 1):
-        passage = passages[quotation.passage_id]
+        passage = by_id[quotation.passage_id]
         citations.append(
             Citation(
                 number=number,

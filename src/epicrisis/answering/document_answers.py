@@ -1,7 +1,6 @@
 """Answers from documents: the prompt with the documents, the reply's format, and the answer with its citations.
 
-The answer to an extractive question is a span: words of one document, copied word for word (EHR study, 4.2). Words that
-are in no document are no answer; the reply is requested once more and is then unreadable.
+The answer to an extractive question is a span: words of one document, copied word for word (EHR study, 4.2).
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ def wants_span(question: Question, context: Context) -> bool:
 def build_documents_request(
     question: Question, context: Context, passages: tuple[Passage, ...], template: Literal["rag", "map"] = "rag"
 ) -> tuple[Prompt, AnswerFormat | SpanFormat]:
-    """Return the prompt with these passages, after the question, and the format of its reply.
-
-    `rag` requests an answer and `map` a finding. An extractive question requests a span in both cases.
-    """
+    """Return the prompt for an answer (`rag`), a finding (`map`) or a span of passages, and its reply's format."""
     reply_format: AnswerFormat | SpanFormat = AnswerFormat(question.options, documents=len(passages))
     if wants_span(question, context):
         reply_format = SpanFormat(passages)
@@ -61,10 +57,7 @@ def build_documents_request(
 async def answer_from_documents(
     question: Question, context: Context, passages: tuple[Passage, ...], strategy: str
 ) -> Answer:
-    """Return the answer from one prompt with all these passages; an abstention without passages.
-
-    Raises ChatError and Unreadable.
-    """
+    """Return the answer from one prompt with all these passages. Raises ChatError and Unreadable."""
     if not passages:
         failure = Failure("NothingRetrieved", "no passage of the library matches the question")
         return Answer(question, strategy, "abstained", failure=failure)
@@ -97,15 +90,12 @@ def conclude_from_documents(
     quotations: Sequence[Quotation],
     passages: Sequence[Passage],
 ) -> Answer:
-    """Return the answer that a reply gives; to an extractive question the first quotation that is in its document.
-
-    Raises Unreadable if no quotation of a reply to an extractive question is in its document.
-    """
-    if not reply.found or not wants_span(question, context):
+    """Return the answer that a reply gives. Raises Unreadable if no quotation of a span is in its document."""
+    if not reply.has_answer or not wants_span(question, context):
         return conclude(question, strategy, reply, quotations, passages)
     for quotation in quotations:
         if quotation.verified:
-            _, citations = cite("", (quotation,), _by_id(passages))
+            _, citations = cite("", (quotation,), passages)
             return Answer(question, strategy, "answered", text=quotation.text, citations=citations)
     raise Unreadable("the documents contain none of the words that the reply names")
 
@@ -118,14 +108,10 @@ def conclude(
     passages: Sequence[Passage] = (),
 ) -> Answer:
     """Return the answer that a reply gives, with its citations; an abstention if the reply found nothing."""
-    if not reply.found:
+    if not reply.has_answer:
         return Answer(question, strategy, "abstained", text=reply.text)
-    text, citations = cite(reply.text, quotations, _by_id(passages))
+    text, citations = cite(reply.text, quotations, passages)
     return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations)
-
-
-def _by_id(passages: Sequence[Passage]) -> dict[str, Passage]:
-    return {passage.id: passage for passage in passages}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,34 +144,31 @@ class SpanFormat:
         if not isinstance(result, Mapping):
             raise Unreadable("the reply is not a single JSON object with words of a document")
         if result.get("found") is False:
-            return ParsedReply(found=False)
+            return ParsedReply(has_answer=False)
         span = result.get("span")
         if not isinstance(span, str) or not re.search(r"\w", span):
             raise Unreadable("the reply copies no words")
         if len(span) == SPAN_CHARACTERS:
             # The schema cuts a longer copy, possibly within a word, and some models fill the room with other letters.
             span = span.rsplit(maxsplit=1)[0]
-        number, quotation = self._locate(span, result.get("doc"))
-        return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
-
-    def _locate(self, span: str, doc: object) -> tuple[int, Quotation]:
-        """Search the document that the reply names, then the others if the span has more than a few words."""
-        numbers = list(range(1, len(self.passages) + 1))
-        numbers.sort(key=lambda number: number != doc)
+        # The document that the reply names comes first. The others count only for more than a few words.
+        doc = result.get("doc")
+        numbers = sorted(range(1, len(self.passages) + 1), key=lambda number: number != doc)
         if doc in numbers and len(span.split()) < MIN_WORDS:
             numbers = numbers[:1]
         for number in numbers:
             quotation = locate_span(span, self.passages[number - 1])
             if quotation.verified:
-                return number, quotation
+                return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
         raise Unreadable("the document that the reply names does not contain the words that the reply copies")
 
 
 def withhold_unverified(answer: Answer) -> Answer:
     """Return an answer from documents unchanged if a quotation is verified, else as an abstention.
 
-    The abstention holds the model's answer under `withheld`, with the reason. An answer with an option like "the record
-    does not say" is unchanged, because no words of a record can show it.
+    Small models write quotations that are in no document. The abstention holds the model's answer under `withheld`,
+    with the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show
+    it.
     """
     if answer.state != "answered" or any(citation.verified for citation in answer.citations):
         return answer

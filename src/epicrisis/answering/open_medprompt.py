@@ -10,21 +10,22 @@ A draft that failed is left out and reported.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from epicrisis.answering.document_answers import conclude
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answering.self_consistency import add_examples, announce_examples
+from epicrisis.answering.self_consistency import build_requests, find_examples
 from epicrisis.answering.strategy_context import (
     PROMPTS,
     Context,
     ask,
     fits,
+    gather_all,
+    get_failed_state,
     make_failure,
     make_unanswered,
     track_usage,
@@ -33,7 +34,7 @@ from epicrisis.answering.structured_request import Sampling, Unreadable, json_ob
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render
-from epicrisis.types import Example, Question
+from epicrisis.types import Question
 
 ENSEMBLE_REFINING, SELF_REFLECTION = "ensemble-refining", "self-reflection"
 CRITIQUE_CHARACTERS = 600
@@ -41,6 +42,10 @@ TEMPERATURES = tuple(i / 10 for i in range(11))
 TOP_PS = (0.001, *(i / 10 for i in range(1, 11)))
 """The values for drafts, all equally likely, as in the study's code."""
 _NO_FAULT = "No fault was found."
+
+REWARD_ROLE = "reward"
+ATTRIBUTES = ("truthfulness", "honesty", "helpfulness")
+BEST_MARK = 5
 
 
 async def ensemble_refining(question: Question, context: Context) -> Answer:
@@ -51,14 +56,11 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
         return make_unanswered(question, ENSEMBLE_REFINING, error)
     calls = []
     for number in range(context.refining.drafts):
-        sampling = _draw_sampling(question, context, number)
+        generator = random.Random(f"{context.seed}/{question.key}/{number}")
+        temperature, top_p = generator.choice(TEMPERATURES), generator.choice(TOP_PS)
+        sampling = replace(context.sampling_of("writer"), temperature=temperature, top_p=top_p)
         calls.append(_draft(context, number, prompt, reply_format, sampling))
-    # All calls finish before an error is raised, so that the trace holds everything that was paid for.
-    drafts: list[Draft] = []
-    for draft in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(draft, BaseException):
-            raise draft
-        drafts.append(draft)
+    drafts = await gather_all(calls)
     answered = [draft for draft in drafts if draft.state == "answered"]
     if not answered:
         return _answer_without_draft(question, ENSEMBLE_REFINING, drafts)
@@ -66,7 +68,15 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     if failed:
         numbers = ", ".join(str(draft.number) for draft in failed)
         context.emit(Notice("left-out", f"{len(failed)} of {len(drafts)} drafts failed or were unreadable: {numbers}"))
-    answer = await _synthesise(question, context, answered)
+    answers = fence((draft.text for draft in answered), label="answer")
+    prompt = render(PROMPTS, "synthesis", question=question.text, options=question.options, answers=answers)
+    try:
+        if not await fits(context, "writer", prompt, reply_format):
+            raise ContextOverflow(f"{len(answered)} drafts do not fit the model's window: make fewer (refine.drafts)")
+        reply = await ask(context, "writer", "synthesis", prompt, reply_format, stream=True)
+        answer = conclude(question, ENSEMBLE_REFINING, reply)
+    except (ChatError, Unreadable) as error:
+        answer = make_unanswered(question, ENSEMBLE_REFINING, error)
     return replace(answer, drafts=tuple(drafts), decided_by="synthesis")
 
 
@@ -76,15 +86,31 @@ async def self_reflection(question: Question, context: Context) -> Answer:
         prompt, reply_format = await _build_first_request(question, context, SELF_REFLECTION)
     except ChatError as error:
         return make_unanswered(question, SELF_REFLECTION, error)
+    judge = None if context.reward is None else context.reward.judge
+    critique_format = AnswerFormat({}, text_field="critique", text_characters=CRITIQUE_CHARACTERS)
     drafts = [await _add_rewards(question, context, await _draft(context, 0, prompt, reply_format, None))]
     while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
-        number = len(drafts)
+        number, last = len(drafts), drafts[-1]
+        texts = {
+            "question": question.text,
+            "options": question.options,
+            "answer": fence([last.text], label="answer"),
+        }
         try:
-            drafts[-1] = replace(drafts[-1], critique=await _criticise(question, context, drafts[-1]))
+            critique_prompt = render(PROMPTS, "critique", **texts)
+            reply = await ask(context, "writer", f"critique {last.number}", critique_prompt, critique_format)
         except (ChatError, Unreadable) as error:
             context.emit(Notice("left-out", f"round {number}: {error}; the earlier drafts remain"))
             break
-        prompt, reply_format = _build_improvement_request(question, context, drafts[-1])
+        drafts[-1] = replace(last, critique=reply.text if reply.has_answer else _NO_FAULT)
+        prompt = render(
+            PROMPTS,
+            "improvement",
+            **texts,
+            critique=drafts[-1].critique,
+            rewards={name: f"{value:.2f}" for name, value in last.rewards.items()},
+            judged=judge is not None,
+        )
         draft = await _draft(context, number, prompt, reply_format, None)
         drafts.append(await _add_rewards(question, context, draft))
     answered = [draft for draft in drafts if draft.state == "answered"]
@@ -93,24 +119,14 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     if (last := drafts[-1]).state != "answered":
         message = f"round {last.number} of {context.refining.rounds} ended {last.state}: the earlier drafts remain"
         context.emit(Notice("left-out", message))
-    best, decided_by = _choose_draft(context, answered)
+    rewarded = [draft for draft in answered if draft.rewards]
+    best, decided_by = answered[-1], "last draft"
+    if context.refining.keep != "last" and rewarded:
+        # Of equal rewards the later draft wins.
+        best = max(rewarded, key=lambda draft: (fmean(draft.rewards.values()), draft.number))
+        decided_by = "best reward" if judge is None else f"best mark, judged by {judge}"
     answer = Answer(question, SELF_REFLECTION, "answered", text=best.text, choice=best.choice)
     return replace(answer, drafts=tuple(drafts), decided_by=decided_by)
-
-
-def _choose_draft(context: Context, drafts: Sequence[Draft]) -> tuple[Draft, str]:
-    """Return the draft with the best reward, or the last one, and the reason. Of equal rewards the later draft wins."""
-    rewarded = [draft for draft in drafts if draft.rewards]
-    if context.refining.keep == "last" or not rewarded:
-        return drafts[-1], "last draft"
-    judge = None if context.reward is None else context.reward.judge
-    reason = "best reward" if judge is None else f"best mark, judged by {judge}"
-    return max(rewarded, key=lambda draft: (mean_reward(draft), draft.number)), reason
-
-
-def mean_reward(draft: Draft) -> float:
-    """Return the mean of a draft's rewards over the attributes."""
-    return fmean(draft.rewards.values())
 
 
 def _answer_without_draft(question: Question, strategy: str, drafts: Sequence[Draft]) -> Answer:
@@ -121,25 +137,9 @@ def _answer_without_draft(question: Question, strategy: str, drafts: Sequence[Dr
 
 async def _build_first_request(question: Question, context: Context, strategy: str) -> tuple[Prompt, AnswerFormat]:
     """Return the prompt of a first draft, with solved questions if there are any. Raises ContextOverflow."""
-    shown: tuple[Example, ...] = ()
-    if context.examples is not None:
-        examples = await context.examples(question)
-        shown = examples.examples
-        announce_examples(context, examples)
-    context.emit(AnswerStarted(strategy, documents=len(shown)))
-    prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=question.options)
-    prompt = add_examples(prompt, "chain_of_thought", shown, without_options=not question.options)
-    reply_format = _reply_format(question)
-    if not await fits(context, "writer", prompt, reply_format):
-        raise ContextOverflow(
-            f"{len(shown)} solved questions do not fit the model's window: show fewer (examples.k), or name a model "
-            "with a larger one"
-        )
-    return prompt, reply_format
-
-
-def _reply_format(question: Question) -> AnswerFormat:
-    return AnswerFormat(question.options, reasoning=True)
+    examples = await find_examples(question, context)
+    context.emit(AnswerStarted(strategy, documents=len(examples)))
+    return (await build_requests(question, context, examples, [question.options]))[0]
 
 
 async def _draft(
@@ -150,64 +150,15 @@ async def _draft(
     draft = Draft(number, "abstained")
     try:
         reply = await ask(tracked, "writer", f"draft {number}", prompt, reply_format, sampling=sampling, sample=number)
-    except Unreadable as error:
-        draft = replace(draft, state="unparsed", failure=make_failure(error))
-    except ChatError as error:
-        draft = replace(draft, state="failed", failure=make_failure(error))
+    except (ChatError, Unreadable) as error:
+        draft = replace(draft, state=get_failed_state(error), failure=make_failure(error))
     else:
-        draft = replace(draft, state="answered" if reply.found else "abstained", text=reply.text, choice=reply.choice)
+        draft = replace(
+            draft, state="answered" if reply.has_answer else "abstained", text=reply.text, choice=reply.choice
+        )
     draft = replace(draft, usage=sum(usages, Usage()))
     context.emit(Drafted(draft))
     return draft
-
-
-def _draw_sampling(question: Question, context: Context, number: int) -> Sampling:
-    """Return random sampling parameters that depend on the seed, the question and the draft's number only."""
-    generator = random.Random(f"{context.seed}/{question.key}/{number}")
-    temperature, top_p = generator.choice(TEMPERATURES), generator.choice(TOP_PS)
-    return replace(context.sampling_of("writer"), temperature=temperature, top_p=top_p)
-
-
-async def _synthesise(question: Question, context: Context, drafts: Sequence[Draft]) -> Answer:
-    answers = fence((draft.text for draft in drafts), label="answer")
-    prompt = render(PROMPTS, "synthesis", question=question.text, options=question.options, answers=answers)
-    reply_format = _reply_format(question)
-    try:
-        if not await fits(context, "writer", prompt, reply_format):
-            raise ContextOverflow(f"{len(drafts)} drafts do not fit the model's window: make fewer (refine.drafts)")
-        reply = await ask(context, "writer", "synthesis", prompt, reply_format, stream=True)
-    except (ChatError, Unreadable) as error:
-        return make_unanswered(question, ENSEMBLE_REFINING, error)
-    return conclude(question, ENSEMBLE_REFINING, reply)
-
-
-async def _criticise(question: Question, context: Context, draft: Draft) -> str:
-    """Return the model's criticism of a draft. Raises ChatError and Unreadable."""
-    prompt = render(
-        PROMPTS,
-        "critique",
-        question=question.text,
-        options=question.options,
-        answer=fence([draft.text], label="answer"),
-    )
-    reply_format = AnswerFormat({}, text_field="critique", text_characters=CRITIQUE_CHARACTERS)
-    reply = await ask(context, "writer", f"critique {draft.number}", prompt, reply_format)
-    return reply.text if reply.found else _NO_FAULT
-
-
-def _build_improvement_request(question: Question, context: Context, draft: Draft) -> tuple[Prompt, AnswerFormat]:
-    """Return the prompt with the draft's text, its criticism and its rewards."""
-    prompt = render(
-        PROMPTS,
-        "improvement",
-        question=question.text,
-        options=question.options,
-        answer=fence([draft.text], label="answer"),
-        critique=draft.critique,
-        rewards={name: f"{value:.2f}" for name, value in draft.rewards.items()},
-        judged=context.reward is not None and context.reward.judge is not None,
-    )
-    return prompt, _reply_format(question)
 
 
 async def _add_rewards(question: Question, context: Context, draft: Draft) -> Draft:
@@ -215,47 +166,33 @@ async def _add_rewards(question: Question, context: Context, draft: Draft) -> Dr
     if context.reward is None or draft.state != "answered":
         return draft
     try:
-        rewards = await context.reward.score(question, draft.text, context)
+        return replace(draft, rewards=await context.reward.score(question, draft.text, context))
     except (ChatError, Unreadable) as error:
         context.emit(Notice("left-out", f"draft {draft.number} has no reward: {error}"))
         return draft
-    return replace(draft, rewards=rewards)
 
 
-ROLE = "reward"
-ATTRIBUTES = ("truthfulness", "honesty", "helpfulness")
-BEST = 5
-
-
-@dataclass(frozen=True, slots=True)
 class RewardFormat:
-    """The format of a reply with a mark for each attribute."""
+    """The format of a reply with a mark from 1 to 5 for each attribute."""
 
-    attributes: tuple[str, ...] = ATTRIBUTES
-
-    @property
-    def max_tokens(self) -> int:
-        return 30 + 20 * len(self.attributes)
+    max_tokens = 30 + 20 * len(ATTRIBUTES)
 
     def schema(self) -> Mapping[str, Any]:
         """Return the JSON schema: an object with a whole number from 1 to 5 for each attribute."""
-        mark = {"type": "integer", "minimum": 1, "maximum": BEST}
-        return object_schema(dict.fromkeys(self.attributes, mark))
+        mark = {"type": "integer", "minimum": 1, "maximum": BEST_MARK}
+        return object_schema(dict.fromkeys(ATTRIBUTES, mark))
 
     def read(self, text: str) -> Mapping[str, float]:
         """Return the mark of each attribute. Raises Unreadable."""
-        for reply in json_objects(text, frozenset(self.attributes)):
-            if all(map(_is_mark, map(reply.get, self.attributes))):
-                return {name: float(reply[name]) for name in self.attributes}
-        raise Unreadable(f"the reply gives no marks from 1 to {BEST}")
-
-
-def _is_mark(value: object) -> bool:
-    return type(value) is int and 1 <= value <= BEST
+        for reply in json_objects(text, frozenset(ATTRIBUTES)):
+            marks = {name: reply.get(name) for name in ATTRIBUTES}
+            if all(type(mark) is int and 1 <= mark <= BEST_MARK for mark in marks.values()):
+                return {name: float(reply[name]) for name in ATTRIBUTES}
+        raise Unreadable(f"the reply gives no marks from 1 to {BEST_MARK}")
 
 
 async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
-    """Return the marks of an answer by attribute. Raises ChatError and Unreadable."""
+    """Return the marks that a chat model gives an answer by attribute, in another scale than ArmoRM's scores."""
     answer = fence([text], label="answer")
     prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
-    return await ask(context, ROLE, "reward", prompt, RewardFormat())
+    return await ask(context, REWARD_ROLE, "reward", prompt, RewardFormat())

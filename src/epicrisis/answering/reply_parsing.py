@@ -1,7 +1,7 @@
 """The format of an answer: what a reply must look like, and what it says.
 
-A model that supports JSON schemas replies with JSON. The reader also accepts prose and JSON between other words. Two
-different choices make a reply unreadable; there is never a default letter (errata M1, P2).
+The reader also accepts prose and JSON between other words. Two different choices make a reply unreadable; there is
+never a default letter (errata M1, P2).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
 class ParsedReply:
     """What a reply says."""
 
-    found: bool
+    has_answer: bool
     text: str = ""
     choice: str | None = None
     quotes: tuple[tuple[int, str], ...] = ()
@@ -90,29 +90,58 @@ class AnswerFormat:
     def read(self, text: str) -> ParsedReply:
         """Return what a reply says. Raises Unreadable."""
         replies = list(map(self._read_json, json_objects(text, REPLY_KEYS)))
-        if not replies:
-            return self._read_prose(text)
         for reply in replies:
-            if (reply.found, reply.choice) != (replies[0].found, replies[0].choice):
+            if (reply.has_answer, reply.choice) != (replies[0].has_answer, replies[0].choice):
                 raise Unreadable("the reply holds several answers that differ")
-        return replies[0]
+        if replies:
+            return replies[0]
+        # In prose a reply says its choice, or for an open question the text itself is the answer.
+        text = text.strip()
+        if not text:
+            raise EmptyReply("the reply is empty")
+        in_brackets = bool(self.options) and re.fullmatch(r"\[\s*+[A-Z]\s*+\]", text)
+        begins_like_json = text.startswith(("{", "[", "```")) and not in_brackets
+        if begins_like_json or not re.search(r"\w", text) or re.search(r'\{\s*"', text):
+            raise Unreadable("the reply is broken JSON")
+        if not self.options:
+            return ParsedReply(True, text)
+        choices = ChoiceReader(self.options).read_prose(text)
+        if len(choices) != 1:
+            raise Unreadable(f"the reply states {len(choices) or 'no'} choices")
+        return ParsedReply(True, text, choices.pop())
 
     def _read_json(self, data: Mapping[str, Any]) -> ParsedReply:
         result = data.get("result", data)
         if not isinstance(result, Mapping):
             raise Unreadable("the reply's result is not an object")
-        found = result.get("found", True)
-        if found is False:
-            return ParsedReply(found=False)
-        if found is not True:
+        has_answer = result.get("found", True)
+        if has_answer is False:
+            return ParsedReply(has_answer=False)
+        if has_answer is not True:
             raise Unreadable("the reply does not say whether it found an answer")
         text = result.get(self.text_field)
         if not isinstance(text, str) or not re.search(r"\w", text):
             raise Unreadable(f"the reply has no {self.text_field}")
         choice = self._read_choice(result, text) if self.options else None
         if self.options and choice is None and not self.choice_may_be_null:
-            return ParsedReply(found=False, text=text)
-        return ParsedReply(True, text.strip(), choice, self._read_quotes(result), self._read_sources(result))
+            return ParsedReply(has_answer=False, text=text)
+        values = result.get("sources")
+        numbers = [_number(value, self.sources) for value in values] if isinstance(values, Sequence) else []
+        sources = dict.fromkeys(filter(None, numbers))
+        return ParsedReply(True, text.strip(), choice, self._read_quotes(result.get("quotes")), tuple(sources))
+
+    def _read_quotes(self, rows: object) -> tuple[tuple[int, str], ...]:
+        if not isinstance(rows, Sequence) or isinstance(rows, str):
+            return ()
+        if len(rows) > MAX_QUOTES_READ:
+            raise Unreadable(f"the reply quotes {len(rows)} places, more than {MAX_QUOTES_READ}")
+        quotes: dict[tuple[int, str], None] = {}
+        for row in rows:
+            if isinstance(row, Mapping):
+                document, quote = _number(row.get("doc"), self.documents), row.get("quote")
+                if document is not None and isinstance(quote, str) and quote.strip():
+                    quotes[document, quote.strip()] = None
+        return tuple(quotes)
 
     def _read_choice(self, result: Mapping[str, Any], text: str) -> str | None:
         """Return the letter of the reply's choice, or None for null. Raises Unreadable if its text states another."""
@@ -131,44 +160,6 @@ class AnswerFormat:
         if len(choices) > 1:
             raise Unreadable(f"the reply states different choices: {', '.join(sorted(choices))}")
         return choice
-
-    def _read_quotes(self, result: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-        rows = result.get("quotes")
-        if not isinstance(rows, Sequence) or isinstance(rows, str):
-            return ()
-        if len(rows) > MAX_QUOTES_READ:
-            raise Unreadable(f"the reply quotes {len(rows)} places, more than {MAX_QUOTES_READ}")
-        quotes: list[tuple[int, str]] = []
-        for row in rows:
-            if not isinstance(row, Mapping):
-                continue
-            document, quote = _number(row.get("doc"), self.documents), row.get("quote")
-            if document is not None and isinstance(quote, str) and quote.strip():
-                quotes.append((document, quote.strip()))
-        return tuple(dict.fromkeys(quotes))
-
-    def _read_sources(self, result: Mapping[str, Any]) -> tuple[int, ...]:
-        values = result.get("sources")
-        if not isinstance(values, Sequence):
-            return ()
-        numbers = [_number(value, self.sources) for value in values]
-        return tuple(dict.fromkeys(filter(None, numbers)))
-
-    def _read_prose(self, text: str) -> ParsedReply:
-        """Return what a reply without JSON says: its choice, or for an open question the text itself."""
-        text = text.strip()
-        if not text:
-            raise EmptyReply("the reply is empty")
-        in_brackets = bool(self.options) and re.fullmatch(r"\[\s*+[A-Z]\s*+\]", text)
-        begins_like_json = text.startswith(("{", "[", "```")) and not in_brackets
-        if begins_like_json or not re.search(r"\w", text) or re.search(r'\{\s*"', text):
-            raise Unreadable("the reply is broken JSON")
-        if not self.options:
-            return ParsedReply(True, text)
-        choices = ChoiceReader(self.options).read_prose(text)
-        if len(choices) != 1:
-            raise Unreadable(f"the reply states {len(choices) or 'no'} choices")
-        return ParsedReply(True, text, choices.pop())
 
 
 def _number(value: object, maximum: int) -> int | None:

@@ -1,18 +1,18 @@
 """Self-consistency and Medprompt: the majority of several votes (the context-retrieval study, sections 3.1 and 4.2).
 
 Each vote writes out its steps and states a choice. With shuffling, each vote sees the options in a different order, and
-its letter is mapped back (errata P2, P3). Medprompt also shows solved questions, as earlier turns of the conversation.
+its letter is mapped back (errata P2, P3). Medprompt also shows solved questions.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import (
@@ -22,6 +22,8 @@ from epicrisis.answering.strategy_context import (
     Context,
     ask,
     fits,
+    gather_all,
+    get_failed_state,
     make_failure,
     make_unanswered,
     track_usage,
@@ -32,47 +34,7 @@ from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.prompts import Prompt, escape, render
 from epicrisis.protocols import Message
 from epicrisis.question_options import first_same_option
-from epicrisis.types import AnswerState, Example, Examples, Question, TieRule
-
-
-def announce_examples(context: Context, examples: Examples) -> None:
-    """Emit the ids of the examples, without their texts, and the notes of their search."""
-    ids = tuple(example.id for example in examples.examples)
-    models = tuple(sorted({example.model for example in examples.examples}))
-    context.emit(ExamplesFound(ids, examples.left_out, models))
-    for note in examples.notes:
-        context.emit(Notice("search", f"solved questions: {note}"))
-
-
-def add_examples(
-    prompt: Prompt, template: str, examples: Sequence[Example], *, without_options: bool = False
-) -> Prompt:
-    """Return the prompt with the examples between its system message and the question, the best one last.
-
-    `without_options` shows the examples without their options, for a question that has none.
-    """
-    system, *rest = prompt.messages
-    turns: list[Message] = []
-    for example in reversed(examples):
-        if without_options:
-            example = _remove_options(example)
-        _, question = render(PROMPTS, template, question=example.text, options=example.options).messages
-        turns += [question, Message("assistant", json.dumps(_build_reply(example), ensure_ascii=False))]
-    return replace(prompt, messages=(system, *turns, *rest))
-
-
-def _remove_options(example: Example) -> Example:
-    if example.choice is None:
-        return example
-    return replace(example, options={}, choice=None, answer=example.options[example.choice])
-
-
-def _build_reply(example: Example) -> dict[str, object]:
-    result: dict[str, object] = {"found": True, "answer": escape(example.answer)}
-    if example.choice is not None:
-        result["choice"] = example.choice
-    return {"reasoning": escape(example.reasoning), "result": result} if example.reasoning else {"result": result}
-
+from epicrisis.types import AnswerState, Example, Question, TieRule
 
 NO_EXAMPLES = (
     "medprompt shows solved questions: name a library of them with examples.library (--examples), made by `epicrisis "
@@ -90,9 +52,53 @@ async def medprompt(question: Question, context: Context) -> Answer:
     """Answer like `self_consistency` after solved questions. Options are shuffled unless the settings say otherwise."""
     if context.examples is None:
         raise InputError(NO_EXAMPLES)
-    examples = await context.examples(question)
-    announce_examples(context, examples)
-    return await _vote(question, context, MEDPROMPT, examples.examples, shuffle=context.voting.shuffle is not False)
+    examples = await find_examples(question, context)
+    return await _vote(question, context, MEDPROMPT, examples, shuffle=context.voting.shuffle is not False)
+
+
+async def find_examples(question: Question, context: Context) -> tuple[Example, ...]:
+    """Return the solved questions to show, if any. Emit their ids, without their texts, and the notes of the search."""
+    if context.examples is None:
+        return ()
+    result = await context.examples(question)
+    ids = tuple(map(attrgetter("id"), result.examples))
+    models = set(map(attrgetter("model"), result.examples))
+    context.emit(ExamplesFound(ids, result.left_out, tuple(sorted(models))))
+    for note in result.notes:
+        context.emit(Notice("search", f"solved questions: {note}"))
+    return result.examples
+
+
+async def build_requests(
+    question: Question, context: Context, examples: Sequence[Example], orders: Sequence[Mapping[str, str]]
+) -> list[tuple[Prompt, AnswerFormat]]:
+    """Return a prompt and the format of its reply for each order of the options. Raises ContextOverflow.
+
+    The examples are earlier turns of the conversation, the best one last, in the format of the prompt and its reply.
+    """
+    turns: list[Message] = []
+    for example in reversed(examples):
+        if not question.options and example.choice is not None:
+            example = replace(example, options={}, choice=None, answer=example.options[example.choice])
+        _, text = render(PROMPTS, "chain_of_thought", question=example.text, options=example.options).messages
+        # The texts of examples are data, and are escaped like documents.
+        result: dict[str, object] = {"found": True, "answer": escape(example.answer)}
+        if example.choice is not None:
+            result["choice"] = example.choice
+        reply = {"reasoning": escape(example.reasoning), "result": result} if example.reasoning else {"result": result}
+        turns += [text, Message("assistant", json.dumps(reply, ensure_ascii=False))]
+    requests = []
+    for options in orders:
+        prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=options)
+        system, *rest = prompt.messages
+        prompt = replace(prompt, messages=(system, *turns, *rest))
+        requests.append((prompt, AnswerFormat(options, reasoning=True)))
+    if not await fits(context, "writer", *requests[0]):
+        raise ContextOverflow(
+            f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or name a model "
+            "with a larger one"
+        )
+    return requests
 
 
 async def _vote(
@@ -109,59 +115,14 @@ async def _vote(
         message = f"{n} votes over {len(question.options)} options: the options are not equally often in every place"
         context.emit(Notice("unbalanced", message))
     context.emit(AnswerStarted(strategy, documents=len(examples)))
-    requests = [_build_request(question, order, examples) for order in orders]
     try:
-        if not await fits(context, "writer", *requests[0]):
-            raise ContextOverflow(
-                f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or name a "
-                "model with a larger one"
-            )
+        requests = await build_requests(question, context, examples, list(map(attrgetter("options"), orders)))
     except ChatError as error:
         return make_unanswered(question, strategy, error)
     calls = []
     for number, (order, request) in enumerate(zip(orders, requests, strict=True)):
         calls.append(_cast_vote(context, number, order, *request))
-    # All calls finish before an error is raised, so that the trace holds everything that was paid for.
-    votes: list[Vote] = []
-    for vote in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(vote, BaseException):
-            raise vote
-        votes.append(vote)
-    return _conclude(question, context, strategy, votes)
-
-
-def _build_request(
-    question: Question, order: ShuffledOptions, examples: Sequence[Example]
-) -> tuple[Prompt, AnswerFormat]:
-    prompt = render(PROMPTS, "chain_of_thought", question=question.text, options=order.options)
-    return add_examples(prompt, "chain_of_thought", examples), AnswerFormat(order.options, reasoning=True)
-
-
-async def _cast_vote(
-    context: Context, number: int, order: ShuffledOptions, prompt: Prompt, reply_format: AnswerFormat
-) -> Vote:
-    """Return one vote. The state of a vote whose call failed is `failed`."""
-    tracked, usages = track_usage(context)
-    voting = context.voting
-    sampling = replace(context.sampling_of("writer"), temperature=voting.temperature, top_p=voting.top_p)
-    vote = Vote(number, order.letters, "abstained")
-    try:
-        reply = await ask(tracked, "writer", f"vote {number}", prompt, reply_format, sampling=sampling, sample=number)
-    except Unreadable as error:
-        vote = replace(vote, state="unparsed", failure=make_failure(error))
-    except ChatError as error:
-        vote = replace(vote, state="failed", failure=make_failure(error))
-    else:
-        if reply.found and reply.choice is not None:
-            vote = replace(vote, state="answered", choice=order.restore_letter(reply.choice))
-        vote = replace(vote, text=reply.text)
-    vote = replace(vote, usage=sum(usages, Usage()))
-    context.emit(Voted(vote))
-    return vote
-
-
-def _conclude(question: Question, context: Context, strategy: str, votes: Sequence[Vote]) -> Answer:
-    """Return the answer of the votes, in the words of a vote for it."""
+    votes = await gather_all(calls)
     tally = count_votes(votes, tuple(question.options), context.voting.tie)
     missing = [vote for vote in votes if vote.state in ("failed", "unparsed")]
     if missing:
@@ -183,11 +144,29 @@ def _conclude(question: Question, context: Context, strategy: str, votes: Sequen
     return answer if tally.state == "abstained" else replace(answer, failure=missing[0].failure)
 
 
-def _choose_text(question: Question, votes: Sequence[Vote], choice: str) -> str:
-    """Return the text of the first vote for this choice that is correct for the question's order of options.
+async def _cast_vote(
+    context: Context, number: int, order: ShuffledOptions, prompt: Prompt, reply_format: AnswerFormat
+) -> Vote:
+    """Return one vote. The state of a vote whose call failed is `failed`."""
+    tracked, usages = track_usage(context)
+    voting = context.voting
+    sampling = replace(context.sampling_of("writer"), temperature=voting.temperature, top_p=voting.top_p)
+    vote = Vote(number, order.letters, "abstained")
+    try:
+        reply = await ask(tracked, "writer", f"vote {number}", prompt, reply_format, sampling=sampling, sample=number)
+    except (ChatError, Unreadable) as error:
+        vote = replace(vote, state=get_failed_state(error), failure=make_failure(error))
+    else:
+        if reply.has_answer and reply.choice is not None:
+            vote = replace(vote, state="answered", choice=order.restore_letter(reply.choice))
+        vote = replace(vote, text=reply.text)
+    vote = replace(vote, usage=sum(usages, Usage()))
+    context.emit(Voted(vote))
+    return vote
 
-    A vote in another order may mention letters that mean other options. If all do, return the option's text.
-    """
+
+def _choose_text(question: Question, votes: Sequence[Vote], choice: str) -> str:
+    """Return the text of the first vote for this choice without letters of another order, else the option's text."""
     letters = "".join(question.options)
     # "a" and "I" are words.
     small = letters.lower().replace("a", "").replace("i", "") or letters
@@ -223,9 +202,8 @@ def shuffle_options(options: Mapping[str, str], votes: int, seed: int | str) -> 
     """Return an order of the options for each vote.
 
     Each block of as many votes as options is a Latin square: a random order and its rotations, shuffled. No option is
-    more than one vote ahead of another in a place, and equally often in every place if the votes are a multiple of the
-    options (errata P3: the study's code falls back to the original order when its permutations run out). A different
-    seed for each question keeps the same option from being ahead for all questions.
+    more than one vote ahead of another in a place (errata P3: the study's code falls back to the original order when
+    its permutations run out). Another seed for each question keeps the same option from being ahead for all.
     """
     letters = tuple(options)
     generator = random.Random(seed)
@@ -253,19 +231,18 @@ class Tally:
 
 
 def count_votes(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain") -> Tally:
-    """Return the option with the most votes.
+    """Return the option with the most votes, or an abstention if more votes abstain or options are tied.
 
     If no vote has a choice, the state is `abstained` if a vote abstained, else `unparsed` if one was unreadable, else
     `failed`.
     """
-    in_order = sorted(votes, key=lambda vote: vote.number)
-    choices = [vote.choice for vote in in_order if vote.choice is not None]
-    states = Counter(vote.state for vote in votes)
-    if not choices:
+    in_order = sorted(votes, key=attrgetter("number"))
+    counts = Counter(vote.choice for vote in in_order if vote.choice is not None)
+    states = Counter(map(attrgetter("state"), votes))
+    if not counts:
         if states["abstained"]:
             return Tally("abstained")
         return Tally("unparsed" if states["unparsed"] else "failed")
-    counts = Counter(choices)
     distribution = {letter: counts[letter] / len(votes) for letter in options}
     highest = max(counts.values())
     leaders = [letter for letter, count in counts.items() if count == highest]

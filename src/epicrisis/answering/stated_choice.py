@@ -1,14 +1,17 @@
-"""Reader of the choice that a text states: the letter of an option, its text, or both.
+"""Readers of the choice that a text states: the letter of an option, its text, or both.
 
-Two different choices are no choice, and there is never a default letter (errata M1, P2).
+Two different choices are no choice, and there is never a default letter (errata M1, P2). A reply in a format of the
+model's choice, such as the replies that a study published, may also abstain or be the message of a failed call.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from epicrisis.question_options import first_same_option
+from epicrisis.types import AnswerState
 
 _EDGES = "()[]\"'*. \n"
 _LETTER = r"\s*(?:option\s*)?[*(\"'`\[]*([A-Z])\b(?!\w|')"
@@ -87,7 +90,7 @@ class ChoiceReader:
         self._letters = {letter.lower(): letter for letter in options}
 
     def read_words(self, words: str) -> str | None:
-        """Return the option that a few words stand for: `B`, `(B) no`, `B: no` or `no`; None if they stand for none.
+        """Return the option that a few words stand for (`B`, `(B) no`, `B: no` or `no`), or None.
 
         A letter takes precedence over an option of the same text (blood group A). A letter with the text of another
         option stands for none, and so does a text that two options share except for capitals.
@@ -97,8 +100,17 @@ class ChoiceReader:
 
     def read_answer(self, text: str) -> set[str]:
         """Return the options that the answer text of a reply states, in addition to the reply's `choice`."""
-        stated = self._find(_STATED, text) | self._find(_CORRECT, text)
-        return stated | self._read_beginning(text) | self._read_cued_words(text)
+        stated = self._find(_STATED, text) | self._find(_CORRECT, text) | self._read_cued_words(text)
+        # The text may consist of options or begin with one. `C. difficile was found` begins with a name.
+        text = text.strip(_EDGES)
+        head, separator, rest = _split_letter(text)
+        begins_with_letter = bool(separator) and head in self._options
+        others = self._find_others(head, rest) if begins_with_letter else set()
+        if begins_with_letter and separator == "." and rest[:1].islower() and not others:
+            return stated | {head} if self._begins_with(rest, head) else stated
+        if letter := self.read_words(text):
+            return stated | {letter}
+        return stated | ({head} | others if begins_with_letter else self._read_list(text))
 
     def read_prose(self, text: str) -> set[str]:
         """Return the options that a reply in prose states. Without a statement: what the text is, else mentions."""
@@ -141,18 +153,6 @@ class ChoiceReader:
         """Replace each letter by the first one whose option has the same text."""
         return {first_same_option(self._options, letter) for letter in letters}
 
-    def _read_beginning(self, text: str) -> set[str]:
-        """Return the options that a text consists of or begins with. `C. difficile was found` begins with a name."""
-        text = text.strip(_EDGES)
-        head, separator, rest = _split_letter(text)
-        begins_with_letter = bool(separator) and head in self._options
-        others = self._find_others(head, rest) if begins_with_letter else set()
-        if begins_with_letter and separator == "." and rest[:1].islower() and not others:
-            return {head} if self._begins_with(rest, head) else set()
-        if letter := self.read_words(text):
-            return {letter}
-        return {head} | others if begins_with_letter else self._read_list(text)
-
     def _begins_with(self, text: str, letter: str) -> bool:
         option = self._texts[letter]
         return bool(option) and text[: len(option)].lower() == option
@@ -175,14 +175,10 @@ class ChoiceReader:
 
     def _read_cued_words(self, text: str) -> set[str]:
         """Return the options, by letter or text, that follow `the answer is`."""
-        letters = set(map(self.read_words, _STATED_WORDS.findall(text)))
-        return {letter for letter in letters if letter}
+        return set(filter(None, map(self.read_words, _STATED_WORDS.findall(text))))
 
     def _find_others(self, letter: str, rest: str) -> set[str]:
-        """Return the options that follow `letter` in the rest of its line: "or B", "/B", ", B", " - higher".
-
-        The option's own text may come first. The text of another option counts if nothing else follows it.
-        """
+        """Return the options that follow `letter` in the rest of its line: "or B", "/B", ", B", " - higher"."""
         line = _first_line(rest)
         at = len(line) - len(_skip(_BETWEEN, line))
         option = self._texts.get(letter, "")
@@ -210,19 +206,15 @@ class ChoiceReader:
             letter, begin = match[group], match.start(group)
             if letter not in self._options or _NAME_BEFORE_LETTER.search(text[max(0, begin - 20) : begin]):
                 continue
-            if pattern is _STATED and self._states_option_text(text, match.start()):
-                continue
+            words = _STATED_WORDS.match(text, match.start())
+            stated = _normalize(words[1]) if words else ""
+            if pattern is _STATED and len(stated) > 1 and stated in self._texts.values():
+                continue  # the words of the statement are an option's text, as in `The answer is A and B`
             letters |= {letter} | self._find_others(letter, _first_line(text, match.end()))
             before = _ANOTHER_BEFORE.search(text[max(0, match.start() - 20) : match.start()])
             if before and pattern is _CORRECT:
                 letters |= {before[1]} & set(self._options)
         return self._merge_alike(letters)
-
-    def _states_option_text(self, text: str, at: int) -> bool:
-        """Return whether the words of the statement are an option's text, as in `The answer is A and B`."""
-        words = _STATED_WORDS.match(text, at)
-        stated = _normalize(words[1]) if words else ""
-        return len(stated) > 1 and stated in self._texts.values()
 
 
 def _normalize(words: str) -> str:
@@ -244,3 +236,117 @@ def _split_letter(text: str) -> tuple[str, str, str]:
     """Split `b) no` into `b`, `)` and `no`. The separator is empty if the text does not begin like this."""
     match = re.match(r"(\w+)([).:])\s+(.*)", text, re.DOTALL)
     return (match[1], match[2], match[3]) if match else (text, "", "")
+
+
+# The choice field of a reply, even of broken JSON: a text, a list of texts, or a bare word.
+_FIELD = re.compile(
+    r"""(?:["'](?:answer_choice|choice)["']|\banswer_choice)\s*:\s*
+    (?: "((?:[^"\\]|\\.)*)" | '((?:[^'\\]|\\.)*)' | \[([^\[\]]*)\] | ([^\W\d_]+) )""",
+    re.VERBOSE,
+)
+_FOUND_NOTHING = re.compile(r'"found"\s*:\s*false\b')
+
+_REPLY_CUE = re.compile(
+    r"(?i)\b(?:answer|choice|option)\b[^\n.:=]{0,40}?(?:\b(?:is|would be|should be|must be)\b|:|=)[\s:*_]*"
+    r"([^\n]{0,500})"
+)
+"""The words after `the answer is`."""
+_CUE_VARIANT = re.compile(
+    r"(?i)[\"']?\b(answer|choice|option)(?:\s+(?:to|for)\s+(?:this|the)\s+question)?(?:[\"'](?=\s*:))?"
+)
+"""`"answer"` and `answer to this question`, which `ChoiceReader` reads as `answer`."""
+_OPENING = re.compile(r"[^.,;:!]{2,}(?=[.,;:!])")
+"""The words before the first punctuation mark: `No, because ...`."""
+_FOREIGN_LETTER = re.compile(r"^[a-z][).:]+\s+")
+"""A letter before an abstention: `E. None of the above` of four options is no fifth option."""
+_ABSTAINS = re.compile(
+    r"""(?ix)
+    (?: none | null | nil | n/?a | unknown | unclear | uncertain | undetermined | undeterminable | indeterminate
+      | indeterminable | inconclusive | insufficient | inadequate | unspecified | unanswerable | undecided
+      | (?:more|further|additional)\ (?:information|data|evidence|research|stud(?:y|ies))
+      | (?:a\ )?lack\ of\ (?:information|data|evidence) | missing\ (?:information|data|evidence)
+      | neither (?=\s+of\b|\W*$)
+      | (?:i\ am|i['’]m)?\ ?(?:not\ sure|unsure) | it['’]s\ (?:unclear|unknown|uncertain)
+      | there\ is\ (?:insufficient|inadequate|not\ enough)
+      | (?:(?:the|this)\ )?question\ (?:cannot|can\ not|can['’]t|is\ (?:unanswerable|unclear|incomplete)|incomplete)
+      | (?:there\ (?:is|are)\ )?no\s+(?:\w+\s+){0,2}?
+        (?:answer|option|choice|information|evidence|data|mention|documents?|conclusion)
+      | (?:(?:it|this|that|(?:the\ )?(?:correct\ )?answer)\ (?:is\ )?)?
+        not\s+(?:enough|sufficient|clear|known|given|specified|mentioned|provided|stated|found|available|possible|listed
+                |supported|addressed|among|discussed|explicitly|directly|applicable|determin\w+|answerable|in\ the)
+      | (?:(?:it|this|that|which|(?:the\ )?(?:correct\ )?answer|i|we)\ )?(?:(?:is|am|are)\ )?
+        (?:cannot|can\ not|can['’]t|could\ not|unable|impossible|unknown|unclear|uncertain)
+      | (?:i|we)\ (?:do\ not|don['’]t)\ (?:know|have)
+      | (?:the\ )?(?:(?:given|provided|relevant|available|current|existing)\ )?
+        (?:documents?|information|evidence|data|literature|studies|passages?|context)
+        \ (?:(?:is|are|do|does|did|was|were)\ )?(?:not|insufficient|inconclusive|inadequate|unavailable|lacking|unclear)
+    )\b"""
+)
+
+# The message of a program whose call failed, at the beginning of the reply.
+_ERROR = re.compile(
+    r"""(?ix)
+    \W*+ (?:
+        (?:[a-z]\w*\.){0,4} (?:[a-z]{1,40})? (?:error|exception|timeout) (?:\ code)? \s? [:(]
+      | (?:the\ )? (?:response|prompt|request|output|content|completion)\ was\ (?:filtered|blocked|flagged)
+      | content[ _-]?filter
+      | (?:request|connection|read|gateway)\ (?:timed\ out|time-?out|error|aborted|reset|refused|broken)
+      | https?connectionpool\( | [45]\d\d\ (?:client|server)\ error
+      | (?:[45]\d\d\ )? (?:bad\ gateway|service\ (?:is\ )?(?:temporarily\ )?unavailable|internal\ server\ error
+                       |gateway\ time-?out|too\ many\ requests)
+      | rate\ limit\ (?:reached|exceeded) | this\ model['’]s\ maximum\ context\ length
+      | (?:the\ server|that\ model)\ (?:is|had|was)\ (?:currently\ )?(?:an\ error|overloaded)
+      | (?:the\ )?(?:api|server|endpoint)\ returned\ (?:an?\ )?(?:empty|error)
+      | (?:doctype\ )?html \s*+ [>\n]
+    )"""
+)
+_ERROR_OBJECT = re.compile(r"""\s*+\{\s*+["']error["']\s*+:""")
+_REPLY_EDGES = "()[]{}\"'*_.,:;\\ \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class FreeReply:
+    """What a reply states. `choice` is a letter if the state is `answered`, else None."""
+
+    state: AnswerState
+    choice: str | None = None
+
+
+def read_free_reply(reply: str, options: Mapping[str, str]) -> FreeReply:
+    """Return the choice that a reply states, as the letter of one of the options.
+
+    The state is `failed` for an empty reply or an error message, `abstained` for a reply that says that there is no
+    answer, and `unparsed` for a reply with no choice or with two different ones.
+    """
+    if not re.search(r"\w", reply):
+        return FreeReply("failed")
+    reader = ChoiceReader(options)
+    values: list[str] = []
+    for text, quoted, texts, word in _FIELD.findall(reply):
+        values += re.findall(r"[^\s\"',][^\"',]*", texts) if texts else [text or quoted or word]
+    if values:
+        choices = set(filter(None, map(reader.read_words, values)))
+        return _conclude(choices, abstains=any(map(_abstains, values)))
+    if _ERROR.match(reply) or _ERROR_OBJECT.match(reply):
+        return FreeReply("failed")
+    if _FOUND_NOTHING.search(reply):
+        return FreeReply("abstained")
+    lines = [line for line in reply.splitlines() if re.search(r"\w", line)]
+    prose = _CUE_VARIANT.sub(r"\1", reply)
+    choices = reader.read_prose(prose) or reader.read_prose(lines[-1])
+    opening = _OPENING.match(lines[0].strip())
+    if not choices and opening and (choice := reader.read_words(opening[0])):
+        choices = {choice}
+    statements = [*_REPLY_CUE.findall(reply), lines[0], lines[-1]]
+    return _conclude(choices, abstains=any(map(_abstains, statements)))
+
+
+def _conclude(choices: set[str], *, abstains: bool) -> FreeReply:
+    if len(choices) == 1:
+        return FreeReply("answered", choices.pop())
+    return FreeReply("abstained" if abstains and not choices else "unparsed")
+
+
+def _abstains(words: str) -> bool:
+    """Return whether these words say that there is no answer."""
+    return bool(_ABSTAINS.match(_FOREIGN_LETTER.sub("", words.strip(_REPLY_EDGES).casefold())))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.structured_request import (
@@ -136,18 +136,25 @@ async def ask(
     sampling: Sampling | None = None,
     sample: int = 0,
 ) -> T:
-    """Send a prompt to the model of a role and return the value of the reply.
+    """Send a prompt to the model of a role and return the value of the reply, as `request_structured` does.
 
     `sampling` replaces the role's parameters, and `sample` distinguishes draws of the same prompt. With `stream` the
     text of the reply's `answer` is emitted while it arrives.
-
-    Raises ChatError, ReplyTruncated and Unreadable as `request_structured` does.
     """
-    on_delta = _stream_answer(context, stage) if stream else None
+    text_stream = TextStream(ANSWER)
+
+    def on_delta(piece: str | None) -> None:
+        nonlocal text_stream
+        if piece is None:
+            text_stream = TextStream(ANSWER)
+            message = f"{stage}: the reply broke off and starts again; discard the text so far"
+            context.emit(Notice("restarted", message))
+        elif text := text_stream.feed(piece):
+            context.emit(TextDelta(stage, text))
 
     async def send(request: ChatRequest) -> ChatReply:
-        is_first = request.sample == sample
-        return await call_model(context, role, stage, prompt, request, on_delta if is_first else None)
+        is_streamed = stream and request.sample == sample
+        return await call_model(context, role, stage, prompt, request, on_delta if is_streamed else None)
 
     def on_retry(error: Exception) -> None:
         context.emit(Notice("asked-again", f"{stage}: {error}; asked once more"))
@@ -156,24 +163,6 @@ async def ask(
     return await request_structured(
         send, prompt, reply_format, parameters, context.seed, sample=sample, on_retry=on_retry
     )
-
-
-def _stream_answer(context: Context, stage: str) -> DeltaCallback:
-    """Return a callback that emits the text of the answer field while the JSON reply arrives."""
-    stream = TextStream(ANSWER)
-
-    def on_delta(piece: str | None) -> None:
-        nonlocal stream
-        if piece is None:
-            stream = TextStream(ANSWER)
-            message = f"{stage}: the reply broke off and starts again; discard the text so far"
-            context.emit(Notice("restarted", message))
-            return
-        text = stream.feed(piece)
-        if text:
-            context.emit(TextDelta(stage, text))
-
-    return on_delta
 
 
 async def call_model(
@@ -233,6 +222,21 @@ async def fits(context: Context, role: str, prompt: Prompt, reply_format: ReplyF
     return await fits_window(context.models[role], prompt, reply_format, context.sampling_of(role).max_reasoning_tokens)
 
 
+async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Return the results of concurrent calls. All finish before an error is raised: the trace holds what was paid."""
+    results: list[T] = []
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results
+
+
+def get_failed_state(error: ChatError | Unreadable) -> Literal["failed", "unparsed"]:
+    """Return the state of a draft, vote or answer whose call failed or whose reply is unreadable."""
+    return "failed" if isinstance(error, ChatError) else "unparsed"
+
+
 def make_failure(error: ChatError | Unreadable) -> Failure:
     """Return the record of a failed call or an unreadable reply."""
     return error.as_failure() if isinstance(error, ChatError) else Failure(type(error).__name__, str(error))
@@ -240,7 +244,5 @@ def make_failure(error: ChatError | Unreadable) -> Failure:
 
 def make_unanswered(question: Question, strategy: str, error: ChatError | Unreadable) -> Answer:
     """Return the answer to a question whose last call failed, was unreadable or exceeded the model's window."""
-    state: AnswerState = "failed" if isinstance(error, ChatError) else "unparsed"
-    if isinstance(error, ContextOverflow):
-        state = "over-window"
+    state: AnswerState = "over-window" if isinstance(error, ContextOverflow) else get_failed_state(error)
     return Answer(question, strategy, state, failure=make_failure(error))

@@ -1,7 +1,6 @@
 """Requests to a chat model for a JSON reply of a given format, and the reading of that reply.
 
-Strategies, graders and the synthesis of questions all send their prompts this way. A reply that is unreadable, too long
-or withheld is requested once more with another draw.
+A reply that is unreadable, too long or withheld is requested once more with another draw.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ TEMPLATE_BYTES = 1024
 
 
 class Unreadable(ValueError):
-    """A reply without a result that can be counted. The message gives the reason and quotes nothing of the reply."""
+    """A reply without a result that can be counted. The message quotes nothing of the reply."""
 
 
 class EmptyReply(Unreadable):
@@ -85,10 +84,7 @@ def text_schema(max_characters: int) -> dict[str, Any]:
 
 
 def read_object(reply: str, key: str) -> dict[str, Any]:
-    """Return the JSON object of a reply that has `key`; text around the object is ignored.
-
-    Raises Unreadable if no object has the key, or if several do and differ.
-    """
+    """Return the JSON object of a reply that has `key`. Raises Unreadable for no such object, or different ones."""
     objects = json_objects(reply, frozenset({key}))
     if not objects:
         raise Unreadable(f"the reply holds no JSON object with {key}")
@@ -98,7 +94,7 @@ def read_object(reply: str, key: str) -> dict[str, Any]:
 
 
 def json_objects(text: str, keys: frozenset[str]) -> list[dict[str, Any]]:
-    """Return the JSON objects in a text that have at least one of these keys; text around them is ignored.
+    """Return the JSON objects in a text that have at least one of these keys.
 
     Raises Unreadable after too many places with broken JSON, because each costs time in proportion to the text.
     """
@@ -132,9 +128,6 @@ class Sampling:
 SendRequest: TypeAlias = Callable[[ChatRequest], Awaitable[ChatReply]]
 
 
-def _ignore(_: Exception) -> None: ...
-
-
 async def request_structured(
     send: SendRequest,
     prompt: Prompt,
@@ -143,16 +136,24 @@ async def request_structured(
     seed: int,
     *,
     sample: int = 0,
-    on_retry: Callable[[Exception], None] = _ignore,
+    on_retry: Callable[[Exception], None] | None = None,
 ) -> T:
     """Send a prompt and return the value of the reply.
 
     A reply that is unreadable, too long or withheld is requested once more, with the next `sample` and seed and a
-    temperature of at least SECOND_TRY_TEMPERATURE; `on_retry` receives the error of the first reply.
-
-    Raises ChatError if a call failed, ReplyTruncated if the second reply was too long as well, and Unreadable if it
-    could not be read.
+    temperature of at least SECOND_TRY_TEMPERATURE; `on_retry` receives the error of the first reply. Raises ChatError,
+    ReplyTruncated or Unreadable if the second fails too.
     """
+
+    async def request(chat_request: ChatRequest) -> T:
+        reply = await send(chat_request)
+        if reply.finish_reason == "length":
+            raise ReplyTruncated(
+                f"the reply was cut at {chat_request.max_tokens} tokens, because the model does not keep to the "
+                "requested format; choose another model"
+            )
+        return reply_format.read(reply.text)
+
     first = ChatRequest(
         prompt.messages,
         reply_format.max_tokens,
@@ -164,33 +165,22 @@ async def request_structured(
         max_reasoning_tokens=sampling.max_reasoning_tokens,
     )
     try:
-        return reply_format.read(_complete_text(await send(first), first))
+        return await request(first)
     except (Unreadable, ReplyTruncated, ReplyWithheld) as error:
-        on_retry(error)
+        if on_retry is not None:
+            on_retry(error)
     temperature = max(sampling.temperature, SECOND_TRY_TEMPERATURE)
-    second = replace(first, sample=sample + 1, seed=seed + 1, temperature=temperature)
-    return reply_format.read(_complete_text(await send(second), second))
-
-
-def _complete_text(reply: ChatReply, request: ChatRequest) -> str:
-    if reply.finish_reason == "length":
-        raise ReplyTruncated(
-            f"the reply was cut at {request.max_tokens} tokens, because the model does not keep to the requested "
-            "format; choose another model"
-        )
-    return reply.text
+    return await request(replace(first, sample=sample + 1, seed=seed + 1, temperature=temperature))
 
 
 async def fits_window(
     model: ChatModel, prompt: Prompt, reply_format: ReplyFormat[Any], max_reasoning_tokens: int
 ) -> bool:
-    """Return whether the prompt and the longest reply fit the context window; True if the window is unknown.
-
-    A token has at least one byte, so the tokens are counted only if the bytes exceed the window.
-    """
+    """Return whether the prompt and the longest reply fit the context window; True if the window is unknown."""
     window = (await model.capabilities()).context_tokens
     if window is None:
         return True
+    # A token has at least one byte, so the tokens are counted only if the bytes exceed the window.
     room = window - reply_format.max_tokens - max_reasoning_tokens
     size = TEMPLATE_BYTES + sum(len(message.content.encode()) for message in prompt.messages)
     return size <= room or await model.count_tokens(prompt.messages) <= room
@@ -226,10 +216,7 @@ class ModelClient:
         return await fits_window(self.model, prompt, reply_format, self.sampling.max_reasoning_tokens)
 
     async def request(self, prompt: Prompt, reply_format: ReplyFormat[T]) -> StructuredReply[T]:
-        """Send a prompt and return the value of the reply, or its failure.
-
-        Raises BudgetExceeded and ScopeViolation, which are not failures of the call.
-        """
+        """Send a prompt and return the value of the reply, or its failure. Raises BudgetExceeded and ScopeViolation."""
         usages: list[Usage] = []
 
         async def send(request: ChatRequest) -> ChatReply:

@@ -58,7 +58,7 @@ def evaluate(
 
     Every answer is saved at once; interrupted, the same command continues. `epicrisis questions list` names the sets.
     """
-    from epicrisis.evaluation.experiments.plain_run import plan_plain_run
+    from epicrisis.evaluation.experiments.planning import plan_plain_run
     from epicrisis.evaluation.experiments.run_findings import read_findings
 
     settings = flags.settings()

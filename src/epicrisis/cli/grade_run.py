@@ -93,7 +93,7 @@ def measure_run(
     With a library, judges also read its notes. METEOR is left out if it is not installed. Raises UserError.
     """
     from epicrisis.evaluation.grading import measurers
-    from epicrisis.evaluation.grading.calibration_tables import copy_calibrations
+    from epicrisis.evaluation.grading.calibration import copy_calibrations
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
     if not any(answer.measurable for answer in read_answers(run)):
@@ -169,10 +169,9 @@ async def _measure_by_judge(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureStore]:
     from epicrisis.components import describe_library
-    from epicrisis.evaluation.grading.cost_estimate import cost_question
     from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
-    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
     from epicrisis.library.library import Library
     from epicrisis.patient_data_policy import protect_patient_data
@@ -220,7 +219,7 @@ def grading_progress(quiet: bool) -> Iterator[_Start]:
 
 
 def _show_measures(runs: Sequence[Path], json: bool) -> None:
-    from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+    from epicrisis.evaluation.grading.calibration import judge_remarks
     from epicrisis.evaluation.grading.measurements import measures_folder, read_measured_cases
     from epicrisis.evaluation.grading.metric_tables import count_endings, overview_table
     from epicrisis.evaluation.runs.recorded_run import refuse_mismatched_records

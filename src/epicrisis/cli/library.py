@@ -357,9 +357,8 @@ def delete(
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
-    from epicrisis.library.ingest_patients import read_document_patients
     from epicrisis.library.library import Library
-    from epicrisis.library.patients import forget_patients
+    from epicrisis.library.patients import forget_patients, read_document_patients
 
     with Library.open(library, write=True) as store:
         # Opening the library completed a deletion that was killed after its commit.

@@ -26,7 +26,7 @@ CacheOwner = Annotated[
 def list_models(*, flags: Flags, json: Json = False) -> None:
     """List the models of the catalogue: kind, size, licence, and whether they are installed."""
     from epicrisis.models.catalogue import load_catalogue
-    from epicrisis.models.model_download import list_installed_models
+    from epicrisis.models.model_files import list_installed_models
 
     names = {model.name for model in list_installed_models(flags.settings().home)}
     rows: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ def pull(
     json: Json = False,
 ) -> None:
     """Download models and check their sha256. Installed models are not downloaded again."""
-    from epicrisis.models import model_download
+    from epicrisis.models import model_files
     from epicrisis.models.catalogue import get_pinned_model, load_catalogue
 
     current = flags.settings()
@@ -72,7 +72,7 @@ def pull(
             def show(done: int, total: int, task: Any = task) -> None:
                 progress.update(task, completed=done, total=total)
 
-            folders[name] = str(model_download.pull_model(name, current.home, show, local_only=current.local_only))
+            folders[name] = str(model_files.pull_model(name, current.home, show, local_only=current.local_only))
     if json:
         show_json(folders)
         return
@@ -105,7 +105,7 @@ def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> No
 
 
 def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
-    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.library_parts import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.cache import ReplyCache
 

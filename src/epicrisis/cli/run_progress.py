@@ -68,7 +68,7 @@ async def run_cases(
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.runner import answer_cases
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import confirmation_question
+    from epicrisis.plan.planning import confirmation_question
 
     async def confirm_cost(cases: Sequence[Case]) -> None:
         if yes:

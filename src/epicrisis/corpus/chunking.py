@@ -1,7 +1,6 @@
 """Split documents into passages: at sentence boundaries to fit an encoder, or by characters as MedRAG does.
 
-Sentences are found by punctuation and line ends, in any language. A span is a pair (start, end) of offsets in
-characters, the end excluded.
+A span is a pair (start, end) of offsets in characters, the end excluded.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ _SEPARATORS = (re.compile("\n\n"), re.compile("\n"), re.compile(" "))
 
 
 class _Piece(NamedTuple):
-    """A sentence, or a fragment of one too long for a passage: characters `start` to `end`, tokens `first` to `last`.
-
-    The tokens are those sharing a character with the piece.
-    """
+    """A sentence, or a fragment of a long one, from character `start` to `end`; it shares tokens `first` to `last`."""
 
     start: int
     end: int
@@ -46,20 +42,15 @@ class _Piece(NamedTuple):
 def chunk_document(
     document: Document, spans: Callable[[str], Sequence[TextSpan]], max_tokens: int, overlap: int
 ) -> tuple[Passage, ...]:
-    """Return the document's passages in order, each of at most `max_tokens` tokens.
-
-    `spans` returns the token offsets of a text; it is called once for the text and once for the title.
+    """Return the document's passages in order, each of at most `max_tokens` tokens; `spans` returns token offsets.
 
     A document that fits becomes one passage, white space alone none. Otherwise consecutive passages share complete
     sentences of up to `overlap` tokens. A sentence longer than a passage is cut, between words if possible, and shares
     nothing. Passages contain every character except white space, neither begin nor end with it, and their starts
     strictly increase. A passage exceeds the limit only if a single character has more than `max_tokens` tokens.
 
-    The encoder reads title and passage together, with a separator. The title's tokens plus one are therefore subtracted
-    from `max_tokens`, down to half of it. With a longer title the passages keep half a window, because smaller ones
-    would say too little, and the encoder may cut the rest.
-
-    Raises ValueError unless max_tokens > overlap >= 0.
+    The encoder reads title and passage together, so the title's tokens plus one are subtracted from `max_tokens`, down
+    to half of it: smaller passages would say too little. Raises ValueError unless max_tokens > overlap >= 0.
     """
     if not max_tokens > overlap >= 0:
         raise ValueError(f"max_tokens must be greater than overlap, and overlap 0 or more: {max_tokens}, {overlap}")
@@ -80,15 +71,12 @@ def split_by_characters(document: Document, size: int = 1000, overlap: int = 200
     """Return the document's passages in order, each of at most `size` characters, sharing up to `overlap` characters.
 
     The passages are those of langchain's `RecursiveCharacterTextSplitter` with its default separators for the stripped
-    text, but as offsets into the document. MedRAG splits its textbooks and its Wikipedia in this way; it also folds
-    each run of white space into one space, which is left to the reader of a passage. Passages may exceed an encoder's
-    window.
+    text, as MedRAG splits its textbooks and its Wikipedia, but as offsets into the document. They may exceed an
+    encoder's window.
 
     A text is cut before the coarsest separator in it: blank line, line end, space, or any character. A piece still too
-    long is cut again, and neighbouring pieces are merged as far as they fit. Passages are stripped of white space, and
-    empty ones are left out. Pieces of different coarseness are never merged, so a passage can be short.
-
-    Raises ValueError unless size > 1 and size > overlap >= 0.
+    long is cut again, and neighbouring pieces are merged as far as they fit. Pieces of different coarseness are never
+    merged, so a passage can be short. Raises ValueError unless size > 1 and size > overlap >= 0.
     """
     if not (size > 1 and size > overlap >= 0):
         raise ValueError(f"size must be greater than 1 and than overlap, and overlap 0 or more: {size}, {overlap}")
@@ -153,10 +141,7 @@ def _strip_span(text: str, span: TextSpan) -> TextSpan:
 
 
 def _pack_pieces(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator[TextSpan]:
-    """Yield passages as ranges of pieces. Each takes as many as fit; the next steps back over complete sentences.
-
-    It steps back only as far as leaves room for a new piece, so every passage says something new.
-    """
+    """Yield passages as ranges of pieces. Each takes as many as fit; the next steps back over complete sentences."""
     begin = end = 0
     while end < len(pieces):
         end += 1
@@ -166,6 +151,7 @@ def _pack_pieces(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator
         if end == len(pieces):
             return
         back = end
+        # Step back only as far as leaves room for a new piece, so that every passage says something new.
         while (
             back - 1 > begin
             and pieces[back - 1].is_sentence
@@ -177,40 +163,32 @@ def _pack_pieces(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator
 
 
 def _sentence_pieces(text: str, tokens: Sequence[TextSpan], limit: int) -> Iterator[_Piece]:
+    """Yield the sentences, those longer than a passage in fragments."""
     for start, end in find_sentences(text):
         first = bisect_right(tokens, start, key=lambda span: span[1])
         last = bisect_left(tokens, end, key=lambda span: span[0])
-        if last - first <= limit:
-            yield _Piece(start, end, first, last, is_sentence=True)
-        else:
-            yield from _cut_sentence(text, tokens, _Piece(start, end, first, last, is_sentence=False), limit)
-
-
-def _cut_sentence(text: str, tokens: Sequence[TextSpan], sentence: _Piece, limit: int) -> Iterator[_Piece]:
-    start, first = sentence.start, sentence.first
-    while sentence.last - first > limit:
-        cut = _find_cut(text, tokens, first, sentence.last, limit)
-        if cut == sentence.last:
-            break
-        following = _NON_SPACE.search(text, tokens[cut][0], sentence.end)
-        assert following is not None, "a sentence does not end with white space, and the token begins before its end"
-        end = start + len(text[start : tokens[cut][0]].rstrip())
-        yield _Piece(start, end, first, cut, is_sentence=False)
-        start = following.start()
-        first = max(cut, bisect_right(tokens, start, lo=cut, hi=sentence.last, key=lambda span: span[1]))
-    yield _Piece(start, sentence.end, first, sentence.last, is_sentence=False)
+        is_sentence = last - first <= limit
+        while last - first > limit:
+            cut = _find_cut(text, tokens, first, last, limit)
+            if cut == last:
+                break
+            following = _NON_SPACE.search(text, tokens[cut][0], end)
+            assert following is not None, "a sentence does not end with white space, and the token begins before it"
+            fragment_end = start + len(text[start : tokens[cut][0]].rstrip())
+            yield _Piece(start, fragment_end, first, cut, is_sentence=False)
+            start = following.start()
+            first = max(cut, bisect_right(tokens, start, lo=cut, hi=last, key=lambda span: span[1]))
+        yield _Piece(start, end, first, last, is_sentence)
 
 
 def _find_cut(text: str, tokens: Sequence[TextSpan], first: int, last: int, limit: int) -> int:
-    """Return the index of the token beginning the next fragment, or `last` if there is no place to cut.
-
-    A cut between words in the second half is preferred, because half a word has other tokens than the complete word.
-    Otherwise the cut is between two tokens, never within a character shared by several tokens.
-    """
+    """Return the index of the token beginning the next fragment, or `last` if there is no place to cut."""
+    # A cut between words is preferred, because half a word has other tokens than the complete word.
     for token in range(first + limit, first + limit // 2, -1):
         around = text[max(tokens[token][0] - 1, 0) : tokens[token][0] + 1]
         if len(around.strip()) < len(around) and tokens[token][0] >= tokens[token - 1][1]:
             return token
+    # Otherwise cut between two tokens, never within a character shared by several tokens.
     for token in itertools.chain(range(first + limit, first, -1), range(first + limit + 1, last)):
         if tokens[token][0] >= tokens[token - 1][1]:
             return token
@@ -221,25 +199,17 @@ def _split_span(text: str, span: TextSpan, level: int, size: int, overlap: int) 
     """Yield the passages of one span, not yet stripped. `level` is the index of the coarsest separator to try."""
     while level < len(_SEPARATORS) and not _SEPARATORS[level].search(text, *span):
         level += 1
-    pieces = _cut_at_separator(text, span, level)
+    start, end = span
+    cuts: Iterable[int] = range(start + 1, end)
+    if level < len(_SEPARATORS):
+        cuts = map(re.Match.start, _SEPARATORS[level].finditer(text, start, end))
+    pieces = (piece for piece in itertools.pairwise((start, *cuts, end)) if piece[0] < piece[1])
     for is_short, group in itertools.groupby(pieces, key=lambda piece: piece[1] - piece[0] < size):
         if is_short:
             yield from _merge_pieces(list(group), size, overlap)
         else:
             for piece in group:
                 yield from _split_span(text, piece, level + 1, size, overlap)
-
-
-def _cut_at_separator(text: str, span: TextSpan, level: int) -> Iterator[TextSpan]:
-    """Yield the parts of the span, cut before each separator without gaps; at the finest level, every character."""
-    start, end = span
-    if level == len(_SEPARATORS):
-        cuts: Iterable[int] = range(start + 1, end)
-    else:
-        cuts = map(re.Match.start, _SEPARATORS[level].finditer(text, start, end))
-    for left, right in itertools.pairwise((start, *cuts, end)):
-        if left < right:
-            yield left, right
 
 
 def _merge_pieces(pieces: Sequence[TextSpan], size: int, overlap: int) -> Iterator[TextSpan]:

@@ -1,7 +1,6 @@
 """Read rows of CSV files of notes, plain or gzip, as a stream: each row with its line number, or why it was skipped.
 
-A broken row is skipped. Reading stops at broken quotes, because the text after them could get into the wrong row, and
-so under the wrong patient. Memory is bounded by `MAX_ROW_BYTES`.
+Reading stops at broken quotes, because the text after them could get into the row of another patient.
 """
 
 from __future__ import annotations
@@ -9,13 +8,21 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import Skipped, check_file, printable_path, skip
+from epicrisis.corpus.reader_base import (
+    READ_ERRORS,
+    Skipped,
+    check_file,
+    describe_read_error,
+    open_packed,
+    printable_path,
+    skip,
+)
 from epicrisis.errors import InputError
 
 MAX_ROW_BYTES = 10 * 1024 * 1024
@@ -28,7 +35,6 @@ _QUOTES = "quotes within a field must be doubled, and fields with quotes or line
 _BOM = b"\xef\xbb\xbf"
 _NOT_STRUCTURE = re.compile(rb'[^",;\t|\r\n]+')
 _NUMBER_CHARACTERS = frozenset(" \t0123456789.+-<>=")
-"""Characters that may begin a cell in a table of findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +58,9 @@ class CsvLayout:
     def find_embedded_row(self, cells: Sequence[str]) -> int | None:
         """Return the index of a line, within a quoted cell, with the form of a row; None if there is none.
 
-        The row's first line has the index 0. An unclosed quote draws such a line into the text of another row.
-
-        The line has as many delimiters before its text as a row, and a patient id of the same form. Then either its
-        times decide, or, without times, every cell must be as in a row: tables of findings use the same delimiters.
+        An unclosed quote draws such a line into the text of another row. It has as many delimiters before its text as
+        a row, and a patient id of the same form. Then either its times decide, or, without times, every cell must be
+        as in a row: tables of findings use the same delimiters.
         """
         if len(cells) <= self.patient:
             return None
@@ -77,9 +82,24 @@ class CsvLayout:
         if not _are_similar_ids(row[self.patient], line[self.patient]):
             return False
         times = [place for place in self.times if place <= max(self.text, self.patient) and line[place].strip()]
-        if times:
-            return all(_is_time(line[place], row[place] if place < len(row) else "") for place in times)
-        if not self._is_complete(line, is_last):
+        for place in times:
+            cell, row_cell = line[place].strip(), row[place].strip() if place < len(row) else ""
+            if time := parse_note_time(cell):
+                # A year alone, which may be any number of four digits, counts only if the row's own time is one.
+                is_time = len(time[0]) > 4 or len(row_cell) == 4
+            else:
+                # An unreadable time counts if it has the shape of the row's own.
+                is_time = _shape(cell) == _shape(row_cell) and abs(len(cell) - len(row_cell)) <= 2
+            if not is_time:
+                return False
+        return bool(times) or self._has_cells_of(line, row, is_last)
+
+    def _has_cells_of(self, line: Sequence[str], row: Sequence[str], is_last: bool) -> bool:
+        """Return whether the line is complete, or ends where its text begins, and its cells are like the row's."""
+        text = line[self.text]
+        if text and (len(line) != self.columns or text[0] in _NUMBER_CHARACTERS):
+            return False
+        if not text and not (is_last and len(line) == self.text + 1):
             return False
         for place, cell in enumerate(row[: len(line)]):
             is_comparable = place != self.text and cell.strip() and line[place].strip()
@@ -87,22 +107,13 @@ class CsvLayout:
                 return False
         return True
 
-    def _is_complete(self, line: Sequence[str], is_last: bool) -> bool:
-        """Return whether the line has every cell, or ends where its text begins; and its text does not look numeric."""
-        text = line[self.text]
-        if not text:
-            return is_last and len(line) == self.text + 1
-        return len(line) == self.columns and text[0] not in _NUMBER_CHARACTERS
-
 
 def _are_similar_ids(row_id: str, line_id: str) -> bool:
-    """Return whether both may be ids of one hospital, such as `P0012` and `P7`.
-
-    Ids that mix digits and letters freely must have the same length.
-    """
+    """Return whether both may be ids of one hospital, such as `P0012` and `P7`."""
     row_id, line_id = row_id.strip(), line_id.strip()
     if not row_id or not line_id:
         return False
+    # Ids that mix digits and letters freely must have the same length.
     has_digit = any(map(str.isdigit, line_id))
     if has_digit and re.sub(r"[^\W_]", "x", row_id) == re.sub(r"[^\W_]", "x", line_id):
         return True
@@ -112,18 +123,6 @@ def _are_similar_ids(row_id: str, line_id: str) -> bool:
 def _shape(cell: str) -> str:
     """Return the cell with `x` for each run of letters and `9` for each run of digits."""
     return re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "x", cell))
-
-
-def _is_time(cell: str, row_cell: str) -> bool:
-    """Return whether the cell is a time.
-
-    A year alone, which may be any number of four digits, counts only if the row's own time is one. An unreadable time
-    counts if it has the shape of the row's own.
-    """
-    cell, row_cell = cell.strip(), row_cell.strip()
-    if time := parse_note_time(cell):
-        return len(time[0]) > 4 or len(row_cell) == 4
-    return _shape(cell) == _shape(row_cell) and abs(len(cell) - len(row_cell)) <= 2
 
 
 def _cell_kind(cell: str) -> tuple[bool, bool]:
@@ -152,19 +151,17 @@ def read_header(path: Path) -> tuple[list[str], str]:
         raise InputError(
             f"{shown_path}: its first line is not UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
         ) from error
-    cells_by_mark = {mark: _split_header(line, mark) for mark in _DELIMITERS}
-    delimiter = max(_DELIMITERS, key=lambda mark: len(cells_by_mark[mark]))
-    if not cells_by_mark[delimiter]:
+    cells: list[str] = []
+    delimiter = ""
+    for mark in _DELIMITERS:
+        # Quotes may rule a delimiter out: a closing quote must precede one.
+        with suppress(csv.Error):
+            cells_with_mark = next(csv.reader([line], delimiter=mark, strict=True), [])
+            if len(cells_with_mark) > len(cells):
+                cells, delimiter = cells_with_mark, mark
+    if not cells:
         raise InputError(f"{shown_path}: its first line does not consist of column names: {_QUOTES}")
-    return list(map(str.strip, cells_by_mark[delimiter])), delimiter
-
-
-def _split_header(line: str, mark: str) -> list[str]:
-    """Return the cells; none if quotes rule the delimiter out: a closing quote must precede a delimiter."""
-    try:
-        return next(csv.reader([line], delimiter=mark, strict=True), [])
-    except csv.Error:
-        return []
+    return list(map(str.strip, cells)), delimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,25 +211,35 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                 if cells:
                     embedded = layout.find_embedded_row(cells)
                     if embedded is not None:
-                        yield _ReadRow(_embedded_row(path, lines.first, lines.first + embedded), lines.first)
+                        reason = (
+                            f"line {lines.first + embedded} has the form of a row but is within quotes of the row of "
+                            f"line {lines.first}, and nothing more was read: close those quotes, or, if the line is "
+                            "part of the note, put a word before it"
+                        )
+                        yield _ReadRow(skip(path, f"after line {lines.first - 1}", reason), lines.first)
                         return
                     has_more_lines = lines.number > lines.first
-                    if _has_broken_quotes(cells, has_more_lines, layout):
+                    # Delimiters were read as quoted text, or a quote as part of the patient id.
+                    too_few = has_more_lines and len(cells) < layout.columns
+                    if too_few or (len(cells) > layout.patient and '"' in cells[layout.patient]):
                         raise csv.Error
-                    fault = lines.fault or _find_fault(cells, layout.columns)
+                    fault = lines.fault
+                    if not fault and len(cells) != layout.columns:
+                        fault = f"has {len(cells)} columns, the first line {layout.columns}: {_QUOTES}"
+                    elif not fault and "\0" in "".join(cells):
+                        fault = "holds a NUL character; create the file again"
                     where = f"line {lines.first}"
                     item = skip(path, where, fault) if fault else CsvRow(lines.first, cells)
                     yield _ReadRow(item, lines.first, has_more_lines, len(cells) != layout.columns)
                 lines.begin_row()
-    except csv.Error as error:
+    except csv.Error:
         assert lines is not None, "the file was opened"
-        if isinstance(error, _EndlessRow):
+        reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
+        if lines.is_endless:
             reason = (
                 f"line {lines.first} begins a row of more than {_MAX_SEARCH_BYTES // 2**20} MB, and nothing more was "
                 "read: look for a missing quote"
             )
-        else:
-            reason = f"from the next row on the quotes or line ends are broken, and nothing more was read: {_QUOTES}"
         skipped = skip(path, f"after line {lines.first - 1}", reason)
         yield _ReadRow(skipped, lines.first, is_broken=True)
     except READ_ERRORS as error:
@@ -240,43 +247,15 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
         yield _ReadRow(skip(path, f"after line {number}", describe_read_error(error)), number)
 
 
-def _has_broken_quotes(cells: list[str], has_more_lines: bool, layout: CsvLayout) -> bool:
-    """Return whether delimiters were read as quoted text, or a quote as part of the patient id."""
-    too_few = has_more_lines and len(cells) < layout.columns
-    return too_few or (len(cells) > layout.patient and '"' in cells[layout.patient])
-
-
-def _embedded_row(path: Path, first: int, line: int) -> Skipped:
-    reason = (
-        f"line {line} has the form of a row but is within quotes of the row of line {first}, and nothing more was "
-        "read: close those quotes, or, if the line is part of the note, put a word before it"
-    )
-    return skip(path, f"after line {first - 1}", reason)
-
-
-def _find_fault(cells: list[str], columns: int) -> str:
-    if len(cells) != columns:
-        return f"has {len(cells)} columns, the first line {columns}: {_QUOTES}"
-    return "holds a NUL character; create the file again" if "\0" in "".join(cells) else ""
-
-
-class _EndlessRow(csv.Error):
-    """A row without an end."""
-
-
 class _LineSource:
-    """The lines of a file as text, for the csv module.
-
-    Only quotes and delimiters of a row that is too long are passed on, so that its end is found.
-    """
+    """The lines of a file as text, for the csv module. Of a long row only quotes and delimiters are passed on."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.number = 0
         self.first = 1
-        """The line with which the current row begins."""
         self.fault = ""
-        """The reason to skip the current row."""
+        self.is_endless = False
         self._size = 0
 
     def begin_row(self) -> None:
@@ -291,7 +270,8 @@ class _LineSource:
         while piece := self._file.readline(_PIECE_BYTES):
             self._size += len(piece)
             if self._size > _MAX_SEARCH_BYTES:
-                raise _EndlessRow
+                self.is_endless = True
+                raise csv.Error
             pieces.append(piece if self._size <= MAX_ROW_BYTES else _NOT_STRUCTURE.sub(b"x", piece))
             if piece.endswith(b"\n"):
                 break

@@ -1,14 +1,12 @@
 """Read notes of patients from FHIR (R4, R5): bundles (JSON) and NDJSON of DocumentReference and Observation.
 
 A DocumentReference is a note: its first attachment of plain text, else HTML. Observations of one patient, day, category
-and encounter are one note with a line each, because a single one has too few words to be found by meaning, and wards
-read them by day. A hospital's own reports of observations are DocumentReferences already.
+and encounter are one note with a line each, because a single one has too few words to be found by meaning. They are
+held in memory until the end of the last file, a few hundred bytes each.
 
 Names of patients and dates of stays come from the Patient and Encounter resources of all files read together (see
 `fhir_references`), since bulk exports have a file for each type. Other resources are counted and ignored. Nothing is
 fetched: an attachment given only by its address is `Skipped`.
-
-Observations are held in memory until the end of the last file, a few hundred bytes each.
 """
 
 from __future__ import annotations
@@ -16,28 +14,30 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import fhir_observation, fhir_references, jsonl, sandbox
-from epicrisis.corpus.compression import READ_ERRORS, check_unpacks, describe_read_error, open_packed
 from epicrisis.corpus.fhir_observation import WITHDRAWN
 from epicrisis.corpus.fhir_references import FhirReferences, Resource
 from epicrisis.corpus.html import text_encoding
-from epicrisis.corpus.json_checks import check_value_count, find_json_fault
+from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.reader_base import (
+    READ_ERRORS,
     DeletedDocument,
     FileFingerprint,
-    PatientIdentity,
     ReaderItem,
     Skipped,
     append_fingerprint,
     check_file,
+    describe_damage,
+    describe_read_error,
+    open_packed,
     printable_path,
     skip,
 )
@@ -59,13 +59,6 @@ def is_fhir(path: Path) -> bool:
     except READ_ERRORS:
         return False
     return beginning.startswith(b"{") and b'"resourceType"' in beginning
-
-
-def read_file(path: Path, name: str, cleaning: NoteCleaning | None = None) -> Iterator[ReaderItem]:
-    """Yield the items of `read_files` for one file, without its fingerprint and the patients' identities."""
-    for item in read_files([(path, name)], cleaning or NoteCleaning()):
-        if not isinstance(item, FileFingerprint | PatientIdentity):
-            yield item
 
 
 def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[ReaderItem]:
@@ -111,12 +104,9 @@ def _split_readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path,
     other_files = 0
     for path, name in files:
         check_file(path)
-        try:
-            check_unpacks(path)
-        except READ_ERRORS as error:
-            skipped_files.append(skip(path, "", describe_read_error(error)))
-            continue
-        if is_fhir(path):
+        if damage := describe_damage(path):
+            skipped_files.append(skip(path, "", damage))
+        elif is_fhir(path):
             readable.append((path, name))
         else:
             other_files += 1
@@ -145,30 +135,23 @@ def _record_references(
             # A malformed note is reported when it is read.
             if resource.get("resourceType") in ("Patient", "Encounter"):
                 faults.append(skip(path, where, _BAD_STRUCTURE))
-        _count_resource(resource, log.other_resources, log.identity_resources)
+        kind = str(resource.get("resourceType"))[:40]
+        if kind == "Observation" and resource.get("status") in WITHDRAWN:
+            log.other_resources["withdrawn Observation"] += 1
+        elif kind in ("Patient", "Encounter"):
+            log.identity_resources[kind] += 1
+        elif kind not in ("Bundle", "DocumentReference", "Observation"):
+            log.other_resources[kind] += 1
     return references
-
-
-def _count_resource(resource: Resource, others: Counter[str], identities: Counter[str]) -> None:
-    kind = str(resource.get("resourceType"))[:40]
-    if kind == "Observation" and resource.get("status") in WITHDRAWN:
-        others["withdrawn Observation"] += 1
-    elif kind in ("Patient", "Encounter"):
-        identities[kind] += 1
-    elif kind not in ("Bundle", "DocumentReference", "Observation"):
-        others[kind] += 1
 
 
 def _replaces_others(resource: Resource) -> bool:
     """Return whether the resource is a valid, readable document that names documents it replaces."""
-    if resource.get("resourceType") != "DocumentReference" or not resource.get("relatesTo"):
+    if resource.get("resourceType") != "DocumentReference" or not resource.get("relatesTo") or _is_withdrawn(resource):
         return False
-    if _is_withdrawn(resource):
-        return False
-    try:
+    with suppress(ValueError, *_STRUCTURE_ERRORS):
         return bool(_document_text(resource).strip())
-    except (ValueError, *_STRUCTURE_ERRORS):
-        return False
+    return False
 
 
 def _is_withdrawn(resource: Resource) -> bool:
@@ -182,10 +165,8 @@ def _read_notes(path: Path, references: FhirReferences) -> Iterator[ClinicalNote
         elif resource.get("resourceType") == "DocumentReference":
             try:
                 yield _build_note(resource, where, references)
-            except ValueError as error:
-                yield skip(path, where, str(error))
-            except _STRUCTURE_ERRORS:
-                yield skip(path, where, _BAD_STRUCTURE)
+            except (ValueError, *_STRUCTURE_ERRORS) as error:
+                yield skip(path, where, str(error) if isinstance(error, ValueError) else _BAD_STRUCTURE)
 
 
 def _read_days(files: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | Skipped]:
@@ -197,10 +178,8 @@ def _read_days(files: Sequence[tuple[Path, FhirReferences]]) -> Iterator[Clinica
             try:
                 patient = fhir_references.find_patient(resource, references)
                 days.add(resource, where, patient, fhir_references.find_encounter(resource, references))
-            except ValueError as error:
-                yield skip(path, where, str(error))
-            except _STRUCTURE_ERRORS:
-                yield skip(path, where, _BAD_STRUCTURE)
+            except (ValueError, *_STRUCTURE_ERRORS) as error:
+                yield skip(path, where, str(error) if isinstance(error, ValueError) else _BAD_STRUCTURE)
     _, references = files[0]
     for day in days.all():
         stay = references.stay(day.encounter)

@@ -1,7 +1,4 @@
-"""Turn FHIR Observations into notes, one a day, with a line for each: name, value, unit, reference range and remarks.
-
-Numbers are as in the JSON, units as in the source; nothing is converted.
-"""
+"""Turn FHIR Observations into notes, one a day, with a line for each. Nothing is converted."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ _DayKey: TypeAlias = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ObservationDay:
-    """A patient's observations of one day, category and encounter.
-
-    `text` has a line for each, in order of time; it is empty if all of them were withdrawn or moved to another day.
-    """
+    """A patient's observations of one day, category and encounter, a line for each in order of time."""
 
     where: str
     patient: str
@@ -30,6 +24,7 @@ class ObservationDay:
     category: str
     encounter: str
     text: str
+    """Empty if all of them were withdrawn or moved to another day."""
 
     @property
     def id(self) -> str:
@@ -38,10 +33,7 @@ class ObservationDay:
 
 
 class ObservationDays:
-    """Group observations by day.
-
-    Of several with one id the latest is used: by `meta.lastUpdated` if both have it, else by their order.
-    """
+    """Group observations by day. Of several with one id the latest is used: by `meta.lastUpdated`, else by order."""
 
     def __init__(self) -> None:
         self._lines: dict[_DayKey, dict[str, tuple[str, str]]] = {}
@@ -51,11 +43,15 @@ class ObservationDays:
 
     def add(self, observation: Mapping[str, Any], where: str, patient: str, encounter: str) -> None:
         """Add an observation of a patient. Raises ValueError if it has no value."""
-        time = _observation_time(observation)
+        period = observation.get("effectivePeriod") or {}
+        times = (observation.get("effectiveDateTime"), observation.get("effectiveInstant"), period.get("start"))
+        time = str(next(filter(None, (*times, observation.get("issued"))), ""))
         parsed = parse_note_time(time)
         date = parsed[0] if parsed else time
         day, clock = (date[:10], date[11:]) if parsed else (date, "")
-        key = (patient, day, _category(observation), encounter)
+        names = map(concept_text, as_list(observation.get("category")))
+        category = next(filter(None, names), "observations").replace("-", " ").lower()
+        key = (patient, day, "laboratory results" if category == "laboratory" else category, encounter)
         text = ""
         if observation.get("status") not in WITHDRAWN:
             line = format_observation(observation)
@@ -80,10 +76,7 @@ class ObservationDays:
 
 
 def format_observation(observation: Mapping[str, Any]) -> str:
-    """Return a line such as `Hemoglobin: 9.1 g/dL (low; reference 12 to 16 g/dL)`.
-
-    Raises ValueError if the observation has no value.
-    """
+    """Return a line: `Hemoglobin: 9.1 g/dL (low; reference 12 to 16 g/dL)`. Raises ValueError if it has no value."""
     values = [_format_value(observation)]
     for component in observation.get("component") or []:
         if text := _format_value(component):
@@ -122,19 +115,6 @@ def as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
-
-
-def _observation_time(observation: Mapping[str, Any]) -> str:
-    period = observation.get("effectivePeriod") or {}
-    times = (observation.get("effectiveDateTime"), observation.get("effectiveInstant"), period.get("start"))
-    return str(next(filter(None, (*times, observation.get("issued"))), ""))
-
-
-def _category(observation: Mapping[str, Any]) -> str:
-    """Return `laboratory results`, `vital signs`, ...; `observations` if there is none."""
-    names = map(concept_text, as_list(observation.get("category")))
-    name = next(filter(None, names), "observations").replace("-", " ").lower()
-    return f"{name} results" if name == "laboratory" else name
 
 
 def _format_value(observation: Mapping[str, Any]) -> str:

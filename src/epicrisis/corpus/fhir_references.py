@@ -1,8 +1,7 @@
 """Resolve FHIR references to patients and hospital stays, by the Patient and Encounter resources of all files.
 
-A patient is identified by the id of the resource, which is valid for one server: addresses of two servers in one read
-are rejected. An identifier (a record number, say) is no id: it names the resource with that identifier, or becomes
-`system|value` if there is none.
+A patient is identified by the id of the resource, which is valid for one server: addresses of two servers are rejected.
+An identifier (a record number, say) names the resource with that identifier, or becomes `system|value` without one.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ _NoteKey: TypeAlias = tuple[str, str]
 """Patient and id of a document."""
 
 _PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
+_VERSION = "/_history/"
 _SUPERSEDES = ("replaces", "transforms")
 _STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
 _NO_STAY_STATUSES = (*WITHDRAWN, "planned")
@@ -51,15 +51,12 @@ class FhirReferences:
     identifiers: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
     """By type, system and value: the ids of the resources with this identifier."""
     servers: dict[str, str] = field(default_factory=dict)
-    """By type."""
     people: dict[str, PatientIdentity] = field(default_factory=dict)
-    """By patient id, from the Patient resources."""
     subject_identifiers: set[tuple[str, str]] = field(default_factory=set)
     """System and value of identifiers used for the patients of notes."""
     contradictory: list[PatientIdentity] = field(default_factory=list)
     """Identities in a second resource of a patient that differ from the first."""
     superseded: set[_NoteKey] = field(default_factory=set)
-    """Documents that another one replaces or transforms."""
     replacing: list[Resource] = field(default_factory=list)
     """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -71,12 +68,9 @@ class FhirReferences:
 
 
 def record_resource(resource: Resource, references: FhirReferences) -> None:
-    """Record what a resource says about patients and encounters.
-
-    Raises ValueError if an id or address may belong to two resources.
-    """
+    """Record what a resource says about patients and encounters. Raises ValueError if an id may belong to two."""
     kind, address = str(resource.get("resourceType")), str(resource.get("fullUrl") or "")
-    last_part = _without_version(address).rstrip("/").replace(":", "/").rpartition("/")[2]
+    last_part = address.partition(_VERSION)[0].rstrip("/").replace(":", "/").rpartition("/")[2]
     resource_id = str(resource.get("id") or "") or last_part
     is_referable = kind in (_PATIENT, _ENCOUNTER)
     if address and resource_id:
@@ -85,26 +79,58 @@ def record_resource(resource: Resource, references: FhirReferences) -> None:
             raise ValueError("has the address of another resource; give each a fullUrl of its own")
     if is_referable and resource_id:
         _record_id(kind, resource_id, address, references)
-        _record_referable(kind, resource_id, resource, references)
+        for identifier in _identifiers(resource):
+            references.identifiers.setdefault((kind, *identifier), set()).add(resource_id)
+        if kind == _ENCOUNTER:
+            references.stays[resource_id] = _build_stay(resource_id, resource)
+        else:
+            _record_person(resource_id, resource, references)
     elif kind in ("DocumentReference", "Observation"):
         for target_kind, reference in _references(resource):
-            _record_reference(target_kind, reference, _server(address, kind), references)
+            link = str(reference.get("reference") or "") if isinstance(reference, dict) else ""
+            reference_kind, reference_id = _split_address(link)
+            if reference_kind == target_kind and reference_id:
+                # A relative reference belongs to the server of its resource.
+                server = _server(link, target_kind) or _server(address, kind)
+                _record_id(target_kind, reference_id, "", references, server)
         subject = resource.get("subject")
         if isinstance(subject, dict) and not subject.get("reference") and isinstance(subject.get("identifier"), dict):
             references.subject_identifiers.add(_identifier(subject["identifier"]))
 
 
-def _record_referable(kind: str, resource_id: str, resource: Resource, references: FhirReferences) -> None:
-    for identifier in _identifiers(resource):
-        references.identifiers.setdefault((kind, *identifier), set()).add(resource_id)
-    if kind == _ENCOUNTER:
-        references.stays[resource_id] = _build_stay(resource_id, resource)
-        return
-    identity = _build_identity(resource_id, resource)
-    if references.people.setdefault(resource_id, identity) != identity:
+def _record_person(patient: str, resource: Resource, references: FhirReferences) -> None:
+    names = []
+    for name in as_list(resource.get("name")):
+        if isinstance(name, dict):
+            parts = filter(None, (*as_list(name.get("given")), name.get("family")))
+            names.append(str(name.get("text") or " ".join(map(str, parts))))
+    born = resource.get("birthDate")
+    identity = PatientIdentity(
+        patient,
+        names=tuple(dict.fromkeys(filter(None, names))),
+        born=born.strip() if isinstance(born, str) else "",
+        numbers=tuple(dict.fromkeys(_identifiers(resource))),
+    )
+    if references.people.setdefault(patient, identity) != identity:
         references.contradictory.append(identity)
     if identity.names:
-        references.names[resource_id] = identity.names[0]
+        references.names[patient] = identity.names[0]
+
+
+def _build_stay(encounter: str, resource: Resource) -> EncounterStay:
+    # A class is one Coding in R4, and CodeableConcepts in R5. A hospital's own codes are ignored.
+    codes = set()
+    for concept in filter(_is_dict, as_list(resource.get("class"))):
+        for coding in filter(_is_dict, as_list(concept.get("coding", concept))):
+            system = str(coding.get("system") or "").lower()
+            if coding.get("code") and (not system or system.endswith(_CLASS_SYSTEMS)):
+                codes.add(str(coding["code"]).upper())
+    if resource.get("status") in _NO_STAY_STATUSES or (codes and codes.isdisjoint(_STAY_CLASSES)):
+        return EncounterStay(visit=encounter)
+    # R5 calls it `actualPeriod`.
+    period = resource.get("period") or resource.get("actualPeriod")
+    dates = period if isinstance(period, dict) else {}
+    return EncounterStay(encounter, str(dates.get("start") or ""), str(dates.get("end") or ""))
 
 
 def patient_identities(references: FhirReferences) -> Iterator[PatientIdentity]:
@@ -123,10 +149,9 @@ def patient_identities(references: FhirReferences) -> Iterator[PatientIdentity]:
 
 
 def mark_superseded(files: Iterable[FhirReferences]) -> None:
-    """Mark the documents that others replace or transform, after all resources were recorded.
+    """Mark the documents that others of the same patient replace or transform, after all resources were recorded.
 
-    Only documents of the same patient count. Documents that replace each other in a circle, or themselves, stay, since
-    none is known to be later, unless a document outside the circle replaces them.
+    Documents that replace each other in a circle stay, unless a document outside the circle replaces them.
     """
     later: dict[_NoteKey, set[_NoteKey]] = {}
     superseded: set[_NoteKey] = set()
@@ -163,15 +188,15 @@ def _find_settled(later: Mapping[_NoteKey, set[_NoteKey]]) -> set[_NoteKey]:
 
 def _replaced_ids(resource: Resource, references: FhirReferences) -> Iterator[str]:
     """Yield the ids in `relatesTo`. Its code is a word in R4 and a CodeableConcept in R5."""
-    for relation in as_list(resource.get("relatesTo")):
-        if not isinstance(relation, dict):
-            continue
+    for relation in filter(_is_dict, as_list(resource.get("relatesTo"))):
         code = relation.get("code")
         codings = as_list(code.get("coding")) if isinstance(code, dict) else [{"code": code}]
-        if any(isinstance(coding, dict) and coding.get("code") in _SUPERSEDES for coding in codings):
-            replaced_id = _resolve_reference(relation.get("target"), references, _DOCUMENT)
-            if replaced_id:
-                yield replaced_id
+        if any(coding.get("code") in _SUPERSEDES for coding in filter(_is_dict, codings)):
+            yield from filter(None, [_resolve_reference(relation.get("target"), references, _DOCUMENT)])
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def find_patient(resource: Resource, references: FhirReferences) -> str:
@@ -189,62 +214,14 @@ def find_encounter(resource: Resource, references: FhirReferences) -> str:
     return ""
 
 
-def _build_identity(patient: str, resource: Resource) -> PatientIdentity:
-    names = map(_person_name, as_list(resource.get("name")))
-    born = resource.get("birthDate")
-    return PatientIdentity(
-        patient,
-        names=tuple(dict.fromkeys(filter(None, names))),
-        born=born.strip() if isinstance(born, str) else "",
-        numbers=tuple(dict.fromkeys(_identifiers(resource))),
-    )
-
-
-def _person_name(name: Any) -> str:
-    if not isinstance(name, dict):
-        return ""
-    parts = filter(None, (*as_list(name.get("given")), name.get("family")))
-    return str(name.get("text") or " ".join(map(str, parts)))
-
-
-def _build_stay(encounter: str, resource: Resource) -> EncounterStay:
-    codes = set(_class_codes(resource.get("class")))
-    if resource.get("status") in _NO_STAY_STATUSES or (codes and codes.isdisjoint(_STAY_CLASSES)):
-        return EncounterStay(visit=encounter)
-    # R5 calls it `actualPeriod`.
-    period = resource.get("period") or resource.get("actualPeriod")
-    dates = period if isinstance(period, dict) else {}
-    return EncounterStay(encounter, str(dates.get("start") or ""), str(dates.get("end") or ""))
-
-
-def _class_codes(encounter_class: Any) -> Iterator[str]:
-    """Yield the codes of a class: one Coding in R4, CodeableConcepts in R5. A hospital's own codes are ignored."""
-    for concept in as_list(encounter_class):
-        for coding in as_list(concept.get("coding", concept)) if isinstance(concept, dict) else ():
-            if isinstance(coding, dict) and coding.get("code"):
-                system = str(coding.get("system") or "").lower()
-                if not system or system.endswith(_CLASS_SYSTEMS):
-                    yield str(coding["code"]).upper()
-
-
 def _references(resource: Resource) -> Iterator[tuple[str, Any]]:
-    """Yield each reference with the type that it may name.
-
-    Encounters are in a list of the context in R4's documents, in a list in R5's, and alone in observations.
-    """
+    """Yield each reference with the type that it may name."""
+    # Encounters are in a list of the context in R4's documents, in a list in R5's, and alone in observations.
     yield _PATIENT, resource.get("subject")
     context = resource.get("context")
     encounters = context.get("encounter") if isinstance(context, dict) else resource.get("encounter") or context
     for encounter in as_list(encounters):
         yield _ENCOUNTER, encounter
-
-
-def _record_reference(target_kind: str, reference: Any, server: str, references: FhirReferences) -> None:
-    """Record the id in a reference. A relative reference belongs to the `server` of its resource."""
-    address = str(reference.get("reference") or "") if isinstance(reference, dict) else ""
-    kind, resource_id = _split_address(address)
-    if kind == target_kind and resource_id:
-        _record_id(kind, resource_id, "", references, _server(address, kind) or server)
 
 
 def _record_id(kind: str, resource_id: str, address: str, references: FhirReferences, server: str = "") -> None:
@@ -262,15 +239,11 @@ def _resolve_reference(reference: Any, references: FhirReferences, kind: str) ->
     if not isinstance(reference, dict):
         return ""
     address = str(reference.get("reference") or "")
-    if not address:
-        return _resolve_identifier(reference, references, kind)
     if address.startswith("urn:") and address not in references.addresses:
         return address.rpartition(":")[2]
-    target_kind, resource_id = references.addresses.get(address) or _split_address(address)
-    return resource_id if target_kind == kind else ""
-
-
-def _resolve_identifier(reference: Resource, references: FhirReferences, kind: str) -> str:
+    if address:
+        target_kind, resource_id = references.addresses.get(address) or _split_address(address)
+        return resource_id if target_kind == kind else ""
     identifier = reference.get("identifier")
     if not isinstance(identifier, dict) or reference.get("type") not in (None, kind):
         return ""
@@ -287,32 +260,23 @@ def _resolve_identifier(reference: Resource, references: FhirReferences, kind: s
 
 def _identifiers(resource: Resource) -> list[tuple[str, str]]:
     """Return (system, value) of each identifier with a value."""
-    identifiers = []
-    for entry in as_list(resource.get("identifier")):
-        if isinstance(entry, dict):
-            system, value = _identifier(entry)
-            if value:
-                identifiers.append((system, value))
-    return identifiers
+    identifiers = map(_identifier, filter(_is_dict, as_list(resource.get("identifier"))))
+    return [identifier for identifier in identifiers if identifier[1]]
 
 
 def _identifier(identifier: Resource) -> tuple[str, str]:
     return str(identifier.get("system") or "").strip(), str(identifier.get("value") or "").strip()
 
 
-def _without_version(address: str) -> str:
-    return address.partition("/_history/")[0]
-
-
 def _split_address(address: str) -> tuple[str, str]:
     """Return type and id of `.../Patient/1`."""
-    parts = _without_version(address).split("/")
+    parts = address.partition(_VERSION)[0].split("/")
     return (parts[-2], parts[-1]) if len(parts) > 1 else ("", "")
 
 
 def _web_address(address: str) -> str:
     """Return the address without its scheme, which does not distinguish servers; empty if it is not on the web."""
-    scheme, _, rest = _without_version(address).partition("://")
+    scheme, _, rest = address.partition(_VERSION)[0].partition("://")
     return rest if scheme.lower() in ("http", "https") else ""
 
 

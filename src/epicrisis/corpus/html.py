@@ -1,7 +1,7 @@
-"""Read HTML files: the text visible to a reader, one block a line. One file, one document.
+"""Read HTML files: the text visible to a reader, one block a line. Style sheets are ignored, and nothing is fetched.
 
 Scripts, styles, templates, `noscript`, navigation (`nav`), drawings and form controls are left out. Headers, footers
-and asides stay, because articles have findings in them too. Style sheets are ignored, and nothing is fetched.
+and asides stay, because articles have findings in them too.
 """
 
 from __future__ import annotations
@@ -76,12 +76,11 @@ def text_encoding(name: str) -> str:
 def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     """Yield the only document, or why it was skipped.
 
-    `name` becomes the id (`file:<name>`) and the source, as for text files. The title is the page's, else its first
-    heading, else the file's stem. Runs of white space become one space; blocks and line breaks begin a new line. A
-    table's row is one line with ` | ` between its cells, unless a cell has several lines. A numeric superscript after a
-    digit is preceded by `^` (`10^9`, `10^-3`), a subscript by `_`.
-
-    The encoding is that of the byte order mark, else the declared one, else UTF-8.
+    `name` becomes the id (`file:<name>`) and the source. The title is the page's, else its first heading, else the
+    file's stem. Runs of white space become one space; blocks and line breaks begin a new line. A table's row is one
+    line with ` | ` between its cells, unless a cell has several lines. A numeric superscript after a digit is preceded
+    by `^` (`10^9`, `10^-3`), a subscript by `_`. The encoding is that of the byte order mark, else the declared one,
+    else UTF-8.
     """
     try:
         title, text = _parse_page(read_limited(path, MAX_FILE_BYTES))
@@ -99,26 +98,20 @@ def page_text(data: bytes) -> str:
 
 
 def _decode_page(data: bytes) -> str:
-    encoding = ""
-    for mark, mark_encoding in _BOMS:
-        if data.startswith(mark):
-            data, encoding = data.removeprefix(mark), mark_encoding
-            break
-    encoding = encoding or _declared_encoding(data)
+    mark, encoding = next((bom for bom in _BOMS if data.startswith(bom[0])), (b"", ""))
+    data = data.removeprefix(mark)
+    if not encoding:
+        declaration = _DECLARATION.search(data, 0, _DECLARATION_BYTES)
+        try:
+            encoding = text_encoding(declaration[1].decode() if declaration else "utf-8")
+        except LookupError as error:
+            raise ValueError("names an unknown encoding; save it as UTF-8") from error
+        encoding = _EFFECTIVE.get(encoding, encoding)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         place = f"at byte {error.start + 1}"
         raise ValueError(f"not {encoding} {place}; save it as UTF-8 with a declaration of UTF-8") from error
-
-
-def _declared_encoding(data: bytes) -> str:
-    declaration = _DECLARATION.search(data, 0, _DECLARATION_BYTES)
-    try:
-        encoding = text_encoding(declaration[1].decode() if declaration else "utf-8")
-    except LookupError as error:
-        raise ValueError("names an unknown encoding; save it as UTF-8") from error
-    return _EFFECTIVE.get(encoding, encoding)
 
 
 def _parse_page(data: bytes) -> tuple[str, str]:
@@ -145,11 +138,9 @@ def _first_text(root: LexborNode | None, tag: str) -> str:
 
 
 def _check_tags(page: str) -> None:
-    """Raise ValueError for tags that would keep the parser busy for minutes.
-
-    The depth is estimated from above, without elements that end each other. An end tag ends an element only if one of
-    its name is open; otherwise the parser searches all open elements.
-    """
+    """Raise ValueError for tags that would keep the parser busy for minutes."""
+    # The depth is estimated from above, without elements that end each other. An end tag ends an element only if one
+    # of its name is open; otherwise the parser searches all open elements.
     open_elements: Counter[str] = Counter()
     depth = steps = 0
     for tag in _TAG.finditer(page):

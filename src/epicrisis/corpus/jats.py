@@ -1,7 +1,6 @@
 """Read full texts in JATS (`.nxml`, the format of PubMed Central): one document for each article, with its sections.
 
-References, author notes and the licence are left out. After the body, acknowledgements, appendices, notes and
-glossaries are read.
+References, author notes and the licence are left out.
 """
 
 from __future__ import annotations
@@ -30,19 +29,16 @@ _IGNORED = frozenset(
     ("ref-list", "graphic", "object-id", "sec-meta", "permissions", "fn-group", "bio", "label", "title")
 )
 _PUBLICATION_DATES = frozenset(("epub", "ppub", "epub-ppub", "collection", "pub"))
-"""Kinds of dates on which the article itself was published."""
 
 
 def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
     """Yield the articles of one file, gzip or plain. A response or sub-article belongs to its article.
 
-    The id is `pmc:PMC123`, else `doi:<doi>`, else `file:<name>`, with `#2`, `#3`... for further articles; `name` is the
-    path relative to the path given by the user. The text is the abstract, then the sections in order, each below a line
-    with the path of its titles (`Methods / Statistics`). Every paragraph, caption and row of a table (cells separated
-    by ` | `) is a line. The date is the earliest publication date.
-
-    In the metadata, `sections` has [start, end, title path] in order, as offsets in characters, headings included. They
-    do not overlap: the text of a subsection belongs to the subsection only.
+    The id is `pmc:PMC123`, else `doi:<doi>`, else `file:<name>`, with `#2`, `#3`... for further articles. The text is
+    the abstract, then the sections, each below a line with the path of its titles (`Methods / Statistics`). Every
+    paragraph, caption and row of a table (cells separated by ` | `) is a line. The date is the earliest publication
+    date. In the metadata, `sections` has [start, end, title path] in order, as offsets in characters, headings
+    included; the text of a subsection belongs to the subsection only.
     """
     try:
         root = parse_file(path)
@@ -52,17 +48,13 @@ def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
     for element in root.iter("{*}*"):
         # JATS exists with and without its namespace.
         element.tag = str(element.tag).rpartition("}")[2]
-    articles = [article for article in root.iter("article") if not _has_ancestor(article, "article")]
+    articles = [article for article in root.iter("article") if next(article.iterancestors("article"), None) is None]
     if not articles:
         yield skip(path, "", "holds no article of JATS; check what file this is")
     for number, article in enumerate(articles, 1):
         document = _build_document(article, name if number == 1 else f"{name}#{number}")
         where = f"article {number}" if len(articles) > 1 else ""
         yield document or skip(path, where, "holds neither an abstract nor a body")
-
-
-def _has_ancestor(element: _Element, tag: str) -> bool:
-    return next(element.iterancestors(tag), None) is not None
 
 
 def _build_document(article: _Element, name: str) -> Document | None:
@@ -74,10 +66,18 @@ def _build_document(article: _Element, name: str) -> Document | None:
     number = (ids.get("pmcid") or ids.get("pmc") or "").upper().removeprefix("PMC")
     pmcid, doi = f"PMC{number}" if number else "", ids.get("doi")
     article_type = article.get("article-type")
-    text = _write_article(article, meta)
+    text = _SectionedText()
+    for abstract in (*meta.iterchildren("abstract"), *meta.iterchildren("trans-abstract")):
+        kind = (abstract.get("abstract-type") or "").replace("-", " ")
+        title = _first_text(abstract, "title") or (f"Abstract ({kind})" if kind else "Abstract")
+        _write_content(abstract, (title,), text)
+    _write_bodies(article, (), text)
     if not text.lines:
         return None
-    authors = map(_author_name, meta.iterfind(".//contrib[@contrib-type='author']"))
+    authors = []
+    for author in meta.iterfind(".//contrib[@contrib-type='author']"):
+        names = (_first_text(author, ".//surname"), _first_text(author, ".//given-names"))
+        authors.append(", ".join(filter(None, names)) or _first_text(author, "collab"))
     keywords = map(element_text, meta.iterfind("kwd-group/kwd"))
     metadata = {
         "doi": doi,
@@ -106,11 +106,6 @@ def _first_text(element: _Element, path: str) -> str:
     return element_text(match) if match is not None else ""
 
 
-def _author_name(contributor: _Element) -> str:
-    names = (_first_text(contributor, ".//surname"), _first_text(contributor, ".//given-names"))
-    return ", ".join(filter(None, names)) or _first_text(contributor, "collab")
-
-
 def _publication_date(meta: _Element) -> str | None:
     dates = []
     for element in meta.iterchildren("pub-date"):
@@ -132,33 +127,21 @@ class _SectionedText:
     """Characters of the joined lines, including the last line end."""
     path: tuple[str, ...] | None = None
 
-    def start_section(self, path: tuple[str, ...]) -> None:
-        if path != self.path:
+    def add_text(self, path: tuple[str, ...], text: str) -> None:
+        """Add a line to the section with this path of titles, unless it is empty."""
+        path = path or ("Text",)
+        if text and path != self.path:
             self.path = path
             title = " / ".join(path)
             self.sections.append([self.length, self.length, title])
             self.add_line(title)
-
-    def add_text(self, path: tuple[str, ...], text: str) -> None:
-        """Add a line to the section with this path of titles, unless it is empty."""
         if text:
-            self.start_section(path or ("Text",))
             self.add_line(text)
 
     def add_line(self, text: str) -> None:
         self.lines.append(text)
         self.length += len(text) + 1
         self.sections[-1][1] = self.length - 1
-
-
-def _write_article(article: _Element, meta: _Element) -> _SectionedText:
-    text = _SectionedText()
-    for abstract in (*meta.iterchildren("abstract"), *meta.iterchildren("trans-abstract")):
-        kind = (abstract.get("abstract-type") or "").replace("-", " ")
-        title = _first_text(abstract, "title") or (f"Abstract ({kind})" if kind else "Abstract")
-        _write_content(abstract, (title,), text)
-    _write_bodies(article, (), text)
-    return text
 
 
 def _write_bodies(article: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
@@ -179,7 +162,11 @@ def _write_content(parent: _Element, path: tuple[str, ...], text: _SectionedText
             title = _first_text(child, "title") or _DEFAULT_TITLES.get(child.tag, "")
             _write_content(child, (*path, title) if title else path, text)
         elif child.tag in _CAPTIONED:
-            _write_captioned(child, path, text)
+            captions = [*child.iterchildren("label"), *child.iterchildren("caption")]
+            text.add_text(path, " ".join(filter(None, map(element_text, captions))))
+            for caption in captions:
+                child.remove(caption)
+            _write_content(child, path, text)
         elif child.tag == "tr":
             text.add_text(path, " | ".join(map(element_text, child)))
         elif child.tag in _LINES or next(child.iter(*_LINES, *_SECTIONS), None) is None:
@@ -192,26 +179,13 @@ def _write_paragraph(element: _Element, path: tuple[str, ...], text: _SectionedT
     """Write a paragraph, then the figures, lists and others within it."""
     lifted = element.makeelement("lifted")
     for inner in list(element.iter(*_LIFTED)):
-        if inner is not element and not _has_ancestor(inner, "lifted"):
-            _lift(inner, lifted)
+        if inner is not element and next(inner.iterancestors("lifted"), None) is None:
+            parent = inner.getparent()
+            if parent is not None:
+                # The text after it stays in place.
+                placeholder = inner.makeelement("lifted-from-here")
+                parent.replace(inner, placeholder)
+                placeholder.tail, inner.tail = f" {inner.tail or ''}", None
+            lifted.append(inner)
     text.add_text(path, element_text(element))
     _write_content(lifted, path, text)
-
-
-def _lift(element: _Element, target: _Element) -> None:
-    """Move the element into the target, and leave its tail in place."""
-    placeholder = element.makeelement("lifted-from-here")
-    parent = element.getparent()
-    if parent is not None:
-        parent.replace(element, placeholder)
-        placeholder.tail, element.tail = f" {element.tail or ''}", None
-    target.append(element)
-
-
-def _write_captioned(element: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
-    """Write a figure, a table or a supplement: a line with label and caption, then the rest."""
-    captions = [*element.iterchildren("label"), *element.iterchildren("caption")]
-    text.add_text(path, " ".join(filter(None, map(element_text, captions))))
-    for caption in captions:
-        element.remove(caption)
-    _write_content(element, path, text)

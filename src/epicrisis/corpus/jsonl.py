@@ -1,28 +1,33 @@
-"""Read documents from JSON lines, plain or gzip: one object a line, as a stream.
+"""Read documents from JSON lines, plain or gzip: one object a line, as a stream. Limit all JSON from outside.
 
-A broken line is skipped with its number and the reason, and the others are read. Repeated ids are left to the library,
-since remembering them would take memory for every line.
+A broken line is skipped with its number and the reason. Repeated ids are left to the library.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeAlias, TypeVar
 
-from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
-from epicrisis.corpus.json_checks import check_value_count, find_json_fault
-from epicrisis.corpus.reader_base import Skipped, skip
+from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, open_packed, skip
 from epicrisis.types import Document
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """Limit of a line. A textbook has about 5 MB."""
 MAX_LINE_VALUES = 2_000_000
-"""Limit of the JSON values of a line."""
+MAX_VALUES = 20_000_000
+"""Values of a JSON file that is parsed in one go: about 2 GB of memory. 10 MB of JSON can take 300 MB."""
+MAX_DEPTH = 32
 
 _BOM = b"\xef\xbb\xbf"
 _PIECE_BYTES = 1 << 20
+
+NumberedObject: TypeAlias = tuple[int, dict[str, Any]]
+"""A line's number, from 1, and its object."""
+T = TypeVar("T")
 
 
 def read_documents(path: Path) -> Iterator[Document | Skipped]:
@@ -32,37 +37,43 @@ def read_documents(path: Path) -> Iterator[Document | Skipped]:
     `patient` are optional. Every other key goes into the metadata, with the members of a `metadata` object; if both
     have a key, the line's own value is used.
     """
-    from pydantic import ValidationError
+    return convert_objects(path, read_objects(path), _build_document)
 
-    from epicrisis.corpus.line_schemas import DocumentLine, describe_errors
 
-    for item in read_objects(path):
+def _build_document(number: int, value: dict[str, Any]) -> Document:
+    from epicrisis.corpus.line_schemas import DocumentLine, validate
+
+    line = validate(DocumentLine, value)
+    return Document(
+        id=line.id,
+        text=line.text,
+        title=line.title,
+        source=line.source,
+        date=line.date,
+        patient=line.patient,
+        metadata={**(line.metadata or {}), **(line.model_extra or {})},
+    )
+
+
+def convert_objects(
+    path: Path, items: Iterable[NumberedObject | Skipped], convert: Callable[[int, dict[str, Any]], T]
+) -> Iterator[T | Skipped]:
+    """Yield the conversion of each object; it is `Skipped` if the conversion raises ValueError with the reason."""
+    for item in items:
         if isinstance(item, Skipped):
             yield item
             continue
-        number, value = item
         try:
-            line = DocumentLine.model_validate(value)
-        except ValidationError as error:
-            yield skip(path, f"line {number}", describe_errors(error))
-            continue
-        yield Document(
-            id=line.id,
-            text=line.text,
-            title=line.title,
-            source=line.source,
-            date=line.date,
-            patient=line.patient,
-            metadata={**(line.metadata or {}), **(line.model_extra or {})},
-        )
+            yield convert(*item)
+        except ValueError as error:
+            yield skip(path, f"line {item[0]}", str(error))
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
-    """Yield the file's objects with their line numbers, from 1, without blank lines.
+def read_objects(path: Path) -> Iterator[NumberedObject | Skipped]:
+    """Yield the file's objects with their line numbers, without blank lines.
 
-    A line of more than MAX_LINE_BYTES is skipped without being loaded. A file that breaks off (a truncated gzip file, a
-    disk error) yields the lines before and then a `Skipped` naming the place. Of a gzip file garbled in the middle, the
-    last of those lines may be wrong, since the checksum comes only at the end.
+    A line of more than MAX_LINE_BYTES is skipped without being loaded. A file that breaks off yields the lines before
+    and then a `Skipped` naming the place. Of a gzip file garbled in the middle, the last of those lines may be wrong.
     """
     number = 0
     is_empty = True
@@ -70,10 +81,14 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
         with open_packed(path) as file:
             while raw := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
-                where = f"line {number}"
                 if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
                     is_empty = False
-                    yield skip(path, where, _too_long(len(raw) + _skip_line(file)))
+                    size, piece = len(raw), raw
+                    while piece and not piece.endswith(b"\n"):
+                        piece = file.readline(_PIECE_BYTES)
+                        size += len(piece)
+                    reason = f"a line of {size / 2**20:,.0f} MB, and the limit is {MAX_LINE_BYTES // 2**20}"
+                    yield skip(path, f"line {number}", f"{reason}; split it into several documents, one a line")
                     continue
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 if not line.strip():
@@ -82,27 +97,12 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
                 try:
                     yield number, _parse_line(line)
                 except ValueError as error:
-                    yield skip(path, where, str(error))
+                    yield skip(path, f"line {number}", str(error))
     except READ_ERRORS as error:
         yield skip(path, f"after line {number}", describe_read_error(error))
         return
     if is_empty:
         yield skip(path, "", "has only blank lines")
-
-
-def _skip_line(file: IO[bytes]) -> int:
-    """Read to the end of the line and return the number of bytes."""
-    size = 0
-    while piece := file.readline(_PIECE_BYTES):
-        size += len(piece)
-        if piece.endswith(b"\n"):
-            break
-    return size
-
-
-def _too_long(size: int) -> str:
-    limit = MAX_LINE_BYTES // 2**20
-    return f"a line of {size / 2**20:,.0f} MB, and the limit is {limit}; split it into several documents, one a line"
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:
@@ -121,3 +121,31 @@ def _parse_line(line: bytes) -> dict[str, Any]:
     if fault := find_json_fault(value):
         raise ValueError(fault)
     return value
+
+
+def check_value_count(raw: bytes, limit: int = MAX_VALUES) -> None:
+    """Raise ValueError for JSON with more than `limit` values, estimated from above by its commas and brackets."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > limit:
+        raise ValueError(f"holds more than {limit:,} values; split it")
+
+
+def find_json_fault(value: Any, depth: int = 0) -> str | None:
+    """Return why no store, prompt or record could hold this parsed JSON, or None. It repeats none of the value."""
+    if depth > MAX_DEPTH:
+        return f"nested deeper than {MAX_DEPTH} levels"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "holds a number that is not finite"
+    if isinstance(value, str):
+        if "\0" in value:
+            return "holds a NUL character"
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "holds half of a surrogate pair, which is no character"
+    members: Iterable[Any] = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        members = chain.from_iterable(value.items())
+    for member in members:
+        if fault := find_json_fault(member, depth + 1):
+            return fault
+    return None

@@ -1,13 +1,12 @@
-"""Pydantic models of the lines of JSON files from outside.
+"""Pydantic models of the lines of JSON files from outside, which never repeat a value in the reason for rejecting it.
 
-Imported only when a file is read, because importing pydantic takes a tenth of a second. A reason for rejecting a line
-never repeats the value, because it may be a patient's.
+Imported only when a file is read, because importing pydantic takes a tenth of a second.
 """
 
 from __future__ import annotations
 
 import string
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,13 +24,19 @@ from epicrisis.types import QuestionForm
 
 _SAFE_KEYS = frozenset(("document_id", "start", "end", "fact", *string.ascii_uppercase))
 """Names of nested fields that a reason may repeat: those defined here, and the letters of options."""
+Line = TypeVar("Line", bound=BaseModel)
+
+
+def validate(model: type[Line], value: Any) -> Line:
+    """Return the value as a model. Raises ValueError with the reasons in one line."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ValueError(describe_errors(error)) from error
 
 
 def describe_errors(error: ValidationError) -> str:
-    """Return one line naming every invalid field and why.
-
-    Keys within a field are shown as `...` unless they are defined here, because the file's own keys may be private.
-    """
+    """Return one line naming every invalid field and why; the file's own keys may be private and become `...`."""
     reasons = []
     for item in error.errors():
         field, *inner = item["loc"] or ("",)
@@ -64,29 +69,19 @@ def _check_patient(patient: str) -> str:
     return patient
 
 
-def _check_empty_or_not_blank(text: str) -> str:
-    return _check_not_blank(text) if text else text
-
-
 def _number_to_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _null_to_empty(value: Any) -> Any:
-    return "" if value is None else value
-
-
-def _empty_to_null(value: Any) -> Any:
-    return None if value == "" else value
-
-
 NonBlank = Annotated[str, AfterValidator(_check_not_blank)]
 Identifier = Annotated[NonBlank, BeforeValidator(_number_to_text)]
-NullableText = Annotated[str, BeforeValidator(_null_to_empty)]
-GoldAnswer = Annotated[Annotated[str, AfterValidator(_check_empty_or_not_blank)], BeforeValidator(_number_to_text)]
+NullableText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+GoldAnswer = Annotated[
+    Annotated[str, AfterValidator(lambda text: text and _check_not_blank(text))], BeforeValidator(_number_to_text)
+]
 PartialDate = Annotated[
     Annotated[str, AfterValidator(_check_date)] | None,
-    BeforeValidator(_empty_to_null),
+    BeforeValidator(lambda value: None if value == "" else value),
     BeforeValidator(_number_to_text),
 ]
 PatientId = Annotated[Annotated[str, AfterValidator(_check_patient)] | None, BeforeValidator(_number_to_text)]
@@ -109,12 +104,12 @@ class DocumentLine(BaseModel):
     @classmethod
     def _find_id(cls, line: dict[str, Any]) -> dict[str, Any]:
         """Take the id from `_id`, else from `pmid` (as `pubmed:<pmid>`), if the line has no `id`."""
-        line = dict(line)
-        if line.get("id") is None:
-            line.pop("id", None)
-        if "id" not in line and line.get("_id") is not None:
+        if line.get("id") is not None:
+            return line
+        line = {key: value for key, value in line.items() if key != "id"}
+        if line.get("_id") is not None:
             line["id"] = line.pop("_id")
-        elif "id" not in line and type(line.get("pmid")) in (int, str) and str(line["pmid"]).strip():
+        elif type(line.get("pmid")) in (int, str) and str(line["pmid"]).strip():
             line["id"] = f"pubmed:{line.pop('pmid')}"
         return line
 
@@ -172,10 +167,7 @@ class QuestionLine(BaseModel):
 
     @model_validator(mode="after")
     def _check_form(self) -> QuestionLine:
-        """Raise ValueError if form, options and gold contradict each other.
-
-        An empty gold means that no document has the answer; without a form it may be a slip.
-        """
+        # An empty gold means that no document has the answer; without a form it may be a slip.
         if self.gold == "" and self.form is None:
             raise ValueError("gold: empty; leave it out, or add the form if no document has the answer")
         if self.form is not None and (self.form == "choice") != bool(self.options):

@@ -24,7 +24,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.corpus.json_checks import check_value_count, find_json_fault
+from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.reader_base import (
     EncodedDocument,
     Skipped,
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
     Ids: TypeAlias = npt.NDArray[np.int64]
 
+_FILES = ("embeds_chunk_{}.npy", "pmids_chunk_{}.json", "pubmed_chunk_{}.json")
 _FILE_NAME = re.compile(r"(embeds|pmids|pubmed)_chunk_(\d+)\.(npy|json)")
 _CURE = "fetch it again"
 _BATCH = 1024
 _PIECE_CHARACTERS = 1 << 22
-"""Characters of the text file read at once."""
 _MAX_ENTRY_CHARACTERS = 1 << 25
 """Characters without the end of an entry after which the file is taken to be broken."""
 _MAX_IDS_BYTES = 256 * 1024 * 1024
@@ -82,8 +82,7 @@ class EmbeddingChunk:
 def find_chunks(folder: Path) -> list[EmbeddingChunk]:
     """Return the folder's chunks by number; some of the 38 may be absent.
 
-    Raises InputError, before any vector is read, if a file of a chunk is missing, truncated or not as its name says, or
-    if counts or PMIDs do not agree.
+    Raises InputError, before any vector is read, if a file is missing, truncated or not as its name says.
     """
     if not is_folder(folder):
         raise path_error(folder, "a file; name the folder with embeds_chunk_0.npy and the other chunks")
@@ -95,28 +94,20 @@ def find_chunks(folder: Path) -> list[EmbeddingChunk]:
     numbers = sorted({int(match[2]) for match in matches})
     if not numbers:
         raise path_error(folder, "holds no embeds_chunk_N.npy; check the path")
-    missing = []
-    for name in chain.from_iterable(map(_chunk_names, numbers)):
-        if not (folder / name).is_file():
-            missing.append(name)
+    expected = chain.from_iterable([file.format(number) for file in _FILES] for number in numbers)
+    missing = [name for name in expected if not (folder / name).is_file()]
     if missing:
         names_text = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
         raise path_error(folder, f"{names_text} missing; fetch them, or move the incomplete chunks elsewhere")
     return [_check_chunk(folder, number) for number in numbers]
 
 
-def read_folder(folder: Path) -> Iterator[EncodedDocument | Skipped]:
-    """Return an iterator over all chunks in order. Raises InputError at the call, as `find_chunks` does."""
-    return chain.from_iterable(map(read_chunk, find_chunks(folder)))
-
-
-def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocument | Skipped]:
-    """Yield the chunk's articles with their vectors in the text file's order, without the first `first` entries.
+def read_chunk(chunk: EmbeddingChunk) -> Iterator[EncodedDocument | Skipped]:
+    """Yield the chunk's articles with their vectors in the text file's order.
 
     A document is `pubmed:<PMID>`; its text is the abstract, or the title if there is none (`"abstract": false` in the
-    metadata). `mesh` in the metadata has the form of the XML reader, in NCBI's small letters. An article without text,
-    without vector, with a vector that is not finite or with an unreadable entry is `Skipped`, those without text last.
-    Raises InputError as `find_chunks` does, if a file has changed since.
+    metadata). An article without text, without vector, with a vector that is not finite or with an unreadable entry is
+    `Skipped`, those without text last. Raises InputError as `find_chunks` does, if a file has changed since.
     """
     import numpy as np
 
@@ -126,13 +117,12 @@ def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocumen
     batch: list[tuple[int, Document]] = []
     number = 0
     try:
-        for number, (key, value) in enumerate(_read_entries(chunk.texts), 1):
+        for key, value in _read_entries(chunk.texts):
+            number += 1
             row = _find_row(key, ids, order)
             is_repeated = row is not None and bool(has_text[row])
             if row is not None:
                 has_text[row] = True
-            if number <= first:
-                continue
             try:
                 if is_repeated:
                     raise ValueError("occurs twice")
@@ -156,22 +146,14 @@ def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocumen
         yield skip(chunk.ids, f"row {row}", f"no text: PMID {ids[row]} is not in {chunk.texts.name}")
 
 
-def has_same_text(first: Document, second: Document) -> bool:
-    """Return whether title and text of both have the same words, so that a vector of one is valid for the other."""
-    return first.title.split() == second.title.split() and first.text.split() == second.text.split()
-
-
-def _chunk_names(number: int) -> tuple[str, str, str]:
-    return f"embeds_chunk_{number}.npy", f"pmids_chunk_{number}.json", f"pubmed_chunk_{number}.json"
-
-
 def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
     """Return the chunk. Raises InputError if its files are not as expected."""
     import numpy as np
 
-    vectors_path, ids_path, texts_path = (folder / name for name in _chunk_names(number))
-    for path in (vectors_path, ids_path, texts_path):
+    paths = [folder / file.format(number) for file in _FILES]
+    for path in paths:
         check_file(path)
+    vectors_path, ids_path, texts_path = paths
     vectors, ids = _open_vectors(vectors_path), _read_ids(ids_path)
     if len(ids) != len(vectors):
         counts = f"{len(vectors)} vectors for the {len(ids)} PMIDs of {ids_path.name}"
@@ -268,7 +250,9 @@ def _build_document(pmid: int, value: Any) -> Document:
         raise ValueError("no text: neither title nor abstract")
     date = _parse_date(fields["d"])
     metadata: dict[str, Any] = {} if abstract else {"abstract": False}
-    if mesh := _parse_mesh(fields["m"]):
+    # Headings in the form `humans`, `rectal neoplasms*`, `rectal neoplasms/therapy`.
+    names = filter(None, map(str.strip, fields["m"].split("|")))
+    if mesh := [name.replace("!", "/").removesuffix("/") for name in names]:
         metadata["mesh"] = mesh
     if fields["d"] and date is None:
         metadata["date_as_given"] = fields["d"]
@@ -294,17 +278,8 @@ def _parse_date(text: str) -> str | None:
     return date
 
 
-def _parse_mesh(text: str) -> list[str]:
-    """Return headings in the form `humans`, `rectal neoplasms*`, `rectal neoplasms/therapy`."""
-    names = filter(None, map(str.strip, text.split("|")))
-    return [name.replace("!", "/").removesuffix("/") for name in names]
-
-
 def _read_entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the members of the file's one object in order, with a few megabytes in memory.
-
-    Raises OSError, or ValueError with a reason that repeats nothing of the file, at the first unreadable member.
-    """
+    """Yield the members of the file's one object in order. Raises OSError, or ValueError with the reason."""
     decode = json.JSONDecoder().raw_decode
     with path.open(encoding="utf-8-sig") as file:
         text, position, separator, has_more = "", 0, "{", True
@@ -321,15 +296,11 @@ def _read_entries(path: Path) -> Iterator[tuple[str, Any]]:
                     return
                 if not has_more or len(text) - position > _MAX_ENTRY_CHARACTERS:
                     raise ValueError("not JSON, or truncated") from error
-                piece = _read_piece(file)
+                try:
+                    piece = file.read(_PIECE_CHARACTERS)
+                except UnicodeDecodeError as damage:
+                    raise ValueError("not UTF-8") from damage
                 text, position, has_more = text[position:] + piece, 0, bool(piece)
                 continue
             yield json.loads(key["key"]), value
             position, separator = end, ","
-
-
-def _read_piece(file: Any) -> str:
-    try:
-        return str(file.read(_PIECE_CHARACTERS))
-    except UnicodeDecodeError as error:
-        raise ValueError("not UTF-8") from error

@@ -1,17 +1,16 @@
 """Read MedRAG's corpora: JSON lines, one snippet a line; and cut chapters of StatPearls as MedRAG does.
 
-A line has `id` (`Anatomy_Gray_0`, `pubmed23n0001_0`, `article-100024_3`), `title`, `content`, and `contents`: title and
-content together for MedRAG's BM25, ignored here. PubMed's lines have `PMID` as well, or, as written by MedRAG's own
-script, the id `PMID:12377809`; Wikipedia's have `wiki_id`. MedRAG stores them at `<corpus>/chunk/*.jsonl`, and the
-corpus is known only from that path. A snippet is a document here, because MedRAG searches and cites snippets.
-
-StatPearls may not be distributed in this form, so its chapters (`statpearls_NBK430685.tar.gz` of NCBI's FTP server) are
-cut here. Raw textbooks (`.txt`) are read as text files and cut by `chunking.split_by_characters`.
+A line has `id` (`Anatomy_Gray_0`, `pubmed23n0001_0`, `article-100024_3`), `title`, `content`, and `contents`, which is
+ignored. PubMed's lines have `PMID` as well, or, as written by MedRAG's own script, the id `PMID:12377809`. MedRAG
+stores them at `<corpus>/chunk/*.jsonl`, and the corpus is known only from that path. A snippet is a document here,
+because MedRAG searches and cites snippets. StatPearls may not be distributed in this form, so its chapters
+(`statpearls_NBK430685.tar.gz` of NCBI's FTP server) are cut here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,41 +22,25 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 CORPORA = {"textbooks": "Textbooks", "statpearls": "StatPearls", "wikipedia": "Wikipedia", "pubmed": "PubMed"}
-"""Sources of documents by the folder's name in MedRAG."""
 
 _NOT_METADATA = {"id", "title", "content", "contents", "PMID"}
 _SHORT_PARAGRAPH = 200
 """Characters below which a paragraph of StatPearls is added to the previous snippet."""
 _MAX_SNIPPET = 1000
-"""Characters of a snippet of StatPearls after an addition."""
 
 
 def read_snippets(path: Path) -> Iterator[Document | Skipped]:
-    """Yield the snippets in the file's order, with the id `pubmed:<PMID>` if there is a PMID, else `medrag:<id>`.
+    """Return an iterator over the snippets in the file's order, with the id `pubmed:<PMID>`, else `medrag:<id>`.
 
-    The source is the corpus in the file's name or in a folder of its path, else `MedRAG`. A line that is no snippet is
-    `Skipped`.
+    The source is the corpus in the file's name or in a folder of its path, else `MedRAG`.
     """
-    source = _find_corpus(path)
-    for item in jsonl.read_objects(path):
-        if isinstance(item, Skipped):
-            yield item
-            continue
-        number, line = item
-        try:
-            yield _document(line, source)
-        except ValueError as error:
-            yield skip(path, f"line {number}", str(error))
+    folders = reversed(path.absolute().parent.parts)
+    names = map(str.lower, (path.name.split(".")[0], *folders))
+    source = next(filter(None, map(CORPORA.get, names)), "MedRAG")
+    return jsonl.convert_objects(path, jsonl.read_objects(path), partial(_build_document, source))
 
 
-def _find_corpus(path: Path) -> str:
-    for name in (path.name.split(".")[0], *reversed(path.absolute().parent.parts)):
-        if name.lower() in CORPORA:
-            return CORPORA[name.lower()]
-    return "MedRAG"
-
-
-def _document(line: Mapping[str, Any], source: str) -> Document:
+def _build_document(source: str, _: int, line: Mapping[str, Any]) -> Document:
     """Return the line's document. Raises ValueError with a reason that repeats nothing of the line."""
     id_, title, content = _text(line, "id"), _text(line, "title"), _text(line, "content")
     pmid = str(line["PMID"]) if type(line.get("PMID")) in (int, str) else ""
@@ -86,8 +69,7 @@ def read_statpearls(path: Path) -> Iterator[Document | Skipped]:
     """Yield the snippets of one chapter of StatPearls (`article-100024.nxml`), equal to those of MedRAG's script.
 
     A snippet is a paragraph, with following short paragraphs and lists as long as there is room. Its title is
-    `chapter -- section`, with ` -- heading` after a bold line. As in MedRAG there is a space at each tag (`H 2 O`), as
-    needed for a fair comparison; for reading, `jats` gives better text.
+    `chapter -- section`, with ` -- heading` after a bold line. As in MedRAG there is a space at each tag (`H 2 O`).
     """
     try:
         root = xml_text.parse_file(path)

@@ -1,4 +1,4 @@
-"""Clean the text of notes, and remove text that a template or a system wrote into many of them.
+"""Clean the text of notes, remove text that a template or a system wrote into many of them, and find their sections.
 
 Two kinds of boilerplate are removed, and nothing else; in doubt a text stays.
 
@@ -9,8 +9,7 @@ Recurring texts are the same, word for word, in at least `MIN_NOTES` notes of at
 at least the share `MIN_SHARE` of the file's notes of one type. A paragraph, or a line that is a sentence of its own,
 can recur only if it addresses its reader ("you", "please call") or mentions the document ("this report",
 "confidential"), is long, has no digit, no de-identification mark and none of the words of findings, and is under no
-heading of findings. "The lungs are clear without effusion" is a template too, but a finding of each patient; and in an
-export of one disease every note may mention the same tumor.
+heading of findings: "The lungs are clear without effusion" is a template too, but a finding of each patient.
 """
 
 from __future__ import annotations
@@ -22,13 +21,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from epicrisis.corpus.note_sections import find_sections
-
 MIN_NOTES = 20
 MIN_PATIENTS = 10
 MIN_SHARE = 0.5
 MIN_CHARACTERS = 80
-"""Characters of a text that can recur, with white space folded."""
 MAX_COUNTED_TEXTS = 100_000
 """Texts counted at once. Beyond it the rarest are dropped: counts are then too low, never too high."""
 
@@ -67,7 +63,6 @@ _FINDING_BEGINNINGS = (
     *("alcohol", "expos", "medicat", "medicin", "prescri", "tablet", "dose", "drug"),
 )
 _FINDING_ENDINGS = ("oma", "omas", "itis", "emia", "osis", "ectomy", "opathy", "plasia", "plasty", "uria")
-"""Words of findings, and beginnings and endings of such words."""
 _NO_REPLY = re.compile(r"\b(?:do not|no) reply\b", re.IGNORECASE)
 _FINDINGS_HEADING = re.compile(
     r"finding|diagnos|impression|history|\bhpi\b|illness|course|result|medication|assessment|exam|allerg|\blabs?\b"
@@ -126,14 +121,13 @@ FOOTERS: Mapping[str, re.Pattern[str]] = {
     kind: re.compile(rf"^[ \t*]{{0,20}}(?=.{{1,{_MAX_FOOTER_CHARACTERS}}}$)(?:{pattern})[ \t*]{{0,20}}$", re.MULTILINE)
     for kind, pattern in _FOOTER_PATTERNS.items()
 }
-"""Complete lines that systems write, by kind."""
 
 
 def clean_text(text: str) -> str:
     """Return the text without control characters, byte order marks and blanks at the ends of lines.
 
-    Line ends become line feeds, several blank lines one, and blank lines at the ends are removed. Everything else
-    stays, including indents and marks of de-identification (`[**Name**]`, `___`). Cleaning twice changes nothing.
+    Line ends become line feeds, several blank lines one. Everything else stays, including indents and marks of
+    de-identification (`[**Name**]`, `___`). Cleaning twice changes nothing.
     """
     text = _CONTROL.sub("", _LINE_END.sub("\n", text))
     lines = map(str.rstrip, text.split("\n"))
@@ -147,7 +141,6 @@ class RecurringText:
     text: str
     notes: int
     notes_of_type: int
-    """All notes of that type in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +176,8 @@ class RecurringTextCounter:
         return len(self._counts)
 
     def add(self, note_type: str, patient: str, text: str) -> None:
-        """Count each text of one cleaned note once."""
+        """Count each text of one cleaned note once. Beyond the limit the rarest texts are dropped, to half of it."""
+        limit = self._limit
         self._notes[note_type] += 1
         spans = {hash_paragraph(note_type, text[start:end]): (start, end) for start, end in _candidates(text)}
         for key, (start, end) in spans.items():
@@ -194,8 +188,10 @@ class RecurringTextCounter:
                 count.notes += 1
                 if len(count.patients) < MIN_PATIENTS:
                     count.patients.add(patient)
-        if len(self._counts) > self._limit:
-            self._drop_rarest()
+        while len(self._counts) > limit:
+            limit = self._limit // 2
+            self._floor += 1
+            self._counts = {key: count for key, count in self._counts.items() if count.notes > self._floor}
 
     def recurring(self) -> dict[ParagraphHash, RecurringText]:
         """Return the recurring texts by hash, in no particular order."""
@@ -206,11 +202,6 @@ class RecurringTextCounter:
             if is_frequent and len(count.patients) >= MIN_PATIENTS:
                 recurring[key] = RecurringText(count.text, count.notes, notes_of_type)
         return recurring
-
-    def _drop_rarest(self) -> None:
-        while len(self._counts) > self._limit // 2:
-            self._floor += 1
-            self._counts = {key: count for key, count in self._counts.items() if count.notes > self._floor}
 
 
 def hash_paragraph(note_type: str, text: str) -> ParagraphHash:
@@ -246,27 +237,24 @@ def remove_boilerplate(
 
 def _candidates(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of paragraphs and single lines that may recur, none of a section of findings."""
-    spans = list(_eligible_spans(text))
+    spans = []
+    for paragraph in _PARAGRAPH.finditer(text):
+        if _may_recur(paragraph[0]):
+            spans.append(paragraph.span())
+            continue
+        start, previous = paragraph.start(), ""
+        for line in paragraph[0].split("\n") if "\n" in paragraph[0] else ():
+            # A line that continues the sentence of the previous line is no text of its own.
+            begins = not previous or previous.endswith((".", ":", "!", "?"))
+            if begins and _SENTENCE.fullmatch(line) and _may_recur(line):
+                spans.append((start, start + len(line)))
+            start, previous = start + len(line) + 1, line
     if not spans:
         return
     findings = [section for section in find_sections(text) if _FINDINGS_HEADING.search(str(section[2]))]
     for start, end in spans:
         if not any(int(first) < end and start < int(last) for first, last, _ in findings):
             yield start, end
-
-
-def _eligible_spans(text: str) -> Iterator[tuple[int, int]]:
-    for paragraph in _PARAGRAPH.finditer(text):
-        if _may_recur(paragraph[0]):
-            yield paragraph.span()
-        elif "\n" in paragraph[0]:
-            start, previous = paragraph.start(), ""
-            for line in paragraph[0].split("\n"):
-                # A line that continues the sentence of the previous line is no text of its own.
-                begins = not previous or previous.endswith((".", ":", "!", "?"))
-                if begins and _SENTENCE.fullmatch(line) and _may_recur(line):
-                    yield start, start + len(line)
-                start, previous = start + len(line) + 1, line
 
 
 def _may_recur(text: str) -> bool:
@@ -277,3 +265,73 @@ def _may_recur(text: str) -> bool:
     if not words.isdisjoint(_FINDING_WORDS):
         return False
     return not any(word.startswith(_FINDING_BEGINNINGS) or word.endswith(_FINDING_ENDINGS) for word in words)
+
+
+def _split_names(text: str) -> frozenset[str]:
+    return frozenset(" ".join(name.split()) for name in text.split(","))
+
+
+KNOWN_HEADINGS = _split_names(
+    """
+    a/p, active issues, addendum, admission diagnoses, admission diagnosis, admission labs, admission medications,
+    allergies, anesthesia, assessment, assessment & plan, assessment and plan, assessment and recommendations,
+    assessment/plan, brief hospital course, chief complaint, chief complaints, chronic issues, clinical history,
+    clinical indication, clinical information, comparison, complications, conclusion, conclusions, condition at
+    discharge, condition on discharge, consultations, course in hospital, current medications, diagnoses, diagnosis,
+    discharge condition, discharge diagnoses, discharge diagnosis, discharge disposition, discharge exam, discharge
+    instructions, discharge labs, discharge medications, discharge plan, disposition, ed course, emergency department
+    course, exam, examination, facility, family history, final diagnoses, final diagnosis, final report, findings,
+    follow up, follow-up, follow-up instructions, followup, followup instructions, history, history of present illness,
+    home medications, hospital course, hospital course by problem, hpi, imaging, immunizations, impression, indication,
+    indications, infusions, instructions, interval history, laboratory data, laboratory results, labs, labs on
+    admission, labs on discharge, major surgical or invasive procedure, medical history, medications, medications on
+    admission, medications on discharge, medications prior to admission, microbiology, objective, operation, operations,
+    operative findings, operative procedure, past medical history, past medical/surgical history, past surgical history,
+    pertinent results, physical exam, physical examination, physical examination on admission, plan, postoperative
+    diagnosis, preoperative diagnosis, present illness, primary diagnoses, primary diagnosis, principal diagnosis,
+    procedure, procedures, reason for consultation, reason for exam, reason for examination, reason for this
+    examination, reason for visit, recommendations, results, review of systems, secondary diagnoses, secondary
+    diagnosis, social history, studies, subjective, subjective complaint, summary, surgical history, technique,
+    transitional issues, vital signs, vitals, wet read
+    """
+)
+"""Headings in small letters; any of them may have text after its colon, or be alone without one."""
+
+_HEADING_LINE = re.compile(
+    r"[ \t]*+(?P<title>[A-Za-z][A-Za-z /&'(),-]{1,58}[A-Za-z)])[ \t]*+(?P<colon>:?+)(?P<rest>[^\n]*+)"
+)
+_SMALL_WORDS = _split_names("a, an, and, at, by, for, from, in, of, on, or, the, to, with")
+_MAX_WORDS = 7
+_MIN_LETTERS = 5
+"""Letters of any other heading: `BP:` and `NPO` are none."""
+
+
+def find_sections(text: str) -> list[list[int | str]]:
+    """Return `[start, end, title]` of each section in order, without gaps from the first heading to the text's end."""
+    headings: list[tuple[int, str]] = []
+    start, previous = 0, ""
+    for line in text.split("\n"):
+        title = _find_heading(line, not previous.strip())
+        if title:
+            headings.append((start, title))
+        start, previous = start + len(line) + 1, line
+    ends = [*(start for start, _ in headings[1:]), len(text)]
+    return [[start, end, title] for (start, title), end in zip(headings, ends, strict=False)]
+
+
+def _find_heading(line: str, is_after_blank: bool) -> str:
+    """Return the heading with which the line begins, or an empty string."""
+    match = _HEADING_LINE.fullmatch(line)
+    if match is None:
+        return ""
+    title, is_alone = " ".join(match["title"].split()), not match["rest"].strip()
+    has_colon = bool(match["colon"])
+    if title.lower() in KNOWN_HEADINGS and title[0].isupper() and (has_colon or (is_alone and is_after_blank)):
+        return title
+    if not is_alone or len(title.split()) > _MAX_WORDS or sum(map(str.isalpha, title)) < _MIN_LETTERS:
+        return ""
+    is_heading = title.isupper() and (has_colon or (is_after_blank and " " in title))
+    if has_colon and title[0].isupper():
+        words = [word for word in re.findall(r"[A-Za-z]+", title) if word not in _SMALL_WORDS]
+        is_heading |= all(word[:1].isupper() for word in words)
+    return title if is_heading else ""

@@ -21,9 +21,9 @@ from epicrisis.corpus.note_cleaning import (
     RecurringTextCounter,
     RemovedText,
     clean_text,
+    find_sections,
     remove_boilerplate,
 )
-from epicrisis.corpus.note_sections import find_sections
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, Skipped, skip
 from epicrisis.corpus.removal_log import RemovalLog
@@ -31,7 +31,6 @@ from epicrisis.types import Document
 
 SOURCE = "notes"
 _MISSING_VALUES = frozenset(("nan", "nat", "null", "none", "na", "n/a", "\\n", "<na>"))
-"""What exports write into an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,8 @@ class ClinicalNote:
     admitted: str = ""
     discharged: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Further metadata."""
     is_error: bool = False
-    """Whether the source says that the note was written by mistake."""
     is_superseded: bool = False
-    """Whether the source says that another note replaces this one."""
 
 
 NoteSource: TypeAlias = Callable[[], Iterator[ClinicalNote | Skipped]]
@@ -85,11 +81,9 @@ def build_items(
     """Yield the notes as documents, in their order; `name` is the file's name for the removal log.
 
     A note that its source marks as an error, or as superseded, is a `DeletedDocument` if it has an id, because an
-    earlier export may have contained it.
-
-    Notes with the same patient, note type, day and cleaned text are duplicates; only the first is yielded. The same
-    words of another day stay, since they say that nothing had changed. If the day is unknown, the encounter and the
-    time as written must be the same too. This takes 60 bytes of memory a note.
+    earlier export may have contained it. Notes with the same patient, note type, day and cleaned text are duplicates;
+    only the first is yielded. The same words of another day stay, since they say that nothing had changed. If the day
+    is unknown, the encounter and the time as written must be the same too. This takes 60 bytes of memory a note.
     """
     log = cleaning.removal_log
     source = log.begin_source(path, name)
@@ -101,12 +95,22 @@ def build_items(
             if isinstance(note, Skipped):
                 yield note
                 continue
-            if _is_left_out(note, cleaning) and normalize_id(note.patient):
-                yield from _delete_note(note, source, log)
-                continue
-            text = clean_text(note.text) if len(note.text) <= MAX_ROW_BYTES else note.text
-            if reason := _find_fault(note, text):
+            patient, note_id = normalize_id(note.patient), normalize_id(note.note_id)
+            if not patient:
+                reason = "names no patient, and every note needs one; fill the cell in, or name another column"
                 yield skip(path, note.where, reason)
+                continue
+            if _is_left_out(note, cleaning):
+                kind = "marked-as-error" if note.is_error else "superseded"
+                log.record(source, kind, f"note:{note_id}" if note_id else note.where, [note.text])
+                if note_id:
+                    yield DeletedDocument(f"note:{note_id}", patient=patient)
+                continue
+            is_long = len(note.text) > MAX_ROW_BYTES
+            text = "" if is_long else clean_text(note.text)
+            if not text.strip():
+                size = f"longer than {MAX_ROW_BYTES // 2**20} MB: no note; split it"
+                yield skip(path, note.where, size if is_long else "holds no text")
                 continue
             document, removed = _build_document(note, text, recurring, cleaning)
             digest = _digest_note(note, document.date, text)
@@ -129,14 +133,6 @@ def normalize_id(value: str) -> str:
     return value[:-2] if value.endswith(".0") and value[:-2].isdecimal() else value
 
 
-def _delete_note(note: ClinicalNote, source: str, log: RemovalLog) -> Iterator[DeletedDocument]:
-    note_id = normalize_id(note.note_id)
-    document_id = f"note:{note_id}" if note_id else ""
-    log.record(source, "marked-as-error" if note.is_error else "superseded", document_id or note.where, [note.text])
-    if document_id:
-        yield DeletedDocument(document_id, patient=normalize_id(note.patient))
-
-
 def _is_left_out(note: ClinicalNote, cleaning: NoteCleaning) -> bool:
     return note.is_error or (note.is_superseded and not cleaning.keep_superseded)
 
@@ -151,14 +147,6 @@ def _count_recurring(
     return counter.recurring()
 
 
-def _find_fault(note: ClinicalNote, text: str) -> str:
-    if not normalize_id(note.patient):
-        return "names no patient, and every note needs one; fill the cell in, or name another column"
-    if len(text) > MAX_ROW_BYTES:
-        return f"longer than {MAX_ROW_BYTES // 2**20} MB: no note; split it"
-    return "" if text.strip() else "holds no text"
-
-
 def _build_document(
     note: ClinicalNote, clean: str, recurring: Mapping[ParagraphHash, RecurringText], cleaning: NoteCleaning
 ) -> tuple[Document, list[RemovedText]]:
@@ -167,7 +155,14 @@ def _build_document(
     removed: list[RemovedText] = []
     if not cleaning.keep_boilerplate:
         text, removed = remove_boilerplate(note.note_type, text, recurring)
-    date, time_metadata = _parse_times(note, cleaning.time_format)
+    date: str | None = None
+    time_metadata: dict[str, Any] = {}
+    times = _written_times(note)
+    parsed = list(filter(None, (parse_note_time(time, cleaning.time_format) for time in times)))
+    if parsed:
+        date, time_metadata["time_zone"] = max(parsed, key=lambda time: len(time[0]))
+    else:
+        time_metadata = {"time_given": times[0]} if times else {"time_missing": True}
     note_type, patient, note_id = note.note_type.strip(), normalize_id(note.patient), normalize_id(note.note_id)
     metadata = {
         "note_type": note_type,
@@ -194,18 +189,6 @@ def _build_document(
 
 def _written_times(note: ClinicalNote) -> list[str]:
     return [time.strip() for time in note.times if normalize_id(time)]
-
-
-def _parse_times(note: ClinicalNote, form: str) -> tuple[str | None, dict[str, Any]]:
-    """Return the date and the metadata about it."""
-    times = _written_times(note)
-    if not times:
-        return None, {"time_missing": True}
-    parsed = list(filter(None, (parse_note_time(time, form) for time in times)))
-    if not parsed:
-        return None, {"time_given": times[0]}
-    date, zone = max(parsed, key=lambda time: len(time[0]))
-    return date, {"time_zone": zone}
 
 
 def _stay_metadata(key: str, value: str, form: str) -> dict[str, str]:

@@ -1,13 +1,9 @@
-"""Read notes of patients from CSV files, plain or gzip: MIMIC's, recognized by their headers, or by column names.
-
-NOTEEVENTS of MIMIC-III and the discharge and radiology files of MIMIC-IV-Note are recognized. A file with the columns
-`note_id, subject_id, note_type, charttime, text` is read as the latter.
-"""
+"""Read notes of patients from CSV files, plain or gzip: by column names, or MIMIC's, recognized by their headers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 
@@ -17,8 +13,6 @@ from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, Skipped, path_error
 from epicrisis.errors import InputError
 from epicrisis.types import Document
-
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +33,14 @@ class NoteColumns:
     born: str = ""
     record_number: str = ""
     error: str = ""
-    """Has the value 1 if the note was written by mistake."""
 
 
+_ID, _STAY = "subject_id", "hadm_id"
 _MIMIC_3 = NoteColumns(
-    "subject_id",
-    ("charttime", "chartdate"),
-    "category",
-    "text",
-    "hadm_id",
-    "row_id",
-    description="description",
-    error="iserror",
+    _ID, ("charttime", "chartdate"), "category", "text", _STAY, "row_id", description="description", error="iserror"
 )
 _MIMIC_4 = NoteColumns(
-    "subject_id",
-    ("charttime",),
-    "note_type",
-    "text",
-    "hadm_id",
-    "note_id",
-    admitted="admittime",
-    discharged="dischtime",
+    _ID, ("charttime",), "note_type", "text", _STAY, "note_id", admitted="admittime", discharged="dischtime"
 )
 _KNOWN_HEADERS = (
     (frozenset(("subject_id", "chartdate", "category", "text")), _MIMIC_3),
@@ -90,18 +70,13 @@ def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict
     in `columns` is missing or occurs twice, and if no column for the patient or the text is known.
     """
     header, delimiter = read_header(path)
-    overrides = {}
-    for field in fields(NoteColumns):
-        value = getattr(columns, field.name, None)
-        if value:
-            overrides[field.name] = value
-    chosen = replace(_find_mimic_columns(header) or NoteColumns(), **overrides)
+    mimic = _find_mimic_columns(header) or NoteColumns()
     places: dict[str, tuple[int, ...]] = {}
     for field in fields(NoteColumns):
-        is_required = field.name in overrides or field.name in ("patient", "text")
-        value = getattr(chosen, field.name)
+        override = getattr(columns, field.name, None)
+        value = override or getattr(mimic, field.name)
         for name in (value,) if isinstance(value, str) else value:
-            place = _locate_column(path, header, name, is_required)
+            place = _locate_column(path, header, name, bool(override) or field.name in ("patient", "text"))
             if place is not None:
                 places[field.name] = (*places.get(field.name, ()), place)
     missing = [f"--column {name}=NAME" for name in ("patient", "text") if name not in places]
@@ -118,10 +93,7 @@ def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict
 def read_notes(
     path: Path, name: str, columns: NoteColumns | None = None, cleaning: NoteCleaning | None = None
 ) -> Iterator[Document | DeletedDocument | PatientIdentity | Skipped]:
-    """Return an iterator over the patients' identities, then over the notes as documents, in the file's order.
-
-    Raises InputError as `locate_columns` does.
-    """
+    """Return an iterator over the patients' identities, then the notes. Raises InputError as `locate_columns` does."""
     cleaning = cleaning or NoteCleaning()
     notes = note_source(path, columns)
     return chain(_read_identities(path, columns, cleaning.time_format), build_items(path, name, notes, cleaning))
@@ -140,7 +112,8 @@ def _read_identities(path: Path, columns: NoteColumns | None, time_format: str) 
         patient = normalize_id(row.cells[layout.patient])
         if not patient:
             continue
-        name, born, number = (_id_cell(row, places, field) for field in ("patient_name", "born", "record_number"))
+        id_cells = (_cell(row, places, field) for field in ("patient_name", "born", "record_number"))
+        name, born, number = (normalize_id(" ".join(cell.split())) for cell in id_cells)
         time = parse_note_time(born, time_format)
         key = (patient, time[0][:10] if time else "")
         names.setdefault(key, {})
@@ -153,30 +126,22 @@ def _read_identities(path: Path, columns: NoteColumns | None, time_format: str) 
         yield PatientIdentity(patient, names=tuple(patient_names), born=born, numbers=tuple(numbers[patient, born]))
 
 
-def _id_cell(row: CsvRow, places: Mapping[str, tuple[int, ...]], field: str) -> str:
-    return normalize_id(" ".join(_cell(row, places, field).split()))
-
-
 def _cell(row: CsvRow, places: Mapping[str, tuple[int, ...]], field: str) -> str:
     return row.cells[places[field][0]] if field in places else ""
 
 
 def note_source(path: Path, columns: NoteColumns | None = None) -> NoteSource:
-    """Return a function returning a new iterator over the file's notes at each call.
-
-    Raises InputError as `locate_columns` does.
-    """
+    """Return a function for a new iterator over the file's notes. Raises InputError as `locate_columns` does."""
     places, layout = locate_columns(path, columns)
     note_types = MIMIC_NOTE_TYPES if _find_mimic_columns(read_header(path)[0]) is _MIMIC_4 else {}
-
-    def iterate_notes() -> Iterator[ClinicalNote | Skipped]:
-        for row in read_rows(path, layout):
-            yield row if isinstance(row, Skipped) else _build_note(row, places, note_types)
-
-    return iterate_notes
+    return lambda: (_build_note(row, places, note_types) for row in read_rows(path, layout))
 
 
-def _build_note(row: CsvRow, places: Mapping[str, tuple[int, ...]], note_types: Mapping[str, str]) -> ClinicalNote:
+def _build_note(
+    row: CsvRow | Skipped, places: Mapping[str, tuple[int, ...]], note_types: Mapping[str, str]
+) -> ClinicalNote | Skipped:
+    if isinstance(row, Skipped):
+        return row
     note_type, description = _cell(row, places, "type").strip(), _cell(row, places, "description").strip()
     return ClinicalNote(
         where=f"line {row.line}",
@@ -203,10 +168,7 @@ def _find_mimic_columns(header: Sequence[str]) -> NoteColumns | None:
 
 
 def _locate_column(path: Path, header: Sequence[str], name: str, is_required: bool) -> int | None:
-    """Return the position of the column with this name, else with this name in any letter case, else None.
-
-    Raises InputError if the name is ambiguous, or required and missing.
-    """
+    """Return the position of the column with this name, else with this name in any letter case, else None."""
     if not name:
         return None
     same_case = [place for place, cell in enumerate(header) if cell == name]
@@ -222,7 +184,6 @@ def _locate_column(path: Path, header: Sequence[str], name: str, is_required: bo
 
 def _describe_header(header: Sequence[str]) -> str:
     """Describe the header without repeating its cells, because a first line may be a patient's data."""
-    for cell in header:
-        if not cell or len(cell) > 40 or not cell[0].isalpha() or len(cell.split()) > 4:
-            return "its first line is no header: put the columns' names there"
+    if any(not cell or len(cell) > 40 or not cell[0].isalpha() or len(cell.split()) > 4 for cell in header):
+        return "its first line is no header: put the columns' names there"
     return f"its first line has {len(header)} columns: choose from their names, or add a missing header"

@@ -1,7 +1,6 @@
 """Parse times of notes, as hospitals' exports write them, into partial ISO dates.
 
-The order of day and month is never guessed: `03/04/2150` is unreadable without its format. A time keeps the clock of
-its writer: an offset from UTC is returned but not applied, so a note of 23:30 stays on its day.
+The order of day and month is never guessed. An offset from UTC is returned but not applied: a note stays on its day.
 """
 
 from __future__ import annotations
@@ -13,7 +12,12 @@ from datetime import UTC, datetime
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 
-_MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
+_MONTHS = {"sept": 9}
+for _number, _name in enumerate(
+    "january february march april may june july august september october november december".split(),  # noqa: SIM905
+    1,
+):
+    _MONTHS |= {_name: _number, _name[:3]: _number}
 _CLOCK = (
     r"(?:(?:T|\s+|,\s*)(?P<h>\d{1,2}):(?P<min>\d\d)(?::(?P<s>\d\d)(?:[.,]\d+)?)?\s*(?P<zone>Z|UTC|[+-]\d\d:?\d\d)?)?"
 )
@@ -28,38 +32,35 @@ _DAYS = (
 _HL7 = r"(?P<y>\d{4})(?P<m>\d\d)(?P<d>\d\d)(?:(?P<h>\d\d)(?P<min>\d\d)(?P<s>\d\d)?(?P<zone>[+-]\d{4})?)?"
 _FORMS = tuple(re.compile(form, re.IGNORECASE) for form in (*(day + _CLOCK for day in _DAYS), _HL7))
 
+_DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 _DIRECTIVES = tuple("YymbBdjHIpMSfzaA")
 """The accepted directives of `strptime`; the others depend on the machine, or occur in no export."""
 
 
 def check_time_format(form: str) -> None:
     """Raise InputError for a format by which `strptime` could not read times, or which has no year."""
-    if fault := _find_format_fault(form):
+    directives, fault = _DIRECTIVE.findall(form), ""
+    unknown = [directive for directive in directives if directive not in (*_DIRECTIVES, "%")]
+    repeated = [directive for directive, count in Counter(directives).items() if count > 1 and directive != "%"]
+    if unknown:
+        fault = f"%{unknown[0]} is none of {' '.join(map('%{}'.format, _DIRECTIVES))}"
+    elif repeated:
+        fault = f"it names %{repeated[0]} more than once; name each part of a time once"
+    elif "Y" not in directives and "y" not in directives:
+        fault = "it names no year, so no time could be read by it; add %Y"
+    else:
+        try:
+            datetime.strptime(datetime(2150, 3, 4, 13, 30, 5, tzinfo=UTC).strftime(form), form)
+        except (ValueError, re.error):
+            fault = "times cannot be read by it; name each part of a time once, such as %d/%m/%Y %H:%M"
+    if fault:
         raise InputError(f"--time-format {form!r}: {fault}")
-
-
-def _find_format_fault(form: str) -> str:
-    directives = _directives(form)
-    for directive in directives:
-        if directive not in (*_DIRECTIVES, "%"):
-            return f"%{directive} is none of {' '.join(map('%{}'.format, _DIRECTIVES))}"
-    for directive, count in Counter(directives).items():
-        if count > 1 and directive != "%":
-            return f"it names %{directive} more than once; name each part of a time once"
-    if "Y" not in directives and "y" not in directives:
-        return "it names no year, so no time could be read by it; add %Y"
-    try:
-        datetime.strptime(datetime(2150, 3, 4, 13, 30, 5, tzinfo=UTC).strftime(form), form)
-    except (ValueError, re.error):
-        return "times cannot be read by it; name each part of a time once, such as %d/%m/%Y %H:%M"
-    return ""
 
 
 def parse_note_time(time: str, form: str = "") -> tuple[str, str] | None:
     """Return the time (`2150-03-04T10:30`, `2150-03-04`, `2150-03` or `2150`) and its offset from UTC; None otherwise.
 
-    The offset is empty if none is written. Exact midnight means a day without a time, as MIMIC writes its dates.
-    `form` is a format of `strptime`, tried before the built-in forms.
+    Exact midnight means a day without a time, as MIMIC writes its dates. `form` is a format of `strptime`, tried first.
     """
     time = time.strip()
     return (_parse_by_format(time, form) if form else None) or _parse_builtin_form(time)
@@ -71,7 +72,7 @@ def _parse_by_format(time: str, form: str) -> tuple[str, str] | None:
         parsed = datetime.strptime(time, form)
     except ValueError:
         return None
-    directives = set(_directives(form))
+    directives = set(_DIRECTIVE.findall(form))
     if directives.isdisjoint("mbBj"):
         return f"{parsed.year:04}", ""
     if directives.isdisjoint("dj"):
@@ -83,17 +84,14 @@ def _parse_by_format(time: str, form: str) -> tuple[str, str] | None:
     return clock if "M" in directives else clock[:13], parsed.isoformat(timespec="seconds")[19:]
 
 
-def _directives(form: str) -> list[str]:
-    return re.findall(r"%(.?)", form, re.DOTALL)
-
-
 def _parse_builtin_form(time: str) -> tuple[str, str] | None:
     match = next(filter(None, (form.fullmatch(time) for form in _FORMS)), None)
     if match is None:
         return None
     parts = match.groupdict()
     name = parts.get("name")
-    month = parts.get("m") if name is None else str(_month_number(name))
+    # No calendar has a month 0.
+    month = parts.get("m") if name is None else str(_MONTHS.get(name.lower(), 0))
     day = parts["y"]
     for part in (month, parts["d"]):
         if part:
@@ -114,14 +112,3 @@ def _parse_builtin_form(time: str) -> tuple[str, str] | None:
 def _with_clock(day: str, hour: str, minute: str, second: str) -> str:
     """Return the day with hour and minute, or the day alone at exact midnight."""
     return day if int(hour) == int(minute) == int(second) == 0 else f"{day}T{int(hour):02}:{minute}"
-
-
-def _month_number(name: str) -> int:
-    """Return 1 to 12; 0, which no calendar has, for anything but a month's name or its abbreviation."""
-    name = name.lower()
-    if name == "sept":
-        return 9
-    for number, month in enumerate(_MONTHS, 1):
-        if name in (month, month[:3]):
-            return number
-    return 0

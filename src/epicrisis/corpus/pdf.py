@@ -1,15 +1,15 @@
 """Read PDF files: their text, page after page. One file, one document.
 
-Pictures of pages have no text; they need recognition (OCR) first. Text keeps PDFium's order and line ends, including
-running heads and page numbers, because separating them from the text would be a guess. Only words divided at a line end
-are repaired. PDFium is not thread-safe: read in one thread at a time.
+Text keeps PDFium's order and line ends, including running heads and page numbers, because separating them from the text
+would be a guess. PDFium is not thread-safe: read in one thread at a time.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,16 +35,20 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     """Yield the only document, or why it was skipped: encrypted, broken, without text.
 
-    `name` becomes the id (`file:<name>`) and the source, as for text files. The title is the one in the file, else its
-    stem. Pages are separated by a blank line. In the metadata, `pages` has the offset in characters of each page's
-    start; `pages_without_text` and `pages_unreadable` have page numbers, from 1, if there are such pages.
+    `name` becomes the id (`file:<name>`) and the source. The title is the one in the file, else its stem. Pages are
+    separated by a blank line. In the metadata, `pages` has the offset in characters of each page's start;
+    `pages_without_text` and `pages_unreadable` have page numbers, from 1, if there are such pages.
 
     A word divided at a line end is joined if the joined word occurs elsewhere in the file. Otherwise the hyphen stays,
     as in `IL-6`, and only the line end is removed.
     """
     try:
         title, pages = _read_pages(read_limited(path, MAX_FILE_BYTES))
-        texts = _repair_pages([page or "" for page in pages])
+        words = {word.lower() for page in pages for word in _WORD.findall(page or "")}
+        texts = []
+        for page in pages:
+            text = _DIVIDED_WORD.sub(partial(_join_word, words), page or "").replace("\r\n", "\n").replace("\r", "\n")
+            texts.append(_CONTROL.sub(" ", text).strip())
         if not any(texts):
             raise ValueError(f"no text on any of its {len(texts)} pages, only pictures perhaps: OCR it first")
     except ValueError as error:
@@ -62,9 +66,10 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     yield Document(id=f"file:{name}", text=text, title=title or path.stem, source=name, metadata=metadata)
 
 
-def find_page(pages: Sequence[int], offset: int) -> int:
-    """Return the number, from 1, of the page with the character at `offset`; `pages` as in the metadata."""
-    return max(bisect_right(pages, offset), 1)
+def _join_word(words: Container[str], match: re.Match[str]) -> str:
+    """Return a divided word, joined if that is certain."""
+    joined = match[1] + match[2]
+    return joined if match[1] and match[2] and joined.lower() in words else f"{match[1]}-{match[2]}"
 
 
 def _read_pages(data: bytes) -> tuple[str, list[str | None]]:
@@ -99,31 +104,7 @@ def _read_page(document: PdfDocument, index: int) -> str | None:
     import pypdfium2
 
     try:
-        page = document[index]
-        try:
-            text = page.get_textpage()
-            try:
-                return str(text.get_text_bounded())
-            finally:
-                text.close()
-        finally:
-            page.close()
+        with closing(document[index]) as page, closing(page.get_textpage()) as text:
+            return str(text.get_text_bounded())
     except pypdfium2.PdfiumError:
         return None
-
-
-def _repair_pages(pages: Sequence[str]) -> list[str]:
-    """Return the texts with line feeds as line ends, and divided words joined if that is certain."""
-    words: set[str] = set()
-    for page in pages:
-        words.update(map(str.lower, _WORD.findall(page)))
-
-    def join_word(match: re.Match[str]) -> str:
-        joined = match[1] + match[2]
-        return joined if match[1] and match[2] and joined.lower() in words else f"{match[1]}-{match[2]}"
-
-    texts = []
-    for page in pages:
-        text = _DIVIDED_WORD.sub(join_word, page).replace("\r\n", "\n").replace("\r", "\n")
-        texts.append(_CONTROL.sub(" ", text).strip())
-    return texts

@@ -56,9 +56,8 @@ def read_citations(path: Path, details: bool = False) -> Iterator[PubMedItem]:
     The text is the abstract, each labelled section on its own line (`METHODS: ...`); else the abstracts in other
     languages, each after its language (`[fre] ...`); else the title, with `"abstract": false` in the metadata. A
     missing title is replaced by the vernacular one, or the book's. The date is the journal issue's, else the electronic
-    one (see `parse_printed_date`); for a book's chapter the later of the book's and the chapter's. The keys of the
-    metadata are in `pubmed_record`; `details` adds affiliations, references, grants, chemicals and others that only a
-    bibliography needs, and doubles the size.
+    one; for a book's chapter the later of both. `details` adds affiliations, references, grants, chemicals and others
+    that only a bibliography needs, and doubles the size.
 
     A record without PMID, or without title and abstract, is `Skipped`. A file that breaks off yields the complete
     records and then a `Skipped` with the place.
@@ -66,7 +65,9 @@ def read_citations(path: Path, details: bool = False) -> Iterator[PubMedItem]:
     number = 0
     newest = ""
     is_empty = True
-    file_key = _file_key(path.name)
+    # `2601234` for `pubmed26n1234.xml.gz`.
+    match = _NAME.search(path.name)
+    file_key = f"{match[1]}{match[2]:0>5}" if match else "0000000"
     try:
         for element in read_records(path, _TAGS):
             is_empty = False
@@ -91,19 +92,12 @@ def read_citations(path: Path, details: bool = False) -> Iterator[PubMedItem]:
         yield skip(path, "", "holds no record of PubMed's XML; check what file this is")
 
 
-def _file_key(name: str) -> str:
-    """Return `2601234` for `pubmed26n1234.xml.gz`, zeros for a name of another form."""
-    match = _NAME.search(name)
-    return f"{match[1]}{match[2]:0>5}" if match else "0000000"
-
-
 def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[ReaderItem]:
     """Yield the items of `read_citations` and the fingerprint of each file, in order.
 
-    The files are read by `workers` processes at once (None: one for each core). Each process reads one file ahead into
-    a temporary file (about 30 MB for a baseline file); there are at most as many of these as workers, so memory stays
-    bounded even if the results are consumed slowly. One file, or one worker, is read in this process. Raises InputError
-    with the file's name if a process is killed or cannot write.
+    The files are read by `workers` processes at once (None: one for each core), each one file ahead into a temporary
+    file (about 30 MB for a baseline file), so memory stays bounded even if the results are consumed slowly. One file,
+    or one worker, is read in this process. Raises InputError if a process is killed or cannot write.
     """
     workers = min(workers or os.cpu_count() or 1, len(paths))
     if workers <= 1:
@@ -114,12 +108,11 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
     context = multiprocessing.get_context("spawn")
     ahead: deque[tuple[Path, Path, SpawnProcess]] = deque()
     scratch = TemporaryFolder("epicrisis-pubmed-")
-    folder = scratch.path
     queue = iter(enumerate(paths))
 
     def start() -> None:
         for number, path in islice(queue, workers - len(ahead)):
-            spool = folder / str(number)
+            spool = scratch.path / str(number)
             process = context.Process(
                 target=_read_ahead, args=(path, spool, details), name=f"reads {printable_path(path.name)}", daemon=True
             )
@@ -132,12 +125,14 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
             path, spool, process = ahead[0]
             process.join()
             if process.exitcode != 0:
-                cause = f"the process that read it was stopped (exit code {process.exitcode})"
                 cure = f"free memory, or space on the disk of {tempfile.gettempdir()}, and run again"
-                raise path_error(path, f"{cause}; {cure}")
+                raise path_error(path, f"the process that read it was stopped (exit code {process.exitcode}); {cure}")
             ahead.popleft()
             start()
-            yield from _read_spool(spool)
+            with spool.open("rb") as file:
+                while size := file.read(4):
+                    batch: list[ReaderItem] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))
+                    yield from batch
             spool.unlink()
     finally:
         for _, _, process in ahead:
@@ -159,10 +154,3 @@ def _read_ahead(path: Path, spool: Path, details: bool) -> None:
             if parent is not None and not parent.is_alive():
                 shutil.rmtree(spool.parent, ignore_errors=True)
                 return
-
-
-def _read_spool(spool: Path) -> Iterator[ReaderItem]:
-    with spool.open("rb") as file:
-        while size := file.read(4):
-            batch: list[ReaderItem] = pickle.loads(zlib.decompress(file.read(int.from_bytes(size, "big"))))
-            yield from batch

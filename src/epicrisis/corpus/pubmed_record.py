@@ -20,7 +20,6 @@ _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abb
 _SEASONS = {"spr": 6, "sum": 9, "fal": 12, "aut": 12, "win": 12}
 _DATE_PART = re.compile(r"(\d{4})(?:-(\d\d)(?![\d-]))?|(\d{1,2})(?!\d)|([a-z]{3,})", re.ASCII)
 _RETRACTION_RELATIONS = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
-"""Relations of an article to the notice that retracts it."""
 _NAME_PARTS = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
 
 
@@ -36,7 +35,6 @@ class _Draft:
     sections: list[str] = field(default_factory=list)
     printed: str = ""
     published: list[str] = field(default_factory=list)
-    """Every date of publication that could be parsed."""
     electronic: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -106,14 +104,16 @@ def parse_printed_date(printed: str) -> str | None:
 
     The end is used so that nothing appears as of a day on which it may not have been published: `1998 Dec-1999 Jan` is
     1999-01, `2000 Nov-Feb` 2001-02, `1975-1976` 1976, `2000 Dec 23-30` 2000-12-30, `1983 3d Quart` 1983-09. A season
-    is its last month in the northern calendar (spring 06, summer 09, autumn 12); winter is December of the printed
-    year.
+    is its last month in the northern calendar; winter is December of the printed year.
     """
     year = month = day = number = 0
     for full_year, short, small, word in _DATE_PART.findall(printed.lower()):
         if full_year:
-            year, month = _parse_year(int(full_year), short)
-            day = 0
+            # The last year of a range (`1975-76`, `1999-00`, `2004-05`), or a month (`2015-06`).
+            first, day = int(full_year), 0
+            years = (int(short) - first) % 100 if short else 0
+            is_month = years > 10 and 1 <= int(short) <= 12
+            year, month = (first, int(short)) if is_month else (first + years, 0)
         elif small:
             number = int(small)
             if month:
@@ -130,12 +130,6 @@ def parse_printed_date(printed: str) -> str | None:
         return f"{year:04}"
     is_valid_day = 1 <= day <= calendar.monthrange(year, month)[1]
     return f"{year:04}-{month:02}-{day:02}" if is_valid_day else f"{year:04}-{month:02}"
-
-
-def _parse_year(year: int, short: str) -> tuple[int, int]:
-    """Return (year, month): the last year of a range (`1975-76`, `1999-00`, `2004-05`), or a month (`2015-06`)."""
-    years = (int(short) - year) % 100 if short else 0
-    return (year, int(short)) if years > 10 and 1 <= int(short) <= 12 else (year + years, 0)
 
 
 def _month_number(word: str, number: int) -> int:
@@ -192,6 +186,24 @@ def _child_texts(element: _Element) -> dict[str, str]:
     return {str(child.tag): element_text(child) for child in element}
 
 
+def _other_abstract(element: _Element, draft: _Draft) -> None:
+    if sections := _abstract_sections(element):
+        language, kind = element.get("Language") or "und", element.get("Type") or ""
+        draft.append("other_abstracts", {"language": language, "type": kind, "text": "\n".join(sections)})
+
+
+def _databank(element: _Element, draft: _Draft) -> None:
+    name = element.findtext("DataBankName") or ""
+    for number in element.iter("AccessionNumber"):
+        draft.append("registrations", f"{name}/{element_text(number)}")
+
+
+def _book_authors(element: _Element, draft: _Draft) -> None:
+    key = "editors" if element.get("Type") == "editors" else "authors"
+    for author in element.iterchildren("Author"):
+        _add_name(key, _child_texts(author), draft)
+
+
 def _pmid(element: _Element, draft: _Draft) -> None:
     draft.pmid = element_text(element)
     draft.version = element.get("Version") or "1"
@@ -224,12 +236,6 @@ def _abstract_sections(element: _Element) -> list[str]:
     return sections
 
 
-def _other_abstract(element: _Element, draft: _Draft) -> None:
-    if sections := _abstract_sections(element):
-        language, kind = element.get("Language") or "und", element.get("Type") or ""
-        draft.append("other_abstracts", {"language": language, "type": kind, "text": "\n".join(sections)})
-
-
 def _identifier(element: _Element, draft: _Draft) -> None:
     """Store the DOI or PMCID of an ArticleId or an ELocationID."""
     kind = element.get("IdType") or element.get("EIdType")
@@ -238,12 +244,6 @@ def _identifier(element: _Element, draft: _Draft) -> None:
 
 
 _doi, _pmcid = _first("doi"), _first("pmcid")
-
-
-def _databank(element: _Element, draft: _Draft) -> None:
-    name = element.findtext("DataBankName") or ""
-    for number in element.iter("AccessionNumber"):
-        draft.append("registrations", f"{name}/{element_text(number)}")
 
 
 def _mesh_heading(element: _Element, draft: _Draft, with_ids: bool = False) -> None:
@@ -279,12 +279,6 @@ def _add_name(key: str, parts: Mapping[Any, str], draft: _Draft) -> None:
     draft.append(key, name)
 
 
-def _book_authors(element: _Element, draft: _Draft) -> None:
-    key = "editors" if element.get("Type") == "editors" else "authors"
-    for author in element.iterchildren("Author"):
-        _add_name(key, _child_texts(author), draft)
-
-
 def _author_in_full(element: _Element, draft: _Draft) -> None:
     entry: dict[Any, Any] = {}
     for child in element:
@@ -301,32 +295,27 @@ def _author_in_full(element: _Element, draft: _Draft) -> None:
 
 def _chemical(element: _Element, draft: _Draft) -> None:
     entry = {}
-    for child in element:
+    for child in element.iterchildren("RegistryNumber", "NameOfSubstance"):
         if child.tag == "RegistryNumber":
             entry["registry_number"] = element_text(child)
-        elif child.tag == "NameOfSubstance":
-            entry["name"] = element_text(child)
-            entry["id"] = str(child.get("UI") or "")
+        else:
+            entry |= {"name": element_text(child), "id": str(child.get("UI") or "")}
     draft.append("chemicals", entry)
 
 
 def _pages(element: _Element, draft: _Draft) -> None:
     parts = _child_texts(element)
     ends = filter(None, (parts.get("StartPage"), parts.get("EndPage")))
-    pages = parts.get("MedlinePgn") or "-".join(ends)
-    if pages:
+    if pages := parts.get("MedlinePgn") or "-".join(ends):
         draft.metadata["pages"] = pages
 
 
 def _reference(element: _Element, draft: _Draft) -> None:
     entry = {}
-    for child in element:
-        if child.tag == "Citation":
-            entry["citation"] = element_text(child)
-        elif child.tag == "ArticleIdList":
-            for article_id in child:
-                if article_id.get("IdType") == "pubmed":
-                    entry["pmid"] = element_text(article_id)
+    for child in element.iterchildren("Citation"):
+        entry["citation"] = element_text(child)
+    for article_id in element.iterfind("ArticleIdList/*[@IdType='pubmed']"):
+        entry["pmid"] = element_text(article_id)
     draft.append("references", entry)
 
 

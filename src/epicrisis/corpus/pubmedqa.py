@@ -1,17 +1,18 @@
 """Read PubMedQA's file (`ori_pqal.json`): abstracts as documents, and the questions about them.
 
-A document has neither title nor conclusion: the title of these articles is the question, word for word, and the
-conclusion (`LONG_ANSWER`) is its answer.
+A document has no title, since the title of these articles is the question, and no conclusion, which is its answer.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.corpus.json_checks import check_value_count, find_json_fault
+from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path, skip, unreadable
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Question
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from epicrisis.corpus.line_schemas import PubMedQAEntry
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
-"""Limit of a file, which is parsed in one go."""
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 _LETTERS = {text: letter for letter, text in OPTIONS.items()}
 
@@ -43,20 +43,14 @@ def load_entries(path: Path) -> Mapping[str, Any]:
         entries = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{shown_path}: not a JSON file in UTF-8; {cure}") from error
-    if not isinstance(entries, dict) or not any(map(_has_contexts, entries.values())):
+    values = entries.values() if isinstance(entries, dict) else ()
+    if not any(isinstance(entry, dict) and "CONTEXTS" in entry for entry in values):
         raise InputError(f"{shown_path}: not PubMedQA's file; {cure}")
-    return entries
-
-
-def _has_contexts(entry: Any) -> bool:
-    return isinstance(entry, dict) and "CONTEXTS" in entry
+    return dict(entries)
 
 
 def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document | Skipped]:
-    """Yield the abstracts of `load_entries(path)` in the file's order, with the id `pubmed:<PMID>`.
-
-    The sections of an abstract are joined by a line feed.
-    """
+    """Yield the abstracts of `load_entries(path)` in the file's order, with the id `pubmed:<PMID>`."""
     for key, value in entries.items():
         try:
             entry = _validate_entry(key, value)
@@ -75,44 +69,36 @@ def read_documents(path: Path, entries: Mapping[str, Any]) -> Iterator[Document 
 def read_questions(path: Path) -> Iterator[Question]:
     """Return an iterator over the questions in the file's order, with yes, no and maybe as A, B and C.
 
-    Raises InputError at the call if the file is not PubMedQA's, and at a broken entry: a benchmark with a question less
-    would be another benchmark.
+    Raises InputError for another file, and at a broken entry: a benchmark with a question less would be another one.
     """
     check_file(path)
-    return _iterate_questions(path, load_entries(path))
+    return itertools.starmap(partial(_build_question, path), load_entries(path).items())
 
 
-def _iterate_questions(path: Path, entries: Mapping[str, Any]) -> Iterator[Question]:
-    for key, value in entries.items():
-        try:
-            entry = _validate_entry(key, value)
-            decision = entry.final_decision
-            if decision is not None and decision not in _LETTERS:
-                raise ValueError("final_decision: neither yes, no nor maybe")
-        except ValueError as error:
-            raise path_error(path, f"entry {key!a}: {error}; fetch the file again") from error
-        yield Question(
-            text=entry.question,
-            options=OPTIONS,
-            form="choice",
-            id=key,
-            gold=None if decision is None else _LETTERS[decision],
-            gold_documents=(f"pubmed:{key}",),
-        )
+def _build_question(path: Path, key: str, value: Any) -> Question:
+    try:
+        entry = _validate_entry(key, value)
+        if entry.final_decision not in (None, *_LETTERS):
+            raise ValueError("final_decision: neither yes, no nor maybe")
+    except ValueError as error:
+        raise path_error(path, f"entry {key!a}: {error}; fetch the file again") from error
+    return Question(
+        text=entry.question,
+        options=OPTIONS,
+        form="choice",
+        id=key,
+        gold=_LETTERS.get(entry.final_decision or ""),
+        gold_documents=(f"pubmed:{key}",),
+    )
 
 
 def _validate_entry(key: str, value: Any) -> PubMedQAEntry:
     """Return the entry. Raises ValueError with the reason."""
-    from pydantic import ValidationError
-
-    from epicrisis.corpus.line_schemas import PubMedQAEntry, describe_errors
+    from epicrisis.corpus.line_schemas import PubMedQAEntry, validate
 
     if fault := find_json_fault([key, value]):
         raise ValueError(fault)
-    try:
-        entry = PubMedQAEntry.model_validate(value)
-    except ValidationError as error:
-        raise ValueError(describe_errors(error)) from error
+    entry = validate(PubMedQAEntry, value)
     if not "".join(entry.contexts).strip():
         raise ValueError("CONTEXTS: empty")
     return entry

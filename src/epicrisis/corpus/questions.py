@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ def read_questions(path: Path) -> Iterator[Question | Skipped]:
     """Return an iterator over the questions in the file's order.
 
     A broken line, or an id used before, is `Skipped`. Raises InputError at the call for a path that cannot be such a
-    file.
-
-    `.json` is PubMedQA's file. `.jsonl` and `.jsonl.gz` are JSON lines with these keys:
+    file. `.json` is PubMedQA's file. `.jsonl` and `.jsonl.gz` are JSON lines with these keys:
 
     * `text` or `question` (required);
     * `options`: texts by letter, or a list of texts, lettered from A;
@@ -39,47 +38,34 @@ def read_questions(path: Path) -> Iterator[Question | Skipped]:
     if name.endswith(".json"):
         return pubmedqa.read_questions(path)
     if name.endswith((".jsonl", ".jsonl.gz")):
-        return _read_lines(path)
+        return jsonl.convert_objects(path, _accepted_lines(path), partial(_build_question, set()))
     raise path_error(path, "questions come as .jsonl, .jsonl.gz or PubMedQA's .json; rename or convert it")
 
 
-def _read_lines(path: Path) -> Iterator[Question | Skipped]:
-    from pydantic import ValidationError
+def _build_question(ids: set[str], number: int, value: dict[str, Any]) -> Question:
+    """Return the line's question, and add its id to the ids of earlier lines. Raises ValueError with the reason."""
+    from epicrisis.corpus.line_schemas import QuestionLine, validate
 
-    from epicrisis.corpus.line_schemas import QuestionLine, describe_errors
-
-    ids: set[str] = set()
-    for item in _accepted_lines(path):
-        if isinstance(item, Skipped):
-            yield item
-            continue
-        number, value = item
-        where = f"line {number}"
-        try:
-            line = QuestionLine.model_validate(value)
-        except ValidationError as error:
-            yield skip(path, where, describe_errors(error))
-            continue
-        question_id = line.id or str(number)
-        if question_id in ids:
-            yield skip(path, where, "id: the same as an earlier question's; use each id once")
-            continue
-        ids.add(question_id)
-        yield Question(
-            text=line.text,
-            options=line.options or {},
-            form=line.form or ("choice" if line.options else "open"),
-            id=question_id,
-            gold=line.gold,
-            gold_documents=tuple(line.gold_documents or ()),
-            patient=line.patient,
-            other_answers=tuple(line.also or ()),
-            evidence=tuple(EvidenceSpan(**span.model_dump()) for span in line.evidence or ()),
-            category=line.category,
-        )
+    line = validate(QuestionLine, value)
+    question_id = line.id or str(number)
+    if question_id in ids:
+        raise ValueError("id: the same as an earlier question's; use each id once")
+    ids.add(question_id)
+    return Question(
+        text=line.text,
+        options=line.options or {},
+        form=line.form or ("choice" if line.options else "open"),
+        id=question_id,
+        gold=line.gold,
+        gold_documents=tuple(line.gold_documents or ()),
+        patient=line.patient,
+        other_answers=tuple(line.also or ()),
+        evidence=tuple(EvidenceSpan(**span.model_dump()) for span in line.evidence or ()),
+        category=line.category,
+    )
 
 
-def _accepted_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]] | Skipped]:
+def _accepted_lines(path: Path) -> Iterator[jsonl.NumberedObject | Skipped]:
     """Yield the file's lines, without those whose state says that they are no questions, or not yet."""
     ignored, remaining = 0, 0
     for item in jsonl.read_objects(path):

@@ -1,14 +1,20 @@
-"""What all readers share: the items that they yield, and the checks of a path before it is read."""
+"""What all readers share: the items that they yield, the checks of a path, and opening plain and gzip files alike.
+
+The unpacked size is limited, because a gzip file of 10 MB can unpack to 10 GB.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import os
 import stat
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from epicrisis.errors import InputError
 from epicrisis.printable import printable
@@ -30,10 +36,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class DeletedDocument:
-    """A document withdrawn by its source, as of `revision` (see `Document.revision`).
-
-    Without a revision (`""`) the present document is deleted if it belongs to `patient`; a later addition counts again.
-    """
+    """A document withdrawn by its source, as of `revision`; without one, it is deleted if it belongs to `patient`."""
 
     id: str
     revision: str = ""
@@ -51,7 +54,6 @@ class ArticleStatement:
     mark: str
     """An `ArticleMark` of `facets`, or `reinstated`, which lifts an earlier retraction."""
     day: int | None = None
-    """The date as yyyymmdd, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,6 @@ ReaderItem: TypeAlias = (
     | Skipped
     | FileFingerprint
 )
-"""Everything that a reader may yield."""
 
 
 def append_fingerprint(path: Path, items: Iterable[ReaderItem]) -> Iterator[ReaderItem]:
@@ -145,7 +146,7 @@ def skip(path: Path, where: str, reason: str) -> Skipped:
     return Skipped(printable_path(path), where, reason)
 
 
-def path_error(path: Path, reason: str) -> InputError:
+def path_error(path: Path | str, reason: str) -> InputError:
     """Return the error to raise for a path, with its cause and cure."""
     return InputError(f"{printable_path(path)}: {reason}")
 
@@ -166,21 +167,16 @@ def read_limited(path: Path, limit: int) -> bytes:
 
 
 def is_folder(path: Path) -> bool:
-    """Return True for a folder and False for a file.
-
-    Raises InputError for anything else: a missing path, a device, a pipe.
-    """
+    """Return True for a folder and False for a file. Raises InputError for a missing path, a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise path_error(path, "no such file or folder; check the spelling and the folder you are in") from None
     except OSError as error:
         raise unreadable(path, error) from error
-    if stat.S_ISDIR(mode):
-        return True
-    if stat.S_ISREG(mode):
-        return False
-    raise path_error(path, "neither a file nor a folder; write the data to a file first")
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise path_error(path, "neither a file nor a folder; write the data to a file first")
+    return stat.S_ISDIR(mode)
 
 
 def check_file(path: Path) -> None:
@@ -194,3 +190,75 @@ def check_file(path: Path) -> None:
         raise unreadable(path, error) from error
     if not first:
         raise path_error(path, "the file is empty; leave it out, or create it again")
+
+
+MAX_UNPACK_RATIO = 200
+"""Limit of the unpacked size as a multiple of the gzip file's size. Text unpacks to 3 to 30 times its size."""
+UNPACK_ALLOWANCE = 1024**3
+"""Bytes that any gzip file may unpack to, with any ratio."""
+READ_ERRORS = (OSError, EOFError, zlib.error)
+"""Exceptions raised while reading a damaged file; gzip's own error is an OSError."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_PIECE_BYTES = 1 << 20
+
+
+def open_packed(path: Path) -> IO[bytes]:
+    """Open a file for reading and unpack it if it is gzip. Reading raises one of `READ_ERRORS` for a damaged file."""
+    if not _is_packed(path):
+        return path.open("rb")
+    return cast(IO[bytes], io.BufferedReader(_GzipReader(path), 1 << 17))
+
+
+def _is_packed(path: Path) -> bool:
+    # The name is not used: browsers unpack `.gz` and keep the name.
+    with path.open("rb") as file:
+        return file.read(2) == _GZIP_MAGIC
+
+
+def describe_read_error(error: Exception) -> str:
+    """Return why a file breaks off and what to do, as one phrase."""
+    cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
+    return f"the file breaks off ({cause}); fetch it again or recreate it"
+
+
+def describe_damage(path: Path, *, include_truncated: bool = True) -> str:
+    """Return why a gzip file cannot be read to the checksum at its end, or an empty string; a plain file has none.
+
+    `include_truncated=False` accepts a truncated file, which is correct up to its end.
+    """
+    try:
+        if _is_packed(path):
+            with open_packed(path) as file:
+                while file.read(_PIECE_BYTES):
+                    pass
+    except READ_ERRORS as error:
+        is_truncated = isinstance(error, EOFError)
+        return "" if is_truncated and not include_truncated else describe_read_error(error)
+    return ""
+
+
+class _GzipReader(io.RawIOBase):
+    """The unpacked content of a gzip file, limited in size."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._limit = max(UNPACK_ALLOWANCE, MAX_UNPACK_RATIO * path.stat().st_size)
+        self._file = gzip.GzipFile(path)
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read1(len(buffer))
+        self._size += len(data)
+        if self._size > self._limit:
+            size = f"{self._limit / 2**30:.1f} GB"
+            raise OSError(f"it unpacks to more than {size}, over {MAX_UNPACK_RATIO} times its size")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

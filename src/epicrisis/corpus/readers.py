@@ -15,13 +15,11 @@ from epicrisis.corpus import (
     medcpt,
     medrag,
     note_tables,
-    plain_text,
     pubmed,
     pubmedqa,
     retractions,
     sandbox,
 )
-from epicrisis.corpus.compression import describe_damage
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
@@ -31,21 +29,63 @@ from epicrisis.corpus.reader_base import (
     Skipped,
     append_fingerprint,
     check_file,
+    describe_damage,
     fingerprint_file,
     is_folder,
     os_error_reason,
     path_error,
     printable_path,
+    read_limited,
     skip,
 )
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
-__all__ = ["FORMATS", "Skipped", "read_sources"]
+MAX_TEXT_BYTES = 64 * 1024 * 1024
+
+
+def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield the only document of a plain text or Markdown file, or why it was skipped.
+
+    `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
+    become line feeds; the title is the first Markdown heading, else the file's stem.
+    """
+    try:
+        text = read_limited(path, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+        return
+    except ValueError as error:
+        yield skip(path, "", str(error))
+        return
+    if "\0" in text:
+        yield skip(path, "", "holds a NUL character: not a text file")
+    elif not text.strip():
+        yield skip(path, "", "holds no text")
+    else:
+        heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
+        yield Document(id=f"file:{name}", text=text, title=heading or path.stem, source=name)
+
+
+def _find_heading(text: str) -> str:
+    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
+    is_fenced = False
+    for line in text.split("\n"):
+        if line.startswith(("```", "~~~")):
+            is_fenced = not is_fenced
+        rest = line.lstrip("#")
+        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
+            words = rest.split()
+            if words and not words[-1].strip("#"):
+                words.pop()
+            if words:
+                return " ".join(words)
+    return ""
+
 
 _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
-    "text": plain_text.read_document,
+    "text": _read_text,
     "pdf": partial(sandbox.read_file, "pdf"),
     "html": partial(sandbox.read_file, "html"),
     "nxml": partial(sandbox.read_file, "nxml"),
@@ -62,24 +102,14 @@ FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, "note
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 _FORMAT_BY_SUFFIX = {
-    ".jsonl": "jsonl",
-    ".jsonl.gz": "jsonl",
-    ".txt": "text",
-    ".md": "text",
-    ".markdown": "text",
+    **dict.fromkeys((".jsonl", ".jsonl.gz"), "jsonl"),
+    **dict.fromkeys((".txt", ".md", ".markdown"), "text"),
     ".pdf": "pdf",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".nxml": _XML,
-    ".nxml.gz": _XML,
-    ".xml": _XML,
-    ".xml.gz": _XML,
-    **dict.fromkeys(note_tables.SUFFIXES, _CSV),
-    ".ndjson": "fhir",
-    ".ndjson.gz": "fhir",
-    ".json": _JSON,
-    ".json.gz": _JSON,
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    **dict.fromkeys((".nxml", ".nxml.gz", ".xml", ".xml.gz"), _XML),
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
+    **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
+    **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
@@ -108,14 +138,13 @@ def read_sources(
     """Return an iterator over the documents of files and folders, in the given order.
 
     A part that cannot be read is `Skipped`, in its place. The last item of a completely read file is its fingerprint.
-    A folder stands for every file below it in the order of the paths, without hidden files; files with other suffixes,
-    and empty files, are skipped.
+    A folder stands for every visible file below it in the order of the paths; files with other suffixes, and empty
+    files, are skipped.
 
     * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.
     * `previous`: PubMed's XML files and MedCPT's chunks with these fingerprints are omitted. Their documents have
       revisions, so no other file can have replaced them by an older version.
-    * `columns` and `cleaning` apply to notes of patients. CSV files with a known header (MIMIC's) and FHIR are
-      recognized without a format.
+    * `columns` and `cleaning` apply to notes of patients. CSV files with MIMIC's headers and FHIR need no format.
     * `only_notes` omits all other formats.
     * `with_origins` yields documents without a revision and outside a patient's record as `FileDocument`, so that a
       library can distinguish files with equal names.
@@ -140,23 +169,36 @@ def read_sources(
 def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -> list[_SourceFile]:
     """Return all files to read. A file whose name becomes its id is returned only once."""
     files: list[_SourceFile] = []
-    path_by_name: dict[str, Path] = {}
-    resolved: set[Path] = set()
+    path_by_key: dict[str, Path] = {}
     for path in paths:
-        if is_folder(path):
-            candidates = _list_folder(path, format)
-        else:
-            candidates = [_SourceFile(path, path.name, _require_format(path, format))]
+        candidates = _list_folder(path, format) if is_folder(path) else [_describe_file(path, format)]
         for file in candidates:
             if file.format in _READERS_WITH_NAME:
-                if file.path.resolve() in resolved:
+                key = str(file.path.resolve()) if with_origins else file.name
+                first = path_by_key.get(key)
+                if first is not None and first.resolve() == file.path.resolve():
                     continue
-                if with_origins:
-                    resolved.add(file.path.resolve())
-                elif not _claim_name(file, path_by_name):
-                    continue
+                if first is not None:
+                    raise InputError(
+                        f"{printable_path(first)} and {printable_path(file.path)} would both be the document "
+                        f"file:{printable_path(file.name)}; name the folder above both, or rename one"
+                    )
+                path_by_key[key] = file.path
             files.append(file)
     return files
+
+
+def _describe_file(path: Path, override: str | None) -> _SourceFile:
+    """Return a file named by the user. Raises InputError if it cannot be opened, or its format is unknown."""
+    check_file(path)
+    format = _detect_format(path, override, _DEFAULT_FORMATS)
+    if format is None:
+        raise path_error(
+            path,
+            f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither "
+            f"PubMed nor JATS; rename it, or name the format ({', '.join(FORMATS)})",
+        )
+    return _SourceFile(path, path.name, format)
 
 
 def _choose_readers(
@@ -166,20 +208,17 @@ def _choose_readers(
     cleaning: NoteCleaning,
     with_origins: bool,
 ) -> list[_Reader]:
-    """Return one reader for each file, with two exceptions.
-
-    Consecutive PubMed files have one reader, which reads them in parallel. All FHIR files have one reader, at the place
-    of the first, because each may describe patients of the others.
-    """
+    """Return one reader for each file, but one for consecutive PubMed files, and one for all FHIR files."""
     notes_reader = partial(_notes_reader, columns, cleaning)
-    fhir_files = [(file.path, file.name) for file in files if file.format == "fhir" and not _is_empty(file)]
+    # Each FHIR file may describe patients of the others.
+    fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
     readers: list[_Reader] = []
     for format, group in itertools.groupby(files, key=lambda file: file.format):
         if format == "fhir":
             if fhir_files:
-                readers.append(partial(fhir.read_files, fhir_files, cleaning))
-                fhir_files = []
-            readers += [_reader(file, notes_reader) for file in group if _is_empty(file)]
+                readers.append(partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning))
+            readers += [_reader(file, notes_reader) for file in group if not file.path.stat().st_size]
+            fhir_files = []
         elif format == "pubmed":
             readers.append(partial(_read_pubmed, [file.path for file in group], previous))
         else:
@@ -191,23 +230,18 @@ def _choose_readers(
     return readers
 
 
-def _is_empty(file: _SourceFile) -> bool:
-    return not file.path.stat().st_size
-
-
 def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
     """Yield the documents with their file, and with the file's hash if its name is part of their id."""
-    path = str(file.path.resolve())
-    file_id = f"file:{file.name}"
-    sha256 = ""
+    file_id, sha256 = f"file:{file.name}", ""
     for item in reader():
         if not isinstance(item, Document):
             yield item
-        elif file.format in _READERS_WITH_NAME and (item.id == file_id or item.id.startswith(f"{file_id}#")):
+            continue
+        origin = Origin(str(file.path.resolve()))
+        if file.format in _READERS_WITH_NAME and (item.id == file_id or item.id.startswith(f"{file_id}#")):
             sha256 = sha256 or fingerprint_file(file.path).sha256
-            yield FileDocument(item, Origin(path, file.name, sha256))
-        else:
-            yield FileDocument(item, Origin(path))
+            origin = Origin(origin.path, file.name, sha256)
+        yield FileDocument(item, origin)
 
 
 def _read_pubmed(paths: Sequence[Path], previous: Collection[FileFingerprint]) -> Iterator[ReaderItem]:
@@ -227,21 +261,10 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
     return bool(hashes) and fingerprint_file(path).sha256 in hashes
 
 
-def _require_format(path: Path, override: str | None) -> str:
-    check_file(path)
-    format = _detect_format(path, override, _DEFAULT_FORMATS)
-    if format is None:
-        raise path_error(
-            path,
-            f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither "
-            f"PubMed nor JATS; rename it, or name the format ({', '.join(FORMATS)})",
-        )
-    return format
-
-
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
-    format = override or _suffix_format(path)
+    suffixes = filter(path.name.lower().endswith, _FORMAT_BY_SUFFIX)
+    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, ""))
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -259,20 +282,11 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
     return format
 
 
-def _suffix_format(path: Path) -> str | None:
-    for suffix, format in _FORMAT_BY_SUFFIX.items():
-        if path.name.lower().endswith(suffix):
-            return format
-    return None
-
-
 def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
     """Return every visible file below the folder by name. Raises InputError if none can be read."""
 
     def refuse(error: OSError) -> None:
-        raise InputError(
-            f"{printable_path(error.filename)}: {os_error_reason(error)}; check the folder's permissions"
-        ) from error
+        raise path_error(error.filename, f"{os_error_reason(error)}; check the folder's permissions") from error
 
     files: list[_SourceFile] = []
     for parent, folders, names in os.walk(folder, onerror=refuse):
@@ -284,29 +298,13 @@ def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
     if not any(file.format for file in files):
         suffixes = ", ".join(_FORMAT_BY_SUFFIX)
-        raise InputError(f"{printable_path(folder)}: no file below it that can be read ({suffixes}); check the path")
+        raise path_error(folder, f"no file below it that can be read ({suffixes}); check the path")
     return sorted(files, key=lambda file: file.name)
 
 
-def _claim_name(file: _SourceFile, path_by_name: dict[str, Path]) -> bool:
-    """Return False if this file was met before. Raises InputError if another file has the same name."""
-    if file.name not in path_by_name:
-        path_by_name[file.name] = file.path
-        return True
-    first = path_by_name[file.name]
-    if first.resolve() == file.path.resolve():
-        return False
-    raise InputError(
-        f"{printable_path(first)} and {printable_path(file.path)} would both be the document "
-        f"file:{printable_path(file.name)}; name the folder above both, or rename one"
-    )
-
-
 def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Path, name: str) -> _Reader:
-    """Return the reader of a table of notes. Raises InputError if the table lacks a column.
-
-    A garbled file is skipped completely: text before the damage may be under another patient's id.
-    """
+    """Return the reader of a table of notes. Raises InputError if the table lacks a column."""
+    # In a garbled file, text before the damage may be under another patient's id.
     if damage := describe_damage(path, include_truncated=False):
         return partial(_skip, path, damage)
     try:

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 REMOVAL_LOG_FILE = "removed.jsonl"
-"""The file's name in a library's folder."""
 WHOLE_NOTE_KINDS = frozenset(("duplicate", "marked-as-error", "superseded"))
-"""Kinds of complete notes that are left out; the other kinds are boilerplate."""
+"""Kinds of complete notes; the other kinds are boilerplate."""
 _BATCH = 1000
 """Lines written together, and documents listed on one line of a recurring text."""
 
@@ -38,7 +37,6 @@ class RemovalSummary:
     """What happened to the notes of an addition: counts only, no text."""
 
     notes: int
-    """Notes yielded as documents."""
     kinds: Mapping[str, RemovalCounts]
     """By kind: those of `WHOLE_NOTE_KINDS`, `recurring` texts of a template, and the kinds of footers."""
     without_time: int
@@ -67,11 +65,7 @@ class RemovalLog:
         self._has_written = False
 
     def begin_source(self, path: Path, name: str) -> str:
-        """Return the key by which `record` identifies a file that is about to be read.
-
-        With texts the key is the file's SHA-256, since files of two folders may have one name. Lines of an earlier
-        addition of this file will be replaced. Raises InputError if the file cannot be read.
-        """
+        """Return the key for `record` of a file to be read: its SHA-256 with texts, since names may be equal."""
         source = fingerprint_file(path).sha256 if self._keep_texts else name
         self._names[source] = name
         return source
@@ -134,7 +128,11 @@ class RemovalLog:
             merged = self._file.with_name(f"{REMOVAL_LOG_FILE}.joined")
             with open(open_private(merged, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
                 for line in _read_lines(log_file):
-                    if _source_of(line) not in self._names:
+                    old_source = None
+                    with suppress(ValueError, RecursionError, TypeError, KeyError):
+                        old_source = json.loads(line)["sha256"]
+                    # A damaged line is kept.
+                    if not isinstance(old_source, str) or old_source not in self._names:
                         file.write(line)
                 file.writelines(_read_lines(self._file))
                 file.flush()
@@ -169,16 +167,6 @@ def _storage_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         cause = f"{printable_path(path)}: {os_error_reason(error)}"
         raise StorageError(f"{cause}; free some space, or check the folder's permissions") from error
-
-
-def _source_of(line: str) -> object:
-    """Return the SHA-256 in the line, or None for a damaged line, which is kept."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    source = entry.get("sha256") if isinstance(entry, dict) else None
-    return source if isinstance(source, str) else None
 
 
 def _read_lines(path: Path) -> Iterator[str]:

@@ -1,15 +1,11 @@
-"""Read who retracted, doubted or corrected which article: PubMed's notices, and Retraction Watch (Crossref's CSV).
-
-    Record ID,Title,...,RetractionDate,RetractionDOI,...,OriginalPaperDOI,OriginalPaperPubMedID,RetractionNature,...
-
-A PMID of 0, or none, means that the article has none; its DOI identifies it then.
-"""
+"""Read who retracted, doubted or corrected which article: PubMed's notices, and Retraction Watch (Crossref's CSV)."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +21,9 @@ _MARK_BY_NATURE = {
     "reinstatement": REINSTATED,
 }
 _MARK_BY_RELATION = {
-    "RetractionOf": "retracted",
-    "PartialRetractionOf": "retracted",
-    "RetractedandRepublishedFrom": "retracted",
+    **dict.fromkeys(("RetractionOf", "PartialRetractionOf", "RetractedandRepublishedFrom"), "retracted"),
     "ExpressionOfConcernFor": "expression-of-concern",
-    "ErratumFor": "corrected",
-    "CorrectedandRepublishedFrom": "corrected",
+    **dict.fromkeys(("ErratumFor", "CorrectedandRepublishedFrom"), "corrected"),
 }
 """By the `RefType` in PubMed's record of the notice."""
 MAX_CELL_CHARACTERS = 100_000
@@ -126,19 +119,13 @@ def _read_entry(path: Path, row: Mapping[str | None, Any], line: int) -> Article
     if not number or mark is None:
         reason = "its RetractionNature is unknown" if number else "has no Record ID"
         return skip(path, where, f"{reason}; update epicrisis, or fetch the list again")
+    # A PMID of 0 means that the article has none.
     pmids = set(map(int, _PMID.findall(cells.get("OriginalPaperPubMedID", "")))) - {0}
     targets = [*map("pubmed:{}".format, sorted(pmids)), *_find_dois(cells.get("OriginalPaperDOI", ""))]
-    day = _parse_day(cells.get("RetractionDate", ""), first=mark == REINSTATED)
+    day = None
+    if match := _DATE.match(cells.get("RetractionDate", "")):
+        # The list has the month first: `5/31/2021 0:00`.
+        iso_date = match[4] or f"{match[3]}-{int(match[1]):02}-{int(match[2]):02}"
+        with suppress(ValueError):
+            day = first_day(iso_date) if mark == REINSTATED else last_day(iso_date)
     return ArticleStatement(f"retraction-watch:{number}", tuple(targets), mark, day)
-
-
-def _parse_day(date: str, *, first: bool) -> int | None:
-    """Return the first or last day of a date of the list (`5/31/2021 0:00`, month first), or None."""
-    match = _DATE.match(date)
-    if match is None:
-        return None
-    iso_date = match[4] or f"{match[3]}-{int(match[1]):02}-{int(match[2]):02}"
-    try:
-        return first_day(iso_date) if first else last_day(iso_date)
-    except ValueError:
-        return None

@@ -3,8 +3,7 @@
     items = sandbox.read_file("pdf", path, "report.pdf")
 
 PDFium, lexbor and libxml2 are C code, and a file of 1 kB can make each of them run for hours, use all memory or crash.
-In the child that costs one file: the child is killed, the file is `Skipped`, and the next file gets a new child. One
-child serves all files, since starting one takes longer than reading a small file. Replies are JSON.
+In the child that costs one file: the child is killed, the file is `Skipped`, and the next file gets a new child.
 """
 
 from __future__ import annotations
@@ -27,12 +26,10 @@ from epicrisis.types import Document
 SECONDS = 60
 """Wall-clock seconds for any file."""
 SECONDS_PER_MB = 10
-"""Additional seconds for a large file."""
 MEMORY = 3 * 1024**3
 """Bytes of address space of the child. A page of 64 MB takes half of it. On macOS, which has no such limit, only the
 time is limited."""
 MAX_REPLY_BYTES = 512 * 1024**2
-"""Bytes of the child's reply for one file."""
 OUT_OF_MEMORY = 3
 """The exit code of a child that reached its memory limit."""
 
@@ -48,21 +45,21 @@ class _ParserError(Exception):
 
 
 def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skipped]:
-    """Yield the items of the reader of this kind (`pdf`, `html`, `nxml`, `statpearls`) for a file.
-
-    A file that takes too much time or memory, or crashes its parser, is `Skipped` with the reason and the cure.
-    """
-    try:
+    """Yield the items of the reader of this kind for a file. A file that exceeds a limit, or crashes, is `Skipped`."""
+    size = 0
+    with suppress(OSError):
         size = path.stat().st_size
-    except OSError:
-        size = 0
-    request = {"kind": kind, "path": str(path), "name": name}
     try:
-        items = _CHILD.ask(request, b"", size)
+        items = _CHILD.ask({"kind": kind, "path": str(path), "name": name}, b"", size)
     except _ParserError as error:
         yield skip(path, "", str(error))
         return
-    yield from map(_to_item, items)
+    for item in items:
+        if "reason" in item:
+            yield Skipped(item["path"], item["where"], item["reason"])
+        else:
+            fields = {field: item[field] for field in ("id", "text", "title", "source", "date", "metadata")}
+            yield Document(**fields)
 
 
 def page_text(data: bytes) -> str:
@@ -84,12 +81,6 @@ def _request_value(request: Mapping[str, Any], data: bytes, size: int, key: str)
     if "error" in reply:
         raise ValueError(str(reply["error"]))
     return reply[key]
-
-
-def _to_item(item: Mapping[str, Any]) -> Document | Skipped:
-    if "reason" in item:
-        return Skipped(item["path"], item["where"], item["reason"])
-    return Document(item["id"], item["text"], item["title"], item["source"], item["date"], metadata=item["metadata"])
 
 
 class _Child:
@@ -133,9 +124,8 @@ class _Child:
                     process_group=0,
                 )
             except OSError as error:
-                raise _ParserError(
-                    f"no process can be started to parse it ({error.strerror}); free some memory"
-                ) from error
+                reason = f"no process can be started to parse it ({error.strerror}); free some memory"
+                raise _ParserError(reason) from error
         assert self._process.stdin is not None, "stdin and stdout are pipes"
         try:
             self._process.stdin.write(line + data)
@@ -173,15 +163,10 @@ class _Child:
         if process is not None:
             process.kill()
             process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    _close(pipe)
-
-
-def _close(pipe: Any) -> None:
-    # Closing flushes a request that the child never read.
-    with suppress(BrokenPipeError):
-        pipe.close()
+            for pipe in filter(None, (process.stdin, process.stdout)):
+                # Closing flushes a request that the child never read.
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
 
 _CHILD = _Child()

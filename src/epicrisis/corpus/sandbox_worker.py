@@ -1,7 +1,4 @@
-"""The child process of `sandbox`: reads one request a line, parses, and sends the reply as JSON after its length.
-
-Exits if the parent is gone, or if a file takes too much time (SIGALRM) or too much memory.
-"""
+"""The child process of `sandbox`: reads one request a line, parses, and sends the reply as JSON after its length."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
 MAX_SHEET_BYTES = 64 * 1024 * 1024
-"""Bytes of a spreadsheet."""
 _REPLACE_BYTES = 512 * 1024**2
 """Memory in use after which a child is replaced, so that the remains of one file cannot make the next fail."""
 _READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped]]] = {
@@ -45,7 +41,13 @@ def main() -> None:
         data = requests.read(request["bytes"])
         signal.alarm(request["seconds"])
         try:
-            _limit_memory(request["memory"])
+            with suppress(ImportError, OSError, ValueError):
+                import resource
+
+                hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+                size = request["memory"]
+                soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+                resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
             items = _reply(request, data)
             is_last = _peak_memory() > replace_above
             reply = json.dumps({"items": items, "is_last": is_last}).encode()
@@ -59,17 +61,14 @@ def main() -> None:
 
 
 def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
-    if request["kind"] == "page":
-        try:
+    try:
+        if request["kind"] == "page":
             return [{"text": html.page_text(data)}]
-        except ValueError as error:
-            return [{"error": str(error)}]
-    path = Path(request["path"])
-    if request["kind"] == "sheet":
-        try:
+        path = Path(request["path"])
+        if request["kind"] == "sheet":
             return [{"rows": _read_sheet(path)}]
-        except ValueError as error:
-            return [{"error": str(error)}]
+    except ValueError as error:
+        return [{"error": str(error)}]
     try:
         return [asdict(item) for item in _READERS[request["kind"]](path, request["name"])]
     except MemoryError:
@@ -102,15 +101,6 @@ def _prepare() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _limit_memory(size: int) -> None:
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _peak_memory() -> int:

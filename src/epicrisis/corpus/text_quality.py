@@ -1,7 +1,4 @@
-"""Find faulty texts for a library's health report: empty texts, remaining markup, near duplicates.
-
-The results are for a person to look at; nothing is removed.
-"""
+"""Find faulty texts for a library's health report: empty texts, remaining markup, near duplicates."""
 
 from __future__ import annotations
 
@@ -46,25 +43,18 @@ def is_empty(text: str) -> bool:
 
 
 def has_markup(text: str) -> bool:
-    """Return whether the text has a tag, a character entity or a TeX command.
-
-    `p < 0.05`, `<5 mg`, `R&D;` and the like are none.
-    """
+    """Return whether the text has a tag, a character entity or a TeX command; `p < 0.05` or `R&D;` is none."""
     if "<" in text and _TAG.search(text):
         return True
-    if "&" in text and any(map(_is_entity, _ENTITY.finditer(text))):
-        return True
+    for match in _ENTITY.finditer(text) if "&" in text else ():
+        name = match[1]
+        if name is None or f"{name};" in html.entities.html5 or _SGML.fullmatch(name):
+            return True
     return ("\\" in text and _TEX.search(text) is not None) or _ATTRIBUTE.search(text) is not None
-
-
-def _is_entity(match: re.Match[str]) -> bool:
-    name = match[1]
-    return name is None or f"{name};" in html.entities.html5 or _SGML.fullmatch(name) is not None
 
 
 SHINGLE_WORDS = 5
 MIN_SIMILARITY = 0.8
-"""The least Jaccard similarity of the shingles of two near duplicates."""
 
 _COMPONENTS = 64
 _MAX_LEADERS = 32
@@ -77,10 +67,7 @@ class NearDuplicateFinder:
     Each text is stored as a MinHash signature of its shingles, runs of 5 words (Broder, SEQUENCES 1997): 64 components
     of 16 bits. Two texts are compared if one of 16 bands of 4 components agrees; with a similarity of 0.8 this happens
     with probability 0.9998. The similarity is estimated by the share of equal components, with a standard error of 0.05
-    at 0.8, so a pair just above the limit may be missed, and one just below be found.
-
-    Case, punctuation and white space are ignored. A text of fewer than 5 words has one shingle, all its words; a text
-    without words is ignored.
+    at 0.8. Case, punctuation and white space are ignored. A text of fewer than 5 words has one shingle, all its words.
     """
 
     def __init__(self) -> None:
@@ -103,10 +90,7 @@ class NearDuplicateFinder:
             self._signatures += signature.tobytes()
 
     def pairs(self, similarity: float = MIN_SIMILARITY) -> Iterator[tuple[str, str]]:
-        """Yield (earlier id, later id) for every near duplicate of a text added before it, each later text once.
-
-        Ten copies of one text are nine pairs. Call this after the last `add`; it takes another 40 bytes a text.
-        """
+        """Yield (earlier id, later id) for every near duplicate of an earlier text; ten copies are nine pairs."""
         import numpy as np
 
         if not self._ids:
@@ -116,14 +100,17 @@ class NearDuplicateFinder:
         earlier = np.full(len(signatures), -1, dtype=np.int64)
         self.not_compared = 0
         for band in range(bands.shape[1]):
-            for group in _group_rows(bands[:, band]):
+            # Group the rows with equal keys, in rising order.
+            order = np.argsort(bands[:, band], kind="stable")
+            keys = bands[order, band]
+            edges = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1], [True])))
+            for index in np.flatnonzero(np.diff(edges) > 1).tolist():
+                group = order[edges[index] : edges[index + 1]]
                 self._match_group(signatures, group[earlier[group] < 0], earlier, similarity)
         for later in np.flatnonzero(earlier >= 0).tolist():
             yield self._ids[int(earlier[later])], self._ids[later]
 
-    def _match_group(
-        self, signatures: npt.NDArray[np.uint16], group: Numbers, earlier: Numbers, similarity: float
-    ) -> None:
+    def _match_group(self, signatures: Row, group: Numbers, earlier: Numbers, similarity: float) -> None:
         """Set the earlier text of each near duplicate within a group, which is in the order of `add`."""
         import numpy as np
 
@@ -150,14 +137,3 @@ class NearDuplicateFinder:
         hashes = (shingles[:, None] * self._factors + self._terms) >> np.uint64(24)
         lowest: Row = np.min(hashes, axis=0).astype(np.uint16)
         return lowest
-
-
-def _group_rows(keys: npt.NDArray[np.uint64]) -> Iterator[Numbers]:
-    """Yield the indices of the rows with equal keys, for each key of several rows, in rising order."""
-    import numpy as np
-
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    edges = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True])))
-    for index in np.flatnonzero(np.diff(edges) > 1).tolist():
-        yield order[edges[index] : edges[index + 1]]

@@ -1,14 +1,11 @@
-"""Parse XML from outside safely, and convert mixed content into readable text.
+"""Parse XML from outside safely (no entity is expanded, nothing is fetched), and turn mixed content into readable text.
 
-No entity is expanded, nothing is fetched, and sizes are limited.
-
-`element_text` gives one line of text by these rules. Runs of spaces, tabs and line ends become one space, with none at
-the ends; other spaces (no-break, thin) stay. Bold, italics and other inline markup are dropped. A subscript is written
-as it is spoken, `H2O`, `Tmax`; after a digit with `_`, so that no other number arises. A superscript beginning with a
-digit or a signed digit gets a `^` after a letter, a digit or a closing bracket (`10^-3`, `m^2`), and so does a single
-letter after a digit (`10^n`). Charges, genotypes, isotopes and others stay as commonly written (`Ca2+`, `CD4+`,
-`p53-/-`, `99mTc`, `1st`). MathML is linear: `(a+b)/c`, `x_i^2`, `√(x)`. An entity of HTML becomes its character; any
-other stays as `&name;`.
+`element_text` gives one line of text by these rules. Runs of spaces, tabs and line ends become one space. Bold, italics
+and other inline markup are dropped. A subscript is written as it is spoken, `H2O`, `Tmax`; after a digit with `_`, so
+that no other number arises. A superscript beginning with a digit or a signed digit gets a `^` after a letter, a digit
+or a closing bracket (`10^-3`, `m^2`), and so does a single letter after a digit (`10^n`). Charges, genotypes, isotopes
+and others stay as commonly written (`Ca2+`, `CD4+`, `99mTc`). MathML is linear: `(a+b)/c`, `x_i^2`, `√(x)`. An entity
+of HTML becomes its character; any other stays as `&name;`.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from epicrisis.corpus.compression import READ_ERRORS, describe_read_error, open_packed
+from epicrisis.corpus.reader_base import READ_ERRORS, describe_read_error, open_packed
 
 if TYPE_CHECKING:
     from lxml.etree import _Element, _ElementTree
@@ -43,10 +40,7 @@ class BrokenXML(Exception):
 
 
 def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml"] | None:
-    """Return the kind of XML, by the first known element in the first 64 KiB (unpacked), or None.
-
-    Raises OSError if the file cannot be opened.
-    """
+    """Return the kind of XML, by the first known element in the first 64 KiB (unpacked), or None. Raises OSError."""
     head = b""
     with open_packed(path) as file:
         try:
@@ -164,10 +158,6 @@ def element_text(element: _Element) -> str:
     return raw.strip(" ")
 
 
-def _tidy(raw: str | None) -> str:
-    return _SPACES.sub(" ", raw or "").strip(" ")
-
-
 def _mixed(element: _Element) -> str:
     out = [element.text or ""]
     for child in element:
@@ -186,13 +176,27 @@ def _write(child: Any, out: list[str]) -> None:
     if name == "sub":
         _write_subscript(_mixed(child), out)
     elif name == "sup":
-        out.append(_superscript(_mixed(child), _last(out)))
+        content, before = _mixed(child), _last(out)
+        inner = content.strip()
+        follows = before.isalnum() or before in (")", "]", "}")
+        power = follows and _POWER.match(inner) and not _CHARGE.fullmatch(inner)
+        index = before.isdigit() and len(inner) == 1 and inner.isalpha()
+        out.append(f"^{content.lstrip()}" if power or index else content)
     elif name == "math":
         out.append(_linear(child))
     elif name == "alternatives":
-        _write_best(child, out)
+        # The most readable of several forms of one thing, else all forms.
+        forms = {form.tag.rpartition("}")[2]: form for form in child if isinstance(form.tag, str)}
+        best = next(filter(forms.__contains__, ("math", "table", "tex-math", "textual-form")), None)
+        if best is None:
+            out.append(_mixed(child))
+        else:
+            _write(forms[best], out)
     elif name == "tex-math":
-        out.append(_tex(child.text or ""))
+        # The formula without the document that publishers wrap around it.
+        source = child.text or ""
+        body = source.partition(r"\begin{document}")[2].partition(r"\end{document}")[0] or source
+        out.append(body.strip().strip("$").strip())
     else:
         inner = _mixed(child)
         out.append(f" {inner} " if name in _BLOCKS else inner)
@@ -218,40 +222,13 @@ def _write_subscript(content: str, out: list[str]) -> None:
     out.append(content)
 
 
-def _superscript(content: str, before: str) -> str:
-    inner = content.strip()
-    follows = before.isalnum() or before in (")", "]", "}")
-    power = follows and _POWER.match(inner) and not _CHARGE.fullmatch(inner)
-    index = before.isdigit() and len(inner) == 1 and inner.isalpha()
-    return f"^{content.lstrip()}" if power or index else content
-
-
-def _write_best(alternatives: _Element, out: list[str]) -> None:
-    """Append the most readable of several forms of one thing: MathML, a table, TeX; else all forms."""
-    by_name = {child.tag.rpartition("}")[2]: child for child in alternatives if isinstance(child.tag, str)}
-    for name in ("math", "table", "tex-math", "textual-form"):
-        if name in by_name:
-            _write(by_name[name], out)
-            return
-    out.append(_mixed(alternatives))
-
-
-def _tex(source: str) -> str:
-    """Return the formula without the document that publishers wrap around it."""
-    body = source.partition(r"\begin{document}")[2].partition(r"\end{document}")[0] or source
-    return body.strip().strip("$").strip()
-
-
 _INVISIBLE = str.maketrans("", "", "\u2061\u2062\u2063\u2064")
 """Invisible operators: function application, times, separator, plus."""
 _ATOM = re.compile(r"[+\-−]?\w*|\([^()]*\)")
 _SHAPES = {
-    "msup": "{}^{}",
-    "mover": "{}^{}",
-    "msub": "{}_{}",
-    "munder": "{}_{}",
-    "msubsup": "{}_{}^{}",
-    "munderover": "{}_{}^{}",
+    **dict.fromkeys(("msup", "mover"), "{}^{}"),
+    **dict.fromkeys(("msub", "munder"), "{}_{}"),
+    **dict.fromkeys(("msubsup", "munderover"), "{}_{}^{}"),
     "mfrac": "{}/{}",
 }
 
@@ -266,10 +243,10 @@ def _linear(node: Any) -> str:
         return _linear(node[0])
     if name == "mspace":
         return " "
-    parts = [_linear(child) + _tidy(child.tail) for child in node]
+    parts = [_linear(child) + _SPACES.sub(" ", child.tail or "").strip(" ") for child in node]
     shape = _SHAPES.get(name, "")
     if shape and len(parts) == shape.count("{}"):
-        return shape.format(*map(_parenthesize, parts))
+        return shape.format(*(part if _ATOM.fullmatch(part) else f"({part})" for part in parts))
     if name == "mfenced":
         inner = node.get("separators", ",")[:1].join(parts)
         return f"{node.get('open', '(')}{inner}{node.get('close', ')')}"
@@ -279,15 +256,11 @@ def _linear(node: Any) -> str:
         return ", ".join(parts)
     if name == "mroot" and len(parts) == 2:
         return f"{parts[1]}√({parts[0]})"
-    inner = _row([_tidy(node.text).translate(_INVISIBLE), *parts])
+    inner = _row(_SPACES.sub(" ", node.text or "").strip(" ").translate(_INVISIBLE), *parts)
     return f"√({inner})" if name == "msqrt" else inner
 
 
-def _parenthesize(part: str) -> str:
-    return part if _ATOM.fullmatch(part) else f"({part})"
-
-
-def _row(parts: list[str]) -> str:
+def _row(*parts: str) -> str:
     """Return the parts side by side, with a space between two words."""
     out = [""]
     for part in parts:

@@ -75,13 +75,25 @@ def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damag
     changed, missing = _compare(folder, recorded or {})
     # Changed files may have disappeared since, so they are added to the existing ones.
     current = _select_current(folder, {*_list_data_files(folder), *changed})
+    path_of_index = folder / word_index.NAME
+    damaged_words = []
+    with translate_errors(path_of_index):
+        meta = json.loads((path_of_index / word_index.META).read_bytes())
+        # A writer may be creating files of other segments.
+        segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+        for path in sorted(path_of_index.iterdir()):
+            try:
+                if path.name.partition(".")[0] in segments and not _has_valid_crc(path):
+                    damaged_words.append(f"{word_index.NAME}/{path.name}")
+            except FileNotFoundError:
+                continue
     return Damage(
         recorded=recorded is not None,
         files=len(recorded or {}),
         changed=tuple(sorted(current.intersection(changed))),
         missing=tuple(missing),
         superseded=tuple(sorted(set(changed) - current)),
-        words=tuple(_find_damaged_word_files(folder)),
+        words=tuple(damaged_words),
     )
 
 
@@ -101,36 +113,35 @@ def check_small_files(folder: Path, recorded: Mapping[str, str]) -> None:
             break
         small[name] = recorded[name]
     if changed := _compare(folder, small)[0]:
-        raise LibraryDamaged(describe_damage(folder, changed))
+        raise LibraryDamaged(_describe_damage(folder, changed))
 
 
-def find_damage_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> list[str]:
-    """Return the changed data files among those that a compaction reads.
+def check_before_compaction(folder: Path, recorded: Mapping[str, str], dimensions: int) -> None:
+    """Raise LibraryDamaged if a data file to be read by a compaction changed.
 
     A compaction would copy the damage and give the copy a valid checksum. Files with the maximum number of rows are
-    not joined, so they are skipped in large libraries.
+    not joined, so they are skipped in large libraries. Damaged descriptions of earlier versions are removed, because
+    Lance reads all of them when it removes old versions.
     """
     sizes = _list_data_files(folder)
+    current = _select_current(folder, sizes)
     is_small = sum(sizes.values()) < _SMALL_LIBRARY_BYTES
     full_bytes = _MAX_FILE_ROWS * dimensions * 2
-    joined = {}
-    for name in _select_current(folder, sizes) & recorded.keys():
-        if name.startswith(_ROW_FILES) and (is_small or sizes[name] < full_bytes):
+    joined, earlier = {}, {}
+    for name in sizes.keys() & recorded.keys():
+        if name not in current:
+            if name.startswith(_VERSIONS):
+                earlier[name] = recorded[name]
+        elif name.startswith(_ROW_FILES) and (is_small or sizes[name] < full_bytes):
             joined[name] = recorded[name]
-    return _compare(folder, joined)[0]
-
-
-def remove_damaged_versions(folder: Path, recorded: Mapping[str, str]) -> None:
-    """Remove damaged descriptions of earlier versions. Lance reads all of them when it removes old versions."""
-    existing = _list_data_files(folder)
-    earlier = existing.keys() - _select_current(folder, existing)
-    versions = {name: recorded[name] for name in earlier & recorded.keys() if name.startswith(_VERSIONS)}
+    if changed := _compare(folder, joined)[0]:
+        raise LibraryDamaged(_describe_damage(folder, changed))
     with translate_errors(folder):
-        for name in _compare(folder, versions)[0]:
+        for name in _compare(folder, earlier)[0]:
             (folder / name).unlink(missing_ok=True)
 
 
-def describe_damage(folder: Path, names: Sequence[str]) -> str:
+def _describe_damage(folder: Path, names: Sequence[str]) -> str:
     """Return the error message for changed data files."""
     rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
@@ -147,8 +158,16 @@ def sha256(path: Path) -> str:
 
 def _select_current(folder: Path, names: Iterable[str]) -> set[str]:
     """Return the data files that the newest version of the library may read."""
+
+    def version_number(name: str) -> int:
+        """Return the version described by a file. Lance names these files so that the newest sorts first."""
+        stem = Path(name).stem
+        if not stem.isdecimal():
+            return -1
+        return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
+
     versions = [name for name in names if name.startswith(_VERSIONS)]
-    newest = max(versions, key=_version_number, default=None)
+    newest = max(versions, key=version_number, default=None)
     with translate_errors(folder):
         try:
             description = (folder / newest).read_bytes() if newest else b""
@@ -163,14 +182,6 @@ def _select_current(folder: Path, names: Iterable[str]) -> set[str]:
         elif not name.startswith((_VERSIONS, _TRANSACTIONS)):
             current.add(name)
     return current
-
-
-def _version_number(name: str) -> int:
-    """Return the version described by a file. Lance names these files so that the newest sorts first."""
-    stem = Path(name).stem
-    if not stem.isdecimal():
-        return -1
-    return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
 
 
 def _list_data_files(folder: Path) -> dict[str, int]:
@@ -199,24 +210,6 @@ def _compare(folder: Path, recorded: Mapping[str, str]) -> tuple[list[str], list
             except FileNotFoundError:
                 missing.append(name)
     return changed, missing
-
-
-def _find_damaged_word_files(folder: Path) -> list[str]:
-    """Return the damaged files of the word index's last commit. A writer may be creating other files."""
-    path_of_index = folder / word_index.NAME
-    damaged = []
-    with translate_errors(path_of_index):
-        meta = json.loads((path_of_index / word_index.META).read_bytes())
-        segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
-        for path in sorted(path_of_index.iterdir()):
-            if path.name.partition(".")[0] not in segments:
-                continue
-            try:
-                if not _has_valid_crc(path):
-                    damaged.append(f"{word_index.NAME}/{path.name}")
-            except FileNotFoundError:
-                continue
-    return damaged
 
 
 def _has_valid_crc(path: Path) -> bool:

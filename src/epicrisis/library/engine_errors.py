@@ -22,6 +22,7 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EIO}
 # Lance and tantivy are written in Rust. Their errors reach Python as RuntimeError, OSError or ValueError with the errno
 # in the message.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _ERRNO_OF_TEXT = {
     "No space left": errno.ENOSPC,
     "disk is full": errno.ENOSPC,
@@ -56,7 +57,12 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def _translate(error: BaseException, path: Path) -> EpicrisisError:
-    number = _errno(error)
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        text = str(error)
+        match = _OS_ERROR.search(text)
+        phrases = (number for phrase, number in _ERRNO_OF_TEXT.items() if phrase in text)
+        number = int(match[1]) if match else next(phrases, None)
     if number in _FULL:
         return StorageError(
             f"{path}: no room left to write; free disk space (or raise the quota) and run the same command again. "
@@ -73,21 +79,6 @@ def _translate(error: BaseException, path: Path) -> EpicrisisError:
             "not mounted read-only, then run the same command again. Everything acknowledged so far is saved"
         )
     return LibraryDamaged(f"{path} cannot be read: {_first_line(error)}; it may be half-copied: {REPAIR}")
-
-
-def _errno(error: BaseException) -> int | None:
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.errno
-    text = str(error)
-    if match := _OS_ERROR.search(text):
-        return int(match[1])
-    for phrase, number in _ERRNO_OF_TEXT.items():
-        if phrase in text:
-            return number
-    return None
-
-
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """Check the health of a library: its content, the quality of its texts, and contradictions between its parts.
 
 Every passage is read once, in batches, while others may search and write. Memory: up to 90 bytes per passage (see
-`row_keys`; 3.2 GB for 36 million) plus near duplicates (see NEAR_LIMIT). The check changes nothing.
+`RowKeys`; 3.2 GB for 36 million) plus near duplicates (see NEAR_LIMIT). The check changes nothing.
 """
 
 from __future__ import annotations
@@ -9,45 +9,40 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
 from epicrisis.errors import LibraryBusy, LibraryDamaged
-from epicrisis.library.checksums import Damage, verify_data_files
+from epicrisis.library import health_report as reports
+from epicrisis.library.checksums import verify_data_files
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.health_report import (
-    MARKS_DUE,
-    MAX_LISTED,
-    Contents,
-    Finding,
-    HealthReport,
-    IndexAgreement,
-    Pairs,
-    Rows,
-    Texts,
-    describe_damaged_files,
-    find_notices,
-    find_problems,
-)
+from epicrisis.library.health_report import MAX_LISTED, Finding, HealthReport, IndexAgreement
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.patients import MIXED_NOTICE, Roster
-from epicrisis.library.row_keys import BooleanArray, Numbers, RowKeys
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.types import RETRACTED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Numbers: TypeAlias = npt.NDArray[np.int64]
+BooleanArray: TypeAlias = npt.NDArray[np.bool_]
+
+MIN_VECTORS = 100
+"""With fewer usable vectors no length is reported as unusual."""
+MAX_DEVIATIONS = 5.0
+"""Maximum distance from the median length, in robust standard deviations (1.4826 times the median absolute deviation,
+and at least 1 % of the median)."""
 NEAR_LIMIT = 1_000_000
 """Near duplicates are searched among all of up to this many passages (220 MB), or else in a sample of this size.
 
@@ -102,16 +97,17 @@ def check_health(library: Library, on_progress: Callable[[int, int], None] | Non
                 damage = replace(damage, missing=())
         except LibraryDamaged as error:
             if journal.data_version() == before:
-                _raise_for_damage(library.path, damage)
+                if sentences := reports.describe_damaged_files(damage):
+                    raise LibraryDamaged(f"{library.path} cannot be read: {'; '.join(sentences)}") from error
                 raise
             raise LibraryBusy(
                 f"{library.path} was changed during the check: check it again after the writer has ended"
             ) from error
-    notices = list(find_notices(info, contents, texts, rows, agreement, damage))
+    notices = list(reports.find_notices(info, contents, texts, rows, agreement, damage))
     if Roster(library).is_mixed():
         notices.append(MIXED_NOTICE)
     if has_due_marks:
-        notices.append(MARKS_DUE)
+        notices.append(reports.MARKS_DUE)
     return HealthReport(
         library=info,
         contents=contents,
@@ -119,15 +115,9 @@ def check_health(library: Library, on_progress: Callable[[int, int], None] | Non
         rows=rows,
         agreement=agreement,
         files=damage,
-        problems=find_problems(info, rows, agreement, damage),
+        problems=reports.find_problems(info, rows, agreement, damage),
         notices=tuple(notices),
     )
-
-
-def _raise_for_damage(folder: Path, damage: Damage) -> None:
-    """Raise LibraryDamaged with the names of the damaged files, if there are any."""
-    if sentences := describe_damaged_files(damage):
-        raise LibraryDamaged(f"{folder} cannot be read: {'; '.join(sentences)}")
 
 
 def _read_batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -142,11 +132,9 @@ class _Tally:
         self.count = 0
         self._first: list[str] = []
 
-    def add(self, ids: Iterable[str]) -> None:
-        for id_ in ids:
-            self.count += 1
-            if self.count <= MAX_LISTED:
-                self._first.append(id_)
+    def add(self, *ids: str) -> None:
+        self.count += len(ids)
+        self._first += ids[: MAX_LISTED - len(self._first)]
 
     @property
     def finding(self) -> Finding:
@@ -179,15 +167,30 @@ class _Scan:
         for id_, document, ordinal, title, text in zip(ids, documents, ordinals, titles, texts, strict=True):
             name = f"{document}#{ordinal}"
             if id_ != name:
-                self.wrong_ids.add([id_])
-            self._add_text(id_, name, ordinal, title, text)
+                self.wrong_ids.add(id_)
+            if is_empty(text):
+                self.empty.add(id_)
+            # All passages of a document have its title.
+            if has_markup(text) or (ordinal == 0 and has_markup(title)):
+                self.markup.add(id_)
+            if self.passages <= NEAR_LIMIT or (
+                self.compared < 2 * NEAR_LIMIT and _is_in_sample(text, NEAR_LIMIT / self.passages)
+            ):
+                self.compared += 1
+                self.near.add(name, f"{title}\n{text}")
         fits = pc.equal(pc.subtract(rows["end"], rows["start"]), pc.utf8_length(rows["text"]))
         fits = pc.and_(fits, pc.greater_equal(rows["start"], 0))
-        self.offsets.add(rows["id"].filter(pc.invert(fits)).to_pylist())
-        lengths = _vector_lengths(rows)
+        self.offsets.add(*rows["id"].filter(pc.invert(fits)).to_pylist())
+        # The length of a vector is infinite or NaN if one of its numbers is.
+        vectors = rows["vector"].combine_chunks()
+        half = vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1).astype(np.float32)
+        lengths = np.asarray(np.sqrt(np.einsum("ij,ij->i", half, half)), dtype=np.float32)
         unusable = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-        self.no_vector.add(ids[row] for row in unusable.tolist())
-        self._add_documents(rows.filter(pc.equal(rows["ordinal"], 0)))
+        self.no_vector.add(*(ids[row] for row in unusable.tolist()))
+        first_passages = rows.filter(pc.equal(rows["ordinal"], 0))
+        columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
+        for values in zip(*columns, strict=True):
+            self._add_document(*values)
         # A document's key includes its version, so passages of another version belong to another document.
         versions = list(map(hash, zip(documents, map(bytes.hex, digests), strict=True)))
         self.keys.add(
@@ -196,36 +199,22 @@ class _Scan:
         if self.words is not None:
             self.words.add(ids, digests)
 
-    def _add_text(self, id_: str, name: str, ordinal: int, title: str, text: str) -> None:
-        if is_empty(text):
-            self.empty.add([id_])
-        # All passages of a document have its title.
-        if has_markup(text) or (ordinal == 0 and has_markup(title)):
-            self.markup.add([id_])
-        if self.passages <= NEAR_LIMIT or (
-            self.compared < 2 * NEAR_LIMIT and _is_in_sample(text, NEAR_LIMIT / self.passages)
-        ):
-            self.compared += 1
-            self.near.add(name, f"{title}\n{text}")
+    def _add_document(self, id_: str, source: str, day: int | None, facets: Sequence[str]) -> None:
+        is_listed = source in self._sources or len(self._sources) < _SOURCES
+        self._sources[source if is_listed else OTHERS] += 1
+        if day is None:
+            self._undated.add(id_)
+        else:
+            self._years[day // 10_000] += 1
+        if RETRACTED in facets:
+            self._retracted.add(id_)
 
-    def _add_documents(self, first_passages: pa.Table) -> None:
-        columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
-        for id_, source, day, facets in zip(*columns, strict=True):
-            is_listed = source in self._sources or len(self._sources) < _SOURCES
-            self._sources[source if is_listed else OTHERS] += 1
-            if day is None:
-                self._undated.add([id_])
-            else:
-                self._years[day // 10_000] += 1
-            if RETRACTED in facets:
-                self._retracted.add([id_])
-
-    def contents(self, deleted: int) -> Contents:
+    def contents(self, deleted: int) -> reports.Contents:
         """Return the summary of the content, given the number of recorded deletions."""
         decades: Counter[str] = Counter()
         for year, documents in sorted(self._years.items()):
             decades[f"{year // 10 * 10}s"] += documents
-        return Contents(
+        return reports.Contents(
             documents=len(self.keys.documents()[0]),
             passages=self.keys.rows,
             by_source=dict(self._sources),
@@ -236,13 +225,6 @@ class _Scan:
             retracted=self._retracted.finding,
             deleted=deleted,
         )
-
-
-def _vector_lengths(rows: pa.Table) -> npt.NDArray[np.float32]:
-    """Return the lengths of the vectors, infinite or NaN if one of their numbers is."""
-    vectors = rows["vector"].combine_chunks()
-    half = vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1).astype(np.float32)
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", half, half)), dtype=np.float32)
 
 
 def _is_in_sample(text: str, share: float) -> bool:
@@ -270,8 +252,8 @@ class _WordIndexComparison:
         expected = list(zip(ids, versions, strict=True))
         entries = Counter(self._words.entries(ids))
         self._passages += len(ids)
-        self.missing.add(id_ for id_, version in expected if (id_, version) not in entries)
-        self._wrong.add(id_ for id_, _ in (entries - Counter(expected)).elements())
+        self.missing.add(*(id_ for id_, version in expected if (id_, version) not in entries))
+        self._wrong.add(*(id_ for id_, _ in (entries - Counter(expected)).elements()))
 
     def unexpected(self, keys: RowKeys) -> Finding:
         """Return the entries without a passage, or of another version of it."""
@@ -300,7 +282,7 @@ def _compare_with_journal(keys: RowKeys, journal: Journal) -> tuple[Finding, Num
         positions = np.searchsorted(table_documents, hashes[agrees])
         is_acknowledged[positions] = True
         agrees[agrees] = passages[positions] == counts[agrees]
-        only_in_journal.add(rows[index].id for index in np.flatnonzero(~agrees).tolist())
+        only_in_journal.add(*(rows[index].id for index in np.flatnonzero(~agrees).tolist()))
     return only_in_journal.finding, np.sort(first_rows[~is_acknowledged])
 
 
@@ -322,13 +304,8 @@ class _Findings:
         self._odd = scan.keys.odd_lengths()
         self._earlier, self._later = scan.keys.repeated_texts()
         reported = (not_in_journal, self._repeated, self._broken, self._odd, self._earlier, self._later)
-        self._names = self._read_names(np.concatenate([rows[:MAX_LISTED] for rows in reported]), read_ids)
-
-    def _read_names(
-        self, rows: Numbers, read_ids: Callable[[], Iterator[pa.RecordBatch]]
-    ) -> Mapping[int, tuple[str, str]]:
-        """Map these rows to (passage id, document id)."""
-        hashes = self._scan.keys.ids[rows].tolist()
+        rows = np.concatenate([rows[:MAX_LISTED] for rows in reported])
+        hashes = scan.keys.ids[rows].tolist()
         missing = set(hashes)
         names = {}
         for batch in read_ids() if missing else ():
@@ -338,42 +315,38 @@ class _Findings:
             missing -= names.keys()
             if not missing:
                 break
-        return {row: names[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
-
-    def _passages(self, rows: Numbers) -> Finding:
-        return self._finding(rows, 0)
-
-    def _documents(self, rows: Numbers) -> Finding:
-        return self._finding(rows, 1)
+        # The passage id and the document id of each row.
+        self._names = {row: names[key] for row, key in zip(rows.tolist(), hashes, strict=True)}
 
     def _finding(self, rows: Numbers, name_index: int) -> Finding:
+        """Return the number of rows, and the first names: of passages (0) or documents (1)."""
         return Finding(len(rows), tuple(self._names[row][name_index] for row in rows[:MAX_LISTED].tolist()))
 
-    def rows(self) -> Rows:
+    def rows(self) -> reports.Rows:
         scan = self._scan
-        return Rows(
+        return reports.Rows(
             wrong_ids=scan.wrong_ids.finding,
-            repeated_ids=self._passages(self._repeated),
-            broken=self._documents(self._broken),
+            repeated_ids=self._finding(self._repeated, 0),
+            broken=self._finding(self._broken, 1),
             offsets=scan.offsets.finding,
             no_vector=scan.no_vector.finding,
-            odd_vector=self._passages(self._odd),
+            odd_vector=self._finding(self._odd, 0),
         )
 
-    def texts(self) -> Texts:
+    def texts(self) -> reports.Texts:
         scan = self._scan
-        repeated = tuple(zip(self._passages(self._earlier).first, self._passages(self._later).first, strict=True))
+        repeated = tuple(zip(self._finding(self._earlier, 0).first, self._finding(self._later, 0).first, strict=True))
         near_count, near = 0, []
         for earlier, later in scan.near.pairs():
             if earlier.rpartition("#")[0] != later.rpartition("#")[0]:
                 near_count += 1
                 if near_count <= MAX_LISTED:
                     near.append((earlier, later))
-        return Texts(
+        return reports.Texts(
             empty=scan.empty.finding,
             markup=scan.markup.finding,
-            repeated=Pairs(len(self._later), repeated),
-            near=Pairs(near_count, tuple(near)),
+            repeated=reports.Pairs(len(self._later), repeated),
+            near=reports.Pairs(near_count, tuple(near)),
             compared=scan.compared,
             crowded=scan.near.not_compared,
         )
@@ -384,6 +357,94 @@ class _Findings:
             compared=True,
             not_in_words=self._scan.words.missing.finding,
             only_in_words=self._scan.words.unexpected(self._scan.keys),
-            not_in_journal=self._documents(self._not_in_journal),
+            not_in_journal=self._finding(self._not_in_journal, 1),
             only_in_journal=only_in_journal,
         )
+
+
+class RowKeys:
+    """Compact keys of up to `capacity` passages, to find duplicates, gaps and outliers with 32 bytes per passage.
+
+    Passages are rows, numbered from 0 in order of arrival. Ids and texts are 64-bit hashes: in a library of 36 million
+    passages two of them collide with a probability of 1 in 30,000. Sorting takes up to 58 more bytes per passage.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.rows = 0
+        self._ids = np.empty(capacity, dtype=np.int64)
+        self._documents = np.empty(capacity, dtype=np.int64)
+        self._texts = np.empty(capacity, dtype=np.int64)
+        self._ordinals = np.empty(capacity, dtype=np.int32)
+        self._lengths = np.empty(capacity, dtype=np.float32)
+
+    def add(
+        self,
+        ids: Sequence[int],
+        documents: Sequence[int],
+        texts: Sequence[int],
+        ordinals: Sequence[int],
+        lengths: npt.NDArray[np.float32],
+    ) -> None:
+        """Append rows; `lengths` are those of their vectors. Raise ValueError beyond the capacity."""
+        rows = slice(self.rows, self.rows + len(ids))
+        self._ids[rows] = ids
+        self._documents[rows] = documents
+        self._texts[rows] = texts
+        self._ordinals[rows] = ordinals
+        self._lengths[rows] = lengths
+        self.rows = rows.stop
+
+    @property
+    def ids(self) -> Numbers:
+        """The hashes of the ids, by row."""
+        return self._ids[: self.rows]
+
+    def repeated_ids(self) -> Numbers:
+        """Return the rows with the id of an earlier row."""
+        order = np.argsort(self.ids, kind="stable")
+        return np.sort(order[_equals_previous(self.ids[order])])
+
+    def broken(self) -> Numbers:
+        """Return one row of each document with missing ordinals. Repeated ordinals are ignored."""
+        documents, ordinals = self._documents[: self.rows], self._ordinals[: self.rows]
+        order = np.lexsort((ordinals, documents))
+        order = order[~(_equals_previous(documents[order]) & _equals_previous(ordinals[order]))]
+        wrong: Numbers = order[ordinals[order] != _positions_in_runs(documents[order])]
+        return wrong[~_equals_previous(documents[wrong])]
+
+    def repeated_texts(self) -> tuple[Numbers, Numbers]:
+        """Return (earlier rows, later rows) of equal texts in different documents, ordered by the later row."""
+        texts, documents = self._texts[: self.rows], self._documents[: self.rows]
+        order = np.argsort(texts, kind="stable")
+        first = order[np.arange(self.rows) - _positions_in_runs(texts[order])]
+        is_repeated = documents[order] != documents[first]
+        by_row = np.argsort(order[is_repeated])
+        return first[is_repeated][by_row], order[is_repeated][by_row]
+
+    def odd_lengths(self) -> Numbers:
+        """Return the rows with an unusually long or short vector, without unusable vectors."""
+        lengths = self._lengths[: self.rows]
+        usable = np.isfinite(lengths) & (lengths > 0)
+        if np.count_nonzero(usable) < MIN_VECTORS:
+            return np.empty(0, dtype=np.int64)
+        median = float(np.median(lengths[usable]))
+        deviation = max(1.4826 * float(np.median(np.abs(lengths[usable] - median))), 0.01 * median)
+        return np.flatnonzero(usable & (np.abs(lengths - median) > MAX_DEVIATIONS * deviation))
+
+    def documents(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Return keys, first rows and passage counts of all documents, ordered by key."""
+        keys, first, passages = np.unique(self._documents[: self.rows], return_index=True, return_counts=True)
+        return keys, first, passages
+
+
+def _equals_previous(values: npt.NDArray[np.integer]) -> BooleanArray:
+    """Return a mask of the values equal to their predecessor."""
+    mask = np.zeros(len(values), dtype=np.bool_)
+    mask[1:] = values[1:] == values[:-1]
+    return mask
+
+
+def _positions_in_runs(values: npt.NDArray[np.integer]) -> Numbers:
+    """Return, for each value, the number of equal values directly before it."""
+    positions = np.arange(len(values))
+    return positions - np.maximum.accumulate(np.where(_equals_previous(values), 0, positions))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from epicrisis.library.checksums import Damage
 from epicrisis.library.library_parts import LibraryInfo
-from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.vector_index import IndexReport
 from epicrisis.printable import printable
 
@@ -189,7 +188,7 @@ def find_notices(
     ):
         if finding.count:
             yield _describe(finding, fact)
-    yield from _notices_of_duplicates(texts, contents.passages)
+    yield from _notices_of_duplicates(texts, passages, contents.passages)
     if library.index is not None and not library.index.good:
         yield (
             f"the index finds {_format_recall(library.index)}, less than the required {library.index.asked:.2f}, so "
@@ -203,17 +202,16 @@ def find_notices(
         yield _NOT_RECORDED
 
 
-def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
-    of_passages = f"of {passages:,} passages"
+def _notices_of_duplicates(texts: Texts, of_passages: str, passages: int) -> Iterator[str]:
     if texts.repeated.count:
         examples = _list_pairs(texts.repeated)
         yield f"{texts.repeated.count:,} {of_passages} repeat one of another document word for word{examples}"
-    examples = _list_pairs(texts.near)
+    fact = f"repeat one of another document nearly or completely{_list_pairs(texts.near)}"
     if texts.compared < passages:
         sample = f"of {texts.compared:,} passages examined (a sample, with near duplicates selected together)"
-        yield f"{sample}, {texts.near.count:,} repeat one of another document nearly or completely{examples}"
+        yield f"{sample}, {texts.near.count:,} {fact}"
     elif texts.near.count:
-        yield f"{texts.near.count:,} {of_passages} repeat one of another document nearly or completely{examples}"
+        yield f"{texts.near.count:,} {of_passages} {fact}"
     if texts.crowded:
         yield f"{texts.crowded:,} passages had too many candidates to compare them all, so there may be more"
 
@@ -239,20 +237,37 @@ def _format_recall(index: IndexReport) -> str:
 
 def format_report(report: HealthReport) -> list[str]:
     """Return the report as lines of text: the content, then the notices, then the problems."""
-    contents, manifest = report.contents, report.library.manifest
+    contents, library, files = report.contents, report.library, report.files
+    manifest = library.manifest
     software = ", ".join(f"{name} {number}" for name, number in manifest.software.items())
+    published = f"{contents.undated.count:,} without a date"
+    if contents.first_year is not None:
+        decades = ", ".join(f"{decade} {count:,}" for decade, count in contents.by_decade.items())
+        published = f"{contents.first_year} to {contents.last_year} ({decades}), {published}"
+    overlap = f", {manifest.overlap} shared by neighbours" if manifest.splitter == "tokens" else ""
+    search = "exact, no index"
+    if library.index is not None:
+        method = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
+        search = f"{method} {_format_recall(library.index)}, {library.unindexed:,} passages not in it"
+    checksums = f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} changed or missing"
     rows = [
         ("holds", f"{contents.documents:,} documents, {contents.passages:,} passages"),
         ("from", _format_counts(contents.by_source)),
-        ("published", _format_years(contents)),
+        ("published", published),
         ("retracted", f"{contents.retracted.count:,}; {contents.deleted:,} deletions are recorded"),
         ("encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions ({manifest.encoder_fingerprint})"),
-        ("splitter", _format_splitter(manifest)),
+        ("splitter", f"{manifest.splitter}, up to {manifest.max_tokens} tokens{overlap}"),
         ("created", f"{manifest.created} by {software}"),
-        ("search", _format_index(report.library)),
-        ("checksums", _format_checksums(report.files)),
+        ("search", search),
+        ("checksums", checksums if files.recorded else "none recorded"),
     ]
-    rows += _label_first("file", _format_sources(report.library))
+    lines = []
+    for file in library.sources[:MAX_LISTED]:
+        lines.append(f"{printable(file.name)}, {file.bytes:,} bytes, sha256 {file.sha256}, added {file.added}")
+    if len(library.sources) > MAX_LISTED:
+        remaining = len(library.sources) - MAX_LISTED
+        lines.append(f"and {remaining:,} more that were added completely (--json lists all)")
+    rows += _label_first("file", lines or ["none was added completely"])
     rows += _label_first("note", report.notices)
     rows += [("WRONG", problem) for problem in report.problems]
     if not report.problems:
@@ -270,39 +285,3 @@ def _format_counts(by_name: Mapping[str, int]) -> str:
     counts = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in ordered[:MAX_LISTED]]
     rest = f" and {len(ordered) - MAX_LISTED:,} more" if len(ordered) > MAX_LISTED else ""
     return ", ".join(counts) + rest
-
-
-def _format_years(contents: Contents) -> str:
-    undated = f"{contents.undated.count:,} without a date"
-    if contents.first_year is None:
-        return undated
-    decades = ", ".join(f"{decade} {count:,}" for decade, count in contents.by_decade.items())
-    return f"{contents.first_year} to {contents.last_year} ({decades}), {undated}"
-
-
-def _format_splitter(manifest: LibraryManifest) -> str:
-    overlap = f", {manifest.overlap} shared by neighbours" if manifest.splitter == "tokens" else ""
-    return f"{manifest.splitter}, up to {manifest.max_tokens} tokens{overlap}"
-
-
-def _format_index(library: LibraryInfo) -> str:
-    if library.index is None:
-        return "exact, no index"
-    method = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
-    return f"{method} {_format_recall(library.index)}, {library.unindexed:,} passages not in it"
-
-
-def _format_checksums(files: Damage) -> str:
-    if not files.recorded:
-        return "none recorded"
-    return f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} changed or missing"
-
-
-def _format_sources(library: LibraryInfo) -> list[str]:
-    lines = []
-    for file in library.sources[:MAX_LISTED]:
-        lines.append(f"{printable(file.name)}, {file.bytes:,} bytes, sha256 {file.sha256}, added {file.added}")
-    if len(library.sources) > MAX_LISTED:
-        remaining = len(library.sources) - MAX_LISTED
-        lines.append(f"and {remaining:,} more that were added completely (--json lists all)")
-    return lines or ["none was added completely"]

@@ -1,34 +1,42 @@
 """Add documents to a library: read, compare with the journal, cut into passages, encode, and commit in batches.
 
-`ingest_reading` holds the first three stages, `ingest_encoding` the fourth and `ingest_batches` the last. After a kill
-the next run skips acknowledged documents. A passage is encoded only if its title or text is new.
+`ingest_batches` encodes and commits. After a kill the next run skips acknowledged documents. A passage is encoded only
+if its title or text is new.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
+import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import ReaderItem
-from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library.ingest_batches import BatchWriter
-from epicrisis.library.ingest_encoding import PassageEncoder
-from epicrisis.library.ingest_patients import PatientRegistration
-from epicrisis.library.ingest_reading import ItemReader
+from epicrisis.corpus import reader_base as readers
+from epicrisis.corpus.reader_base import FileDocument, ReaderItem
+from epicrisis.errors import EncoderMismatch, InputError, LibraryError
+from epicrisis.library.ingest_batches import SAME_ID_OTHER_NOTE, BatchWriter, PendingDocument, uninterrupted
 from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
-from epicrisis.library.splitters import check_chunks
-from epicrisis.protocols import Encoder
-from epicrisis.types import SplitterName
+from epicrisis.library.passage_table import find_fault, find_vector_fault
+from epicrisis.library.patients import NotesAndLiterature, read_document_patients
+from epicrisis.library.splitters import check_chunks, check_fits_window, split_document
+from epicrisis.protocols import Encoder, Vectors
+from epicrisis.serialization import to_json
+from epicrisis.types import Document, Origin, SplitterName
 
 DEFAULT_OVERLAP = 32
 """Default maximum of tokens shared by adjacent passages of a new library."""
+_SAME_ID_OTHER_TEXT = "same id, different text"
 _PROGRESS_EVERY = 500
 _COMPARED_VECTORS = 4
+_MIN_DIGITS = 8
 _MIN_COSINE = 0.99
 
 
@@ -63,18 +71,14 @@ def open_or_create(
         )
     library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
     manifest = library.manifest
+    fault = ""
     if splitter not in (None, manifest.splitter):
+        fault = f"cuts documents by {manifest.splitter}, not by {splitter}: leave --splitter out"
+    elif chunk_tokens not in (None, manifest.max_tokens):
+        fault = f"has chunks of {manifest.max_tokens} tokens, not of {chunk_tokens}: leave --chunk-tokens out"
+    if fault:
         library.close()
-        raise LibraryError(
-            f"{path} cuts documents by {manifest.splitter}, not by {splitter}: leave --splitter out, or create another "
-            "library"
-        )
-    if chunk_tokens not in (None, manifest.max_tokens):
-        library.close()
-        raise LibraryError(
-            f"{path} has chunks of {manifest.max_tokens} tokens, not of {chunk_tokens}: leave --chunk-tokens out, or "
-            "create another library"
-        )
+        raise LibraryError(f"{path} {fault}, or create another library")
     return library
 
 
@@ -109,7 +113,7 @@ def add_documents(
 
     Of several documents with one id the latest revision is used, in any order; a deletion is a revision, too. Of
     documents without a revision the first is used, and other ones are skipped. A document from a file (`FromFile`)
-    replaces only one of the same file (see `document_ids`), unless `replace` is True.
+    replaces only one of the same file (see `_FileDocumentIds`), unless `replace` is True.
 
     Documents are acknowledged at least every `seconds_between_commits`, estimated from the encoder's speed, unless a
     single document takes longer. Ctrl-C takes effect after the current commit. Acknowledged documents are durable.
@@ -123,18 +127,258 @@ def add_documents(
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
     library.prepare_statements()
-    counts, patients = IngestCounts(), PatientRegistration(library)
-    passage_encoder = PassageEncoder(encoder, library.manifest)
-    batch = BatchWriter(
-        library, passage_encoder, patients, counts, on_progress, seconds_between_commits, passages_per_batch
-    )
-    reader = ItemReader(library, encoder, batch, patients, counts, replace=replace, literature=literature)
-    with closing(reader):
+    batch = BatchWriter(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
+    reader = _ItemReader(batch, encoder, replace, literature)
+    with closing(reader.first_hashes):
         for item in items:
             reader.read(item)
-            if counts.documents % _PROGRESS_EVERY == 0:
+            if batch.counts.documents % _PROGRESS_EVERY == 0:
                 batch.report_progress()
-    patients.record()
+    batch.patients.record()
     batch.finish()
-    reader.record_kinds()
+    reader.kinds.save()
     return batch.report()
+
+
+class _ItemReader:
+    """Reads the items of one ingestion and passes what is new to the batch."""
+
+    def __init__(self, batch: BatchWriter, encoder: Encoder, replace: bool, literature: bool | None) -> None:
+        self._batch = batch
+        self._library = batch.library
+        self._counts = batch.counts
+        self._encoder = encoder
+        self.kinds = NotesAndLiterature(batch.library, literature)
+        self._file_ids = _FileDocumentIds(batch.library, batch.counts, replace)
+        self.first_hashes = _FirstHashes()
+
+    def read(self, item: ReaderItem) -> None:
+        if isinstance(item, readers.PatientIdentity):
+            self._batch.patients.add(item)
+            return
+        self._batch.patients.record()
+        if isinstance(item, readers.FileFingerprint):
+            self._batch.whole_files.append(item)
+            return
+        self._counts.documents += 1
+        if isinstance(item, readers.Skipped):
+            self._counts.add_skipped(item)
+        elif isinstance(item, readers.DeletedDocument):
+            self._read_deletion(item)
+        elif isinstance(item, readers.ArticleStatement):
+            self._batch.add_statement(item)
+        elif isinstance(item, readers.EncodedDocument):
+            self._read_document(item.document, vector=item.vector)
+        elif isinstance(item, FileDocument):
+            resolved = self._file_ids.resolve(item) if item.origin.name else item
+            if isinstance(resolved, _DocumentCopy):
+                self._counts.already_there += 1
+                self._counts.unchanged += 1
+            else:
+                self._read_document(resolved.document, origin=resolved.origin)
+        else:
+            self._read_document(item)
+
+    def _read_deletion(self, item: readers.DeletedDocument) -> None:
+        """Delete the document, unless the library has a later revision."""
+        self._batch.commit_if_pending(item.id)
+        if not item.revision:
+            # Later documents with this id do not restore it in this ingestion.
+            self.first_hashes.add(item.id, "")
+            if read_document_patients(self._library, [item.id]).get(item.id, "") == item.patient:
+                self._counts.deleted += 1
+                with uninterrupted():
+                    self._library.delete([item.id])
+            return
+        revision = self._library.revisions([item.id]).get(item.id)
+        if revision is not None and revision > item.revision:
+            self._counts.outdated += 1
+            return
+        self._counts.deleted += item.id in self._library.content_hashes([item.id])
+        with uninterrupted():
+            self._library.delete([item.id], {item.id: item.revision})
+
+    def _read_document(
+        self, document: Document, *, vector: Vectors | None = None, origin: Origin | None = None
+    ) -> None:
+        manifest = self._library.manifest
+        fault = find_fault(document) or self.kinds.find_fault(document)
+        if fault is None and vector is not None:
+            fault = find_vector_fault(vector, manifest.dimensions)
+        if fault is not None:
+            self._counts.skip(document.id, fault)
+            return
+        digest = content_hash(document)
+        first = self.first_hashes.add(document.id, digest) if document.revision is None else None
+        if first not in (None, digest):
+            self._counts.skip(document.id, _SAME_ID_OTHER_TEXT if document.patient is None else SAME_ID_OTHER_NOTE)
+            return
+        if first is None:
+            self._batch.commit_if_pending(document.id)
+        revision = self._library.revisions([document.id]).get(document.id)
+        existing = self._library.content_hashes([document.id]).get(document.id)
+        # A deletion wins over a version of the same revision, in any order.
+        is_deleted = revision is not None and existing is None and revision == document.revision
+        if is_deleted or (revision or "") > (document.revision or ""):
+            self._counts.outdated += 1
+        elif existing == digest or first is not None:
+            self._counts.unchanged += 1
+            if first is None and origin is not None:
+                recorded = self._library.origins([document.id]).get(document.id)
+                if self._file_ids.is_better(origin, recorded):
+                    self._batch.add_origin(document.id, origin)
+        elif existing is None or self._may_replace(document.id, origin):
+            # A document with a precomputed vector is one passage.
+            splitter = "whole" if vector is not None else manifest.splitter
+            spans = self._encoder.token_spans
+            passages = split_document(document, splitter, spans, manifest.max_tokens, manifest.overlap)
+            check_fits_window(document, passages, manifest.splitter, self._encoder)
+            self._batch.add(PendingDocument(document, digest, passages, vector, origin))
+
+    def _may_replace(self, document_id: str, origin: Origin | None) -> bool:
+        """Return whether a changed document may replace the existing one, which may be from another file."""
+        if origin is None:
+            return True
+        recorded = self._library.origins([document_id]).get(document_id)
+        if fault := self._file_ids.find_fault(origin, recorded):
+            self._counts.skip(document_id, fault)
+            return False
+        self._counts.of_unknown_file += recorded is None
+        return True
+
+
+def content_hash(document: Document) -> str:
+    """Return the first 32 digits of the SHA-256 of the whole document as canonical JSON."""
+    canonical = json.dumps(to_json(document), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+class _FirstHashes:
+    """The content hash of the first document of each id in an ingestion, stored on disk when there are many.
+
+    The file lies outside the library, and ids may name patients, so only hashes of the ids are stored.
+    """
+
+    def __init__(self) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.execute("CREATE TABLE seen(id BLOB PRIMARY KEY, content_hash TEXT NOT NULL) WITHOUT ROWID")
+        self._db.execute("BEGIN")
+
+    def add(self, document_id: str, digest: str) -> str | None:
+        """Return the first hash of the id. If there is none, store this one and return None."""
+        key = hashlib.sha256(document_id.encode()).digest()
+        if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (key, digest)).rowcount:
+            return None
+        return str(self._db.execute("SELECT content_hash FROM seen WHERE id = ?", (key,)).fetchone()[0])
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _DocumentCopy:
+    """A copy of a file in the library."""
+
+    name: str
+    """The file's name in the library."""
+
+
+class _FileDocumentIds:
+    """Resolves the ids of documents from files during one ingestion: new, a version of a document, or a copy.
+
+    A document with an id made from its file's name is replaced only by the file at the same path, or by a file with
+    the same content after that path has lost it (the folder was moved). Another file with the same name gets a
+    different id. A copy gets the id of the original. A document with its own id is replaced only by the same file, or
+    with `replace`.
+    """
+
+    def __init__(self, library: Library, counts: IngestCounts, replace: bool) -> None:
+        self._library = library
+        self._counts = counts
+        self._replace = replace
+        self._by_path: dict[str, str | _DocumentCopy] = {}
+        self._by_name: dict[str, Origin] = {}
+        self._by_content: dict[str, Origin] = {}
+
+    def resolve(self, item: FileDocument) -> FileDocument | _DocumentCopy:
+        """Return the document with the id of its file in the library."""
+        origin = item.origin
+        if origin.path not in self._by_path:
+            name = self._choose_name(origin)
+            self._by_path[origin.path] = name
+            if isinstance(name, _DocumentCopy):
+                self._counts.add_remark(f"{readers.printable_path(origin.path)}: already there as file:{name.name}")
+            else:
+                renamed = dataclasses.replace(origin, name=name)
+                self._by_name[name] = renamed
+                self._by_content.setdefault(origin.sha256, renamed)
+        name = self._by_path[origin.path]
+        if isinstance(name, _DocumentCopy):
+            return name
+        document, old = item.document, origin.name
+        if name != old:
+            source = document.source
+            document = dataclasses.replace(
+                document,
+                id=f"file:{name}{document.id.removeprefix(f'file:{old}')}",
+                source=name + source.removeprefix(old) if source.startswith(old) else source,
+                # A document without its own title has the file's name as its title.
+                title=Path(name).stem if document.title == Path(old).stem else document.title,
+            )
+        return FileDocument(document, dataclasses.replace(origin, name=name))
+
+    def find_fault(self, origin: Origin, existing: Origin | None) -> str | None:
+        """Return why a document may not replace the one of its id from file `existing`, or None if it may."""
+        if self._replace or existing is None or origin.path == existing.path:
+            return None
+        if origin.name and origin.sha256 == existing.sha256:
+            return None
+        other = readers.printable_path(Path(existing.path).name)
+        return (
+            f"same id as a document of another file ({other}), but another text: pass --replace to replace it, or give "
+            "this document its own id"
+        )
+
+    def is_better(self, origin: Origin, existing: Origin | None) -> bool:
+        """Return whether `origin` should replace the recorded file of an unchanged document."""
+        if existing is None or origin.name or origin.path == existing.path:
+            return origin != existing
+        return not Path(existing.path).is_file()
+
+    def _choose_name(self, origin: Origin) -> str | _DocumentCopy:
+        at_path = self._library.find_origin(path=origin.path)
+        if at_path is not None and at_path.name not in self._by_name:
+            return at_path.name
+        same = self._by_content.get(origin.sha256)
+        if same is None:
+            stored = self._library.find_origin(sha256=origin.sha256)
+            # Another file of this ingestion may have taken the name, with its document not yet committed.
+            same = stored if stored is not None and stored.name not in self._by_name else None
+        if same is not None:
+            path = Path(same.path)
+            try:
+                still_exists = path.is_file() and readers.fingerprint_file(path).sha256 == same.sha256
+            except (InputError, OSError):
+                still_exists = True
+            return _DocumentCopy(same.name) if still_exists else same.name
+        if not self._is_taken(origin.name):
+            return origin.name
+        digits = _MIN_DIGITS
+        while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
+            digits += 1
+        self._counts.add_remark(
+            f"{readers.printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; "
+            "if it is a new version of that file, delete this one and add it with --replace"
+        )
+        return name
+
+    def _is_taken(self, name: str) -> bool:
+        """Return whether another file, or a document of a file with many documents, has this name.
+
+        A document without a recorded file, in a library of an earlier version, is assumed to be from this file.
+        """
+        if name in self._by_name:
+            return True
+        id_ = f"file:{name}"
+        exists = id_ in self._library.content_hashes([id_])
+        return exists and not self._replace and id_ in self._library.origins([id_])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.removal_log import RemovalSummary
 
+_Result = TypeVar("_Result", "IngestProgress", "IngestReport")
 MAX_LISTED = 20
 """Maximum number of skipped documents in a report."""
 
@@ -42,15 +44,12 @@ class IngestReport:
     """Documents older than those in the library, or than their deletion."""
     deleted: int
     passages: int
-    """Passages written."""
     cut_off: int
     """Passages longer than the encoder reads. Vector search ignores their ends."""
     skipped: int
     first_skipped: tuple[Skipped, ...]
     seconds: float
-    """Wall-clock time."""
     encode_seconds: float
-    """Time spent in the encoder."""
     renamed: int = 0
     """Patients with a new name, but the same birth date and a shared record number."""
     statements: int = 0
@@ -71,16 +70,17 @@ class IngestReport:
 
 
 class IngestCounts:
-    """Mutable counts during an ingestion, see IngestReport."""
+    """Mutable counts during an ingestion, with the names of IngestReport."""
 
     def __init__(self) -> None:
         self.documents = 0
         self.added = self.replaced = self.unchanged = self.outdated = self.deleted = 0
-        self.passages = self.statements = self.nameless = self.marked = 0
-        self.already_there = self.of_unknown_file = 0
+        self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
+        self.already_there = self.of_unknown_file = self.cut_off = 0
+        self.encode_seconds = 0.0
         self.skipped = 0
-        self.first_skipped: list[Skipped] = []
-        self.remarks: list[str] = []
+        self.first_skipped: tuple[Skipped, ...] = ()
+        self.remarks: tuple[str, ...] = ()
         self.more_remarks = 0
 
     def skip(self, document_id: str, reason: str) -> None:
@@ -91,48 +91,16 @@ class IngestCounts:
         """Count a skipped item."""
         self.skipped += 1
         if len(self.first_skipped) < MAX_LISTED:
-            self.first_skipped.append(skipped)
+            self.first_skipped += (skipped,)
 
     def add_remark(self, text: str) -> None:
         """Add a line about a file to the report."""
         if len(self.remarks) < MAX_LISTED:
-            self.remarks.append(text)
+            self.remarks += (text,)
         else:
             self.more_remarks += 1
 
-    def progress(self, seconds: float) -> IngestProgress:
-        """Return the progress after so many seconds."""
-        return IngestProgress(
-            documents=self.documents,
-            added=self.added,
-            replaced=self.replaced,
-            unchanged=self.unchanged,
-            outdated=self.outdated,
-            deleted=self.deleted,
-            skipped=self.skipped,
-            passages=self.passages,
-            seconds=seconds,
-        )
-
-    def report(self, *, seconds: float, encode_seconds: float, cut_off: int, renamed: int) -> IngestReport:
-        return IngestReport(
-            added=self.added,
-            replaced=self.replaced,
-            unchanged=self.unchanged,
-            outdated=self.outdated,
-            deleted=self.deleted,
-            passages=self.passages,
-            cut_off=cut_off,
-            skipped=self.skipped,
-            first_skipped=tuple(self.first_skipped),
-            seconds=seconds,
-            encode_seconds=encode_seconds,
-            renamed=renamed,
-            statements=self.statements,
-            nameless=self.nameless,
-            marked=self.marked,
-            already_there=self.already_there,
-            of_unknown_file=self.of_unknown_file,
-            remarks=tuple(self.remarks),
-            more_remarks=self.more_remarks,
-        )
+    def build(self, kind: type[_Result], seconds: float) -> _Result:
+        """Return the progress or the report after so many seconds."""
+        names = vars(self).keys() & {field.name for field in fields(kind)}
+        return kind(seconds=seconds, **{name: getattr(self, name) for name in names})

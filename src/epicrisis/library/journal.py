@@ -12,14 +12,14 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import starmap
+from functools import partial
+from itertools import chain, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import LibraryDamaged, StorageError
-from epicrisis.library import retraction_statements
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.retraction_statements import Statement
 from epicrisis.types import Origin
 
 if TYPE_CHECKING:
@@ -54,6 +54,25 @@ CREATE TABLE IF NOT EXISTS coming_origins(
 """
 """Tables of the files of documents. Libraries of earlier versions get them with their next writer."""
 _SELECT_ORIGINS = "SELECT id, path, name, sha256 FROM origins JOIN source_files ON number = file"
+_STATEMENTS = """
+CREATE TABLE IF NOT EXISTS marks(
+    target TEXT NOT NULL, source TEXT NOT NULL, mark TEXT NOT NULL, day INTEGER, PRIMARY KEY(target, source, mark)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS marks_by_source ON marks(source);
+CREATE TABLE IF NOT EXISTS due(target TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+"""Tables of statements, which libraries of earlier versions get with their first statement.
+
+A target with changed statements is `due` until the library's documents carry its new marks.
+"""
+_SELECT_STATEMENTS = "SELECT target, source, mark, day FROM marks"
+_SETTLE_ORIGINS = (
+    "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?",
+    "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
+    "JOIN source_files USING (path) JOIN documents ON documents.id = coming.id "
+    "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
+    "DELETE FROM coming_origins WHERE sequence = ?",
+)
 _AMONG_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
 _FILES = "CREATE TABLE IF NOT EXISTS data_files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;"
 """Libraries of earlier versions lack this table until `start_recording_files`."""
@@ -92,6 +111,25 @@ class Checkpoint:
     """Version of the Lance table."""
     words: int
     """Opstamp of the tantivy index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one source states about one target: a document id or a DOI, perhaps of a document added later."""
+
+    target: str
+    source: str
+    mark: str
+    day: int | None = None
+    """Day as yyyymmdd, if known."""
+
+
+def statements_about(articles: Iterable[ArticleStatement]) -> list[Statement]:
+    """Return one statement for each name of each article."""
+    statements = []
+    for article in articles:
+        statements += [Statement(target, article.source, article.mark, article.day) for target in article.targets]
+    return statements
 
 
 class Journal:
@@ -136,7 +174,13 @@ class Journal:
         """Return (sequence, document ids) of each unfinished batch, in order."""
         rows = self._read("SELECT sequence, document_ids FROM journal ORDER BY sequence")
         with translate_errors(self._folder):
-            return [(int(sequence), _parse_ids(ids)) for sequence, ids in rows]
+            batches = []
+            for sequence, text in rows:
+                ids = json.loads(text)
+                if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
+                    raise ValueError("the document ids of a batch are not a list of strings")
+                batches.append((int(sequence), ids))
+            return batches
 
     def finish(
         self,
@@ -153,10 +197,24 @@ class Journal:
         """
         self._create_origin_tables()
         with self._transaction():
-            before = self._read_hashes(document_ids)
-            self._remove(document_ids)
-            self._insert(rows)
-            self._settle_origins(sequence, before)
+            before = self.hashes(document_ids)
+            ids = (json.dumps(list(document_ids)),)
+            query = f"SELECT count(*), coalesce(sum(passages), 0) FROM documents {_AMONG_IDS}"
+            removed_documents, removed_passages = self._db.execute(query, ids).fetchone()
+            self._db.execute(f"DELETE FROM documents {_AMONG_IDS}", ids)
+            documents = passages = 0
+            for row in rows:
+                values = (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision)
+                self._db.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", values)
+                documents += 1
+                passages += row.passages
+            self._add_to_counts(documents - removed_documents, passages - removed_passages)
+            # The files of changed and deleted documents are forgotten, and those of this batch recorded.
+            after = self.hashes(list(before))
+            changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
+            self._db.execute(f"DELETE FROM origins {_AMONG_IDS}", (json.dumps(changed),))
+            for command in _SETTLE_ORIGINS:
+                self._db.execute(command, (sequence,))
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
             self._set_checkpoint(checkpoint)
             if files is not None:
@@ -190,10 +248,10 @@ class Journal:
             return None
         return {str(path): str(digest) for path, digest in self._read("SELECT path, sha256 FROM data_files")}
 
-    def set_files(self, files: Mapping[str, str]) -> None:
-        """Record the SHA-256 of these data files."""
+    def set_files(self, files: ChecksumChanges) -> None:
+        """Record the changed checksums of data files."""
         with self._transaction():
-            self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.items())
+            self._set_files(files)
 
     def check(self) -> None:
         """Raise LibraryDamaged if SQLite reports an inconsistent file. The whole file is read."""
@@ -208,8 +266,9 @@ class Journal:
 
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """Map the existing documents among these to their content hashes."""
-        with translate_errors(self._folder):
-            return {document_id: digest.hex() for document_id, digest in self._read_hashes(document_ids).items()}
+        query = f"SELECT id, content_hash FROM documents {_AMONG_IDS}"
+        rows = starmap(self._parse_row, self._read(query, (json.dumps(list(document_ids)),)))
+        return {row.id: row.content_hash for row in rows}
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
         """Map the existing and the deleted documents among these to their revisions. Deleted ones always have one."""
@@ -221,23 +280,19 @@ class Journal:
             revisions[id_] = max(existing.get(id_) or "", deleted.get(id_, "")) or None
         return revisions
 
-    def origins(self, document_ids: Sequence[str]) -> Mapping[str, Origin]:
-        """Map the documents with a known file to this file. Requires a writer."""
-        return dict(self._read_origins(_AMONG_IDS, json.dumps(list(document_ids))))
+    def origins(self, document_ids: Sequence[str] | None = None) -> Mapping[str, Origin]:
+        """Map these documents, or all, to their files if they are known. Requires a writer."""
+        if document_ids is None:
+            return self._read_origins("WHERE id != ?", "")
+        return self._read_origins(_AMONG_IDS, json.dumps(list(document_ids)))
 
-    def origin_at_path(self, path: str) -> Origin | None:
-        """Return the origin of a document named after the file at this path, or None. Requires a writer."""
-        origins = self._read_origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
-        return origins[0][1] if origins else None
-
-    def origin_with_content(self, sha256: str) -> Origin | None:
-        """Return the origin of a document named after a file with this content, or None. Requires a writer."""
-        origins = self._read_origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
-        return origins[0][1] if origins else None
-
-    def all_origins(self) -> Mapping[str, Origin]:
-        """Map all documents with a known file to this file. Requires a writer."""
-        return dict(self._read_origins("WHERE id != ?", ""))
+    def find_origin(self, *, path: str | None = None, sha256: str = "") -> Origin | None:
+        """Return the origin of a document named after the file at this path, or with this content, or None."""
+        if path is not None:
+            origins = self._read_origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
+        else:
+            origins = self._read_origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
+        return next(iter(origins.values()), None)
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:
         """Record the files of existing documents."""
@@ -278,40 +333,54 @@ class Journal:
     @property
     def has_statements(self) -> bool:
         """Whether the library has tables of statements about articles."""
-        with translate_errors(self._folder):
-            return retraction_statements.has_tables(self._db)
+        return bool(self._read("SELECT 1 FROM sqlite_master WHERE name = 'due'"))
 
     def create_statements(self, statements: Iterable[Statement]) -> None:
         """Create the tables of statements if they are missing, and write these statements."""
         with self._transaction():
-            for command in filter(str.strip, retraction_statements.SCHEMA.split(";")):
+            for command in filter(str.strip, _STATEMENTS.split(";")):
                 self._db.execute(command)
             rows = list(statements)
-            sources = list({statement.source for statement in rows})
-            retraction_statements.replace_statements(self._db, sources, rows)
+            self._replace_statements(list({statement.source for statement in rows}), rows)
 
     def replace_statements(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
         """Replace all earlier statements of the sources."""
         with self._transaction():
-            retraction_statements.replace_statements(self._db, sources, statements)
+            self._replace_statements(sources, statements)
+
+    def _replace_statements(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
+        """Replace all statements of the sources and make changed targets due."""
+        new = {(item.target, item.source, item.mark): item.day for item in statements}
+        query = f"{_SELECT_STATEMENTS} WHERE source IN (SELECT value FROM json_each(?))"
+        old = {}
+        for *key, day in self._db.execute(query, (json.dumps(list(sources)),)):
+            old[tuple(key)] = day
+        removed = old.keys() - new.keys()
+        changed = [(*key, day) for key, day in new.items() if key not in old or old[key] != day]
+        self._db.executemany("DELETE FROM marks WHERE target = ? AND source = ? AND mark = ?", removed)
+        self._db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", changed)
+        due = [(row[0],) for row in (*removed, *changed)]
+        self._db.executemany("INSERT OR IGNORE INTO due VALUES (?)", due)
 
     def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
         """Return the statements about these targets, or all statements."""
         if not self.has_statements:
             return []
-        with translate_errors(self._folder):
-            return retraction_statements.read_statements(self._db, targets)
+        if targets is None:
+            return list(starmap(Statement, self._read(_SELECT_STATEMENTS)))
+        query = f"{_SELECT_STATEMENTS} WHERE target IN (SELECT value FROM json_each(?))"
+        return list(starmap(Statement, self._read(query, (json.dumps(list(targets)),))))
 
     def due_targets(self) -> list[str]:
         """Return the targets whose documents may not carry their current marks yet."""
         if not self.has_statements:
             return []
-        return [row[0] for row in self._read("SELECT target FROM due ORDER BY target")]
+        return list(chain.from_iterable(self._read("SELECT target FROM due ORDER BY target")))
 
     def clear_due(self, targets: Sequence[str]) -> None:
         """Remove these targets from the due ones."""
         with self._transaction():
-            self._db.executemany("DELETE FROM due WHERE target = ?", [(target,) for target in targets])
+            self._db.executemany("DELETE FROM due WHERE target = ?", zip(targets))
 
     def count(self) -> tuple[int, int]:
         """Return the recorded numbers of acknowledged (documents, passages)."""
@@ -344,34 +413,11 @@ class Journal:
                     self._db.execute(statement)
             self._has_origin_tables = True
 
-    def _read_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
-        ids = (json.dumps(list(document_ids)),)
-        hashes = {}
-        for document_id, digest in self._db.execute(f"SELECT id, content_hash FROM documents {_AMONG_IDS}", ids):
-            hashes[self._parse_row(document_id, digest).id] = digest
-        return hashes
-
-    def _read_origins(self, condition: str, value: str | bytes) -> list[tuple[str, Origin]]:
+    def _read_origins(self, condition: str, value: str | bytes) -> dict[str, Origin]:
         with translate_errors(self._folder):
             self._create_origin_tables()
         rows = self._read(f"{_SELECT_ORIGINS} {condition}", (value,))
-        return [(id_, Origin(os.fsdecode(path), name, sha256)) for id_, path, name, sha256 in rows]
-
-    def _settle_origins(self, sequence: int, before: Mapping[str, bytes]) -> None:
-        """Remove the origins of changed and deleted documents and insert those of this batch."""
-        after = self._read_hashes(list(before))
-        changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
-        self._db.execute(f"DELETE FROM origins {_AMONG_IDS}", (json.dumps(changed),))
-        self._db.execute(
-            "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?", (sequence,)
-        )
-        self._db.execute(
-            "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
-            "JOIN source_files USING (path) JOIN documents ON documents.id = coming.id "
-            "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
-            (sequence,),
-        )
-        self._db.execute("DELETE FROM coming_origins WHERE sequence = ?", (sequence,))
+        return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
 
     def _parse_row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> DocumentRow:
         """Return a row of `documents`. Raise LibraryDamaged if a value has a wrong type."""
@@ -384,23 +430,6 @@ class Journal:
             raise LibraryDamaged(f"{self._folder / NAME} contains an unreadable document row: {REPAIR}")
         return DocumentRow(document_id, digest.hex(), passages, revision)
 
-    def _remove(self, document_ids: Sequence[str]) -> None:
-        ids = (json.dumps(list(document_ids)),)
-        documents, passages = self._db.execute(
-            f"SELECT count(*), coalesce(sum(passages), 0) FROM documents {_AMONG_IDS}", ids
-        ).fetchone()
-        self._db.execute(f"DELETE FROM documents {_AMONG_IDS}", ids)
-        self._add_to_counts(-documents, -passages)
-
-    def _insert(self, rows: Iterable[DocumentRow]) -> None:
-        documents = passages = 0
-        for row in rows:
-            values = (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision)
-            self._db.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", values)
-            documents += 1
-            passages += row.passages
-        self._add_to_counts(documents, passages)
-
     def _add_to_counts(self, documents: int, passages: int) -> None:
         self._db.execute("UPDATE state SET documents = documents + ?, passages = passages + ?", (documents, passages))
 
@@ -409,7 +438,7 @@ class Journal:
 
     def _set_files(self, files: ChecksumChanges) -> None:
         self._db.executemany("INSERT OR REPLACE INTO data_files VALUES (?, ?)", files.updated.items())
-        self._db.executemany("DELETE FROM data_files WHERE path = ?", [(name,) for name in files.removed])
+        self._db.executemany("DELETE FROM data_files WHERE path = ?", zip(files.removed))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -429,7 +458,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 
     Raise StorageError if unmerged writes of a killed process would then be invisible.
     """
-    database = _open_database(str(path))
+    # The caller's lock serialises threads, so that the server's worker threads can share one connection.
+    connect = partial(sqlite3.connect, timeout=60, isolation_level=None, check_same_thread=False)
+    database = connect(path)
     try:
         database.execute("PRAGMA synchronous=FULL")
         if path.exists():
@@ -446,19 +477,4 @@ def _connect(path: Path) -> sqlite3.Connection:
             f"{path.parent} is read-only, and its last writer did not close it: copy it to a writable disk, run "
             "`epicrisis library info` on the copy, and use the copy"
         )
-    return _open_database(f"{path.absolute().as_uri()}?immutable=1")
-
-
-def _open_database(name: str) -> sqlite3.Connection:
-    # The caller's lock serialises threads, so that the server's worker threads can share one connection.
-    return sqlite3.connect(
-        name, timeout=60, isolation_level=None, check_same_thread=False, uri=name.startswith("file:///")
-    )
-
-
-def _parse_ids(text: str) -> list[str]:
-    """Return the document ids of a batch. Raise ValueError unless `text` is a JSON list of strings."""
-    ids = json.loads(text)
-    if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
-        raise ValueError("the document ids of a batch are not a list of strings")
-    return ids
+    return connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)

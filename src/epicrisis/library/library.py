@@ -12,8 +12,12 @@ acknowledge its documents. The next write finishes open batches from the content
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,38 +26,23 @@ from filelock import FileLock
 
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
+from epicrisis.library.checksums import check_before_compaction
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.journal import IngestedFile, Journal
-from epicrisis.library.library_folder import (
-    PARTS,
-    REPLIES,
-    acquire_lock,
-    check_parts,
-    check_vacant,
-    remove_leftovers,
-    remove_parts,
-)
+from epicrisis.library.journal import IngestedFile, Journal, statements_about
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
-from epicrisis.library.passage_checks import check_documents, check_scope
-from epicrisis.library.passage_table import PassageTable, stored_passages
-from epicrisis.library.rebuild import REBUILT, rebuild_from_passages
+from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
     find_documents,
     read_library_statements,
 )
-from epicrisis.library.retraction_statements import statements_about
-from epicrisis.library.vector_index import (
-    DEFAULT_RECALL,
-    IndexReport,
-    read_search_parameters,
-    refresh_index,
-)
+from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
-from epicrisis.library.word_index import WordIndex, rank_by_words
+from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import local_path, restrict_to_owner
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.types import Document, Hit, Origin, Passage, Scope
@@ -71,14 +60,15 @@ class Library:
 
     def __init__(self, folder: Path, manifest: LibraryManifest, lock: FileLock | None, *, build: bool = False) -> None:
         """Use `create` or `open` instead. `lock` is acquired, or None for a reader."""
-        self._folder = folder
-        self._manifest = manifest
+        self.path = folder
+        self.manifest = manifest
         self._write_lock = lock
         self._thread_lock = threading.RLock()
         self._writes = 0
         # A new library is private until its owner gives others access. A library with notes stays private.
         self._private = build
-        self._settled_deletions: frozenset[str] = frozenset()
+        self.settled_deletions: frozenset[str] = frozenset()
+        """The documents whose deletion a killed writer began and this writer finished."""
         self._table = PassageTable(folder, manifest.dimensions, create=build)
         self._vectors = VectorSearch(folder, self._table, manifest.dimensions)
         self._words = WordIndex(folder, create=build)
@@ -99,25 +89,36 @@ class Library:
     ) -> Self:
         """Create an empty library and open it for writing. After a kill it can be created again.
 
-        Raise LibraryError if the folder is not empty, LibraryBusy or StorageError.
+        Raise InputError for impossible numbers, LibraryError if the folder is not empty, LibraryBusy or StorageError.
         """
         folder = local_path(path).absolute()
-        manifest = manifests.new_manifest(
+        if not max_tokens > overlap >= 0:
+            raise InputError(
+                f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less "
+                f"than {max_tokens}"
+            )
+        if not 1 <= dimensions <= manifests.MAX_NUMBER:
+            raise InputError(f"a library cannot have vectors of {dimensions} dimensions: check the encoder")
+        manifest = LibraryManifest(
+            format=manifests.FORMAT,
+            library_id=uuid.uuid4().hex,
             encoder_fingerprint=encoder_fingerprint,
             encoder_name=encoder_name,
             dimensions=dimensions,
             max_tokens=max_tokens,
             overlap=overlap,
             splitter=splitter,
+            software={name: version(name) for name in manifests.SOFTWARE},
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        check_vacant(folder)
+        parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             restrict_to_owner(folder)
-        lock = acquire_lock(folder)
+        lock = parts.acquire_lock(folder)
         try:
-            check_vacant(folder)
+            parts.check_vacant(folder)
             manifests.write_manifest(folder, manifest)
             return cls._build(folder, manifest, lock)
         except BaseException:
@@ -135,7 +136,7 @@ class Library:
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
-        lock = acquire_lock(folder) if write else None
+        lock = parts.acquire_lock(folder) if write else None
         try:
             if lock is not None:
                 manifest = manifests.read_manifest(folder)
@@ -150,7 +151,7 @@ class Library:
     @classmethod
     def _build(cls, folder: Path, manifest: LibraryManifest, lock: FileLock) -> Self:
         """Create the parts, then mark the manifest complete, so that an interrupted creation is recognised."""
-        remove_parts(folder, *PARTS)
+        parts.remove_parts(folder, *parts.PARTS)
         complete = manifests.mark_complete(manifest)
         library = cls(folder, complete, lock, build=True)
         library._journal.rebuild([], library._parts.checkpoint())
@@ -164,10 +165,10 @@ class Library:
                 f"{folder} is being created, or its creation was interrupted: try again in a moment, or repeat the "
                 "command that creates it"
             )
-        check_parts(folder)
+        parts.check_parts(folder)
         if lock is not None:
-            remove_leftovers(folder)
-            remove_parts(folder, REBUILT)
+            parts.remove_leftovers(folder)
+            parts.remove_parts(folder, parts.REBUILT)
         library = cls(folder, manifest, lock)
         try:
             library._parts.check_whole()
@@ -189,27 +190,19 @@ class Library:
             finally:
                 if self._write_lock is not None:
                     if self._private and self._write_lock.is_locked:
-                        restrict_to_owner(self._folder)
+                        restrict_to_owner(self.path)
                     self._write_lock.release()
 
     def _make_private(self) -> None:
         """Remove other users' access, now and on `close`: engines create files with default permissions."""
         self._private = True
-        restrict_to_owner(self._folder)
+        restrict_to_owner(self.path)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def path(self) -> Path:
-        return self._folder
-
-    @property
-    def manifest(self) -> LibraryManifest:
-        return self._manifest
 
     def add(self, documents: Sequence[StoredDocument]) -> None:
         """Add or replace all documents with one durable commit. Readers see the old or the new version of each.
@@ -218,11 +211,14 @@ class Library:
         """
         if not documents:
             return
-        check_documents(documents, self._manifest.dimensions)
-        ids = [document.id for document in documents]
+        check_documents(documents, self.manifest.dimensions)
+        ids = list(map(attrgetter("id"), documents))
         with self._thread_lock:
             self._settle()
-            passages = stored_passages(documents)
+            passages = []
+            for document in documents:
+                for passage in document.passages:
+                    passages.append(StoredPassage(passage, document.content_hash, document.revision))
             if not self._private and any(stored.passage.patient for stored in passages):
                 self._make_private()
             replaced = self._journal.hashes(ids)
@@ -246,7 +242,7 @@ class Library:
         with self._thread_lock:
             self._settle()
             if revisions is None:
-                remove_parts(self._folder, REPLIES)
+                parts.remove_parts(self.path, parts.REPLIES)
             else:
                 self._journal.record_deletions(revisions)
             existing = list(self._journal.hashes(document_ids))
@@ -254,11 +250,6 @@ class Library:
                 sequence = self._journal.begin(existing)
                 self._table.delete(existing)
                 self._parts.finish_batch(sequence, existing, [])
-
-    @property
-    def settled_deletions(self) -> frozenset[str]:
-        """The documents whose deletion a killed writer began and this writer finished."""
-        return self._settled_deletions
 
     def prepare_statements(self) -> None:
         """Create the tables of statements if they are missing, and fill them from the library's own notices."""
@@ -315,7 +306,7 @@ class Library:
         """
         with self._thread_lock:
             self._settle()
-            self._parts.check_before_compaction(self._manifest.dimensions)
+            check_before_compaction(self.path, self._journal.files() or {}, self.manifest.dimensions)
             sequence = self._journal.begin([])
             # No document depends on the batch. If it stays open, the next write finishes it.
             with suppress(StorageError):
@@ -335,7 +326,7 @@ class Library:
         with self._thread_lock:
             self._settle()
             report_step("comparing checksums")
-            self._parts.check_before_compaction(self._manifest.dimensions)
+            check_before_compaction(self.path, self._journal.files() or {}, self.manifest.dimensions)
             self._journal.start_recording_files()
             sequence = self._journal.begin([])
             report_step("joining small files")
@@ -343,37 +334,37 @@ class Library:
             passages = self._table.count()
             report = None
             if passages > EXACT_LIMIT:
-                report = refresh_index(self._folder, self._vectors, passages, recall, rebuild, report_step)
+                report = refresh_index(self.path, self._vectors, passages, recall, rebuild, report_step)
             self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
     def _settle(self) -> None:
         """Finish open batches: bring the word index and the journal in step with the Lance table."""
         if self._write_lock is None or not self._write_lock.is_locked:
-            raise LibraryError(f"{self._folder} is open for reading: open it with write=True")
+            raise LibraryError(f"{self.path} is open for reading: open it with write=True")
         if batches := self._journal.open_batches():
             # A failed write may still have reached Lance.
             self._table.refresh()
         for sequence, ids in batches:
             passages = self._table.passages_of(ids)
             remaining = {stored.passage.document_id for stored in passages}
-            self._settled_deletions |= self._journal.hashes(ids).keys() - remaining
+            self.settled_deletions |= self._journal.hashes(ids).keys() - remaining
             self._parts.finish_batch(sequence, ids, passages)
 
     def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
         """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
         check_scope(scope)
         vector = np.ascontiguousarray(vector, dtype=np.float32)
-        if vector.shape != (self._manifest.dimensions,) or not np.isfinite(vector).all():
+        if vector.shape != (self.manifest.dimensions,) or not np.isfinite(vector).all():
             raise InputError(
-                f"the query's vector must be {self._manifest.dimensions} finite numbers, got shape {vector.shape}: "
-                f"encode it with {self._manifest.encoder_name}"
+                f"the query's vector must be {self.manifest.dimensions} finite numbers, got shape {vector.shape}: "
+                f"encode it with {self.manifest.encoder_name}"
             )
         if k < 1:
             return ()
         with self._thread_lock:
             self._table.refresh()
-            ranking = self._vectors.nearest(vector, k, scope, read_search_parameters(self._folder))
+            ranking = self._vectors.nearest(vector, k, scope, read_search_parameters(self.path))
             return self._to_hits(ranking)
 
     def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
@@ -382,7 +373,7 @@ class Library:
         if k < 1:
             return ()
         with self._thread_lock:
-            ranking = rank_by_words(self._table, self._words, self._vectors, query, k, scope, within)
+            ranking = self._parts.rank_by_words(query, k, scope, within)
             hits = self._to_hits(ranking)
         admitted = [hit for hit in hits if scope.admits(hit.passage)]
         return tuple(Hit(hit.passage, hit.score, rank) for rank, hit in enumerate(admitted))
@@ -410,13 +401,13 @@ class Library:
             return ()
         with self._thread_lock:
             self._table.refresh()
-            stored_passages = self._table.of_patient(scope.patient)
+            stored_passages = self._table.select(sql_in("patient", [scope.patient]))
         passages = [stored.passage for stored in stored_passages if scope.admits(stored.passage)]
         return tuple(sorted(passages, key=lambda passage: (passage.document_id, passage.ordinal)))
 
     def open_table(self) -> PassageTable:
         """Return a new handle on the passage table, at its newest version."""
-        return PassageTable(self._folder, self._manifest.dimensions)
+        return PassageTable(self.path, self.manifest.dimensions)
 
     def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """Map the acknowledged documents among these to their content hashes."""
@@ -433,15 +424,13 @@ class Library:
         with self._thread_lock:
             return self._journal.origins(document_ids)
 
-    def origin_at_path(self, path: str) -> Origin | None:
-        """Return the origin of a document named after the file at this path, or None. Requires a writer."""
-        with self._thread_lock:
-            return self._journal.origin_at_path(path)
+    def find_origin(self, *, path: str | None = None, sha256: str = "") -> Origin | None:
+        """Return the origin of a document named after the file at this path, or with this content, or None.
 
-    def origin_with_content(self, sha256: str) -> Origin | None:
-        """Return the origin of a document named after a file with this content, or None. Requires a writer."""
+        Requires a writer.
+        """
         with self._thread_lock:
-            return self._journal.origin_with_content(sha256)
+            return self._journal.find_origin(path=path, sha256=sha256)
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:
         """Record the files of existing documents. Raise LibraryError for a reader."""
@@ -468,7 +457,7 @@ class Library:
     def info(self) -> LibraryInfo:
         """Return a summary, and whether the parts agree. Counting takes seconds for millions of passages."""
         with self._thread_lock:
-            return self._parts.info(self._manifest)
+            return self._parts.info(self.manifest)
 
     @classmethod
     def repair(cls, path: Path | str) -> LibraryInfo:
@@ -479,11 +468,11 @@ class Library:
         """
         folder = local_path(path).absolute()
         manifests.read_manifest(folder)
-        lock = acquire_lock(folder)
+        lock = parts.acquire_lock(folder)
         try:
             manifest = manifests.read_manifest(folder)
             if manifest.complete:
-                rebuild_from_passages(folder, manifest.dimensions)
+                parts.rebuild_from_passages(folder, manifest.dimensions)
             else:
                 cls._build(folder, manifest, lock)._parts.close()
         finally:

@@ -1,30 +1,102 @@
-"""The parts of an open library, the second half of every write, and the checks that the parts agree."""
+"""The parts of a library: the files in its folder, the second half of every write, checks, and the repair."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
-from epicrisis.errors import LibraryDamaged
+from filelock import FileLock, Timeout
+
+from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError
 from epicrisis.library import journal as journals
+from epicrisis.library import manifest as manifests
 from epicrisis.library import passage_table as tables
 from epicrisis.library import word_index as indexes
-from epicrisis.library.checksums import (
-    describe_damage,
-    find_checksum_changes,
-    find_damage_before_compaction,
-    remove_damaged_versions,
-)
-from epicrisis.library.engine_errors import REPAIR
-from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal
-from epicrisis.library.library_folder import measure_parts
-from epicrisis.library.manifest import LibraryManifest
+from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
+from epicrisis.library.engine_errors import REPAIR, translate_errors
+from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
+from epicrisis.library.manifest import LibraryManifest, sync_folder
 from epicrisis.library.passage_table import PassageTable, StoredPassage
-from epicrisis.library.rebuild import document_rows
 from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
-from epicrisis.library.word_index import WordIndex
+from epicrisis.library.word_index import WordIndex, version_of
+from epicrisis.types import Origin, Scope
+
+LOCK = "write.lock"
+PARTS = (journals.NAME, tables.NAME, indexes.NAME)
+REPLIES = "replies.sqlite"
+"""Cached model replies, which may quote the documents. The file lies in the folder but is no part of the library."""
+REBUILT = f"{journals.NAME}.new"
+"""The new journal during a repair. A killed repair leaves it next to the old one."""
+_MARGIN = 64
+_SCORE_DIGITS = 4
+
+
+def acquire_lock(folder: Path) -> FileLock:
+    """Acquire the write lock and return it. The system releases it when the process ends. Raise LibraryBusy."""
+    # Any thread may close the library, so the lock is not bound to one.
+    lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
+    with translate_errors(folder):
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LibraryBusy(
+                f"another process is writing to {folder}: wait until it ends, or stop it. Reading works meanwhile"
+            ) from None
+    return lock
+
+
+def check_vacant(folder: Path) -> None:
+    """Raise LibraryError unless a library can be created here.
+
+    The folder must be missing, empty, or left by an interrupted creation.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise LibraryError(f"{folder} is a file: choose an empty or new folder")
+    with translate_errors(folder):
+        names = {entry.name for entry in folder.iterdir()}
+    if manifests.NAME in names:
+        if manifests.read_manifest(folder).complete:
+            raise LibraryError(f"{folder} holds a library already: open it, or choose another folder")
+    elif names - {LOCK, manifests.TEMPORARY}:
+        raise LibraryError(f"{folder} is not empty and no library: choose an empty or new folder")
+
+
+def check_parts(folder: Path) -> None:
+    """Raise LibraryDamaged if a part is missing, or if a small file differs from its checksum."""
+    missing = [part for part in PARTS if not (folder / part).exists()]
+    if missing:
+        raise LibraryDamaged(f"{folder} lacks {', '.join(missing)}: half-copied; {REPAIR}")
+    with closing(Journal(folder)) as journal:
+        checksums = journal.files() or {}
+    check_small_files(folder, checksums)
+
+
+def remove_parts(folder: Path, *parts: str) -> None:
+    """Remove these parts, including SQLite's auxiliary files: a rollback journal would be applied to a new file."""
+    with translate_errors(folder):
+        for part in parts:
+            for name in (part, f"{part}-wal", f"{part}-shm", f"{part}-journal"):
+                path = folder / name
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of a killed writer. The caller holds the write lock."""
+    with translate_errors(folder):
+        for part in (tables.NAME, indexes.NAME):
+            for path in (folder / part).rglob(".tmp*"):
+                if path.is_file():
+                    path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +116,6 @@ class LibraryInfo:
     sources: tuple[IngestedFile, ...]
     """Files that were added completely."""
     bytes_on_disk: Mapping[str, int]
-    """Size of each part."""
     open_batches: int
     """Unfinished batches. A writer is at work, or was killed and the next writer will finish them."""
     problems: tuple[str, ...]
@@ -81,12 +152,30 @@ class LibraryParts:
         files = None if checksums is None else find_checksum_changes(self.folder, checksums)
         self.journal.finish(sequence, document_ids, rows, checkpoint, files)
 
-    def check_before_compaction(self, dimensions: int) -> None:
-        """Raise LibraryDamaged if a compaction would copy damaged files."""
-        checksums = self.journal.files() or {}
-        if names := find_damage_before_compaction(self.folder, checksums, dimensions):
-            raise LibraryDamaged(describe_damage(self.folder, names))
-        remove_damaged_versions(self.folder, checksums)
+    def rank_by_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None) -> list[tuple[str, float]]:
+        """Return (passage id, BM25 score) of the `k` best passages in scope, best first, ties by passage id.
+
+        Passages committed during the search may be missing. Afterwards the table is at least as new as the word index.
+        """
+        limit = k + _MARGIN
+        while True:
+            self.table.refresh()
+            # The caller drops the first patient's passages if they are committed from here on.
+            patients = self.vectors.has_patients()
+            # The words are refreshed before the table, so that the table is at least as new.
+            self.words.refresh()
+            hits = self.words.search(query, limit, scope, within, patients=patients)
+            self.table.refresh()
+            hashes = self.table.hashes([passage_id for passage_id, _, _ in hits])
+            ranking = []
+            for passage_id, version, score in hits:
+                if version == version_of(hashes.get(passage_id, "")):
+                    ranking.append((-round(score, _SCORE_DIGITS), passage_id))
+            ranking.sort()
+            # The result is final if no passage that was not fetched can tie with the last result.
+            if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
+                return [(passage_id, -score) for score, passage_id in ranking[:k]]
+            limit *= 4
 
     def checkpoint(self) -> Checkpoint:
         """Return the current state of the engines."""
@@ -131,12 +220,8 @@ class LibraryParts:
                 )
 
     def check_in_step(self) -> None:
-        """Raise LibraryDamaged if the journal lacks passages of the engines. A writer would add these a second time.
-
-        No batch may be open.
-        """
-        problems = self.problems(self.journal.count()[1])
-        if problems:
+        """Raise LibraryDamaged if the journal lacks passages of the engines. A writer would add these a second time."""
+        if problems := self.problems(self.journal.count()[1]):
             raise LibraryDamaged(f"{self.folder}: {problems[0]}")
 
     def info(self, manifest: LibraryManifest) -> LibraryInfo:
@@ -151,6 +236,9 @@ class LibraryParts:
                 break
         is_large = passages > EXACT_LIMIT
         index = read_report(self.folder) if is_large else None
+        sizes = {}
+        for part in PARTS:
+            sizes[part] = sum(map(_file_size, [self.folder / part, *(self.folder / part).rglob("*")]))
         return LibraryInfo(
             path=str(self.folder),
             manifest=manifest,
@@ -160,7 +248,93 @@ class LibraryParts:
             index=index,
             unindexed=self.vectors.unindexed() if is_large else 0,
             sources=tuple(self.journal.sources()),
-            bytes_on_disk=measure_parts(self.folder),
+            bytes_on_disk=sizes,
             open_batches=batches,
             problems=tuple(problems),
         )
+
+
+def _file_size(path: Path) -> int:
+    """Return the size of a file in bytes, or 0 if a writer has removed it."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _JournalContent:
+    """The content of the old journal that cannot be rebuilt from passages. Empty if the journal is unreadable."""
+
+    name: str = ""
+    """The file it was read from."""
+    deletions: Mapping[str, str] = field(default_factory=dict)
+    sources: Sequence[IngestedFile] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    statements: Sequence[Statement] | None = None
+    """None if the journal has no tables of statements."""
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def rebuild_from_passages(folder: Path, dimensions: int) -> None:
+    """Rebuild the word index and the journal's table of documents from the passages, atomically.
+
+    Deletions, source files, origins and statements are copied from the old journal if it is readable. The caller holds
+    the write lock. Afterwards no batch is open. Raise LibraryDamaged if passages cannot be read, or StorageError.
+    """
+    old = _read_old_journal(folder)
+    check_small_files(folder, old.files)
+    table = PassageTable(folder, dimensions)
+    table.check()
+    # A killed repair has already removed the old journal, so its new one is the only copy of the content.
+    is_copied = old.name == REBUILT
+    if not is_copied:
+        remove_parts(folder, REBUILT)
+    with closing(Journal(folder, REBUILT) if is_copied else Journal.create(folder, REBUILT)) as journal:
+        if not is_copied:
+            journal.record_deletions(old.deletions)
+            if old.statements is not None:
+                # This makes all targets due, so that the marks of all passages are checked again.
+                journal.create_statements(old.statements)
+            for source in old.sources:
+                journal.add_source(source)
+            journal.set_origins(old.origins)
+            journal.set_files(ChecksumChanges(old.files))
+        # The journal is removed first and replaced last, so that a killed repair does not leave a valid library.
+        remove_parts(folder, journals.NAME, indexes.NAME)
+        words = WordIndex(folder, create=True)
+        opstamp = words.replace([], chain.from_iterable(table.batches()))
+        words.close()
+        # Old checksums stay, so that damaged files do not get valid ones.
+        changes = ChecksumChanges({**old.files, **find_checksum_changes(folder, old.files).updated})
+        rows = chain.from_iterable(map(document_rows, table.batches()))
+        journal.rebuild(rows, Checkpoint(table.version, opstamp), changes)
+    with translate_errors(folder):
+        (folder / REBUILT).replace(folder / journals.NAME)
+        sync_folder(folder)
+
+
+def _read_old_journal(folder: Path) -> _JournalContent:
+    for name in (journals.NAME, REBUILT):
+        if (folder / name).is_file():
+            break
+    else:
+        return _JournalContent()
+    try:
+        with closing(Journal(folder, name)) as journal:
+            statements = journal.statements() if journal.has_statements else None
+            files = journal.files() or {}
+            return _JournalContent(name, journal.deletions(), journal.sources(), journal.origins(), statements, files)
+    except LibraryDamaged:
+        return _JournalContent()
+
+
+def document_rows(passages: Sequence[StoredPassage]) -> list[DocumentRow]:
+    """Return one row for each document of these passages."""
+    by_document: dict[str, list[StoredPassage]] = {}
+    for stored in passages:
+        by_document.setdefault(stored.passage.document_id, []).append(stored)
+    rows = []
+    for document_id, parts in by_document.items():
+        rows.append(DocumentRow(document_id, parts[-1].content_hash, len(parts), parts[-1].revision))
+    return rows

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
-from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
+from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.printable import quote_for_shell
 from epicrisis.types import SplitterName
@@ -23,10 +20,10 @@ PRECOMPUTED = "precomputed:"
 """Prefix of the fingerprint of precomputed vectors, such as those of PubMed by NCBI."""
 NAME = "manifest.json"
 TEMPORARY = "manifest.json.tmp"
-_MAX_NUMBER = 1_000_000
+MAX_NUMBER = 1_000_000
 """Upper limit of dimensions and of tokens per passage. A higher number means damage and would exhaust the memory."""
 _MAX_TEXT = 1000
-_SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
+SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +45,6 @@ class LibraryManifest:
     """ISO 8601, UTC."""
     complete: bool = False
     """False until all parts of the library exist."""
-
-
-def new_manifest(
-    *, encoder_fingerprint: str, encoder_name: str, dimensions: int, max_tokens: int, overlap: int, splitter: str
-) -> LibraryManifest:
-    """Return a manifest for a library to be created. Raise InputError for impossible numbers."""
-    if not max_tokens > overlap >= 0:
-        raise InputError(
-            f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less than "
-            f"{max_tokens}"
-        )
-    if not 1 <= dimensions <= _MAX_NUMBER:
-        raise InputError(f"a library cannot have vectors of {dimensions} dimensions: check the encoder")
-    return LibraryManifest(
-        format=FORMAT,
-        library_id=uuid.uuid4().hex,
-        encoder_fingerprint=encoder_fingerprint,
-        encoder_name=encoder_name,
-        dimensions=dimensions,
-        splitter=splitter,
-        max_tokens=max_tokens,
-        overlap=overlap,
-        software={name: version(name) for name in _SOFTWARE},
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
 
 
 def write_manifest(folder: Path, manifest: LibraryManifest) -> None:
@@ -122,7 +94,7 @@ def read_manifest(folder: Path) -> LibraryManifest:
         raise LibraryDamaged(
             f"{folder} has format {number}, this program writes {FORMAT}: create it again with `epicrisis library add`"
         )
-    if number != FORMAT or not _has_valid_types(values) or not _has_valid_values(values):
+    if number != FORMAT or not _is_valid(values):
         raise LibraryDamaged(f"{path} is not a valid manifest: {REPAIR.split(',')[0]}, or restore this file")
     return LibraryManifest(**values)
 
@@ -138,20 +110,17 @@ def complete_manifest(folder: Path) -> LibraryManifest | None:
     return manifest if manifest.complete else None
 
 
-def _has_valid_types(values: Mapping[str, Any]) -> bool:
+def _is_valid(values: Mapping[str, Any]) -> bool:
     kinds = {"format": int, "dimensions": int, "max_tokens": int, "overlap": int, "software": dict, "complete": bool}
     if set(values) != {field.name for field in dataclasses.fields(LibraryManifest)}:
         return False
-    return all(type(value) is kinds.get(name, str) for name, value in values.items())
-
-
-def _has_valid_values(values: Mapping[str, Any]) -> bool:
+    if any(type(value) is not kinds.get(name, str) for name, value in values.items()):
+        return False
     software = values["software"]
-    texts = [*software.keys(), *software.values()]
-    texts += [value for value in values.values() if isinstance(value, str)]
+    texts = [*software.keys(), *software.values(), *(value for value in values.values() if isinstance(value, str))]
     return (
-        1 <= values["dimensions"] <= _MAX_NUMBER
-        and 0 <= values["overlap"] < values["max_tokens"] <= _MAX_NUMBER
+        1 <= values["dimensions"] <= MAX_NUMBER
+        and 0 <= values["overlap"] < values["max_tokens"] <= MAX_NUMBER
         and values["splitter"] in get_args(SplitterName)
         and all(isinstance(text, str) and len(text) <= _MAX_TEXT and text.isprintable() for text in texts)
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import Library
-from epicrisis.library.passage_checks import check_scope
-from epicrisis.library.passage_table import PassageTable
+from epicrisis.library.passage_table import check_scope
 from epicrisis.library.vector_search import scope_condition
 from epicrisis.types import Passage, Scope
 
@@ -40,17 +40,10 @@ def sample_passages(library: Library, count: int, seed: int, scope: Scope) -> tu
     """
     check_scope(scope)
     table = library.open_table()
-    ids = heapq.nsmallest(count, _read_ids(library, table, scope), key=lambda id_: _sort_key(seed, id_))
-    stored = table.fetch(ids)
-    return tuple(stored[id_].passage for id_ in ids if id_ in stored and scope.admits(stored[id_].passage))
-
-
-def _read_ids(library: Library, table: PassageTable, scope: Scope) -> Iterator[str]:
     condition = scope_condition(scope, patients=True)
     with translate_errors(library.path):
-        for batch in table.lance.search().where(condition).select(["id"]).to_batches(_BATCH_ROWS):
-            yield from batch.column("id").to_pylist()
-
-
-def _sort_key(seed: int, passage_id: str) -> bytes:
-    return hashlib.sha256(f"{seed}:{passage_id}".encode()).digest()
+        batches = table.lance.search().where(condition).select(["id"]).to_batches(_BATCH_ROWS)
+        all_ids = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
+        ids = heapq.nsmallest(count, all_ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
+    stored = table.fetch(ids)
+    return tuple(stored[id_].passage for id_ in ids if id_ in stored and scope.admits(stored[id_].passage))

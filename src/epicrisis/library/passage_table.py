@@ -1,12 +1,14 @@
 """Passages and their vectors in a Lance table, the library's source of truth.
 
-Every write is one atomic Lance commit. A handle sees the version of its last refresh.
+Every write is one atomic Lance commit. A handle sees the version of its last refresh. Documents, vectors and scopes are
+checked against the limits of the engines.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from epicrisis.dates import last_day
-from epicrisis.errors import LibraryDamaged
+from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.manifest import sync_folder
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
-from epicrisis.types import Passage, list_facets
+from epicrisis.types import Document, Passage, Scope, list_facets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +34,7 @@ HINT = "latest_version_hint.json"
 """The only file of the table that Lance rewrites."""
 _OLD_VERSIONS_LIFETIME = timedelta(minutes=10)
 _BATCH_ROWS = 4096
+_MAX_ID = 1000
 _TEXT_FIELDS = ["id", "document_id", "text", "title", "source", "metadata"]
 _NUMBER_FIELDS = ["ordinal", "start", "end"]
 _PASSAGE_FIELDS = [*_TEXT_FIELDS, *_NUMBER_FIELDS, "date", "patient"]
@@ -46,15 +49,6 @@ class StoredPassage:
     passage: Passage
     content_hash: str
     revision: str | None = None
-
-
-def stored_passages(documents: Sequence[StoredDocument]) -> list[StoredPassage]:
-    """Return all passages of these documents."""
-    stored = []
-    for document in documents:
-        for passage in document.passages:
-            stored.append(StoredPassage(passage, document.content_hash, document.revision))
-    return stored
 
 
 class PassageTable:
@@ -74,17 +68,12 @@ class PassageTable:
                 self.sync()
             else:
                 self.lance = database.open_table(TABLE)
-                self._check_width()
-
-    def _check_width(self) -> None:
-        """Raise LibraryDamaged if the vectors do not have the manifest's dimension."""
-        column = self.lance.schema.field("vector").type
-        width = getattr(column, "list_size", None)
-        if width != self._dimensions:
-            raise LibraryDamaged(
-                f"{self._folder}: vectors have {width} dimensions, and the manifest says {self._dimensions}: copy the "
-                "whole folder again"
-            )
+                width = getattr(self.lance.schema.field("vector").type, "list_size", None)
+                if width != dimensions:
+                    raise LibraryDamaged(
+                        f"{folder}: vectors have {width} dimensions, and the manifest says {dimensions}: copy the "
+                        "whole folder again"
+                    )
 
     @property
     def version(self) -> int:
@@ -123,7 +112,7 @@ class PassageTable:
     def write(self, documents: Sequence[StoredDocument], replaced: Iterable[str]) -> None:
         """Write all documents with one commit. It also removes the old passages of the `replaced` document ids."""
         old = sorted(replaced)
-        rows = _to_table(documents, self._dimensions)
+        rows = self._to_table(documents)
         with translate_errors(self._folder):
             if old:
                 merge = self.lance.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
@@ -131,6 +120,26 @@ class PassageTable:
             else:
                 self.lance.add(rows)
         self.sync()
+
+    def _to_table(self, documents: Sequence[StoredDocument]) -> pa.Table:
+        import pyarrow as pa
+
+        schema = _schema(self._dimensions)
+        values: dict[str, list[Any]] = {name: [] for name in schema.names[:-1]}
+        for document in documents:
+            for passage in document.passages:
+                for name in _PASSAGE_FIELDS:
+                    if name != "metadata":
+                        values[name].append(getattr(passage, name))
+                values["metadata"].append(json.dumps(to_json(passage.metadata), sort_keys=True))
+                values["last_day"].append(None if passage.date is None else last_day(passage.date))
+                values["facets"].append(sorted(list_facets(passage.metadata)))
+                values["content_hash"].append(bytes.fromhex(document.content_hash))
+                values["revision"].append(document.revision)
+        columns = [pa.array(values[field.name], field.type) for field in list(schema)[:-1]]
+        vectors = np.concatenate([document.vectors for document in documents]).astype(np.float16)
+        columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self._dimensions))
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def write_marks(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Set the marks of these documents with one commit. Texts and vectors do not change."""
@@ -189,15 +198,11 @@ class PassageTable:
 
     def passages_of(self, document_ids: Sequence[str]) -> list[StoredPassage]:
         """Return all passages of these documents, in no particular order."""
-        return self._select(sql_in("document_id", document_ids)) if document_ids else []
-
-    def of_patient(self, patient: str) -> list[StoredPassage]:
-        """Return all passages of the patient's record, in no particular order."""
-        return self._select(sql_in("patient", [patient]))
+        return self.select(sql_in("document_id", document_ids)) if document_ids else []
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
         """Map the existing passages among these ids to their content."""
-        stored_passages = self._select(_passages_condition(passage_ids)) if passage_ids else []
+        stored_passages = self.select(_passages_condition(passage_ids)) if passage_ids else []
         return {stored.passage.id: stored for stored in stored_passages}
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
@@ -231,7 +236,8 @@ class PassageTable:
             for batch in self.lance.search().select(_COLUMNS).to_batches(_BATCH_ROWS):
                 yield list(map(self._parse_row, batch.to_pylist()))
 
-    def _select(self, condition: str) -> list[StoredPassage]:
+    def select(self, condition: str) -> list[StoredPassage]:
+        """Return all passages that meet the SQL condition, in no particular order."""
         with translate_errors(self._folder):
             rows = self.lance.search().where(condition).select(_COLUMNS).to_list()
             return list(map(self._parse_row, rows))
@@ -293,32 +299,6 @@ def _schema(dimensions: int) -> pa.Schema:
     )
 
 
-def _to_table(documents: Sequence[StoredDocument], dimensions: int) -> pa.Table:
-    import pyarrow as pa
-
-    schema = _schema(dimensions)
-    records = []
-    for document in documents:
-        for passage in document.passages:
-            records.append(_to_record(passage, document))
-    columns = []
-    for field in list(schema)[:-1]:
-        columns.append(pa.array([record[field.name] for record in records], field.type))
-    vectors = np.concatenate([document.vectors for document in documents]).astype(np.float16)
-    columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimensions))
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _to_record(passage: Passage, document: StoredDocument) -> dict[str, Any]:
-    record = {name: getattr(passage, name) for name in _PASSAGE_FIELDS}
-    record["metadata"] = json.dumps(to_json(passage.metadata), sort_keys=True)
-    record["last_day"] = None if passage.date is None else last_day(passage.date)
-    record["facets"] = sorted(list_facets(passage.metadata))
-    record["content_hash"] = bytes.fromhex(document.content_hash)
-    record["revision"] = document.revision
-    return record
-
-
 def sql_text(value: str) -> str:
     """Return the value as an SQL string literal."""
     return "'" + value.replace("'", "''") + "'"
@@ -327,3 +307,62 @@ def sql_text(value: str) -> str:
 def sql_in(column: str, values: Sequence[str]) -> str:
     """Return SQL that is true if the column has one of the values."""
     return f"{column} IN ({', '.join(map(sql_text, values))})"
+
+
+def find_fault(item: Document | Passage) -> str | None:
+    """Return why the item cannot be stored, or None. The reason quotes none of the content."""
+    name = item.document_id if isinstance(item, Passage) else item.id
+    if not name or len(name) > _MAX_ID or "\0" in name:
+        return f"its id is empty, longer than {_MAX_ID} characters or holds a NUL"
+    if not item.text.strip():
+        return "no text"
+    try:
+        if item.date is not None:
+            last_day(item.date)
+    except ValueError:
+        return "its date is not of the form YYYY, YYYY-MM or YYYY-MM-DD"
+    try:
+        "".join((item.id, item.text, item.title, item.source, item.patient or "")).encode()
+    except UnicodeEncodeError:
+        return "its text has half a surrogate pair"
+    return None
+
+
+def find_vector_fault(vector: Vectors, dimensions: int) -> str | None:
+    """Return why a precomputed vector cannot be stored, or None."""
+    if vector.shape != (dimensions,):
+        return f"its vector has {vector.size} numbers, not {dimensions}: create a separate library for these"
+    if not (np.abs(vector) <= np.finfo(np.float16).max).all():
+        return "its vector is not finite, or too large for float16"
+    return None
+
+
+def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> None:
+    """Raise ValueError, with the document's id, unless all documents fit this library."""
+    if len({document.id for document in documents}) < len(documents):
+        raise ValueError("a batch contains a document twice")
+    for document in documents:
+        if document.vectors.shape != (len(document.passages), dimensions) or not document.passages:
+            raise ValueError(
+                f"{document.id!r}: {len(document.passages)} passages of dimension {dimensions} (at least one) need "
+                f"vectors of that shape, got {document.vectors.shape}"
+            )
+        if len(document.content_hash) != 32 or not set(document.content_hash) <= set(string.hexdigits):
+            raise ValueError(f"{document.id!r}: its content hash is not 32 hexadecimal digits")
+        if not (np.abs(document.vectors) <= np.finfo(np.float16).max).all():
+            raise ValueError(f"{document.id!r}: its vectors are not finite, or too large for float16")
+        for ordinal, passage in enumerate(document.passages):
+            if (passage.id, passage.document_id) != (f"{document.id}#{ordinal}", document.id):
+                raise ValueError(f"{document.id!r}: passage {ordinal} has the id {passage.id!r} of another document")
+            if reason := find_fault(passage):
+                raise ValueError(f"{passage.id!r} cannot be stored: {reason}")
+
+
+def check_scope(scope: Scope) -> None:
+    """Raise InputError if `as_of` or `since` is not a date."""
+    for name, date in (("as of", scope.as_of), ("since", scope.since)):
+        try:
+            if date is not None:
+                last_day(date)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}; write it as 2015, 2015-06 or 2015-06-30") from error

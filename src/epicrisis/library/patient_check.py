@@ -41,6 +41,7 @@ _NO_UNIT = (
     r"mmol|mol|meq|units?|iu|mm|cm|mmhg|bpm|kcal|tablets?|pills?|doses?|drops?|puffs?)\b|%|\u00b0))"
 )
 """A number before a unit is no id: the patient 65 years old."""
+_cached_text = lru_cache(maxsize=65536)(normalize_text)
 
 
 def resolve_patient(rosters: Sequence[Roster], patient: str | None) -> str | None:
@@ -135,7 +136,7 @@ def _has_id_of(text: str, current: PatientRecord | None, others: Sequence[Patien
     exact, plain = text, normalize_text(text)
     current_ids, current_numbers = set[str](), set[str]()
     for id_ in _ids_of(current) if current is not None else ():
-        plain_id = _normalize_id(id_)
+        plain_id = _cached_text(id_)
         current_ids.add(plain_id)
         current_numbers.update(_long_number(id_))
         exact, plain = _remove_id(id_, exact), _remove_id(plain_id, plain)
@@ -143,7 +144,7 @@ def _has_id_of(text: str, current: PatientRecord | None, others: Sequence[Patien
     written_numbers.update(_long_numbers(_GROUP_SEPARATOR.sub("", normalize_text(text))))
     written_numbers -= current_numbers
     for id_ in chain.from_iterable(map(_ids_of, others)):
-        plain_id = _normalize_id(id_)
+        plain_id = _cached_text(id_)
         ignores_case = plain_id not in current_ids and any(map(str.isdecimal, id_))
         if _has_id(plain, plain_id) if ignores_case else _has_id(exact, id_):
             return True
@@ -253,11 +254,6 @@ def _name_orders(name: str | None) -> tuple[str, ...]:
         last, first = " ".join(words[split:]), " ".join(words[:split])
         orders += [f"{last}, {first}", f"{last} {first}"]
     return tuple(orders)
-
-
-@lru_cache(maxsize=65536)
-def _normalize_id(id_: str) -> str:
-    return normalize_text(id_)
 
 
 def _normalize_commas(text: str) -> str:

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import product, starmap
 from pathlib import Path
+from typing import Any
 
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged
@@ -39,27 +40,24 @@ def find_contradiction(before: PatientIdentity, now: PatientIdentity) -> str:
     Different servers, birth dates, or numbers of one system always show it. Different names show it unless both birth
     dates are known and equal and a record number is shared: people marry, and clerks correct spellings.
     """
-    if not _is_same_source(before.source, now.source):
+    servers = {before.source, now.source} - {""}
+    # A source that is only called `fhir` may be any FHIR server.
+    if len(servers) > 1 and not ("fhir" in servers and all(server.startswith("fhir") for server in servers)):
         return "server"
     if before.born and now.born and not (before.born.startswith(now.born) or now.born.startswith(before.born)):
         return "birth date"
-    if _has_other_numbers(before, now):
-        return "record number"
-    if _is_renamed(before, now) and not (before.born and before.born == now.born and _shares_number(before, now)):
-        return "name"
-    return ""
-
-
-def _is_same_source(before: str, now: str) -> bool:
-    if not before or not now or before == now:
-        return True
-    return "fhir" in (before, now) and before.startswith("fhir") and now.startswith("fhir")
-
-
-def _has_other_numbers(before: PatientIdentity, now: PatientIdentity) -> bool:
-    """Return whether both have numbers of one system and share none of them."""
     old, new = _numbers_by_system(before), _numbers_by_system(now)
-    return any(old[system].isdisjoint(new[system]) for system in old.keys() & new.keys() - {""})
+    if any(old[system].isdisjoint(new[system]) for system in old.keys() & new.keys() - {""}):
+        return "record number"
+    if _is_renamed(before, now):
+        # Numbers of tables have no system and match those of any system.
+        shares_number = any(
+            value == other and (system == other_system or not system or not other_system)
+            for (system, value), (other_system, other) in product(before.numbers, now.numbers)
+        )
+        if not (shares_number and before.born and before.born == now.born):
+            return "name"
+    return ""
 
 
 def _numbers_by_system(identity: PatientIdentity) -> Mapping[str, set[str]]:
@@ -67,14 +65,6 @@ def _numbers_by_system(identity: PatientIdentity) -> Mapping[str, set[str]]:
     for system, value in identity.numbers:
         numbers[system].add(value)
     return numbers
-
-
-def _shares_number(before: PatientIdentity, now: PatientIdentity) -> bool:
-    """Return whether both share a number. Numbers of tables have no system and match those of any system."""
-    for (system, value), (other_system, other) in product(before.numbers, now.numbers):
-        if value == other and (system == other_system or not system or not other_system):
-            return True
-    return False
 
 
 def _is_renamed(before: PatientIdentity, now: PatientIdentity) -> bool:
@@ -99,24 +89,18 @@ def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapp
 
     Raise LibraryDamaged if the table cannot be read.
     """
-    if not _exists(folder):
-        return {}
-    with _connect(folder) as db, translate_errors(folder / NAME):
-        if patients is None:
-            rows = db.execute("SELECT id, identity FROM patients").fetchall()
-        else:
-            ids = json.dumps(sorted(set(patients)))
-            query = "SELECT id, identity FROM patients WHERE id IN (SELECT value FROM json_each(?))"
-            rows = db.execute(query, (ids,)).fetchall()
+    if patients is None:
+        rows = _read(folder, "SELECT id, identity FROM patients")
+    else:
+        query = "SELECT id, identity FROM patients WHERE id IN (SELECT value FROM json_each(?))"
+        rows = _read(folder, query, json.dumps(sorted(set(patients))))
     return {patient: _parse(folder, patient, text) for patient, text in rows}
 
 
 def read_version(folder: Path) -> int:
     """Return a number that grows with every change of the table."""
-    if not _exists(folder):
-        return 0
-    with _connect(folder) as db, translate_errors(folder / NAME):
-        return int(db.execute("SELECT coalesce(max(sequence), 0) FROM patients").fetchone()[0])
+    rows = _read(folder, "SELECT coalesce(max(sequence), 0) FROM patients")
+    return int(rows[0][0]) if rows else 0
 
 
 def record_identities(folder: Path, identities: Iterable[PatientIdentity], names_in_notes: Mapping[str, str]) -> int:
@@ -145,14 +129,16 @@ def record_identities(folder: Path, identities: Iterable[PatientIdentity], names
             current[patient] = changed[patient] = merged
     if changed:
         with _transaction(folder) as db:
-            rows = [(patient, _to_text(identity)) for patient, identity in changed.items()]
-            db.executemany("INSERT OR REPLACE INTO patients(id, identity) VALUES (?, ?)", rows)
+            for patient, identity in changed.items():
+                values = {name: getattr(identity, name) for name in ("source", "names", "born", "numbers")}
+                row = (patient, json.dumps(values, ensure_ascii=False))
+                db.execute("INSERT OR REPLACE INTO patients(id, identity) VALUES (?, ?)", row)
     return renamed
 
 
 def forget_identities(folder: Path, patients: Iterable[str]) -> None:
     """Remove these patients from the table and from the file's unused pages."""
-    rows = [(patient,) for patient in patients]
+    rows = list(zip(patients))
     if not rows or not _exists(folder):
         return
     with _transaction(folder) as db:
@@ -170,10 +156,7 @@ def declare_literature(folder: Path) -> None:
 
 def is_literature_declared(folder: Path) -> bool:
     """Return whether `--literature` was passed for this library."""
-    if not _exists(folder):
-        return False
-    with _connect(folder) as db, translate_errors(folder / NAME):
-        return db.execute("SELECT 1 FROM declared WHERE what = ?", (_LITERATURE,)).fetchone() is not None
+    return bool(_read(folder, "SELECT 1 FROM declared WHERE what = ?", _LITERATURE))
 
 
 def _exists(folder: Path) -> bool:
@@ -182,13 +165,15 @@ def _exists(folder: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-@contextmanager
-def _connect(folder: Path) -> Iterator[sqlite3.Connection]:
+def _read(folder: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, none if there is no table."""
+    path = folder / NAME
+    if not _exists(folder):
+        return []
     # Not read-only, so that SQLite can roll back the unfinished transaction of a killed process.
-    with translate_errors(folder / NAME):
-        db = sqlite3.connect(f"{(folder / NAME).absolute().as_uri()}?mode=rw", timeout=60, uri=True)
-    with closing(db):
-        yield db
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    with translate_errors(path), closing(sqlite3.connect(uri, timeout=60, uri=True)) as db:
+        return db.execute(query, values).fetchall()
 
 
 @contextmanager
@@ -201,11 +186,6 @@ def _transaction(folder: Path) -> Iterator[sqlite3.Connection]:
             db.executescript(_SCHEMA)
             with db:
                 yield db
-
-
-def _to_text(identity: PatientIdentity) -> str:
-    values = {"source": identity.source, "names": identity.names, "born": identity.born, "numbers": identity.numbers}
-    return json.dumps(values, ensure_ascii=False)
 
 
 def _parse(folder: Path, patient: str, text: str) -> PatientIdentity:

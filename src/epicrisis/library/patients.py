@@ -1,34 +1,42 @@
-"""The patients of a library: whose records it holds, with names and record numbers. No text is read."""
+"""The patients of a library: whose records it holds, with names and record numbers, and checks that keep them apart."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.dates import first_day, last_day
+from epicrisis.errors import InputError, LibraryError
+from epicrisis.library import journal
+from epicrisis.library import patient_identities as registry
 from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.ingest_report import IngestCounts
 from epicrisis.library.library import Library
-from epicrisis.library.library_folder import check_parts
+from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import NAME, read_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
-from epicrisis.library.patient_identities import (
-    forget_identities,
-    is_literature_declared,
-    read_identities,
-    read_version,
-)
 from epicrisis.library.person_names import name_keys, normalize_text
+from epicrisis.types import Document
 
 MIXED_NOTICE = (
     "this library of notes holds documents of no patient, which are used for questions about every patient: declare "
     "them literature (library add LIBRARY FILES --literature), or delete them (library delete)"
 )
+_NO_PATIENT = (
+    "belongs to no patient, in a library of patients' notes, where questions about every patient would use it: pass "
+    "--literature if it is literature for all patients; otherwise give its patient, or leave it out"
+)
+_MAX_LITERATURE = 1_000_000
+"""Documents compared in libraries without notes, in the order of their ids. With notes all are compared."""
+_CURE = "fuse libraries created from the same sources, or leave it out of the setting fuse"
 _BATCH_ROWS = 8192
 
 
@@ -110,21 +118,22 @@ class Roster:
     def _refresh(self) -> None:
         with self._lock:
             self._table.refresh()
-            version = (self._table.version, read_version(self.path))
+            version = (self._table.version, registry.read_version(self.path))
             if self._version != version:
                 self._read()
                 self._version = version
             if self._has_literature and not self._is_declared:
-                self._is_declared = is_literature_declared(self.path)
+                self._is_declared = registry.is_literature_declared(self.path)
 
     def _read(self) -> None:
         summaries: dict[str, _RecordSummary] = defaultdict(_RecordSummary)
         for row in _read_notes(self._table, self.path, "patient IS NOT NULL"):
             summaries[row["patient"]].add(row)
-        identities = read_identities(self.path)
-        self._patients = {
-            id_: summaries[id_].build(identities.get(id_, PatientIdentity(id_))) for id_ in sorted(summaries)
-        }
+        identities = registry.read_identities(self.path)
+        patients = {}
+        for id_ in sorted(summaries):
+            patients[id_] = summaries[id_].build(identities.get(id_, PatientIdentity(id_)))
+        self._patients = patients
         self._has_literature = self._table.has_literature()
         by_name: dict[str, set[str]] = defaultdict(set)
         by_number: dict[str, set[str]] = defaultdict(set)
@@ -150,8 +159,7 @@ def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, st
 
 def forget_patients(library: Library, patients: Iterable[str]) -> None:
     """Delete the identities of those patients without remaining notes."""
-    remaining = Roster(library).patients()
-    forget_identities(library.path, [patient for patient in patients if patient not in remaining])
+    registry.forget_identities(library.path, set(patients) - Roster(library).patients().keys())
 
 
 def number_without_system(number: str) -> str:
@@ -209,3 +217,112 @@ class _RecordSummary:
             born=identity.born or None,
             numbers=tuple(numbers),
         )
+
+
+class NotesAndLiterature:
+    """Keeps patients' notes and documents without a patient in separate libraries, unless `literature` allows both."""
+
+    def __init__(self, library: Library, literature: bool | None) -> None:
+        self._library = library
+        self._literature = literature
+        table = library.open_table()
+        self._has_notes, self._has_literature = table.has_notes(), table.has_literature()
+        self._allows_both = literature is not False
+        self._was_mixed = self._has_notes and self._has_literature
+
+    def find_fault(self, document: Document) -> str | None:
+        """Return why a document without a patient is skipped, or None. Raise InputError for a note among literature."""
+        if document.patient is None:
+            if self._has_notes and not self._allows_both:
+                return _NO_PATIENT
+            self._has_literature = True
+            return None
+        if self._has_literature and not (self._allows_both or self._was_mixed):
+            raise InputError(
+                f"{self._library.path} would mix patients' notes with documents of no patient, which questions about "
+                "every patient use: pass --literature if they are literature for all, or create a separate library "
+                "for the notes"
+            )
+        self._has_notes = True
+        return None
+
+    def save(self) -> None:
+        """Record in the library that both were allowed, if it holds both."""
+        if self._literature and self._has_notes and self._has_literature:
+            registry.declare_literature(self._library.path)
+
+
+class PatientRegistration:
+    """Records who the patients are, before their first notes are committed."""
+
+    def __init__(self, library: Library, counts: IngestCounts) -> None:
+        self._library = library
+        self._counts = counts
+        self._pending: list[PatientIdentity] = []
+        self._names: set[tuple[str, str]] = set()
+
+    def add(self, identity: PatientIdentity) -> None:
+        """Remember the identity until the next `record`."""
+        self._pending.append(identity)
+        self._names.update((identity.patient, name) for name in identity.names)
+
+    def add_from_notes(self, documents: Iterable[Document]) -> None:
+        """Remember the patients' names in the metadata of these notes (`patient_name`), unless they are known."""
+        for document in documents:
+            name = document.metadata.get("patient_name")
+            if document.patient is None or not isinstance(name, str) or not name.strip():
+                continue
+            if (document.patient, name) not in self._names:
+                self._names.add((document.patient, name))
+                self._pending.append(PatientIdentity(document.patient, names=(" ".join(name.split()),)))
+
+    def record(self) -> None:
+        """Write the pending identities. Raise InputError if one id may mean two people."""
+        if not self._pending:
+            return
+        identities, self._pending = self._pending, []
+        patients = {identity.patient for identity in identities}
+        # Libraries of earlier versions have names in their notes and no table of patients.
+        unrecorded = patients.difference(registry.read_identities(self._library.path, patients))
+        names = names_in_notes(self._library, unrecorded)
+        self._counts.renamed += registry.record_identities(self._library.path, identities, names)
+
+
+def read_document_patients(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | None]:
+    """Map each existing document id to its patient id, or to None for literature."""
+    existing = list(library.content_hashes(document_ids))
+    if not existing:
+        return {}
+    passages = library.open_table().passages_of(existing)
+    return {stored.passage.document_id: stored.passage.patient for stored in passages}
+
+
+def check_same_documents(first: Library, second: Library) -> None:
+    """Raise LibraryError unless both libraries hold the same documents and patients.
+
+    Documents are compared by id, and in libraries with notes also by content.
+    """
+    with_notes = first.open_table().has_notes() or second.open_table().has_notes()
+    differs = first.count()[0] != second.count()[0]
+    if not differs:
+        # Both have equally many documents, so it suffices to look for those of the first in the second.
+        content = "OR theirs.content_hash != ours.content_hash" if with_notes else ""
+        limit = "" if with_notes else f"ORDER BY id LIMIT {_MAX_LITERATURE}"
+        query = (
+            f"SELECT 1 FROM (SELECT id, content_hash FROM documents {limit}) AS ours "
+            f"LEFT JOIN other.documents AS theirs ON theirs.id = ours.id WHERE theirs.id IS NULL {content} LIMIT 1"
+        )
+        with translate_errors(first.path), closing(sqlite3.connect(first.path / journal.NAME, timeout=60)) as db:
+            db.execute("ATTACH ? AS other", (str(second.path / journal.NAME),))
+            differs = db.execute(query).fetchone() is not None
+    if differs:
+        raise LibraryError(f"{second.path} does not hold the documents that {first.path} holds: {_CURE}")
+    if not with_notes:
+        return
+    identities = registry.read_identities(first.path)
+    for patient, identity in registry.read_identities(second.path).items():
+        if patient in identities and (kind := registry.find_contradiction(identities[patient], identity)):
+            raise LibraryError(
+                f"{second.path} has another {kind} for patient {patient!a} than {first.path}, so one id may stand for "
+                f"two people: {_CURE}"
+            )

@@ -98,12 +98,12 @@ def are_alike(first: str, second: str) -> bool:
     """Return whether both names may belong to one person: the same words in any order, some may be missing in one."""
     words, others = set(name_words(first.replace("-", " "))), set(name_words(second.replace("-", " ")))
     fewer, larger = sorted((words, others), key=len)
-    return fewer <= larger or all(any(_matches(word, other) for other in larger) for word in fewer)
-
-
-def _matches(word: str, other: str) -> bool:
-    """Return whether both words are equal, or one is the initial of the other."""
-    return word == other or (1 in (len(word), len(other)) and word[0] == other[0])
+    for word in fewer - larger:
+        # An initial stands for its word.
+        same_letter = [other for other in larger if other[:1] == word[:1]]
+        if not same_letter or 1 not in (len(word), *map(len, same_letter)):
+            return False
+    return True
 
 
 @lru_cache(maxsize=65536)
@@ -189,18 +189,13 @@ def find_mentions(text: str, *, hyphens: bool = True) -> list[Mention]:
                 break
             if plain[max(word.start - 1, 0)] == "-" or plain[current.end : current.end + 1] == "-":
                 continue
-            if _may_be_name(words[first : last + 1], gap):
-                folded_words = [part.folded for part in words[first : last + 1]]
+            run = words[first : last + 1]
+            folded_words = [part.folded for part in run]
+            # Short words in a list, such as Na, Li, are no name. Common words are one only with capitals.
+            is_list = gap.strip() and max(map(len, folded_words)) <= 2
+            if not is_list and (not _COMMON.issuperset(folded_words) or all(part.is_capital for part in run)):
                 mentions.append(Mention(first, last, tuple(_keys_of(folded_words))))
     return mentions
-
-
-def _may_be_name(run: Sequence[_TextWord], gap: str) -> bool:
-    """Return whether the run, with this text before its last word, is neither a list nor common words."""
-    # Short words in a list, such as Na, Li, are no name.
-    if gap.strip() and all(len(word.folded) <= 2 for word in run):
-        return False
-    return not _COMMON.issuperset(word.folded for word in run) or all(word.is_capital for word in run)
 
 
 def _keys_without_blanks(word: str) -> Iterator[str]:

@@ -41,23 +41,21 @@ def read_remote(folder: Path) -> RemoteConsent:
     with translate_errors(folder):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     for line in lines:
-        consent = _apply_line(consent, line, path)
+        try:
+            entry: Any = json.loads(line)
+            at, allowed, hosts = str(entry["at"]), entry["allowed"], set(map(str, entry["hosts"]))
+            if not isinstance(allowed, bool):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise LibraryDamaged(
+                f"{path} cannot be read, so no other machine is allowed: delete it, and pass --allow-remote again"
+            ) from None
+        if allowed:
+            since = consent.since if consent.allowed else at
+            consent = RemoteConsent(True, tuple(sorted(hosts.union(consent.hosts))), since)
+        else:
+            consent = RemoteConsent(since=at)
     return consent
-
-
-def _apply_line(consent: RemoteConsent, line: str, path: Path) -> RemoteConsent:
-    try:
-        entry: Any = json.loads(line)
-        at, allowed, hosts = str(entry["at"]), entry["allowed"], set(map(str, entry["hosts"]))
-        if not isinstance(allowed, bool):
-            raise TypeError
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise LibraryDamaged(
-            f"{path} cannot be read, so no other machine is allowed: delete it, and pass --allow-remote again"
-        ) from None
-    if not allowed:
-        return RemoteConsent(since=at)
-    return RemoteConsent(True, tuple(sorted(hosts.union(consent.hosts))), consent.since if consent.allowed else at)
 
 
 def allow_remote(folder: Path, hosts: Iterable[str]) -> None:

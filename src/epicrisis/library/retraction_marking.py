@@ -13,9 +13,8 @@ from itertools import chain
 from typing import Any
 
 from epicrisis.corpus.retractions import REINSTATED, article_names, extract_statements
-from epicrisis.library.journal import Journal
+from epicrisis.library.journal import Journal, Statement, statements_about
 from epicrisis.library.passage_table import PassageTable, sql_text
-from epicrisis.library.retraction_statements import Statement, statements_about
 from epicrisis.types import MARKED_BY_OTHERS, RETRACTED, Document
 
 _BATCH_DOCUMENTS = 500
@@ -64,15 +63,14 @@ def combine_statements(statements: Iterable[Statement]) -> list[dict[str, Any]]:
         if statement.mark != REINSTATED and not is_lifted:
             valid.append(statement)
     valid.sort(key=lambda statement: (statement.mark, statement.day or 0, statement.source))
-    return list(map(_mark_entry, valid))
-
-
-def _mark_entry(statement: Statement) -> dict[str, Any]:
-    entry: dict[str, Any] = {"mark": statement.mark, "by": statement.source}
-    if statement.day is not None:
-        day = date(statement.day // 10_000, statement.day // 100 % 100, statement.day % 100)
-        entry["date"] = day.isoformat()
-    return entry
+    entries = []
+    for statement in valid:
+        entry: dict[str, Any] = {"mark": statement.mark, "by": statement.source}
+        if statement.day is not None:
+            day = date(statement.day // 10_000, statement.day // 100 % 100, statement.day % 100)
+            entry["date"] = day.isoformat()
+        entries.append(entry)
+    return entries
 
 
 def read_marks(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
@@ -103,12 +101,9 @@ def find_documents(journal: Journal, table: PassageTable, targets: Set[str]) -> 
     pass over the table.
     """
     ids = dict.fromkeys(sorted(journal.hashes(sorted(targets))))
-    condition = None
-    if any(target.startswith("doi:") for target in targets):
-        condition = "true"
-    elif any(target.startswith("pubmed:") for target in targets):
-        condition = "document_id NOT LIKE 'pubmed:%'"
-    if condition is not None:
+    kinds = {target.partition(":")[0] for target in targets if ":" in target}
+    if not kinds.isdisjoint(("doi", "pubmed")):
+        condition = "true" if "doi" in kinds else "document_id NOT LIKE 'pubmed:%'"
         for document_id, metadata, _ in table.literature(condition):
             if document_id not in ids and not targets.isdisjoint(article_names(metadata)):
                 ids[document_id] = None
@@ -121,13 +116,15 @@ def find_changed_marks(
     journal: Journal, table: PassageTable, document_ids: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Map the ids of documents with outdated marks to their new marks. Patients' notes have none."""
-    passages = {stored.passage.document_id: stored.passage for stored in table.passages_of(document_ids)}
-    documents = []
-    for document_id, passage in passages.items():
-        documents.append(Document(document_id, "", metadata=passage.metadata, patient=passage.patient))
-    marks = compute_marks(journal, documents)
+    documents = {}
+    for stored in table.passages_of(document_ids):
+        passage = stored.passage
+        documents[passage.document_id] = Document(
+            passage.document_id, "", metadata=passage.metadata, patient=passage.patient
+        )
+    marks = compute_marks(journal, list(documents.values()))
     changed = {}
-    for document in documents:
+    for document in documents.values():
         new = marks.get(document.id, [])
         if document.patient is None and (document.metadata.get("marks") or []) != new:
             changed[document.id] = new

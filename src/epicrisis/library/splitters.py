@@ -15,15 +15,11 @@ from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_c
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import InputError
 from epicrisis.protocols import Encoder
-from epicrisis.types import Document, Metadata, Passage, SplitterName
+from epicrisis.types import Document, Passage, SplitterName
 
 
 def split_document(
-    document: Document,
-    splitter: str,
-    spans: Callable[[str], Sequence[tuple[int, int]]],
-    max_tokens: int,
-    overlap: int,
+    document: Document, splitter: str, spans: Callable[[str], Sequence[tuple[int, int]]], max_tokens: int, overlap: int
 ) -> tuple[Passage, ...]:
     """Return the document's passages in order, at least one unless the text is blank.
 
@@ -35,20 +31,19 @@ def split_document(
         pieces = split_by_characters(document)
     else:
         pieces = build_passages(document, [(0, len(document.text))])
-    return tuple(replace(passage, metadata=_passage_metadata(passage)) for passage in pieces)
-
-
-def _passage_metadata(passage: Passage) -> Metadata:
-    """Return the metadata with the passage's page and section instead of the document's lists of both."""
-    metadata = dict(passage.metadata)
-    pages, sections = metadata.pop("pages", None), metadata.pop("sections", None)
-    if isinstance(pages, list):
-        metadata["page"] = bisect_right(pages, passage.start)
-    if isinstance(sections, list):
-        titles = [title for start, end, title in sections if start <= passage.start < end]
-        if titles:
-            metadata["section"] = titles[0]
-    return metadata
+    passages = []
+    for passage in pieces:
+        # A passage has its own page and section instead of the document's lists of both.
+        metadata = dict(passage.metadata)
+        pages, sections = metadata.pop("pages", None), metadata.pop("sections", None)
+        if isinstance(pages, list):
+            metadata["page"] = bisect_right(pages, passage.start)
+        for start, end, title in sections if isinstance(sections, list) else ():
+            if start <= passage.start < end:
+                metadata["section"] = title
+                break
+        passages.append(replace(passage, metadata=metadata))
+    return tuple(passages)
 
 
 def check_chunks(

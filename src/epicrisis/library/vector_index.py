@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.manifest import sync_folder
@@ -94,25 +93,16 @@ def write_report(folder: Path, report: IndexReport) -> None:
         sync_folder(folder)
 
 
-def count_partitions(passages: int) -> int:
-    """Return the number of partitions for an index: the square root of the passages, at most MAX_PARTITIONS."""
-    return int(min(MAX_PARTITIONS, max(1, round(passages**0.5))))
-
-
 def refresh_index(
-    folder: Path,
-    search: VectorSearch,
-    passages: int,
-    min_recall: float,
-    rebuild: bool,
-    on_step: Callable[[str], None],
+    folder: Path, search: VectorSearch, passages: int, min_recall: float, rebuild: bool, on_step: Callable[[str], None]
 ) -> IndexReport:
     """Build the index if it is missing or outdated, measure it, and write its report."""
     old = read_report(folder)
     on_step("indexing the filter columns")
     search.build_filters()
-    partitions = count_partitions(passages)
-    if rebuild or old is None or not search.indexed or passages > 2 * old.passages:
+    # The square root of the passages.
+    partitions = int(min(MAX_PARTITIONS, max(1, round(passages**0.5))))
+    if rebuild or old is None or search.index_name() is None or passages > 2 * old.passages:
         on_step(f"building an index of {partitions} partitions")
         # The old report does not apply to the new index. Without a report searches are exact.
         with translate_errors(folder):
@@ -141,13 +131,18 @@ def measure_index(
         while True:
             on_step(f"measuring {probes} probes")
             parameters = IndexSearchParameters(probes, refine)
+            filtered_recall = None
+            if sample.day_condition:
+                filtered_recall = sample.measure(
+                    search, parameters, sample.day_condition, sample.day_share, sample.filtered_scores
+                )
             report = IndexReport(
                 passages=passages,
                 partitions=partitions,
                 probes=probes,
                 refine=refine,
-                recall=sample.recall(search, parameters),
-                filtered_recall=sample.filtered_recall(search, parameters),
+                recall=sample.measure(search, parameters, "", 1.0, sample.scores),
+                filtered_recall=filtered_recall,
                 queries=len(sample.ids),
                 asked=min_recall,
                 measured=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -170,24 +165,15 @@ class _Sample:
     scores: Vectors
     """Of the nearest among all passages."""
     day_condition: str
-    """SQL for the newest tenth of the passages."""
+    """SQL for the newest tenth of the passages. Empty if too few passages have a date."""
     day_share: float
     filtered_scores: Vectors
     """Of the nearest among the newest tenth."""
 
-    def recall(self, search: VectorSearch, parameters: IndexSearchParameters) -> float:
-        """Measure the recall among all passages."""
-        return self._measure(search, parameters, "", 1.0, self.scores)
-
-    def filtered_recall(self, search: VectorSearch, parameters: IndexSearchParameters) -> float | None:
-        """Measure the recall among the newest tenth. Return None if too few passages have a date."""
-        if not self.day_condition:
-            return None
-        return self._measure(search, parameters, self.day_condition, self.day_share, self.filtered_scores)
-
-    def _measure(
+    def measure(
         self, search: VectorSearch, parameters: IndexSearchParameters, condition: str, share: float, exact: Vectors
     ) -> float:
+        """Measure the recall of searches with the condition, which a `share` of the rows meets."""
         correct = total = 0
         for id_, vector, scores in zip(self.ids, self.vectors, exact, strict=True):
             hits = search.approximate(vector, K + 1, condition, share, parameters)
@@ -204,32 +190,11 @@ def _draw_sample(search: VectorSearch, passages: int) -> _Sample:
     offsets = np.random.default_rng(_SEED).choice(passages, min(QUERIES, passages), replace=False)
     ids, vectors = search.rows_at(sorted(map(int, offsets)))
     since = search.newest(_TENTH)
-    scores, filtered_scores, newer_rows = _score_neighbours(search.blocks(), ids, vectors, since)
-    share = newer_rows / passages
-    # Searches among fewer passages are scans and do not use the index.
-    is_measurable = since is not None and newer_rows > EXACT_LIMIT and share > MIN_INDEX_SHARE
-    return _Sample(
-        ids=ids,
-        vectors=vectors,
-        scores=scores,
-        day_condition=f"last_day >= {since}" if is_measurable else "",
-        day_share=share,
-        filtered_scores=filtered_scores,
-    )
-
-
-def _score_neighbours(
-    blocks: Iterator[tuple[list[str], npt.NDArray[np.int32], Vectors]],
-    ids: list[str],
-    vectors: Vectors,
-    since: int | None,
-) -> tuple[Vectors, Vectors, int]:
-    """Return the K highest inner products of each vector with other rows, the same for rows since that day, and the
-    number of rows since that day."""
+    # Both arrays hold the K highest inner products of each query with other rows, the second with rows since that day.
     best = best_newer = np.full((len(ids), K), -np.inf, dtype=np.float32)
     query_of = dict(zip(ids, range(len(ids)), strict=True))
     newer_rows = 0
-    for names, days, rows in blocks:
+    for names, days, rows in search.blocks():
         scores = vectors @ rows.T
         for column, name in enumerate(names):
             if name in query_of:
@@ -239,7 +204,17 @@ def _score_neighbours(
             newer = np.flatnonzero(days >= since)
             newer_rows += len(newer)
             best_newer = _select_highest(best_newer, scores[:, newer])
-    return best, best_newer, newer_rows
+    share = newer_rows / passages
+    # Searches among fewer passages are scans and do not use the index.
+    is_measurable = since is not None and newer_rows > EXACT_LIMIT and share > MIN_INDEX_SHARE
+    return _Sample(
+        ids=ids,
+        vectors=vectors,
+        scores=best,
+        day_condition=f"last_day >= {since}" if is_measurable else "",
+        day_share=share,
+        filtered_scores=best_newer,
+    )
 
 
 def _select_highest(best: Vectors, scores: Vectors) -> Vectors:

@@ -1,7 +1,7 @@
 """The word index: BM25 over titles and texts, in tantivy.
 
 The index stores ids and no text. It may be a commit before or behind the passage table, so each entry has a version
-(of its document's content), and `rank_by_words` drops hits whose version the table does not have.
+(of its document's content), and searches drop hits whose version the table does not have.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.passage_table import PassageTable, StoredPassage
-from epicrisis.library.vector_search import VectorSearch
+from epicrisis.library.passage_table import StoredPassage
 from epicrisis.temporary_folders import TemporaryFolder
-from epicrisis.types import RETRACTION_FACETS, Passage, Scope, list_facets
+from epicrisis.types import RETRACTION_FACETS, Scope, list_facets
 
 if TYPE_CHECKING:
     import tantivy
@@ -35,17 +33,6 @@ _LITERATURE = "none"
 _WRITER_HEAP_BYTES = 64_000_000
 _VERSIONS = 1 << 56
 _PIECE = 50_000
-_MARGIN = 64
-_SCORE_DIGITS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class WordHit:
-    """A hit with the version of the indexed content, see `version_of`."""
-
-    passage_id: str
-    version: int
-    score: float
 
 
 def version_of(content_hash: str) -> int:
@@ -53,56 +40,36 @@ def version_of(content_hash: str) -> int:
     return int.from_bytes(hashlib.blake2b(content_hash.encode(), digest_size=7).digest(), "big")
 
 
-def rank_by_words(
-    table: PassageTable,
-    words: WordIndex,
-    vectors: VectorSearch,
-    query: str,
-    k: int,
-    scope: Scope,
-    within: Sequence[str] | None,
-) -> list[tuple[str, float]]:
-    """Return (passage id, BM25 score) of the `k` best passages in scope, best first, ties by passage id.
-
-    Passages committed during the search may be missing. Afterwards the table is at least as new as the word index.
-    """
-    limit = k + _MARGIN
-    while True:
-        table.refresh()
-        # The caller drops the first patient's passages if they are committed from here on.
-        patients = vectors.has_patients()
-        # The words are refreshed before the table, so that the table is at least as new.
-        words.refresh()
-        hits = words.search(query, limit, scope, within, patients=patients)
-        table.refresh()
-        hashes = table.hashes([hit.passage_id for hit in hits])
-        ranking = []
-        for hit in hits:
-            if hit.version == version_of(hashes.get(hit.passage_id, "")):
-                ranking.append((-round(hit.score, _SCORE_DIGITS), hit.passage_id))
-        ranking.sort()
-        # The result is final if no passage that was not fetched can tie with the last result.
-        if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1].score, _SCORE_DIGITS)):
-            return [(passage_id, -score) for score, passage_id in ranking[:k]]
-        limit *= 4
-
-
 class WordIndex:
     """The tantivy index of one library. Raises StorageError or LibraryDamaged for errors of tantivy."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         import tantivy
+        from tantivy import Filter
 
         self._folder = folder / NAME
-        self._analyzer = _build_analyzer()
+        builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        for step in (Filter.remove_long(100), Filter.lowercase(), Filter.ascii_fold()):
+            builder = builder.filter(step)
+        self._analyzer = builder.filter(Filter.stopword("english")).filter(Filter.stemmer("english")).build()
         self._writer: tantivy.IndexWriter | None = None
         self._links: _LinkedCopy | None = None
         with translate_errors(self._folder):
             if create:
                 self._folder.mkdir()
-                self._index = tantivy.Index(_build_schema(), path=str(self._folder))
+                schema = tantivy.SchemaBuilder()
+                schema.add_text_field("body", tokenizer_name=_ANALYZER, index_option="freq")
+                schema.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
+                for name in ("document_id", "patient", "facets"):
+                    schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
+                schema.add_integer_field("last_day", indexed=True, fast=True)
+                schema.add_integer_field("version", fast=True)
+                self._index = tantivy.Index(schema.build(), path=str(self._folder))
             else:
-                self._links = None if _is_writable(self._folder) else _LinkedCopy(self._folder)
+                # To read, tantivy creates a lock in the folder.
+                lock = self._folder / _META_LOCK
+                if not os.access(self._folder, os.W_OK) or (lock.exists() and not os.access(lock, os.W_OK)):
+                    self._links = _LinkedCopy(self._folder)
                 self._index = tantivy.Index.open(str(self._links.path if self._links else self._folder))
             self._index.register_tokenizer(_ANALYZER, self._analyzer)
             self._index.config_reader("manual")
@@ -144,24 +111,34 @@ class WordIndex:
 
         After an error the index is unchanged, and the next call starts over.
         """
+        import tantivy
+
         try:
             with translate_errors(self._folder):
                 if self._writer is None:
-                    self._open_writer()
-                assert self._writer is not None
+                    self._writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
+                    # A killed writer leaves files of its unfinished commit, and the next commit would fail at their
+                    # names.
+                    self._writer.garbage_collect_files()
                 for document_id in document_ids:
                     self._writer.delete_documents_by_term("document_id", document_id)
                 for stored in passages:
-                    self._writer.add_document(_to_document(stored))
+                    passage = stored.passage
+                    values: dict[str, Any] = {
+                        "body": f"{passage.title}\n{passage.text}",
+                        "id": passage.id,
+                        "document_id": passage.document_id,
+                        "patient": _LITERATURE if passage.patient is None else f"p:{passage.patient}",
+                        "version": version_of(stored.content_hash),
+                        "facets": sorted(list_facets(passage.metadata)),
+                    }
+                    if passage.date is not None:
+                        values["last_day"] = last_day(passage.date)
+                    self._writer.add_document(tantivy.Document(**values))
                 return self._commit()
         except BaseException:
             self._writer = None
             raise
-
-    def _open_writer(self) -> None:
-        self._writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
-        # A killed writer leaves files of its unfinished commit, and the next commit would fail at their names.
-        self._writer.garbage_collect_files()
 
     def _commit(self) -> int:
         assert self._writer is not None
@@ -169,8 +146,8 @@ class WordIndex:
 
     def search(
         self, query: str, limit: int, scope: Scope, within: Sequence[str] | None, *, patients: bool = True
-    ) -> list[WordHit]:
-        """Return up to `limit` hits with the highest BM25 scores, best first, ties in no particular order.
+    ) -> list[tuple[str, int, float]]:
+        """Return (passage id, version, BM25 score) of the `limit` best hits, best first, ties in any order.
 
         A query of stop words has no hits. `patients` is False if no passage belongs to a patient's record.
         """
@@ -182,8 +159,8 @@ class WordIndex:
             # tantivy reserves memory for `limit` hits.
             limit = min(limit, searcher.num_docs + 1)
             hits = searcher.search(self._build_query(tokens, scope, within, patients), limit, count=False).hits
-            entries = _read_entries(searcher, [address for _, address in hits])
-        return [WordHit(*entry, float(score)) for entry, (score, _) in zip(entries, hits, strict=True)]
+            entries = _read_entries(searcher, hits)
+        return [(*entry, float(score)) for entry, (score, _) in zip(entries, hits, strict=True)]
 
     def entries(self, passage_ids: Sequence[str]) -> list[tuple[str, int]]:
         """Return (passage id, version) of every entry of these passages, in no particular order."""
@@ -209,7 +186,7 @@ class WordIndex:
         # tantivy's own annotations lack the count.
         result: Any = searcher.search(query, 1)
         hits = searcher.search(query, max(result.count, 1), count=False).hits
-        return _read_entries(searcher, [address for _, address in hits])
+        return _read_entries(searcher, hits)
 
     def _build_query(
         self, tokens: Sequence[str], scope: Scope, within: Sequence[str] | None, patients: bool
@@ -220,7 +197,7 @@ class WordIndex:
         words = [(Occur.Should, Query.term_query(schema, "body", token, "freq")) for token in tokens]
         filters = []
         if patients:
-            allowed = [_LITERATURE] if scope.patient is None else [_LITERATURE, _patient_term(scope.patient)]
+            allowed = [_LITERATURE] if scope.patient is None else [_LITERATURE, f"p:{scope.patient}"]
             filters.append(Query.term_set_query(schema, "patient", allowed))
         if scope.as_of is not None:
             until = last_day(scope.as_of)
@@ -268,64 +245,11 @@ class _LinkedCopy:
         self._scratch.close()
 
 
-def _read_entries(searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress]) -> list[tuple[str, int]]:
-    """Return (passage id, version) of the entries at these addresses."""
-    versions = searcher.fast_field_values("version", list(addresses)) if addresses else []
-    ids = [str(searcher.doc(address)["id"][0]) for address in addresses]
-    return [(id_, int(version or 0)) for id_, version in zip(ids, versions, strict=True)]
-
-
-def _is_writable(folder: Path) -> bool:
-    """Return whether tantivy can create its lock in the folder."""
-    lock = folder / _META_LOCK
-    return os.access(folder, os.W_OK) and (not lock.exists() or os.access(lock, os.W_OK))
-
-
-def _build_schema() -> tantivy.Schema:
-    import tantivy
-
-    builder = tantivy.SchemaBuilder()
-    builder.add_text_field("body", tokenizer_name=_ANALYZER, index_option="freq")
-    builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("document_id", tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("patient", tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("facets", tokenizer_name="raw", index_option="basic")
-    builder.add_integer_field("last_day", indexed=True, fast=True)
-    builder.add_integer_field("version", fast=True)
-    return builder.build()
-
-
-def _build_analyzer() -> tantivy.TextAnalyzer:
-    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
-
-    builder = TextAnalyzerBuilder(Tokenizer.simple())
-    for step in (
-        Filter.remove_long(100),
-        Filter.lowercase(),
-        Filter.ascii_fold(),
-        Filter.stopword("english"),
-        Filter.stemmer("english"),
-    ):
-        builder = builder.filter(step)
-    return builder.build()
-
-
-def _patient_term(patient: str) -> str:
-    return f"p:{patient}"
-
-
-def _to_document(stored: StoredPassage) -> tantivy.Document:
-    from tantivy import Document
-
-    passage: Passage = stored.passage
-    values: dict[str, Any] = {
-        "body": f"{passage.title}\n{passage.text}",
-        "id": passage.id,
-        "document_id": passage.document_id,
-        "patient": _LITERATURE if passage.patient is None else _patient_term(passage.patient),
-        "version": version_of(stored.content_hash),
-        "facets": sorted(list_facets(passage.metadata)),
-    }
-    if passage.date is not None:
-        values["last_day"] = last_day(passage.date)
-    return Document(**values)
+def _read_entries(searcher: tantivy.Searcher, hits: Sequence[tuple[Any, tantivy.DocAddress]]) -> list[tuple[str, int]]:
+    """Return the (passage id, version) of each hit."""
+    addresses = [address for _, address in hits]
+    versions = searcher.fast_field_values("version", addresses) if addresses else []
+    entries = []
+    for address, version in zip(addresses, versions, strict=True):
+        entries.append((str(searcher.doc(address)["id"][0]), int(version or 0)))
+    return entries

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from epicrisis.errors import ModelMissing
 from epicrisis.types import Metadata
@@ -60,10 +60,7 @@ class HubFolder:
 
 @dataclass(frozen=True, slots=True)
 class PinnedModel:
-    """A model of the catalogue. Its head describes the `settings` of each kind.
-
-    A model has `files`, or it is `unpinned`: revision and hashes are recorded at the first download.
-    """
+    """A model of the catalogue, with `files`, or with `unpinned` ones whose hashes the first download records."""
 
     name: str
     kind: ModelKind
@@ -93,7 +90,18 @@ def parse_catalogue(text: str) -> Catalogue:
     """Parse a catalogue in TOML. Raise TypeError for an unknown or missing key."""
     models = {}
     for table in tomllib.loads(text)["models"]:
-        model = _build_model(**table)
+        files, unpinned = table.pop("files", None), table.pop("unpinned", None)
+        if (files is None) == (unpinned is None):
+            raise TypeError(f"the model {table.get('name')!r} needs either `files` or `unpinned`")
+        pinned_files: list[PinnedFile] = []
+        for file in files or ():
+            parts, hub = file.pop("parts", None), file.pop("hub", None)
+            if (parts is None) == (hub is None):
+                raise TypeError(f"the file {file.get('path')!r} needs either `parts` or `hub`")
+            source = HubFile(**hub) if hub is not None else tuple(WheelPart(**part) for part in parts)
+            pinned_files.append(PinnedFile(source=source, **file))
+        folders = tuple(HubFolder(**folder | {"take": tuple(folder["take"])}) for folder in unpinned or ())
+        model = PinnedModel(files=tuple(pinned_files), unpinned=folders, **table)
         models[model.name] = model
     return models
 
@@ -115,23 +123,3 @@ def suggest_names(name: str, candidates: Iterable[str]) -> str:
     names = list(candidates)
     similar = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
     return f"did you mean {' or '.join(similar)}?" if similar else f"available models: {', '.join(names)}"
-
-
-def _build_model(
-    files: list[dict[str, Any]] | None = None, unpinned: list[dict[str, Any]] | None = None, **table: Any
-) -> PinnedModel:
-    if (files is None) == (unpinned is None):
-        raise TypeError(f"the model {table.get('name')!r} needs either `files` or `unpinned`")
-    pinned_files = tuple(_build_file(**file) for file in files or ())
-    folders = tuple(HubFolder(**folder | {"take": tuple(folder["take"])}) for folder in unpinned or ())
-    return PinnedModel(files=pinned_files, unpinned=folders, **table)
-
-
-def _build_file(
-    parts: list[dict[str, Any]] | None = None, hub: dict[str, str] | None = None, **table: Any
-) -> PinnedFile:
-    if (parts is None) == (hub is None):
-        raise TypeError(f"the file {table.get('path')!r} needs either `parts` or `hub`")
-    if hub is not None:
-        return PinnedFile(source=HubFile(**hub), **table)
-    return PinnedFile(source=tuple(WheelPart(**part) for part in parts or ()), **table)

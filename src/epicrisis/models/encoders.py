@@ -13,15 +13,15 @@ import numpy as np
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import load_catalogue
-from epicrisis.models.model_download import find_model
-from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256
+from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256, find_model
 from epicrisis.models.model_recipes import EncoderRecipe, SparseRecipe, TokenVectorsRecipe
-from epicrisis.models.networks import Network, load_network
-from epicrisis.models.tokenization import (
+from epicrisis.models.networks import (
     Ids,
+    Network,
     encode_untruncated,
     iterate_batches,
     join_title,
+    load_network,
     load_tokenizer,
     load_wordpiece_tokenizer,
     pad_batch,
@@ -44,7 +44,6 @@ def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> E
     and either a `model.json` with `{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}` or the
     files of sentence-transformers. An encoder of two networks has these files in `query/` and `article/`, with
     `model.json` above them. ONNX weights are preferred, unless the path is another file of the folder.
-    Raise ModelMissing or ModelFileInvalid with a remedy.
     """
     return TextEncoder(find_model(name_or_path, "encoder", home), threads)
 
@@ -68,7 +67,13 @@ class TextEncoder:
         self.max_query_tokens = _count_room(query_tokenizer, query_window, recipe.query_prefix, pair=False)
         if min(self.max_tokens, self.max_query_tokens) < 1:
             raise ModelFileInvalid(f"{files.folder}: its window has no room for a text: raise max_tokens")
-        self.fingerprint = _compute_fingerprint(files, recipe)
+        # Name and hash of all that decides the vectors. File hashes come from the catalogue or the record.
+        hashes = [files.sha256.get(name) or compute_sha256(path) for name, path in sorted(files.files.items())]
+        title = "title newline text" if recipe.title == "\n" else f"title {recipe.title!r} text"
+        parts: list[object] = [hashes, recipe.pooling, recipe.normalise, recipe.max_tokens, title]
+        if others := recipe.model_dump(exclude=_FIRST_SETTINGS | {"dimensions"}, exclude_defaults=True):
+            parts.append(others)
+        self.fingerprint = f"{files.name}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
         self.dimensions = self._passages.dimensions
         if self._queries.dimensions != self.dimensions:
             raise ModelFileInvalid(f"{files.folder} holds two networks of different dimensions: they are no pair")
@@ -106,25 +111,22 @@ class _TextNetwork:
         return vectors
 
     def _run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
-        return _pool(self._network.run(ids, mask, types), mask, self._recipe)
+        """Return text vectors `(n, d)`, reduced from the token vectors `(n, tokens, d)` of the network."""
+        hidden = self._network.run(ids, mask, types)
+        if self._recipe.pooling == "cls":
+            vectors = hidden[:, 0]
+        elif self._recipe.pooling == "last":
+            vectors = hidden[np.arange(len(hidden)), np.maximum(mask.sum(axis=1) - 1, 0)]
+        else:
+            weights = mask[:, :, np.newaxis].astype(np.float32)
+            vectors = (hidden * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+        if self._recipe.normalise:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
 def _load_tokenizer(files: ModelFiles, window: int | None, recipe: EncoderRecipe) -> Tokenizer:
     return load_tokenizer(files.files["tokenizer.json"], window, lowercase=recipe.lowercase, end_token=recipe.end_token)
-
-
-def _pool(hidden: Vectors, mask: Ids, recipe: EncoderRecipe) -> Vectors:
-    """Reduce token vectors `(n, tokens, d)` to text vectors `(n, d)`."""
-    if recipe.pooling == "cls":
-        vectors = hidden[:, 0]
-    elif recipe.pooling == "last":
-        vectors = hidden[np.arange(len(hidden)), np.maximum(mask.sum(axis=1) - 1, 0)]
-    else:
-        weights = mask[:, :, np.newaxis].astype(np.float32)
-        vectors = (hidden * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
-    if recipe.normalise:
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
 def _count_room(tokenizer: Tokenizer, window: int, prefix: str, *, pair: bool) -> int:
@@ -133,22 +135,9 @@ def _count_room(tokenizer: Tokenizer, window: int, prefix: str, *, pair: bool) -
     return window - specials - len(tokenizer.encode(prefix, add_special_tokens=False).ids)
 
 
-def _compute_fingerprint(files: ModelFiles, recipe: EncoderRecipe) -> str:
-    """Return name and hash of all that decides the vectors. File hashes come from the catalogue or the record."""
-    hashes = [files.sha256.get(name) or compute_sha256(path) for name, path in sorted(files.files.items())]
-    title = "title newline text" if recipe.title == "\n" else f"title {recipe.title!r} text"
-    parts: list[object] = [hashes, recipe.pooling, recipe.normalise, recipe.max_tokens, title]
-    if others := recipe.model_dump(exclude=_FIRST_SETTINGS | {"dimensions"}, exclude_defaults=True):
-        parts.append(others)
-    return f"{files.name}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
-
-
 @dataclass(frozen=True, slots=True)
 class PrecomputedEncoder:
-    """Allows NCBI's MedCPT vectors to be added without an installed MedCPT.
-
-    A question, or a text without a vector, needs the network and raises ModelMissing with a remedy.
-    """
+    """Allows NCBI's MedCPT vectors to be added without an installed MedCPT, which any other text needs."""
 
     fingerprint: str
     name: str
@@ -179,11 +168,10 @@ class PrecomputedEncoder:
 
 
 def load_token_encoder(name: str, home: Path, threads: int | None = None) -> TokenEncoder:
-    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`).
+    """Load the model of that catalogue name, or in that folder, for one vector per token (BERTScore).
 
     An encoder gives the vectors of its last layer; of two networks, the one for passages is used. A folder's
-    `model.json` says `{"settings": {"layer": 9, "max_tokens": 512}}`, or its own files state the window; its vocabulary
-    may be `tokenizer.json` or BERT's `vocab.txt`. Raise ModelMissing or ModelFileInvalid with a remedy.
+    `model.json` says `{"settings": {"layer": 9, "max_tokens": 512}}`, or its own files state the window.
     """
     catalogue = load_catalogue()
     is_encoder = name in catalogue and catalogue[name].kind == "encoder"
@@ -229,11 +217,7 @@ CACHE_PASSAGES = 4096
 
 
 def load_sparse(name: str, home: Path, threads: int | None = None) -> SparseEncoder:
-    """Load the model of that catalogue name, or in that folder. The folder's own files state its window.
-
-    A folder holds ONNX, or a masked language model of transformers, which needs the extra `torch`.
-    Raise ModelMissing or ModelFileInvalid with a remedy.
-    """
+    """Load the model of that catalogue name, or in that folder, whose own files state its window."""
     files = find_model(name, "sparse", home)
     return CachedSparseEncoder(SpladeEncoder(files, SparseRecipe.read(files), threads))
 
@@ -261,9 +245,9 @@ class CachedSparseEncoder:
 
 
 class SpladeEncoder:
-    """Weighs each word by its largest value over all tokens: log(1 + max(0, logit)).
+    """SPLADE: weighs each vocabulary word by its largest value over all tokens: log(1 + max(0, logit)).
 
-    Special tokens count, as in the authors' code.
+    Special tokens count, as in the authors' code (Formal et al. 2021, equation 1, max pooling).
     """
 
     def __init__(self, files: ModelFiles, recipe: SparseRecipe, threads: int | None = None) -> None:

@@ -1,7 +1,4 @@
-"""Memory and cores that this machine, or the limits of a container or task, allow for a model.
-
-Linux reports both in files; other systems get the totals of the machine.
-"""
+"""Memory and cores that this machine, or the limits of a container or task, allow for a model."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
@@ -21,11 +19,22 @@ _IDLE = slice(3, 5)
 
 
 def measure_available_memory(root: Path = ROOT) -> float:
-    """Return the bytes available without swapping, droppable file caches included; infinity if unknown.
-
-    `root` is the folder of `proc` and `sys`.
-    """
-    return min(_read_machine_memory(root), *_read_group_memory(root), math.inf)
+    """Return the bytes available without swapping; infinity if unknown. `root` is the folder of `proc` and `sys`."""
+    limits = []
+    with suppress(AttributeError, ValueError, OSError):
+        limits.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+    if (available := _read_statistics(root / "proc/meminfo").get("MemAvailable:")) is not None:
+        limits = [available * 1024.0]
+    # What is left of each control group's limit, with the file caches that can be dropped.
+    for controller, limit, usage, prefix in (
+        ("", "memory.max", "memory.current", ""),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    ):
+        for group in _find_groups(root, controller):
+            statistics = _read_statistics(group / "memory.stat")
+            caches = statistics.get(f"{prefix}active_file", 0) + statistics.get(f"{prefix}inactive_file", 0)
+            limits.append(_read_number(group / limit, math.inf) - _read_number(group / usage, 0) + caches)
+    return min(limits, default=math.inf)
 
 
 def count_usable_cores(root: Path = ROOT) -> int:
@@ -36,8 +45,16 @@ def count_usable_cores(root: Path = ROOT) -> int:
     for cpu in os.sched_getaffinity(0):
         siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
         cores.add(_read_text(siblings) or str(cpu))
-    quota = min(_read_cpu_quotas(root), default=math.inf)
-    return max(1, len(cores) if math.isinf(quota) else min(len(cores), math.ceil(quota)))
+    limit = len(cores)
+    for group in _find_groups(root, ""):
+        quota, _, period = _read_text(group / "cpu.max").partition(" ")
+        if quota.isdecimal() and period.strip().isdecimal():
+            limit = min(limit, math.ceil(int(quota) / int(period)))
+    for group in _find_groups(root, "cpu"):
+        microseconds = _read_number(group / "cpu.cfs_quota_us", -1)
+        if microseconds > 0:
+            limit = min(limit, math.ceil(microseconds / _read_number(group / "cpu.cfs_period_us", 100_000)))
+    return max(1, limit)
 
 
 def count_idle_cores(root: Path = ROOT) -> int:
@@ -58,44 +75,10 @@ def _read_ticks(root: Path) -> list[int]:
     return [int(word) for word in words if word.isdecimal()]
 
 
-def _read_machine_memory(root: Path) -> float:
-    for line in _read_text(root / "proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return float(line.split()[1]) * 1024
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return math.inf
-
-
-def _read_group_memory(root: Path) -> Iterator[float]:
-    """Yield what is left of the memory limit of each control group, with the file caches that can be dropped."""
-    for controller, limit, usage, prefix in (
-        ("", "memory.max", "memory.current", ""),
-        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-    ):
-        for group in _find_groups(root, controller):
-            caches = _sum_statistics(group / "memory.stat", f"{prefix}active_file", f"{prefix}inactive_file")
-            yield _read_number(group / limit, math.inf) - _read_number(group / usage, 0) + caches
-
-
-def _read_cpu_quotas(root: Path) -> Iterator[float]:
-    """Yield the cores that each control group with a quota allows."""
-    for group in _find_groups(root, ""):
-        quota, _, period = _read_text(group / "cpu.max").partition(" ")
-        if quota.isdecimal() and period.strip().isdecimal():
-            yield int(quota) / int(period)
-    for group in _find_groups(root, "cpu"):
-        microseconds = _read_number(group / "cpu.cfs_quota_us", -1)
-        if microseconds > 0:
-            yield microseconds / _read_number(group / "cpu.cfs_period_us", 100_000)
-
-
 def _find_groups(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of this process's control group and of those above it, whose limits apply too.
 
-    An empty controller means control groups of version 2. In a container the process's group may be mounted at the top,
-    under another path than the reported one.
+    In a container the process's group may be mounted at the top, under another path than the reported one.
     """
     mounts = [f"sys/fs/cgroup/{controller}"] if controller else ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
     for line in _read_text(root / "proc/self/cgroup").splitlines():
@@ -115,13 +98,14 @@ def _read_number(path: Path, default: float) -> float:
     return float(text) if text.lstrip("-").isdecimal() else default
 
 
-def _sum_statistics(path: Path, *names: str) -> int:
-    total = 0
+def _read_statistics(path: Path) -> dict[str, int]:
+    """Return the whole numbers of a file with a name and a number on each line."""
+    numbers = {}
     for line in _read_text(path).splitlines():
-        name, _, value = line.partition(" ")
-        if name in names:
-            total += int(value)
-    return total
+        name, value, *_ = [*line.split(), "", ""]
+        if value.isdecimal():
+            numbers[name] = int(value)
+    return numbers
 
 
 def _read_text(path: Path) -> str:

@@ -1,12 +1,10 @@
 """Recipes: how a model's tokenizer and network turn texts into vectors or scores.
 
-They come from the catalogue's settings or a folder's `model.json`, else from the files of sentence-transformers,
-transformers or ColBERT.
+They come from the catalogue's settings or a folder's `model.json`, else from the model's own files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,7 +24,10 @@ class _Recipe(BaseModel):
     @classmethod
     def read(cls, files: ModelFiles) -> Self:
         """Return the model's recipe. Raise ModelFileInvalid with a remedy if it is missing or not supported."""
-        settings = dict(files.settings or _read_model_json(files.folder) or cls.read_folder(files.folder))
+        # A folder of two networks has one `model.json` for both.
+        record = read_json(files.folder / "model.json")
+        settings_table = record.get("settings") if isinstance(record, dict) else None
+        settings = dict(files.settings or settings_table or cls.read_folder(files.folder))
         for name in cls.ignored:
             settings.pop(name, None)
         try:
@@ -81,7 +82,17 @@ class EncoderRecipe(_Recipe):
         default = prompts.get(config.get("default_prompt_name"), "")
         passage = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), default)
         settings = _read_window(folder) | {"query_prefix": prompts.get("query", default), "passage_prefix": passage}
-        if mode := _read_pooling(pooling):
+        # Newer files have the word `pooling_mode`, older ones a flag for each mode.
+        flags = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
+        modes = [mode for flag, mode in flags.items() if pooling.get(flag)]
+        for flag, is_set in pooling.items():
+            if flag.startswith("pooling_mode_") and is_set and flag not in flags:
+                modes.append(flag)
+        mode = "+".join(modes)
+        if "pooling_mode" in pooling:
+            word = pooling["pooling_mode"]
+            mode = "+".join(word) if not isinstance(word, str) else {"lasttoken": "last"}.get(word, word)
+        if mode:
             # Cosine similarity is the inner product of vectors of length 1.
             is_normalised = "Normalize" in steps or config.get("similarity_fn_name") == "cosine"
             settings |= {"pooling": mode, "normalise": is_normalised}
@@ -89,10 +100,7 @@ class EncoderRecipe(_Recipe):
 
 
 class RerankerRecipe(_Recipe):
-    """How a question and a passage become a score. Windows count tokens, special ones included.
-
-    A cross-encoder reads both as one pair. Late interaction reads each alone and uses the fields after `max_tokens`.
-    """
+    """How a question and a passage become a score. Only late interaction uses the fields after `max_tokens`."""
 
     example = '{"settings": {"scoring": "cross-encoder", "max_tokens": 512}}'
 
@@ -224,25 +232,6 @@ class SparseRecipe(_Recipe):
 def _read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty one if the file is missing."""
     return read_json(path) or {}
-
-
-def _read_model_json(folder: Path) -> dict[str, Any]:
-    """Return the settings in `model.json`. A folder of two networks has one for both."""
-    record = read_json(folder / "model.json")
-    return dict(record.get("settings", {})) if isinstance(record, dict) else {}
-
-
-def _read_pooling(config: Mapping[str, Any]) -> str | None:
-    """Return the pooling mode: newer files have the word `pooling_mode`, older ones a flag for each mode."""
-    if "pooling_mode" in config:
-        mode = config["pooling_mode"]
-        return {"lasttoken": "last"}.get(mode, mode) if isinstance(mode, str) else "+".join(mode)
-    flags = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
-    modes = [mode for flag, mode in flags.items() if config.get(flag)]
-    for flag, is_set in config.items():
-        if flag.startswith("pooling_mode_") and is_set and flag not in flags:
-            modes.append(flag)
-    return "+".join(modes) or None
 
 
 def _read_window(folder: Path) -> dict[str, Any]:

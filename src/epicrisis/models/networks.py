@@ -1,4 +1,4 @@
-"""Networks over token ids: an ONNX file on onnxruntime, or a folder of transformers on torch.
+"""Texts to token ids with a tokenizer.json, and networks over them: an ONNX file on onnxruntime, or a folder on torch.
 
 A network returns its first output: token vectors `(n, tokens, d)`, or for a classifier one row of numbers per text.
 """
@@ -6,13 +6,15 @@ A network returns its first output: token vectors `(n, tokens, d)`, or for a cla
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.errors import ContextOverflow, ModelFileInvalid, ModelMissing
 from epicrisis.models.model_files import ONNX, ModelFiles
 from epicrisis.privacy import TELEMETRY_OFF
 from epicrisis.protocols import Vectors
@@ -20,7 +22,117 @@ from epicrisis.protocols import Vectors
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from epicrisis.models.tokenization import Ids
+    from tokenizers import Encoding, Tokenizer
+
+
+Ids: TypeAlias = npt.NDArray[np.int64]
+"""`(n, tokens)`."""
+
+USUAL_TOKENS = 512
+"""The window of most encoders, and the measure of a batch."""
+
+
+def load_tokenizer(
+    path: Path, max_tokens: int | None = None, *, lowercase: bool = False, end_token: str | None = None
+) -> Tokenizer:
+    """Load a tokenizer that truncates at `max_tokens`, or never: of a pair the longer text. Raise ModelFileInvalid.
+
+    `end_token` closes every text, even if the file itself does not ask for it.
+    """
+    from tokenizers import Tokenizer, normalizers, processors
+
+    try:
+        tokenizer = Tokenizer.from_str(path.read_text("utf-8"))
+    except Exception as error:  # the library raises plain Exception
+        raise ModelFileInvalid(f"{path} is not a tokenizer.json: pull or export the model again") from error
+    if end_token is not None:
+        end = get_token_id(tokenizer, end_token, path)
+        if tokenizer.encode("a").ids[-1:] != [end]:
+            steps = [] if tokenizer.post_processor is None else [tokenizer.post_processor]
+            steps.append(processors.TemplateProcessing(single=f"$A {end_token}", special_tokens=[(end_token, end)]))
+            tokenizer.post_processor = processors.Sequence(steps)
+    if lowercase:
+        steps = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps])
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    if max_tokens is not None:
+        tokenizer.enable_truncation(max_tokens, strategy="longest_first")
+    return tokenizer
+
+
+def load_wordpiece_tokenizer(path: Path, *, lowercase: bool) -> Tokenizer:
+    """Load BERT's tokenizer with a bare `vocab.txt`, without truncation. `lowercase` also strips accents."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    try:
+        tokenizer = Tokenizer(models.WordPiece.from_file(str(path), unk_token="[UNK]"))
+    except Exception as error:  # the library raises plain Exception
+        raise ModelFileInvalid(f"{path} is not a vocabulary of BERT: pull the model again") from error
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    start, end = get_token_id(tokenizer, "[CLS]", path), get_token_id(tokenizer, "[SEP]", path)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", end), ("[CLS]", start))
+    return tokenizer
+
+
+def get_token_id(tokenizer: Tokenizer, token: str, path: Path) -> int:
+    """Return the id of a token. Raise ModelFileInvalid if the vocabulary lacks it."""
+    number: int | None = tokenizer.token_to_id(token)
+    if number is None:
+        raise ModelFileInvalid(f"{path} has no token {token}: correct the settings in model.json")
+    return number
+
+
+def encode_untruncated(
+    tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], max_tokens: int, *, reader: str, remedy: str
+) -> list[Encoding]:
+    """Return the encodings of texts or pairs. Raise ContextOverflow if one exceeds the window of `reader`."""
+    encodings: list[Encoding] = tokenizer.encode_batch(list(texts))
+    longest = max((len(encoding.ids) for encoding in encodings), default=0)
+    if longest > max_tokens:
+        subject = "a pair" if isinstance(texts[0], tuple) else "a text"
+        raise ContextOverflow(f"{subject} has {longest} tokens, and {reader} reads {max_tokens}: {remedy}")
+    return encodings
+
+
+def pad_batch(encodings: Sequence[Encoding]) -> tuple[Ids, Ids, Ids]:
+    """Return token ids, attention mask and token types of one batch, shorter texts padded with zeros."""
+    shape = (len(encodings), max(1, *(len(encoding.ids) for encoding in encodings)))
+    ids, mask, types = np.zeros((3, *shape), dtype=np.int64)
+    for row, encoding in enumerate(encodings):
+        length = len(encoding.ids)
+        ids[row, :length] = encoding.ids
+        mask[row, :length] = encoding.attention_mask
+        types[row, :length] = encoding.type_ids
+    return ids, mask, types
+
+
+def split_batches(encodings: Sequence[Encoding], size: int) -> Iterator[list[int]]:
+    """Yield the indices of the encodings, up to `size` texts of `USUAL_TOKENS` at a time, by length."""
+    by_length = sorted(range(len(encodings)), key=lambda index: len(encodings[index].ids))
+    batch: list[int] = []
+    for index in by_length:
+        if batch and (len(batch) == size or (len(batch) + 1) * len(encodings[index].ids) > size * USUAL_TOKENS):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def iterate_batches(encodings: Sequence[Encoding], size: int) -> Iterator[tuple[list[int], tuple[Ids, Ids, Ids]]]:
+    """Yield each batch of `split_batches` with its padded arrays."""
+    for batch in split_batches(encodings, size):
+        yield batch, pad_batch([encodings[index] for index in batch])
+
+
+def join_title(title: str, text: str, separator: str) -> str:
+    """Join title and text. A separator's leading full stop is dropped after a title that ends a sentence."""
+    if title.endswith((".", "?", "!")):
+        separator = separator.removeprefix(".")
+    return f"{title}{separator}{text}" if title else text
+
 
 _LOAD_ERRORS = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented", "RuntimeException")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -53,11 +165,7 @@ class Network(Protocol):
 def load_network(
     files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None
 ) -> Network:
-    """Load the ONNX file if there is one, else the weights with torch.
-
-    `layers` keeps only the lowest layers; an ONNX file always has all. Raise ModelFileInvalid, or ModelMissing if torch
-    is not installed.
-    """
+    """Load the ONNX file if there is one, else the weights with torch. `layers` keeps only the lowest layers."""
     if ONNX not in files.files:
         return TorchNetwork(files, threads, output, layers)
     if layers is not None:
@@ -97,10 +205,7 @@ class OnnxNetwork:
 
 
 class TorchNetwork:
-    """A network on the GPU if torch finds one, else on the CPU, in the number type of the weights.
-
-    Nothing is downloaded, and no code of the model is run. `threads` applies to all of torch in this process.
-    """
+    """A network on the GPU if torch finds one, else on the CPU. No code of the model is run."""
 
     def __init__(
         self, files: ModelFiles, threads: int | None = None, output: NetworkOutput = "tokens", layers: int | None = None

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ValidationError
 
-from epicrisis.errors import ContextOverflow, ModelFileInvalid
+from epicrisis.errors import (
+    ContextOverflow,
+    EndpointBusy,
+    EndpointRejected,
+    EndpointTimeout,
+    EndpointUnreachable,
+    EpicrisisError,
+    ModelFileInvalid,
+    NetworkRefused,
+    ReplyInvalid,
+)
 from epicrisis.models.catalogue import load_catalogue
-from epicrisis.models.model_download import find_model
-from epicrisis.models.model_files import ModelFiles
+from epicrisis.models.chat.endpoints.failures import walk_causes
+from epicrisis.models.model_files import ModelFiles, find_model
 from epicrisis.models.model_recipes import NliRecipe, RerankerRecipe, RewardRecipe
-from epicrisis.models.networks import load_network, load_tensor
-from epicrisis.models.tokenization import (
+from epicrisis.models.networks import (
     Ids,
     encode_untruncated,
     get_token_id,
     iterate_batches,
+    load_network,
+    load_tensor,
     load_tokenizer,
     pad_batch,
 )
+from epicrisis.privacy import is_local
 from epicrisis.prompts import escape
 from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
 
@@ -38,12 +53,9 @@ def load_reranker(
 
     A folder holds the files of an encoder; its `model.json` says `{"settings": {"scoring": "cross-encoder",
     "max_tokens": 512}}`, or its `config.json` describes a transformers model for sequence classification, or it is a
-    checkpoint of ColBERT. A URL is as for `HttpReranker`, with `#model-name` at its end; `api_key` is called before
-    each call. Nothing is contacted. Raise ModelMissing or ModelFileInvalid with a remedy.
+    checkpoint of ColBERT. A URL is as for `HttpReranker`, with `#model-name` at its end. Nothing is contacted.
     """
     if name.startswith(("http://", "https://")):
-        from epicrisis.models.rerank_endpoint import HttpReranker
-
         url, _, model = name.partition("#")
         return HttpReranker(url, model or None, api_key)
     full_name = f"{name}-reranker"
@@ -90,8 +102,7 @@ class CrossEncoder:
 class LateInteraction:
     """Sums, over the question's tokens, the similarity to the nearest token of the passage (ColBERT's MaxSim).
 
-    Khattab and Zaharia, SIGIR 2020, section 3. Without markers and mask tokens it works with any encoder's token
-    vectors, special tokens included.
+    Khattab and Zaharia, SIGIR 2020, section 3. Without markers and mask tokens it works with any encoder.
     """
 
     def __init__(self, files: ModelFiles, recipe: RerankerRecipe, threads: int | None = None) -> None:
@@ -112,7 +123,13 @@ class LateInteraction:
         self._projection = load_tensor(files, recipe.projection) if recipe.projection else None
 
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
-        query_vectors = self._encode_query(query)
+        ids, mask, types = _insert_marker(*pad_batch([self._queries.encode(query)]), self._query_marker)
+        if self._recipe.augment:
+            padding = ((0, 0), (0, self._query_window - ids.shape[1]))
+            ids = np.pad(ids, padding, constant_values=self._mask_id)
+            mask, types = np.pad(mask, padding), np.pad(types, padding)
+        # A single row has no padding, so only mask tokens are masked out, and they count as words.
+        query_vectors: Vectors = self._compute_vectors(ids, mask, types)[0]
         encodings = self._passages.encode_batch(list(passages))
         scores = np.empty(len(passages), dtype=np.float32)
         for indices, arrays in iterate_batches(encodings, self._network.batch):
@@ -135,16 +152,6 @@ class LateInteraction:
             )
         return tuple(notes)
 
-    def _encode_query(self, query: str) -> Vectors:
-        ids, mask, types = _insert_marker(*pad_batch([self._queries.encode(query)]), self._query_marker)
-        if self._recipe.augment:
-            padding = ((0, 0), (0, self._query_window - ids.shape[1]))
-            ids = np.pad(ids, padding, constant_values=self._mask_id)
-            mask, types = np.pad(mask, padding), np.pad(types, padding)
-        # A single row has no padding, so only mask tokens are masked out, and they count as words.
-        vectors: Vectors = self._compute_vectors(ids, mask, types)[0]
-        return vectors
-
     def _compute_vectors(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
         """Return token vectors `(n, tokens, d)` of length 1."""
         hidden = self._network.run(ids, mask, types)
@@ -156,10 +163,7 @@ class LateInteraction:
 
 
 def max_sim(query: Vectors, passage: Vectors) -> float:
-    """Return the sum, over the query's vectors `(m, d)`, of the largest inner product with a passage vector `(p, d)`.
-
-    A passage without vectors has the score 0.
-    """
+    """Return the sum over the query's vectors of the largest inner product with a passage vector; 0 without vectors."""
     return float((query @ passage.T).max(axis=1).sum()) if len(passage) else 0.0
 
 
@@ -178,10 +182,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 
 def load_nli(name: str, home: Path, threads: int | None = None) -> NliModel:
-    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`).
-
-    Nothing is contacted. Raise ModelMissing or ModelFileInvalid with a remedy.
-    """
+    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`)."""
     files = find_model(name, "nli", home)
     return NliClassifier(files, NliRecipe.read(files), threads)
 
@@ -212,16 +213,16 @@ class NliClassifier:
 
 
 def load_reward_model(name: str, home: Path, threads: int | None = None) -> RewardModel:
-    """Load the reward model of that catalogue name, or in that folder. Needs the extra `torch`; contacts nothing.
-
-    Raise ModelMissing or ModelFileInvalid with a remedy.
-    """
+    """Load the reward model of that catalogue name, or in that folder. Needs the extra `torch`; contacts nothing."""
     files = find_model(name, "reward", home)
     return MultiAttributeReward(files, RewardRecipe.read(files), threads)
 
 
 class MultiAttributeReward:
-    """Rewards are the head's unscaled numbers: ArmoRM's are between about 0 and 1."""
+    """The unscaled product of the last token's vector and a head with a row per attribute (Wang et al. 2024).
+
+    ArmoRM's gate, which combines the attributes into one preference, is not used: the study shows single attributes.
+    """
 
     def __init__(self, files: ModelFiles, recipe: RewardRecipe, threads: int | None = None) -> None:
         self.attributes = recipe.attributes
@@ -251,3 +252,97 @@ class MultiAttributeReward:
         last = self._network.run(row, np.ones_like(row), np.zeros_like(row))[0, -1]
         rewards = dict(zip(self._recipe.rows, (self._head @ last).tolist(), strict=True))
         return {name: rewards[name] for name in self.attributes}
+
+
+CONNECT_SECONDS = 10.0
+
+
+class _Result(BaseModel):
+    index: int
+    relevance_score: float
+
+
+class _Reply(BaseModel):
+    results: list[_Result]
+
+
+class HttpReranker:
+    """A Reranker over HTTP: the `/v1/rerank` of Jina, Cohere, vLLM, llama.cpp and others. Does not retry.
+
+    `url` ends in `/rerank`, or in `/v1`, or has no path and gets `/v1/rerank`. The server's message is never quoted,
+    since it may repeat the texts.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        api_key: Callable[[], str | None] | None = None,
+        timeout_seconds: float = 120.0,
+    ) -> None:
+        parts = urlsplit(url)
+        path = parts.path.rstrip("/") or "/v1"
+        self._url = parts._replace(path=path if path.endswith("/rerank") else f"{path}/rerank").geturl()
+        self._host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self._local = is_local(parts.hostname)
+        self._model = model
+        self._api_key = api_key or (lambda: None)
+        self._timeout = timeout_seconds
+
+    def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
+        import httpx2
+
+        if not passages:
+            return np.zeros(0, dtype=np.float32)
+        body: dict[str, object] = {"query": query, "documents": list(passages), "top_n": len(passages)}
+        if self._model:
+            body["model"] = self._model
+        key = self._api_key()
+        timeout = httpx2.Timeout(self._timeout, connect=min(self._timeout, CONNECT_SECONDS))
+        try:
+            # A proxy for the outside world must not see calls to this machine.
+            with httpx2.Client(timeout=timeout, trust_env=not self._local) as client:
+                reply = client.post(self._url, json=body, headers={"Authorization": f"Bearer {key}"} if key else {})
+        except (httpx2.HTTPError, httpx2.InvalidURL, NetworkRefused) as error:
+            raise self._map_error(error) from None
+        self._check_status(reply.status_code)
+        try:
+            results = _Reply.model_validate_json(reply.content).results
+        except ValidationError:
+            raise ReplyInvalid(
+                f"{self._host} did not send a ranking: is its URL right (does it end in /rerank)?"
+            ) from None
+        scores = {result.index: result.relevance_score for result in results}
+        if len(results) != len(passages) or scores.keys() != set(range(len(passages))):
+            raise ReplyInvalid(f"{self._host} does not score each of {len(passages)} passages once: try again")
+        if not all(map(math.isfinite, scores.values())):
+            raise ReplyInvalid(f"{self._host} returns a score that is no number: try again, or use another model")
+        return np.array([scores[index] for index in range(len(passages))], dtype=np.float32)
+
+    def notes(self, query: str, passages: Sequence[str]) -> tuple[str, ...]:
+        """Return no notes: an endpoint does not report its window."""
+        return ()
+
+    def _map_error(self, error: Exception) -> EpicrisisError:
+        import httpx2
+
+        for cause in walk_causes(error):
+            if isinstance(cause, NetworkRefused):
+                return cause
+        if isinstance(error, httpx2.TimeoutException) and not isinstance(error, httpx2.ConnectTimeout):
+            return EndpointTimeout(f"no answer from {self._host} in {self._timeout:g} s: is it overloaded?")
+        if isinstance(error, httpx2.TransportError):
+            return EndpointUnreachable(f"nothing answers at {self._host}: is the server running, is the URL right?")
+        return ReplyInvalid(f"the reply of {self._host} cannot be read: is its URL right?")
+
+    def _check_status(self, status: int) -> None:
+        if status == 429 or status >= 500:
+            raise EndpointBusy(f"{self._host} failed ({status}): wait and try again, or see its log")
+        if status in (401, 403):
+            raise EndpointRejected(f"{self._host} rejects the key ({status}): check the variable that holds it")
+        if status == 404:
+            raise EndpointRejected(f"{self._host} has no such path or model (404): check the URL and #model-name")
+        if status != 200:
+            raise EndpointRejected(
+                f"{self._host} rejects the request ({status}): check #model-name, or rerank fewer passages"
+            )

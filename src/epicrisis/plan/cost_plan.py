@@ -51,13 +51,10 @@ class StrategyPlan:
     usd: CostRange | None
     """US dollars; 0 for free models, None for an unknown price."""
     seconds: CostRange | None
-    """Wall-clock time of the run; None without a measured speed."""
     exact: bool
     """Whether the prompt tokens are exact: no prompt depends on a reply, and the model's tokenizer counted all."""
     states: Mapping[str, int]
-    """Numbers of planned questions by state: `read in parts`, `re-partitioned to fit the window`, `may be asked again
-    with the whole record`, `nothing retrieved`, `does not fit the window` (with the shortest replies), `may not fit the
-    window` (with the longest)."""
+    """Numbers of planned questions by state, such as `read in parts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,6 @@ class CostPlan:
 
     questions: int
     planned: int
-    """The size of the sample, or all questions."""
     models: tuple[str, ...]
     exact_counts: bool
     """False: a model does not count tokens, so their number is an upper bound."""
@@ -74,14 +70,10 @@ class CostPlan:
     speeds: Mapping[str, Speed]
     """By model; empty without measurements."""
     at_once: Mapping[str, int]
-    """Assumed concurrent calls by model."""
 
 
 def extrapolate(rows: Sequence[Sequence[float]], questions: int) -> CostRange:
-    """Return the sum over all questions, from rows (least, expected, most) of a random sample of two or more.
-
-    The sample is drawn without replacement. Bounds in the wrong order are swapped.
-    """
+    """Return the sum over all questions, from rows (least, expected, most) of two or more drawn without replacement."""
     if not rows:
         return CostRange(0, 0, 0)
     factor = questions / len(rows)
@@ -89,13 +81,10 @@ def extrapolate(rows: Sequence[Sequence[float]], questions: int) -> CostRange:
     least, expected, most = sum(map(min, rows)), sum(values), sum(map(max, rows))
     if factor == 1:
         return CostRange(least, expected, most)
-    return CostRange(least * factor, expected * factor, most * factor, _margin(values, questions))
-
-
-def _margin(values: Sequence[float], questions: int) -> float:
-    """Return half the 95 % interval of the sum, corrected for a finite population (Cochran, 1977, section 2.6)."""
+    # Half the 95 % interval of the sum, corrected for a finite population (Cochran, 1977, section 2.6).
     n = len(values)
-    return Z * questions * statistics.stdev(values) / math.sqrt(n) * math.sqrt(1 - n / questions)
+    margin = Z * questions * statistics.stdev(values) / math.sqrt(n) * math.sqrt(1 - n / questions)
+    return CostRange(least * factor, expected * factor, most * factor, margin)
 
 
 def format_dollars(amount: float) -> str:

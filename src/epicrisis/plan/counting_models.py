@@ -55,8 +55,7 @@ class PlanningModel(Layer):
 
     The inner model counts prompt tokens. Completion tokens are those of the text, except that the longest reply uses
     all tokens of the request. The usual reply uses half of the tokens for reasoning. A prompt beyond the window is
-    rejected, as by an endpoint. `dates` are the dates of documents by their text in a prompt. Findings include them, so
-    the longest reply quotes the document with the longest date.
+    rejected, as by an endpoint. `dates` are the dates of documents by their text in a prompt; findings include them.
     """
 
     def __init__(
@@ -86,8 +85,14 @@ class PlanningModel(Layer):
         if request.options:
             even = OptionLogprobs(dict.fromkeys(request.options, -math.log(len(request.options))), 1.0)
             return self._build_reply(request.options[0], prompt, 1, 0, even)
-        text = synthetic_reply(request.schema, self._size, await self._quoted_document(request))
-        text = copy_passages(text, unfence(request.messages[-1].content))
+        documents = unfence(request.messages[-1].content)
+        lengths = []
+        if self._size == "most":
+            # The longest reply quotes the document that makes the next prompt longest.
+            for document in documents:
+                lengths.append(await self._counting.count_text(self._dates.get(document, "")))
+        quoted = lengths.index(max(lengths)) if lengths else 0
+        text = copy_passages(synthetic_reply(request.schema, self._size, quoted), documents)
         reasoning = {"least": 0, "expected": request.max_reasoning_tokens // 2, "most": request.max_reasoning_tokens}
         answer = request.max_tokens if self._size == "most" else await self._counting.count_text(text)
         return self._build_reply(text, prompt, min(answer, request.max_tokens), reasoning[self._size])
@@ -96,30 +101,16 @@ class PlanningModel(Layer):
         self, text: str, prompt: int, answer: int, reasoning: int, options: OptionLogprobs | None = None
     ) -> ChatReply:
         usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=answer + reasoning, reasoning_tokens=reasoning)
-        seconds = 0.0 if self._speed is None else estimate_seconds(usage, self._speed)
+        seconds = 0.0
+        if self._speed is not None:
+            # Without concurrent calls and without a prefix cache.
+            seconds = usage.prompt_tokens / self._speed.prompt + usage.completion_tokens / self._speed.completion
         usage = replace(usage, seconds=seconds, cost=self._price(usage))
         return ChatReply(text, "stop", self.name, usage, option_logprobs=options)
 
-    async def _quoted_document(self, request: ChatRequest) -> int:
-        """Return the number of the document to quote. In the longest reply it makes the next prompt longest."""
-        if self._size != "most":
-            return 0
-        lengths = []
-        for item in unfence(request.messages[-1].content):
-            lengths.append(await self._counting.count_text(self._dates.get(item, "")))
-        return lengths.index(max(lengths)) if lengths else 0
-
-
-def estimate_seconds(usage: Usage, speed: Speed) -> float:
-    """Return the seconds of a call without concurrent calls and without a prefix cache."""
-    return usage.prompt_tokens / speed.prompt + usage.completion_tokens / speed.completion
-
 
 async def measure_speed(model: ChatModel) -> Speed:
-    """Return the speed of a model, measured with two short calls that are paid for.
-
-    One has a long prompt and a reply of one token, the other a short prompt and a reply of fifty. Raises ChatError.
-    """
+    """Return the speed of a model, measured with two short calls that are paid for. Raises ChatError."""
     # Random words, so that no cache has the prompt.
     text = " ".join([secrets.token_bytes(8).hex(" ", 2), *map("word {},".format, range(4, PROMPT_WORDS // 2))])
     usage, seconds = await _time_call(model, f"{text}\nSay yes.", 1)

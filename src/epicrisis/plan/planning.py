@@ -11,6 +11,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
@@ -23,7 +24,7 @@ from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing
-from epicrisis.plan.cost_plan import CostPlan, CostRange, ReplySize, Speed, StrategyPlan, extrapolate
+from epicrisis.plan.cost_plan import CostPlan, CostRange, ReplySize, Speed, StrategyPlan, extrapolate, format_dollars
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
@@ -35,6 +36,7 @@ DEFAULT_STRATEGIES: Sequence[StrategyName] = ("brief-context", "rag", "closed-bo
 MAX_SAMPLE = 200
 """The default limit for the number of planned questions. More are estimated from a sample of this size."""
 CONCURRENT_QUESTIONS = 8
+QUICK_SAMPLE = 20
 
 PlannedCase: TypeAlias = tuple[Question, RunOverrides]
 
@@ -103,18 +105,21 @@ async def plan_questions(
     outcomes = await _run_all(selection, plan_question)
     plans = []
     for name in strategies:
-        rows = [outcomes_by_name[name] for outcomes_by_name in outcomes]
+        rows = list(map(itemgetter(name), outcomes))
         plans.append(_sum_outcomes(name, rows, len(questions), planner))
-    return _build_plan(planner, len(questions), len(selection), plans)
+    return planner.build_plan(len(questions), len(selection), plans)
 
 
 async def plan_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[PlannedCase], *, sample: int) -> CostPlan:
-    """Return one estimate for all cases together, each with its overrides.
+    """Return one estimate for all cases together, each with its overrides; its name lists all strategies of the cases.
 
-    Its name lists all strategies of the cases. `sample` cases, two or more, spread over the kinds of overrides,
-    represent all. Calls shared by cases count for each of them.
+    `sample` cases, two or more, spread over the kinds of overrides, represent all.
     """
-    selection = _spread_sample(cases, sample, settings.strategy)
+    selection = list(cases)
+    if len(cases) > sample:
+        # Even steps through all, sorted by their kind, so that each kind is represented.
+        ordered = sorted(cases, key=lambda case: _case_kind(case[1], settings.strategy))
+        selection = [ordered[(2 * i + 1) * len(ordered) // (2 * sample)] for i in range(sample)]
     planner = await _open_planner(pipeline, settings, False)
 
     async def plan_case(case: PlannedCase) -> _Outcomes:
@@ -125,7 +130,7 @@ async def plan_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[Pla
 
     names = dict.fromkeys(overrides.strategy or settings.strategy for _, overrides in cases)
     plan = _sum_outcomes(", ".join(names), await _run_all(selection, plan_case), len(cases), planner)
-    return _build_plan(planner, len(cases), len(selection), [plan])
+    return planner.build_plan(len(cases), len(selection), [plan])
 
 
 async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> list[Out]:
@@ -145,24 +150,11 @@ async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> l
     return [task.result() for task in tasks]
 
 
-def _build_plan(planner: _Planner, questions: int, planned: int, plans: Sequence[StrategyPlan]) -> CostPlan:
-    calls = planner.concurrent_calls
-    return CostPlan(questions, planned, tuple(calls), planner.exact_counts, tuple(plans), planner.speeds, calls)
-
-
 def _draw_sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
     if len(questions) <= n:
         return list(questions)
     places = random.Random(seed).sample(range(len(questions)), n)
     return list(map(questions.__getitem__, sorted(places)))
-
-
-def _spread_sample(cases: Sequence[PlannedCase], n: int, strategy: str) -> list[PlannedCase]:
-    """Return `n` cases at even steps through all, sorted by their kind, so that each kind is represented."""
-    if len(cases) <= n:
-        return list(cases)
-    ordered = sorted(cases, key=lambda case: _case_kind(case[1], strategy))
-    return [ordered[(2 * i + 1) * len(ordered) // (2 * n)] for i in range(n)]
 
 
 def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
@@ -195,6 +187,11 @@ class _Planner:
         for role, model in self.counting.items():
             models[role] = PlanningModel(model, size, dates, self.prices[role], self.speeds.get(model.name))
         return models
+
+    def build_plan(self, questions: int, planned: int, plans: Sequence[StrategyPlan]) -> CostPlan:
+        """Return the plan from the plans of all strategies."""
+        calls = self.concurrent_calls
+        return CostPlan(questions, planned, tuple(calls), self.exact_counts, tuple(plans), self.speeds, calls)
 
 
 async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> _Planner:
@@ -247,20 +244,17 @@ class _Outcome:
     @property
     def seconds(self) -> float:
         """Seconds from the first call to the last, with independent calls running concurrently."""
-        return self._elapsed(self.first_events) + self._elapsed(self.events)
-
-    def _elapsed(self, events: Sequence[Event]) -> float:
-        longest, total = 0.0, 0.0
-        for event in events:
-            if isinstance(event, ModelCalled) and self._is_concurrent(event):
-                longest = max(longest, event.usage.seconds)
-            elif isinstance(event, ModelCalled):
-                total += event.usage.seconds
-        return longest + total
-
-    def _is_concurrent(self, call: ModelCalled) -> bool:
-        kinds = ("map", "vote") if self.answer.strategy == "self-reflection" else ("map", "vote", "draft")
-        return call.stage.split()[0] in kinds
+        concurrent = ("map", "vote") if self.answer.strategy == "self-reflection" else ("map", "vote", "draft")
+        seconds = 0.0
+        for attempt in (self.first_events, self.events):
+            longest, total = 0.0, 0.0
+            for event in attempt:
+                if isinstance(event, ModelCalled) and event.stage.split()[0] in concurrent:
+                    longest = max(longest, event.usage.seconds)
+                elif isinstance(event, ModelCalled):
+                    total += event.usage.seconds
+            seconds += longest + total
+        return seconds
 
     def failed_with(self, kind: str) -> bool:
         """Return whether the answer is a failure of this kind."""
@@ -272,7 +266,6 @@ class _Outcome:
 
 
 _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
-"""With the shortest, the expected and the longest replies."""
 
 
 async def _plan_outcomes(
@@ -283,16 +276,12 @@ async def _plan_outcomes(
     dates: dict[str, str] = {}
     scope = await pipeline.resolve_scope(overrides.scope or build_scope(settings.scope, question=question))
 
-    def collect_dates(search: Callable[[Question], Awaitable[Ranking]]) -> Callable[[Question], Awaitable[Ranking]]:
-        cached_search = _cache_search(search)
+    def collect_dates(ranking: Ranking) -> None:
+        for passage in ranking.passages:
+            dates[format_passage(passage)] = passage.date or ""
 
-        async def search_and_collect(question: Question) -> Ranking:
-            ranking = await cached_search(question)
-            for passage in ranking.passages:
-                dates[format_passage(passage)] = passage.date or ""
-            return ranking
-
-        return search_and_collect
+    async def average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
+        return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
 
     def build_context(restriction: TimeRestriction, overrides: RunOverrides) -> Context:
         context = apply_overrides(pipeline.build_context(lambda event: None, scope, restriction), overrides)
@@ -300,11 +289,11 @@ async def _plan_outcomes(
         trained = settings.refine.reward_model is not None
         return replace(
             context,
-            retrieve=collect_dates(context.retrieve),
-            record=collect_dates(context.record),
+            retrieve=_cache_search(context.retrieve, collect_dates),
+            record=_cache_search(context.record, collect_dates),
             preflight=None if context.preflight is None else _cache_search(context.preflight),
             examples=None if context.examples is None else _cache_search(context.examples),
-            reward=Rewarder(_average_reward) if trained else context.reward,
+            reward=Rewarder(average_reward) if trained else context.reward,
             deadline=None,
         )
 
@@ -339,17 +328,16 @@ async def _plan_outcomes(
     return outcomes
 
 
-async def _average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
-    return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
-
-
-def _cache_search(search: Callable[[Question], Awaitable[T]]) -> Callable[[Question], Awaitable[T]]:
-    """Return a search that runs once for each text."""
+def _cache_search(
+    search: Callable[[Question], Awaitable[T]], inspect: Callable[[T], None] = lambda result: None
+) -> Callable[[Question], Awaitable[T]]:
+    """Return a search that runs once for each text, and passes its result to `inspect`."""
     results: dict[str, T] = {}
 
     async def cached_search(question: Question) -> T:
         if question.text not in results:
             results[question.text] = await search(question)
+            inspect(results[question.text])
         return results[question.text]
 
     return cached_search
@@ -358,13 +346,31 @@ def _cache_search(search: Callable[[Question], Awaitable[T]]) -> Callable[[Quest
 def _sum_outcomes(name: str, rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> StrategyPlan:
     has_price = True
     states: Counter[str] = Counter()
-    for row in rows:
-        states.update(_list_states(row))
-        has_price &= all(outcome.usage.cost is not None for outcome in row)
+    for least, expected, most in rows:
+        notices = [event.kind for event in most.events if isinstance(event, Notice)]
+        row_states = {
+            "read in parts": any(isinstance(event, MapStarted) for event in least.events),
+            "re-partitioned to fit the window": "re-partitioned" in notices,
+            "may be asked again with the whole record": least.narrowed,
+            "nothing retrieved": least.failed_with("NothingRetrieved"),
+            "has no options": least.failed_with("NoOptions"),
+            "does not fit the window": least.overflows,
+            "may not fit the window": most.overflows and not least.overflows,
+        }
+        states.update(filter(row_states.__getitem__, row_states))
+        has_price &= None not in (least.usage.cost, expected.usage.cost, most.usage.cost)
 
     def sum_field(field: str) -> CostRange:
-        return _extrapolate_field(field, rows, questions)
+        usage_field = attrgetter(f"usage.{field}")
+        return extrapolate([tuple(map(usage_field, row)) for row in rows], questions)
 
+    seconds = None
+    if planner.speeds:
+        # Those of the busiest model, or of the concurrent questions, if more.
+        bounds = [_wall_clock(outcomes, questions, planner) for outcomes in zip(*rows, strict=True)]
+        work = sum_field("seconds")
+        margin = bounds[1] * work.margin / work.expected if work.expected else 0.0
+        seconds = CostRange(bounds[0], bounds[1], bounds[2], margin)
     prompt_tokens = sum_field("prompt_tokens")
     return StrategyPlan(
         strategy=name,
@@ -372,48 +378,15 @@ def _sum_outcomes(name: str, rows: Sequence[_Outcomes], questions: int, planner:
         prompt_tokens=prompt_tokens,
         completion_tokens=sum_field("completion_tokens"),
         usd=sum_field("cost") if has_price else None,
-        seconds=_estimate_time(rows, questions, planner) if planner.speeds else None,
+        seconds=seconds,
         exact=planner.exact_counts and prompt_tokens.is_exact,
         states=dict(states),
     )
 
 
-def _extrapolate_field(field: str, rows: Sequence[_Outcomes], questions: int) -> CostRange:
-    """Return the sum of a field of `Usage` over all questions."""
-    values = []
-    for least, expected, most in rows:
-        values.append((getattr(least.usage, field), getattr(expected.usage, field), getattr(most.usage, field)))
-    return extrapolate(values, questions)
-
-
-def _list_states(row: _Outcomes) -> list[str]:
-    least, _, most = row
-    states = {
-        "read in parts": any(isinstance(event, MapStarted) for event in least.events),
-        "re-partitioned to fit the window": any(map(_is_repartitioning, most.events)),
-        "may be asked again with the whole record": least.narrowed,
-        "nothing retrieved": least.failed_with("NothingRetrieved"),
-        "has no options": least.failed_with("NoOptions"),
-        "does not fit the window": least.overflows,
-        "may not fit the window": most.overflows and not least.overflows,
-    }
-    return [state for state, holds in states.items() if holds]
-
-
-def _is_repartitioning(event: Event) -> bool:
-    return isinstance(event, Notice) and event.kind == "re-partitioned"
-
-
-def _estimate_time(rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> CostRange:
-    """Return the wall-clock seconds: those of the busiest model, or of the concurrent questions, if more."""
-    least, expected, most = [_wall_clock(outcomes, questions, planner) for outcomes in zip(*rows, strict=True)]
-    work = _extrapolate_field("seconds", rows, questions)
-    return CostRange(least, expected, most, expected * work.margin / work.expected if work.expected else 0.0)
-
-
 def _wall_clock(outcomes: Sequence[_Outcome], questions: int, planner: _Planner) -> float:
     factor = questions / len(outcomes)
-    seconds = [outcome.seconds for outcome in outcomes]
+    seconds: list[float] = list(map(attrgetter("seconds"), outcomes))
     bounds = [max(seconds), factor * sum(seconds) / min(planner.pipeline.concurrency, questions)]
     usages: dict[str, Usage] = defaultdict(Usage)
     for outcome in outcomes:
@@ -429,3 +402,43 @@ def _wall_clock(outcomes: Sequence[_Outcome], questions: int, planner: _Planner)
             tokens = usage.prompt_tokens + usage.completion_tokens
             bounds.append(factor * tokens * 60 / limits.tokens_per_minute)
     return max(bounds)
+
+
+async def confirmation_question(
+    pipeline: Pipeline, settings: Settings, questions: Sequence[Question], overrides: Sequence[RunOverrides] = ()
+) -> str | None:
+    """Return the question to ask before this run, or None if the run is cheap enough.
+
+    `overrides` has one entry per question, if some differ from the settings. Plans a sample of 20 questions, or none
+    if no model charges or only cached replies are used.
+    """
+    million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
+    free = all(build_cost_function(settings.model_for(role))(million) == 0 for role in settings.roles)
+    if not questions or free or settings.cache.mode == "replay":
+        return None
+    if overrides.count(NO_OVERRIDES) == len(overrides):
+        plan = await plan_questions(pipeline, settings, questions, [settings.strategy], sample=QUICK_SAMPLE)
+        return threshold_question(plan, settings)
+    cases = list(zip(questions, overrides, strict=True))
+    plan = await plan_cases(pipeline, settings, cases, sample=QUICK_SAMPLE)
+    return threshold_question(plan, settings, of_cases=True)
+
+
+def threshold_question(plan: CostPlan, settings: Settings, *, of_cases: bool = False) -> str | None:
+    """Return the question to ask if a strategy, or all cases together, should exceed `settings.plan`, or None."""
+    limits = settings.plan
+    for strategy in plan.strategies:
+        items = "cases" if of_cases else f"questions with {strategy.strategy}"
+        subject = f"{plan.questions:,} {items} on {' and '.join(plan.models)} are expected to"
+        usd, prompt, completion = strategy.usd, strategy.prompt_tokens, strategy.completion_tokens
+        if usd is not None and usd.expected > limits.ask_above_usd:
+            expected, least, most = map(format_dollars, (usd.expected, usd.least, usd.most))
+            limit = f"above plan.ask_above_usd ({format_dollars(limits.ask_above_usd)})"
+            return f"{subject} cost {expected} (at least {least}, at most {most}), {limit}. Go on?"
+        if usd is None and prompt.expected + completion.expected > limits.ask_above_tokens:
+            return (
+                f"{subject} take {prompt.expected + completion.expected:,.0f} tokens (at least "
+                f"{prompt.least + completion.least:,.0f}, at most {prompt.most + completion.most:,.0f}) at an unknown "
+                f"price, above plan.ask_above_tokens ({limits.ask_above_tokens:,}). Go on?"
+            )
+    return None

@@ -1,7 +1,7 @@
 """Draw figures as charts: one Vega-Lite specification gives the interactive chart and the static SVG of each panel.
 
 Colours are variables of the page, so that charts follow its light or dark scheme. Colour is never the only difference
-between series: shape, dash or a label differ too. Requires the extra `report`.
+between series. Requires the extra `report`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 from epicrisis.report.figures import PlotFigure, PlotMark
 
 Spec: TypeAlias = dict[str, Any]
-"""A Vega-Lite specification or a part of it."""
 
 WIDTH, HEIGHT = 360, 260
 """Size of a panel in pixels; it fits a telephone. In plots along names the height depends on the number of rows."""
@@ -35,7 +35,6 @@ SHAPES = (
     "M0,1L1,-.8H-1Z",
     "M-1,0L.8,-1V1Z",
 )
-"""SVG paths between -1 and 1 in both directions."""
 DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (4, 2))
 
 _INK, _LINE, _PAPER = "var(--ink, #1b1b1b)", "var(--line, #d0d0d0)", "var(--paper, #ffffff)"
@@ -60,10 +59,9 @@ class Style:
 
 
 def assign_styles(series: Iterable[str]) -> Mapping[str, Style]:
-    """Assign a style to each series.
+    """Assign a style to each series. Names that differ only in case and hyphens share one.
 
-    Names that differ only in case and hyphens share one (`brief-context` and the paper's `BriefContext`). Colours,
-    shapes and dashes repeat with different periods, so the combinations differ.
+    Colours, shapes and dashes repeat with different periods, so the combinations differ.
     """
     numbers: dict[str, int] = {}
     styles = {}
@@ -80,15 +78,13 @@ class Panel:
     """One chart."""
 
     title: str
-    """The panel's name; empty if the plot has one panel."""
     svg: str
     specification: str
     """JSON without any `<`, so that it cannot end an element of the page."""
 
 
 def draw_panels(figure: PlotFigure, styles: Mapping[str, Style]) -> tuple[Panel, ...]:
-    """Draw a chart for each panel of a figure; all but bars have the same scale. Raise ImportError without the extra
-    `report`."""
+    """Draw a chart for each panel of a figure. Raise ImportError without the extra `report`."""
     import vl_convert
 
     panels = []
@@ -105,8 +101,7 @@ def draw_panels(figure: PlotFigure, styles: Mapping[str, Style]) -> tuple[Panel,
 
 @cache
 def chart_program() -> str:
-    """Return the script that draws specifications in a browser (`vegaEmbed`). Raise ImportError without the extra
-    `report`."""
+    """Return the script that draws specifications in a browser. Raise ImportError without the extra `report`."""
     import vl_convert
 
     return vl_convert.javascript_bundle(_BUNDLE_SCRIPT)
@@ -146,12 +141,25 @@ _CONFIG: Spec = {
 
 def _line_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> Spec:
     """Draw a line through the figures of each series with their intervals, and dashed lines for bounds."""
-    scale = _LineScale.for_figure(figure)
-    points = [mark for mark in marks if mark.x is not None]
-    data = []
-    for i, mark in enumerate(points):
-        data.append({**_datum(mark), "order": i, "x": scale.shifted_x(mark), "at": f"{mark.x:g}"})
-    x: Spec = {"field": "x", "type": "quantitative", "title": scale.title, "scale": scale.scale, "axis": scale.axis}
+    places = sorted(set(map(attrgetter("x"), figure.marks)) - {None}) or [0.0]
+    # Places and numbers of documents are ticks; rates are not.
+    has_ticks = len(places) <= _MOST_TICKS and all(map(float.is_integer, places))
+    title, log2 = figure.plot.axis_title or figure.plot.along[0], figure.plot.log2
+    margin = 0.05 * (places[-1] - places[0]) or 1.0
+    low, high = (places[0] / 1.3, places[-1] * 1.3) if log2 else (places[0] - margin, places[-1] + margin)
+    scale: Spec = {"domain": [low, high], "nice": False, **({"type": "log", "base": 2} if log2 else {})}
+    axis: Spec = {"values": places, "grid": False} if has_ticks else {"tickCount": 5}
+    data: list[Spec] = []
+    bounds: list[PlotMark] = []
+    for mark in marks:
+        if mark.x is None:
+            bounds.append(mark)
+            continue
+        # Shift the marks of each series a little, so that no interval hides another.
+        shift = 0.05 * ((figure.series.index(mark.series) + 0.5) / len(figure.series) - 0.5) if has_ticks else 0.0
+        place = mark.x * (high / low) ** shift if log2 else mark.x + shift * (high - low)
+        data.append({**_datum(mark), "order": len(data), "x": place, "at": f"{mark.x:g}"})
+    x: Spec = {"field": "x", "type": "quantitative", "title": title, "scale": scale, "axis": axis}
     y: Spec = {
         **_value_channel(figure),
         "scale": {"domain": _extent(figure), "nice": False},
@@ -169,24 +177,20 @@ def _line_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[s
     layers: list[Spec] = [{"mark": {"type": "line", "strokeWidth": 2}, "encoding": line}]
     if not figure.many:
         interval = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}, **colour}
-        tooltip = _tooltip({"field": "at", "title": scale.title})
+        tooltip = _tooltip({"field": "at", "title": title})
         layers += [{"mark": "rule", "encoding": interval}, _point_layer({"y": y, "tooltip": tooltip}, styles)]
-    bounds = [mark for mark in marks if mark.x is None]
     return {
         "width": WIDTH,
         "height": HEIGHT,
         "autosize": _FIT,
-        "layer": [
-            {"data": {"values": data}, "encoding": {"x": x}, "layer": layers},
-            *_bound_layers(bounds, y, styles),
-        ],
+        "layer": [{"data": {"values": data}, "encoding": {"x": x}, "layer": layers}, *_bound_layers(bounds, y, styles)],
     }
 
 
 def _bound_layers(marks: Sequence[PlotMark], y: Spec, styles: Mapping[str, Style]) -> list[Spec]:
     """Draw bounds with their names, alternately at the left and at the right, so that names do not overlap."""
     layers: list[Spec] = []
-    for i, mark in enumerate(sorted(marks, key=lambda mark: mark.value)):
+    for i, mark in enumerate(sorted(marks, key=attrgetter("value"))):
         place = {"align": "right", "x": "width"} if i % 2 else {"align": "left", "x": _BOUND_NAME_X}
         text = f"{mark.series} {mark.label.removesuffix(' %')}"
         name = {"type": "text", "text": text, "baseline": "bottom", "dy": -3, **_TEXT, **place}
@@ -197,56 +201,20 @@ def _bound_layers(marks: Sequence[PlotMark], y: Spec, styles: Mapping[str, Style
     return layers
 
 
-@dataclass(frozen=True, slots=True)
-class _LineScale:
-    """The horizontal scale of a line chart."""
-
-    title: str
-    series: tuple[str, ...]
-    ticks: tuple[float, ...]
-    """Empty for automatic ticks."""
-    low: float
-    high: float
-    log2: bool
-
-    @classmethod
-    def for_figure(cls, figure: PlotFigure) -> _LineScale:
-        """Compute the scale of a figure."""
-        places = sorted({mark.x for mark in figure.marks if mark.x is not None}) or [0.0]
-        # Places and numbers of documents are ticks; rates are not.
-        ticks = tuple(places) if len(places) <= _MOST_TICKS and all(map(float.is_integer, places)) else ()
-        title, log2 = figure.plot.axis_title or figure.plot.along[0], figure.plot.log2
-        margin = 0.05 * (places[-1] - places[0]) or 1.0
-        ends = (places[0] / 1.3, places[-1] * 1.3) if log2 else (places[0] - margin, places[-1] + margin)
-        return cls(title, figure.series, ticks, *ends, log2)
-
-    @property
-    def scale(self) -> Spec:
-        scale: Spec = {"domain": [self.low, self.high], "nice": False}
-        return {**scale, "type": "log", "base": 2} if self.log2 else scale
-
-    @property
-    def axis(self) -> Spec:
-        return {"values": self.ticks, "grid": False} if self.ticks else {"tickCount": 5}
-
-    def shifted_x(self, mark: PlotMark) -> float:
-        """Return the place of a mark, shifted a little by its series so that no interval hides another."""
-        x = mark.x or 0.0
-        shift = 0.05 * ((self.series.index(mark.series) + 0.5) / len(self.series) - 0.5) if self.ticks else 0.0
-        return x * (self.high / self.low) ** shift if self.log2 else x + shift * (self.high - self.low)
-
-
 def _row_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> Spec:
     """Draw a row for each name: points with their intervals, or stacked bars."""
-    names = {mark.row: _name_lines(mark.row) for mark in marks}
+    names = {}
     value = _value_channel(figure)
     data = []
     for mark, (start, end) in zip(marks, _bar_spans(marks), strict=True):
-        data.append({**_datum(mark), "row": "\n".join(names[mark.row]), "from": start, "to": end})
+        # A plus sign may begin a line too: `self-consistency`, `+shuffling`.
+        lines = "\n".join(textwrap.wrap(mark.row.replace("+", " \0+"), _NAME_LENGTH))
+        names[mark.row] = lines.replace(" \0", "").replace("\0", "")
+        data.append({**_datum(mark), "row": names[mark.row], "from": start, "to": end})
     bars = figure.plot.kind == "bars"
     # Several columns of figures in one row are drawn below each other; bars follow each other.
-    series_per_row = 0 if bars or figure.value else max(Counter(mark.row for mark in marks).values())
-    name_height = 14 * max(map(len, names.values())) + 6
+    series_per_row = 0 if bars or figure.value else max(Counter(map(attrgetter("row"), marks)).values())
+    name_height = 14 * max(name.count("\n") + 1 for name in names.values()) + 6
     row_height = max(_ROW_HEIGHT, name_height, series_per_row * _SERIES_HEIGHT + 8)
     y: Spec = {
         "field": "row",
@@ -265,36 +233,29 @@ def _row_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[st
     encoding: Spec = {"y": y}
     if series_per_row:
         encoding["yOffset"] = {"field": "series", "type": "nominal", "sort": None}
+    if bars:
+        layers = _bar_layers(figure, value, marks, styles)
+    else:
+        scale = {"domain": _extent(figure), "nice": False, "zero": False}
+        x = {**value, "scale": scale, "axis": {**_AXIS, "gridColor": _ZERO}}
+        low = {"field": "low", "type": "quantitative", "title": value["title"]}
+        interval = {"x": low, "x2": {"field": "high"}, **_series_channel("color", "colour", styles)}
+        points = _point_layer({"x": x, "tooltip": _tooltip({"field": "row"})}, styles)
+        layers = [{"mark": "rule", "encoding": interval}, points]
     return {
         "data": {"values": data},
         "width": WIDTH,
         "height": len(names) * row_height + 14 * len(value["title"]) + 34,
         "autosize": _FIT,
         "encoding": encoding,
-        "layer": _bar_layers(figure, value, marks, styles) if bars else _dot_layers(figure, value, styles),
+        "layer": layers,
     }
 
 
-def _name_lines(name: str) -> list[str]:
-    """Wrap a name. A plus sign may begin a line too: `self-consistency`, `+shuffling`."""
-    lines = textwrap.wrap(name.replace("+", " \0+"), _NAME_LENGTH)
-    return [line.replace(" \0", "").replace("\0", "") for line in lines]
-
-
-def _dot_layers(figure: PlotFigure, value: Spec, styles: Mapping[str, Style]) -> list[Spec]:
-    scale = {"domain": _extent(figure), "nice": False, "zero": False}
-    x = {**value, "scale": scale, "axis": {**_AXIS, "gridColor": _ZERO}}
-    low = {"field": "low", "type": "quantitative", "title": value["title"]}
-    interval = {"x": low, "x2": {"field": "high"}, **_series_channel("color", "colour", styles)}
-    points = _point_layer({"x": x, "tooltip": _tooltip({"field": "row"})}, styles)
-    return [{"mark": "rule", "encoding": interval}, points]
-
-
 def _bar_layers(figure: PlotFigure, value: Spec, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> list[Spec]:
-    """Draw bars on a scale of their own with their figures: inside if there are several and it fits, else after the
-    end."""
+    """Draw bars on a scale of their own with their figures: inside if several fit, else after the end."""
     single = len(figure.series) == 1
-    end = max(end for _, end in _bar_spans(marks)) * (1.25 if single else 1.02) or 1.0
+    end = max(map(itemgetter(1), _bar_spans(marks))) * (1.25 if single else 1.02) or 1.0
     # Counts are whole numbers.
     axis = _AXIS if figure.unit else {**_AXIS, "tickMinStep": 1}
     encoding = {
@@ -319,15 +280,8 @@ def _bar_layers(figure: PlotFigure, value: Spec, marks: Sequence[PlotMark], styl
 
 
 def _datum(mark: PlotMark) -> Spec:
-    return {
-        "series": mark.series,
-        "value": mark.value,
-        "low": mark.low,
-        "high": mark.high,
-        "detail": mark.detail,
-        "label": mark.label,
-        "hollow": mark.hollow,
-    }
+    fields = ("series", "value", "low", "high", "detail", "label", "hollow")
+    return dict(zip(fields, attrgetter(*fields)(mark), strict=True))
 
 
 def _value_channel(figure: PlotFigure) -> Spec:
@@ -342,7 +296,7 @@ def _title_lines(figure: PlotFigure) -> list[str]:
 
 def _series_channel(channel: str, part: str, styles: Mapping[str, Style]) -> Spec:
     """Return a channel that shows the series by a part of their style. The legend for all panels is on the page."""
-    scale = {"domain": list(styles), "range": [getattr(style, part) for style in styles.values()]}
+    scale = {"domain": list(styles), "range": list(map(attrgetter(part), styles.values()))}
     return {channel: {"field": "series", "type": "nominal", "scale": scale, "legend": None}}
 
 

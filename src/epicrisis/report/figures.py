@@ -7,21 +7,65 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import filter as match_names
+from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
+from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES, PlotSpec
 from epicrisis.evaluation.analysis.published import Published, derive_accuracies
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import label_row
-from epicrisis.report.plots import ENERGY_PLOTS, plots_of
+from epicrisis.evaluation.experiments.positions import PLACE_PLOT
+from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.report.table_cells import NONE, CellText, cell_text, column_unit
 
 AxisUnit: TypeAlias = Literal["%", "percentage points", ""]
 
+_LINE = attrgetter("panel", "series")
 _MOST_MARKS = 60
 """Figures of a line that are drawn as marks with intervals."""
+_PLAIN_RUNS = ("evaluate", "compare")
+
+
+def plots_of(name: str) -> tuple[tuple[PlotSpec, ...], ...]:
+    """Return the plots of an experiment, or of plain runs: a table is drawn by the first group whose columns it has."""
+    if name in _PLAIN_RUNS:
+        return (SHARES,), (DIFFERENCES,)
+    return find_experiment(name).plots if name in NAMES else ()
+
+
+def _energy_plots(along: tuple[str, ...], panel: tuple[str, ...]) -> tuple[PlotSpec, ...]:
+    return (
+        PlotSpec("Energy for questions", "points", ("kWh per 1,000 questions",), along, along, panel),
+        PlotSpec("Energy for right answers", "points", ("Wh per right answer",), along, along, panel),
+    )
+
+
+ENERGY_PLOTS = (_energy_plots(("arm",), ("run",)), _energy_plots(("run",), ()))
+
+_MODEL, _STUDY_SETS = ("model",), ("CareQA", "MedMCQA", "MedQA", "MMLU")
+PUBLISHED_PLOTS: Mapping[str, PlotSpec] = {
+    "positions": PlotSpec(
+        PLACE_PLOT.title, "line", ("RAG", "BriefContext"), ("place",), axis_title=PLACE_PLOT.axis_title
+    ),
+    "integration": PlotSpec("Accuracy", "points", ("MedMCQA", "PubMedQA", "BioASQ"), ("method",)),
+    "open-ended": PlotSpec("Verdicts", "bars", ("percent",), ("verdict",)),
+    "conflicts": PlotSpec("Conflict cases against RAG", "bars", ("win", "tie", "lose"), ("place",)),
+    "ensembles-baseline": PlotSpec("Accuracy by method", "points", _STUDY_SETS, ("method",)),
+    "ensembles-shuffling": PlotSpec(
+        "Accuracy with shuffled options", "points", _STUDY_SETS, ("options",), panel=("votes",)
+    ),
+    "ensembles-votes": PlotSpec("Accuracy by the number of votes", "line", _STUDY_SETS, ("votes",)),
+    "medprompt-encoders": PlotSpec("Accuracy by encoder", "points", _STUDY_SETS, ("encoder",)),
+    "models": PlotSpec("Accuracy without context retrieval and with", "points", _STUDY_SETS, _MODEL, panel=("method",)),
+    "models-leaderboard": PlotSpec("Leaderboard", "points", ("average",), ("model", "method"), ("source",), ()),
+    "open-baseline": PlotSpec("Accuracy with options and without", "points", ("accuracy (%)",), ("type", "examples")),
+    "openmedprompt-refining": PlotSpec("Accuracy by the number of drafts", "line", ("CoT", "ToT"), ("drafts",)),
+    "openmedprompt-reflection": PlotSpec("Accuracy by the number of rounds", "line", ("CoT", "ToT"), ("rounds",)),
+}
+"""The plot of each published table, by its name; values are percentages, as printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +84,6 @@ class PlotMark:
     label: str
     """The figure as text."""
     detail: str
-    """The figure as text with its interval and n."""
     hollow: bool = False
 
 
@@ -59,9 +102,9 @@ class PlotFigure:
         """One sentence about the contents of the figure."""
         unit = f"in {self.unit}" if self.unit else ""
         parts = [", ".join(filter(None, (self.value, unit))) or "counts"]
-        if not self.many and any(mark.low is not None for mark in self.marks):
+        if not self.many and set(map(attrgetter("low"), self.marks)) != {None}:
             parts.append("with 95 % intervals")
-        if any(mark.hollow for mark in self.marks):
+        if any(map(attrgetter("hollow"), self.marks)):
             parts.append(f"hollow: {'predicted' if self.plot.measured_prefix else 'as printed'}")
         return "; ".join(parts)
 
@@ -72,27 +115,32 @@ class PlotFigure:
     @property
     def many(self) -> bool:
         """Whether a line has too many figures to show the mark and interval of each."""
-        return max(Counter((mark.panel, mark.series) for mark in self.marks).values()) > _MOST_MARKS
+        return max(Counter(map(_LINE, self.marks)).values()) > _MOST_MARKS
 
     @property
     def panels(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(mark.panel for mark in self.marks))
+        return tuple(dict.fromkeys(map(attrgetter("panel"), self.marks)))
 
     @property
     def series(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(mark.series for mark in self.marks))
+        return tuple(dict.fromkeys(map(attrgetter("series"), self.marks)))
 
 
 def plot_figures(
     experiment: str, table: Table, printed: Sequence[Published] = (), sets: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[PlotFigure, ...]:
-    """Return the figures of a table in the order of its plots.
+    """Return the figures of a table in the order of its plots; none without a declared plot.
 
-    A table without a declared plot has none. Plots without a figure, or with a single one without an interval, are left
-    out. `printed` are the papers' tables to compare with; `sets` maps each model to its question set, if it has one.
+    Plots without a figure, or with a single one without an interval, are left out. `printed` are the papers' tables to
+    compare with; `sets` maps each model to its question set, if it has one.
     """
+
+    def has_columns(plot: PlotSpec) -> bool:
+        required = plot.along if plot.optional else (*plot.values, *plot.along)
+        return all(map(partial(match_names, table.columns), required))
+
     groups = (*plots_of(experiment), *ENERGY_PLOTS)
-    plots = next((group for group in groups if all(_has_columns(plot, table) for plot in group)), ())
+    plots = next(filter(lambda group: all(map(has_columns, group)), groups), ())
     figures = []
     for plot in plots:
         figure = plot_figure(plot, table)
@@ -115,7 +163,7 @@ def plot_figure(plot: PlotSpec, table: Table, *, printed: bool = False) -> PlotF
     for name in columns:
         cells += table.column(name)
     # A table of means may have a row of their differences, which are on another scale.
-    kind = next((kind for kind in (Mean, Difference) if any(isinstance(cell, kind) for cell in cells)), None)
+    kind = next(filter(set(map(type, cells)).__contains__, (Mean, Difference)), None)
     shares = not printed and all(column_unit(name, table.column(name)) == "share" for name in columns)
     marks = []
     for row in table.rows:
@@ -125,17 +173,12 @@ def plot_figure(plot: PlotSpec, table: Table, *, printed: bool = False) -> PlotF
                 marks.append(mark)
     if plot.kind == "line":
         # Sort along each line: rows may be in the order in which their cases ended.
-        names = list(dict.fromkeys((mark.panel, mark.series) for mark in marks))
-        marks.sort(key=lambda mark: (names.index((mark.panel, mark.series)), mark.x or 0.0, -mark.value))
+        names = list(dict.fromkeys(map(_LINE, marks)))
+        marks.sort(key=lambda mark: (names.index(_LINE(mark)), mark.x or 0.0, -mark.value))
     unit: AxisUnit = ""
     if printed or (shares and plot.kind != "bars"):
         unit = "percentage points" if kind is Difference else "%"
     return PlotFigure(plot, tuple(marks), unit, columns[0].removesuffix(" (%)") if len(columns) == 1 else "")
-
-
-def _has_columns(plot: PlotSpec, table: Table) -> bool:
-    required = plot.along if plot.optional else (*plot.values, *plot.along)
-    return all(match_names(table.columns, name) for name in required)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +242,11 @@ def _published_marks(
     """Yield the papers' figures for the same method and question set, one for each of their models."""
     if not plot.method_columns:
         return
-    published_rows = []
+    published_rows: list[_Row] = []
     for publication in printed:
         if publication.table.columns[:2] == ("model", "method"):
             final = derive_accuracies(publication.table)
-            published_rows += [_Row(final, cells) for cells in final.rows]
+            published_rows += map(partial(_Row, final), final.rows)
     for cells in table.rows:
         row = _Row(table, cells)
         method = _plain_name(row.name(plot.method_columns))

@@ -10,11 +10,13 @@ import base64
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.util import find_spec
+from itertools import count
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -24,18 +26,65 @@ from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import count_key_columns
 from epicrisis.printable import printable
 from epicrisis.report.charts import Panel, Style, assign_styles, chart_program, draw_panels
-from epicrisis.report.figure_errata import ERRATA
-from epicrisis.report.figures import PlotFigure, plot_figure, plot_figures
-from epicrisis.report.plots import PUBLISHED_PLOTS
+from epicrisis.report.figures import PUBLISHED_PLOTS, PlotFigure, plot_figure, plot_figures
 from epicrisis.report.table_cells import NONE, CellText, printed_rows, table_csv, table_rows, with_minus
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 GENERATOR = "epicrisis report"
-"""The generator named in the page's head."""
+_NO_SOURCE = "'none'"
 _ROWS_ON_PAPER = 40
-"""Rows of a long curve to print."""
+ERRATA: Mapping[str, str] = {
+    "B1": "Equation 1 says when map-reduce is needed the wrong way round: where the rankings agree it is not.",
+    "B2": "The threshold is 0.2 in the papers and 0.3 in the code, and n is not stated; at n = 3 both are one test.",
+    "B3": "By its labels the matrix gives precision 92.6 and recall 50.2; the text's rates need rows = truth.",
+    "B4": "35.7 % is the specificity (235 of 658); the share of questions that skip map-reduce is 24.1 %.",
+    "B5": "Equation 5 leaves out what the reduce call reads; by the printed tokens input rises by 79 %.",
+    "B6": "The RAG row of GPT-3.5 is not the one that MIRAGE published (58.04, 67.40, 90.29).",
+    "B7": "The arms differ in more than the strategy: documents read, retrievers, corpora, model version, prompt.",
+    "B8": "Averages are over sets of 4,183, 500 and 618 questions, each counting the same.",
+    "B9": "The test of significance is not named, the number of repeats is not stated, and all places share the same "
+    "105 questions.",
+    "B10": "Some percentages cannot arise from so many questions, and averages changed between the two versions.",
+    "B11": "48 comparisons are 14 wins, 6 losses and 28 ties: two-sided sign test p = 0.115.",
+    "B12": "The resolved conflicts include cases that plain RAG answers correctly too; win, tie and lose say more.",
+    "B13": "The issue leaves open what counts when no key document is retrieved, or when there are several.",
+    "B14": "The random sample of 20 % is, in the code, 35 questions a class: 105 of 500, balanced unlike the set.",
+    "B15": "Questions of PubMedQA can find their source abstract by its title.",
+    "B16": "That BriefContext consistently outperforms RAG does not hold in every cell of the papers' own tables.",
+    "P1": "The released code cannot repeat these figures: its self-consistency stops before it asks, and its "
+    "open-ended refinement is gone.",
+    "P2": "If a reply names several options, the released code takes the last in display order, not the stated one.",
+    "P3": "The released code shuffles with a random state shared by threads, and stops once all permutations are "
+    "used: of four options at the 25th vote.",
+    "P4": "The released code stores verdicts in the order of success: after a retry they belong to other questions.",
+    "P5": "Rows of Tables 1 and 5 stand in Tables 3 and 6 under other settings or heads, Tables 2 and 3 disagree, and "
+    "an average of Table 8 is misprinted.",
+    "P6": "Context retrieval's gain is that of 20 votes over one next-token prediction, without a control of as many "
+    "votes; the code's self-consistency has fixed examples besides.",
+    "P7": "The reranker compares question with question, though it was trained on query and article.",
+    "P8": "The writer sees the reward, but it never selects: the last round wins, and only the first has examples.",
+    "P10": "Multiple-choice accuracy comes from next-token prediction, the others from free text marked by a judge.",
+    "P11": "One model, Llama-3.1-70B, writes the databases of open answers and judges the answers.",
+    "P12": "Votes, rounds and databases were chosen on the test questions; on MedQA the standard error is 1.4 points.",
+    "P13": "MedMCQA is tested on its validation split, which is its validation database too; the repository's file of "
+    "that name holds 10,000 training rows.",
+    "E1": "BM25's k1 and b, the tokenizer of the chunks and their overlap are not stated; top k is twice the number of "
+    "chunks.",
+    "E2": "Low scores of the larger models without notes are explained by less memory, but look like empty replies "
+    "scored 0.",
+    "E3": "RadQA's unanswerable questions were left out, so whether a model abstains when it should was not measured.",
+    "E4": "The judge is one of the models under test, and faithfulness is to the gold answer: true details beyond it "
+    "count as unfaithful.",
+    "E5": "Tables 2, 3 and 4 have rows of Include All over other populations each: all lengths, 8K and longer, 4K and "
+    "longer.",
+    "E6": "METEOR and BERTScore do not tell right numbers from wrong ones, and NLI misses ranges.",
+    "E8": "That larger models consistently perform better does not hold on EHR-DS-QA.",
+    "E9": "The best of six arms of retrieval is compared with the one of full context, without n and without a test.",
+    "E10": "Qwen2.5-7B-Instruct is in one place its long-context variant (-1M), and the score of Table 13 is unnamed.",
+}
+"""Errata of published figures by their codes: BriefContext (B), the context-retrieval study (P), the EHR study (E)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +104,6 @@ class _TableView:
     table: Table
     rows: tuple[tuple[CellText, ...], ...]
     keys: int
-    """Number of leading columns that name a row."""
     numeric: tuple[bool, ...]
     """For each column: whether it holds figures rather than names."""
     notes: tuple[tuple[int, str], ...]
@@ -71,7 +119,7 @@ class _TableView:
     @property
     def left_out(self) -> int:
         """The number of rows not on paper."""
-        return sum(not self.on_paper(row) for row in range(len(self.rows)))
+        return len(self.rows) - sum(map(self.on_paper, range(len(self.rows))))
 
     def on_paper(self, row: int) -> bool:
         """Return whether the row is printed on paper."""
@@ -91,17 +139,29 @@ class _Section:
 
 
 def render_page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
-    """Render the whole page as HTML. The same findings give the same page.
-
-    Without the extra `report` the page has no plots and says so.
-    """
+    """Render the whole page as HTML. Without the extra `report` the page has no plots and says so."""
     plots = plots and find_spec("vl_convert") is not None
+    counts = Counter(map(attrgetter("experiment"), findings))
     sections = []
-    for number, (heading, one) in enumerate(zip(_headings(findings), findings, strict=True), 1):
+    tables: list[_TableView] = []
+    for number, one in enumerate(findings, 1):
+        heading = one.experiment.replace("-", " ").capitalize()
+        if counts[one.experiment] > 1:
+            heading += f": {', '.join(map(attrgetter('name'), one.sources))}"
         sections.append(_section(number, heading, one, plots))
+        tables += sections[-1].tables
     scripts: tuple[str, ...] = ()
-    if any(table.figures for section in sections for table in section.tables):
+    if any(map(attrgetter("figures"), tables)):
         scripts = (chart_program().replace("</script", "<\\/script"), _read_resource("charts.js"))
+    # The page loads nothing and runs only these scripts.
+    script_sources = []
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        script_sources.append(f"'sha256-{digest}'")
+    policy = (
+        f"default-src 'none'; script-src {' '.join(script_sources) or _NO_SOURCE}; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     return _template().render(
         title=title,
         generator=GENERATOR,
@@ -109,24 +169,11 @@ def render_page(findings: Sequence[Findings], title: str = "Report of experiment
         plots=plots,
         style=_read_resource("style.css"),
         scripts=scripts,
-        policy=_content_security_policy(scripts),
+        policy=policy,
         errata=ERRATA,
         list_facts=_list_facts,
         first=lambda source: next(section for section in sections if source in section.findings.sources),
         dash=NONE,
-    )
-
-
-def _content_security_policy(scripts: Sequence[str]) -> str:
-    """Return a policy that loads nothing and runs only these scripts."""
-    sources = []
-    for script in scripts:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        sources.append(f"'sha256-{digest}'")
-    script_sources = " ".join(sources) or "'none'"
-    return (
-        f"default-src 'none'; script-src {script_sources}; style-src 'unsafe-inline'; base-uri 'none'; "
-        "form-action 'none'"
     )
 
 
@@ -144,25 +191,21 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
     for _, figures, _ in entries:
         for figure in figures:
             names[figure.bars] += figure.series
-    styles = {bars: assign_styles(series) for bars, series in names.items()}
+    styles = {False: assign_styles(names[False]), True: assign_styles(names[True])}
     notes: dict[str, int] = {}
     tables = []
     for i, (table, figures, publication_or_none) in enumerate(entries, 1):
-        views = tuple(_figure_view(figure, styles[figure.bars]) for figure in figures) if plots else ()
+        views = []
+        for figure in figures if plots else ():
+            figure_styles = styles[figure.bars]
+            legend = {name: figure_styles[name] for name in figure.series}
+            # A legend is needless for a single series, or if each row is named like its series.
+            needs_legend = len(legend) > 1 and any(mark.series != mark.row for mark in figure.marks)
+            views.append(_FigureView(figure, draw_panels(figure, figure_styles), legend if needs_legend else {}))
         # Nobody reads a long curve row by row, and it would take tens of pages.
-        step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(figure.many for figure in figures) else 1
-        tables.append(_table_view(f"{number}.{i}", table, notes, views, publication_or_none, step))
+        step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(map(attrgetter("many"), figures)) else 1
+        tables.append(_table_view(f"{number}.{i}", table, notes, tuple(views), publication_or_none, step))
     return _Section(number, heading, findings, tuple(tables))
-
-
-def _headings(findings: Sequence[Findings]) -> Iterator[str]:
-    """Yield the experiments' names, followed by their runs if several sections are about one experiment."""
-    counts = Counter(one.experiment for one in findings)
-    for one in findings:
-        heading = one.experiment.replace("-", " ").capitalize()
-        if counts[one.experiment] > 1:
-            heading += f": {', '.join(source.name for source in one.sources)}"
-        yield heading
 
 
 def _table_view(
@@ -186,7 +229,7 @@ def _table_view(
         table=table,
         rows=printed_rows(table) if printed else table_rows(table),
         keys=count_key_columns(table),
-        numeric=tuple(map(_is_numeric, map(table.column, table.columns))),
+        numeric=tuple(str not in map(type, table.column(name)) for name in table.columns),
         notes=tuple(new_notes),
         repeated=tuple(repeated),
         csv=f"data:text/csv;charset=utf-8,{quote(table_csv(table))}",
@@ -196,42 +239,23 @@ def _table_view(
     )
 
 
-def _is_numeric(cells: Iterable[object]) -> bool:
-    return not any(isinstance(cell, str) for cell in cells)
-
-
-def _figure_view(figure: PlotFigure, styles: Mapping[str, Style]) -> _FigureView:
-    legend = {name: styles[name] for name in figure.series}
-    # A legend is needless for a single series, or if each row is named like its series.
-    needs_legend = len(legend) > 1 and any(mark.series != mark.row for mark in figure.marks)
-    return _FigureView(figure, draw_panels(figure, styles), legend if needs_legend else {})
-
-
 def _list_facts(facts: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, str]]:
     """Yield each fact with its name. The plain facts of a nested group are joined under the name of the group."""
     plain: dict[str, str] = {}
     groups: dict[str, Mapping[str, Any]] = {}
     for name, value in facts.items():
-        group = _fact_group(value)
-        if group is None:
-            plain[name] = _fact_text(value)
+        if isinstance(value, Mapping):
+            groups[name] = value
+        elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            groups[name] = dict(zip(map(str, count(1)), value, strict=False))
         else:
-            groups[name] = group
+            plain[name] = _fact_text(value)
     if not parent:
         yield from plain.items()
     elif plain:
         yield parent, "; ".join(f"{name} {text}" for name, text in plain.items())
     for name, group in groups.items():
         yield from _list_facts(group, f"{parent}, {name}" if parent else name)
-
-
-def _fact_group(value: Any) -> Mapping[str, Any] | None:
-    """Return nested facts, those of a list by their number, or None for a plain value."""
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        return {str(i): item for i, item in enumerate(value, 1)}
-    return None
 
 
 def _fact_text(value: Any) -> str:
@@ -253,17 +277,17 @@ def _read_resource(name: str) -> str:
     return resources.files("epicrisis.report").joinpath(name).read_text("utf-8")
 
 
-def _printable(value: object) -> object:
-    """Remove characters from a text that reorder or hide it. Markup of this program is not a plain `str` and stays."""
-    return printable(value, lines=True) if type(value) is str else value
-
-
 @cache
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
-        undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Characters that reorder or hide a text are removed. Markup of this program is not a plain `str` and stays.
+        finalize=lambda value: printable(value, lines=True) if type(value) is str else value,
     )
     environment.filters["with_minus"] = with_minus
     environment.filters["printable"] = printable

@@ -24,32 +24,23 @@ CellUnit: TypeAlias = Literal["share", "number", "p"]
 NONE = "–"
 
 _NOT_SHARES = {
-    "calls",
-    "tokens",
-    "input",
-    "cached",
-    "output",
-    "seconds",
-    "US dollars",
-    "input beyond RAG's",
-    "area",
-    "kappa interval",
-    "alpha interval",
+    *("calls", "tokens", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area"),
+    *("kappa interval", "alpha interval"),
 }
-"""Columns whose means, differences and intervals are not shares."""
 _SHARES = {
-    "precision",
-    "recall",
-    "specificity",
-    "F1",
-    "skipped",
-    "SD over places",
-    "SD over repeats",
-    "agreement",
-    "tokens saved",
-    "average",
+    *("precision", "recall", "specificity", "F1", "skipped", "SD over places", "SD over repeats", "agreement"),
+    *("tokens saved", "average"),
 }
 """Columns whose plain figures are shares."""
+_DETAILS = {
+    "low": (Mean, Difference, Interval),
+    "high": (Mean, Difference, Interval),
+    "n": (Mean, Difference),
+    "unscored": (Mean,),
+    "p": (Difference,),
+    "clusters": (Difference,),
+}
+"""Further columns of a CSV file, with the types of cells that have them."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -70,7 +61,7 @@ def column_unit(column: str, cells: Sequence[Cell]) -> CellUnit:
         return "p"
     if column in _SHARES or column.endswith(PERCENT):
         return "share"
-    has_estimates = any(isinstance(cell, Mean | Difference | Interval) for cell in cells)
+    has_estimates = not {Mean, Difference, Interval}.isdisjoint(map(type, cells))
     return "share" if has_estimates and column not in _NOT_SHARES else "number"
 
 
@@ -87,15 +78,30 @@ def cell_text(cell: Cell, unit: CellUnit, *, own_p: bool = False) -> CellText:
             return CellText(format_p(cell) if unit == "p" else format_figure(cell, unit))
         case Interval():
             return CellText(_format_interval(cell, unit, False, _decimals(cell.high)))
-        case Mean():
-            return _mean_text(cell, unit)
-        case Difference():
-            return _difference_text(cell, unit, own_p)
+        case Mean() | Difference():
+            return _estimate_text(cell, unit, own_p)
+
+
+def _estimate_text(cell: Mean | Difference, unit: CellUnit, own_p: bool) -> CellText:
+    is_difference = isinstance(cell, Difference)
+    interval = _format_interval(cell.interval, unit, is_difference, _decimals(cell.value))
+    details = [f"{interval}, n {cell.n}"]
+    if isinstance(cell, Mean):
+        if math.isnan(cell.value):
+            details = [f"n {cell.n}"]
+        if cell.unscored:
+            details.append(f"{cell.unscored} not scored")
+    else:
+        if cell.clusters != cell.n:
+            details.append(f"of {cell.clusters} questions")
+        if own_p:
+            details.append(f"p {format_p(cell.p)}")
+    return CellText(format_figure(cell.value, unit, signed=is_difference), tuple(details))
 
 
 def table_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
     """Return the rows of a computed table as text."""
-    units = [column_unit(name, table.column(name)) for name in table.columns]
+    units = list(map(column_unit, table.columns, map(table.column, table.columns)))
     own_p = not any(map(is_p_column, table.columns))
     rows = []
     for row in table.rows:
@@ -104,8 +110,7 @@ def table_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
 
 
 def printed_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
-    """Return the rows of a published table as the paper prints them. A table of changes has two decimals, and its
-    changes have signs."""
+    """Return the rows of a published table as printed. A table of changes has two decimals, its changes have signs."""
     places = 2 if FIGURE in table.columns else None
     rows = []
     for row, final_row in zip(table.rows, derive_accuracies(table).rows, strict=True):
@@ -148,24 +153,6 @@ def with_minus(sentence: str) -> str:
     return re.sub(r"(?<=[ (])-(?=\d)", "−", sentence)
 
 
-def _mean_text(cell: Mean, unit: CellUnit) -> CellText:
-    unscored = (f"{cell.unscored} not scored",) if cell.unscored else ()
-    if math.isnan(cell.value):
-        return CellText(NONE, (f"n {cell.n}", *unscored))
-    interval = _format_interval(cell.interval, unit, False, _decimals(cell.value))
-    return CellText(format_figure(cell.value, unit), (f"{interval}, n {cell.n}", *unscored))
-
-
-def _difference_text(cell: Difference, unit: CellUnit, own_p: bool) -> CellText:
-    interval = _format_interval(cell.interval, unit, True, _decimals(cell.value))
-    details = [f"{interval}, n {cell.n}"]
-    if cell.clusters != cell.n:
-        details.append(f"of {cell.clusters} questions")
-    if own_p:
-        details.append(f"p {format_p(cell.p)}")
-    return CellText(format_figure(cell.value, unit, signed=True), tuple(details))
-
-
 def _format_interval(interval: Interval, unit: CellUnit, signed: bool, decimals: int) -> str:
     if math.isnan(interval.low) or math.isnan(interval.high):
         return NONE
@@ -195,11 +182,12 @@ def table_csv(table: Table) -> str:
     A mean has further columns for its interval, n and unscored cases; a difference for its interval, p, n and
     questions. Missing values are empty.
     """
-    details = [_detail_names(table.column(name)) for name in table.columns]
-    header = []
-    for column, names in zip(table.columns, details, strict=True):
-        header.append(_without_formula(column))
-        header.extend(f"{column}: {name}" for name in names)
+    header, details = [], []
+    for column in table.columns:
+        kinds = set(map(type, table.column(column)))
+        names = [name for name, with_detail in _DETAILS.items() if not kinds.isdisjoint(with_detail)]
+        details.append(names)
+        header += [_without_formula(column), *map(f"{column}: ".__add__, names)]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
@@ -207,30 +195,11 @@ def table_csv(table: Table) -> str:
         values = []
         for cell, names in zip(row, details, strict=True):
             values.append(_csv_value(cell))
-            values.extend(_csv_value(_detail(cell, name)) for name in names)
+            for name in names:
+                owner = cell.interval if isinstance(cell, Mean | Difference) and name in ("low", "high") else cell
+                values.append(_csv_value(getattr(owner, name, None)))
         writer.writerow(values)
     return file.getvalue()
-
-
-def _detail_names(cells: Sequence[Cell]) -> list[str]:
-    kinds = set(map(type, cells))
-    names = []
-    if kinds & {Mean, Difference, Interval}:
-        names += ["low", "high"]
-    if kinds & {Mean, Difference}:
-        names.append("n")
-    if Mean in kinds:
-        names.append("unscored")
-    if Difference in kinds:
-        names += ["p", "clusters"]
-    return names
-
-
-def _detail(cell: Cell, name: str) -> Cell:
-    if isinstance(cell, Mean | Difference) and name in ("low", "high"):
-        return _detail(cell.interval, name)
-    detail: Cell = getattr(cell, name, None)
-    return detail
 
 
 def _csv_value(cell: Cell) -> object:

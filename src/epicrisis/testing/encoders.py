@@ -4,49 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import Encoder, TokenEncoder, TokenVectors, Vectors
+from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
 from epicrisis.types import CharacterSpan
 
+WINDOW = 512
+"""Words that WordCountEncoder reads."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+_WORD = re.compile(r"\w+")
 
 
 class HashingEncoder:
     """Signed feature hashing of lowercase word tokens, L2-normalised. A text without words is the zero vector."""
 
     def __init__(self, dimensions: int = 64, max_tokens: int = 128) -> None:
-        self._dimensions = dimensions
-        self._max_tokens = max_tokens
-
-    @property
-    def fingerprint(self) -> str:
-        return f"hashing-{self._dimensions}-{self._max_tokens}"
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
-
-    @property
-    def max_tokens(self) -> int:
-        return self._max_tokens
-
-    @property
-    def max_query_tokens(self) -> int:
-        return self._max_tokens
+        self.dimensions = dimensions
+        self.max_tokens = self.max_query_tokens = max_tokens
+        self.fingerprint = f"hashing-{dimensions}-{max_tokens}"
 
     def token_spans(self, text: str) -> Sequence[CharacterSpan]:
         return [match.span() for match in _TOKEN.finditer(text)]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            for start, end in self.token_spans(text)[: self._max_tokens]:
-                place, sign = self._feature(text[start:end].lower())
-                row[place] += sign
+            for start, end in self.token_spans(text)[: self.max_tokens]:
+                digest = hashlib.blake2b(text[start:end].lower().encode(), digest_size=8).digest()
+                number = int.from_bytes(digest, "big")
+                row[(number >> 1) % self.dimensions] += 1 if number & 1 else -1
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         np.divide(vectors, norms, out=vectors, where=norms > 0)
         return vectors
@@ -54,21 +45,15 @@ class HashingEncoder:
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
         return self.encode_queries([f"{title}\n{text}" if title else text for title, text in texts])
 
-    def _feature(self, token: str) -> tuple[int, int]:
-        number = int.from_bytes(hashlib.blake2b(token.encode(), digest_size=8).digest(), "big")
-        return (number >> 1) % self._dimensions, 1 if number & 1 else -1
-
 
 class HashingTokenEncoder:
     """Encodes each word token by HashingEncoder, with two special tokens around each text."""
 
+    name = "hashing"
+
     def __init__(self, dimensions: int = 64, max_tokens: int = 128) -> None:
         self._words = HashingEncoder(dimensions)
         self._max_tokens = max_tokens
-
-    @property
-    def name(self) -> str:
-        return "hashing"
 
     def encode_tokens(self, texts: Sequence[str]) -> tuple[TokenVectors, ...]:
         results = []
@@ -108,14 +93,6 @@ def check_token_encoder(encoder: TokenEncoder) -> None:
 def check_encoder(encoder: Encoder) -> None:
     """Check the contract of `Encoder`. Raises AssertionError with the violated clause."""
     texts = ["Aspirin lowers the risk of stroke.", "Warfarin.", "Statins, in adults > 40 y: LDL −38%.\nNaïve β-cells."]
-    _check_vectors(encoder, texts)
-    _check_order(encoder, texts)
-    _check_spans(encoder, [*texts, "안녕 naïve", "", "   ", "word " * (encoder.max_tokens + 50)])
-    require(encoder.fingerprint == encoder.fingerprint != "", "the fingerprint is stable and not empty")
-    require(encoder.max_tokens > 0 and encoder.max_query_tokens > 0, "windows are positive")
-
-
-def _check_vectors(encoder: Encoder, texts: list[str]) -> None:
     shape = (len(texts), encoder.dimensions)
     pairs = [("", text) for text in texts]
     for vectors in (encoder.encode_queries(texts), encoder.encode_passages(pairs)):
@@ -130,6 +107,18 @@ def _check_vectors(encoder: Encoder, texts: list[str]) -> None:
         require(bool(np.isfinite(vectors).all()), "an empty text gives finite numbers")
     titled = encoder.encode_passages([("Stroke prevention", texts[0])])
     require(not np.allclose(titled, encoder.encode_passages([("", texts[0])]), atol=1e-4), "a title counts")
+    _check_order(encoder, texts)
+    for text in [*texts, "안녕 naïve", "", "   ", "word " * (encoder.max_tokens + 50)]:
+        last = (0, 0)
+        for start, end in encoder.token_spans(text):
+            # One character can be several tokens (Hangul, byte-level vocabularies): their spans are then equal.
+            in_order = last[0] <= start < end <= len(text) and last[1] <= end
+            require(in_order, f"spans lie in order within the text: {(start, end)} after {last}")
+            last = (start, end)
+        rest = text[last[1] :].strip()
+        require(rest == "", f"spans are never cut, they reach the end of the text: {rest[:40]!r} is left")
+    require(encoder.fingerprint == encoder.fingerprint != "", "the fingerprint is stable and not empty")
+    require(encoder.max_tokens > 0 and encoder.max_query_tokens > 0, "windows are positive")
 
 
 def _check_order(encoder: Encoder, texts: list[str]) -> None:
@@ -145,16 +134,46 @@ def _check_order(encoder: Encoder, texts: list[str]) -> None:
     require(not np.allclose(queries[0], queries[1], atol=1e-4), "other texts have other vectors")
 
 
-def _check_spans(encoder: Encoder, texts: list[str]) -> None:
-    for text in texts:
-        last = (0, 0)
-        for start, end in encoder.token_spans(text):
-            # One character can be several tokens (Hangul, byte-level vocabularies): their spans are then equal.
-            in_order = last[0] <= start < end <= len(text) and last[1] <= end
-            require(in_order, f"spans lie in order within the text: {(start, end)} after {last}")
-            last = (start, end)
-        rest = text[last[1] :].strip()
-        require(rest == "", f"spans are never cut, they reach the end of the text: {rest[:40]!r} is left")
+class WordCountEncoder:
+    """Weighs each word, identified by its hash, by its number in the text."""
+
+    name = "word-count"
+
+    def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
+        results = []
+        for text in texts:
+            words = _WORD.findall(text.lower())
+            if len(words) > WINDOW:
+                raise ContextOverflow(f"a text has {len(words)} tokens, word-count reads {WINDOW}: give shorter ones")
+            results.append({zlib.crc32(word.encode()): float(count) for word, count in Counter(words).items()})
+        return tuple(results)
+
+    def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
+        return self.encode_queries(texts)
+
+
+def check_sparse_encoder(encoder: SparseEncoder) -> None:
+    """Check the contract of `SparseEncoder`. Raises AssertionError with the violated clause."""
+    texts = ["Aspirin reduces the risk of stroke.", "", "warfarin"]
+    require(bool(encoder.name), "it has a name")
+    for encode in (encoder.encode_queries, encoder.encode_passages):
+        results = encode(texts)
+        require(len(results) == 3, "one mapping a text")
+        for words in results:
+            require(min(words.values(), default=1.0) > 0, "weights are greater than 0")
+        require(_is_close(results[0], encode(texts[:1])[0]), "a text's weights do not depend on its neighbours")
+        require(_is_close(results[2], encode(texts[::-1])[0]), "weights follow their texts")
+        require(len(encode([])) == 0, "no texts give nothing")
+        try:
+            encode(["warfarin " * 100_000])
+        except ContextOverflow as error:
+            require("warfarin" not in error.message, "an error holds none of the text")
+        else:
+            require(condition=False, clause="a text longer than the window is an error, not a cut")
+
+
+def _is_close(one: Mapping[int, float], other: Mapping[int, float]) -> bool:
+    return all(abs(one.get(word, 0.0) - other.get(word, 0.0)) < 1e-4 for word in {*one, *other})
 
 
 def require(condition: bool, clause: str) -> None:

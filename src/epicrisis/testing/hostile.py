@@ -21,11 +21,9 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
-from epicrisis.testing import wire
-from epicrisis.testing.chat import count_words
-from epicrisis.testing.faults import Fault, respond
-from epicrisis.testing.replies import schema_reply
-from epicrisis.testing.wire import WireResponse
+from epicrisis.testing import faults as wire
+from epicrisis.testing.chat import count_words, schema_reply
+from epicrisis.testing.faults import Fault, WireResponse
 
 _MOMENT = 0.01
 """Seconds between the pieces of an endless reply, and before a reset, so that the client reads earlier data."""
@@ -168,9 +166,12 @@ class HostileServer:
         body = dict(received.body)
         response, fault = self._unauthorized(received) or self._refusal(body), None
         if response is None:
-            fault = self._draw()
+            if self._script:
+                fault = self._script.popleft()
+            elif self._random.random() < self._rate:
+                fault = self._random.choice(self._faults)
             reply = wire.build_reply(body, self._reply(body), self._model)
-            response = respond(reply, fault, self._retry_after, self._slow)
+            response = wire.respond(reply, fault, self._retry_after, self._slow)
             if fault is not None:
                 faults = self.ledger.faults
                 self.ledger = replace(self.ledger, faults={**faults, fault: faults.get(fault, 0) + 1})
@@ -229,11 +230,6 @@ class HostileServer:
         if self._context_tokens is not None and prompt + room > self._context_tokens:
             return wire.build_overflow_error("vllm", prompt, self._context_tokens, room)
         return None
-
-    def _draw(self) -> Fault | None:
-        if self._script:
-            return self._script.popleft()
-        return self._random.choice(self._faults) if self._random.random() < self._rate else None
 
     def _count(self, **counts: int) -> None:
         self.ledger = replace(self.ledger, **{name: getattr(self.ledger, name) + n for name, n in counts.items()})

@@ -2,7 +2,7 @@
 
 The probability of reading a document depends only on its place and on the number of documents in the prompt, so the
 right result of every position experiment can be calculated. The reader has the key passage of each question, and finds
-it in the prompt by its text.
+it in the prompt by its text. A second model votes over the options with a known distribution.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.prompts import OPEN, unescape, unfence
 from epicrisis.protocols import ChatRequest
-from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.replies import fill, quotation
+from epicrisis.testing.chat import ScriptedModel, fill, quotation
 from epicrisis.types import EvidenceSpan, Question
 
 PositionCurve: TypeAlias = Callable[[int, int], float]
@@ -31,6 +30,7 @@ _ENDS = re.compile(r"(?<=[.!?])[ ]+(?=[A-Z0-9])")
 HOLISTIC = "holistic"
 _QUOTED_WORDS = 3
 """The fewest words that count as a quotation."""
+_OPTION = re.compile(r"(?m)^([A-Z])\. (.*)$")
 MAX_SOURCES = 3
 
 
@@ -86,12 +86,12 @@ def position_biased_reader(
         items = unfence(prompt)
         text_before_documents = unescape(prompt.partition(OPEN)[0])
         # The longest, as one question may contain the text of another.
-        question = max((text for text in keys if text in text_before_documents), key=len, default=None)
-        question_keys = () if question is None else _several(keys[question])
-        places_by_key = [_find_places(key, items) for key in question_keys]
-        attended = _first_attended_places(places_by_key, len(items), curve, (seed, request.seed, prompt))
+        question = max(filter(text_before_documents.__contains__, keys), key=len, default=None)
+        key_or_keys = () if question is None else keys[question]
+        question_keys = (key_or_keys,) if isinstance(key_or_keys, KeyPassage) else tuple(key_or_keys)
         schema = request.schema or {"type": "object"}
-        choice = _choose_key(question_keys, attended, partly="finding" in json.dumps(schema))
+        hash_parts = (seed, request.seed, prompt)
+        choice = _choose_key(question_keys, items, curve, hash_parts, partly="finding" in json.dumps(schema))
         if choice is None:
             return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
         key, places = choice
@@ -100,57 +100,41 @@ def position_biased_reader(
     return ScriptedModel(script, name="position-biased-reader", context_tokens=context_tokens)
 
 
-def _several(keys: KeyPassage | Sequence[KeyPassage]) -> tuple[KeyPassage, ...]:
-    return (keys,) if isinstance(keys, KeyPassage) else tuple(keys)
-
-
 def _find_places(key: KeyPassage, items: Sequence[str]) -> list[list[int]]:
     """Return for each passage of the key the items with it, complete or quoted in a finding."""
-    quotations = list(map(_QUOTED.findall, items))
-    places_by_passage: list[list[int]] = []
-    for passage in key.passages:
-        places = []
-        for place, item in enumerate(items):
-            if passage in item or any(quote in passage for quote in quotations[place]):
+    places_by_passage: list[list[int]] = [[] for _ in key.passages]
+    for place, item in enumerate(items):
+        quotations = _QUOTED.findall(item)
+        for places, passage in zip(places_by_passage, key.passages, strict=True):
+            if passage in item or any(map(passage.__contains__, quotations)):
                 places.append(place)
-        places_by_passage.append(places)
     return places_by_passage
 
 
-def _first_attended_places(
-    places_by_key: Sequence[Sequence[Sequence[int]]],
-    documents: int,
-    curve: PositionCurve,
-    hash_parts: tuple[object, ...],
-) -> list[list[int | None]]:
-    """Return for each key and passage the first place the reader attends to, or None.
+def _choose_key(
+    keys: Sequence[KeyPassage], items: Sequence[str], curve: PositionCurve, hash_parts: tuple[object, ...], partly: bool
+) -> tuple[KeyPassage, Sequence[int | None]] | None:
+    """Return the first key with all passages read, or with `partly` the one with most, and the places read.
 
     Each document is read or missed as a whole.
     """
-    places_by_passage = itertools.chain.from_iterable(places_by_key)
+    places_by_key = [_find_places(key, items) for key in keys]
+    found = itertools.chain.from_iterable(itertools.chain.from_iterable(places_by_key))
     attended: set[int] = set()
-    for number, place in enumerate(sorted(set(itertools.chain.from_iterable(places_by_passage)))):
+    for number, place in enumerate(sorted(set(found))):
         # The first place uses the prompt alone, so that keys of one passage keep their results.
         parts = (*hash_parts, place) if number else hash_parts
-        if hash_to_unit_interval(*parts) < curve(place, documents):
+        if hash_to_unit_interval(*parts) < curve(place, len(items)):
             attended.add(place)
-    first_places: list[list[int | None]] = []
-    for key_places in places_by_key:
-        first_places.append([next(filter(attended.__contains__, places), None) for places in key_places])
-    return first_places
-
-
-def _choose_key(
-    keys: Sequence[KeyPassage], attended: Sequence[Sequence[int | None]], partly: bool
-) -> tuple[KeyPassage, Sequence[int | None]] | None:
-    """Return the first complete key, or with `partly` the one with most passages read."""
     best, most = None, 0
-    for key, places in zip(keys, attended, strict=True):
-        if None not in places:
-            return key, places
-        count = len(places) - places.count(None)
+    for key, key_places in zip(keys, places_by_key, strict=True):
+        # The first place of each passage that the reader attends to.
+        first_places = [next(filter(attended.__contains__, places), None) for places in key_places]
+        if None not in first_places:
+            return key, first_places
+        count = len(first_places) - first_places.count(None)
         if partly and count > most:
-            best, most = (key, places), count
+            best, most = (key, first_places), count
     return best
 
 
@@ -165,7 +149,9 @@ def _reply(schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | No
             if not quotes:
                 span = key.answer if key.answer in passage and key.answer else quotation(passage)
             finding.append('"' + quotation(passage)[:room].strip() + '"')
-            quotes.append({"doc": place + 1, "quote": _words(key, passage)})
+            # The answer itself if the passage contains it and it is not a letter.
+            verbatim = not key.choice and key.answer in passage and len(key.answer.split()) >= _QUOTED_WORDS
+            quotes.append({"doc": place + 1, "quote": key.answer if verbatim else quotation(passage)})
     values: dict[str, Any] = {"found": True, "quotes": quotes, "choice": key.choice, "doc": quotes[0]["doc"]}
     values["span"] = span
     if "quotes" not in json.dumps(schema):
@@ -176,12 +162,6 @@ def _reply(schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | No
         option = re.search(rf"(?m)^([A-Z])\. {re.escape(key.answer)}$", text_before_documents)
         values |= {"choice": option[1]} if option else {"answer": key.answer}
     return fill(schema, values, f"It says {', '.join(finding)}.")
-
-
-def _words(key: KeyPassage, passage: str) -> str:
-    """Return the quoted words: the answer itself if the passage contains it and it is not a letter."""
-    verbatim = not key.choice and key.answer in passage and len(key.answer.split()) >= _QUOTED_WORDS
-    return key.answer if verbatim else quotation(passage)
 
 
 def find_key_passages(questions: Iterable[Question], notes: Mapping[str, str]) -> dict[str, tuple[KeyPassage, ...]]:
@@ -211,6 +191,43 @@ def _around(text: str, place: EvidenceSpan) -> str:
     line_end = len(text) if line_end < 0 else line_end
     match = _ENDS.search(text, max(place.end - 1, begin), line_end)
     return text[begin : match.start() if match else line_end].strip()
+
+
+def build_voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.0, seed: int = 0) -> ScriptedModel:
+    """Return a model that votes for each option with the probability in `beliefs[question text][option text]`.
+
+    With probability `first` it votes for the first option instead. Its votes depend on the seed, the seed and sample of
+    the request, and the question, but not on temperature.
+    """
+
+    def read_question(request: ChatRequest) -> tuple[str, dict[str, str]]:
+        """Return the question, and the letters of the options by text."""
+        prompt = unescape(request.messages[-1].content)
+        question = max(filter(prompt.__contains__, beliefs), key=len)
+        return question, {text: letter for letter, text in _OPTION.findall(prompt.partition(question)[2])}
+
+    def script(request: ChatRequest) -> str:
+        question, letters = read_question(request)
+        place = (seed, request.seed, request.sample, question)
+        if hash_to_unit_interval("first", *place) < first:
+            letter = min(letters.values())
+        else:
+            at = hash_to_unit_interval("belief", *place)
+            for text, share in beliefs[question].items():
+                letter = letters[text]
+                at -= share
+                if at < 0:
+                    break
+        return json.dumps(fill(request.schema or {"type": "object"}, {"found": True, "choice": letter}, "It is so."))
+
+    def probabilities(request: ChatRequest) -> dict[str, float]:
+        question, letters = read_question(request)
+        shares = {letters[text]: (1 - first) * share for text, share in beliefs[question].items()}
+        first_letter = min(letters.values())
+        shares[first_letter] += first
+        return {letter: share for letter, share in shares.items() if share > 0}
+
+    return ScriptedModel(script, name="voter", probabilities=probabilities)
 
 
 def hash_to_unit_interval(*parts: object) -> float:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -61,10 +62,10 @@ class MemoryStore:
             shared = set(_tokens(query)) & set(count)
             if shared and scope.admits(passage) and (allowed is None or passage.id in allowed):
                 norm = _K1 * (1 - _B + _B * count.total() / mean)
-                score = sum(
-                    _idf(frequency[token], len(counts)) * count[token] * (_K1 + 1) / (count[token] + norm)
-                    for token in shared
-                )
+                score = 0.0
+                for token in shared:
+                    idf = math.log(1 + (len(counts) - frequency[token] + 0.5) / (frequency[token] + 0.5))
+                    score += idf * count[token] * (_K1 + 1) / (count[token] + norm)
                 scored.append((passage, round(score, 9)))
         return _best(scored, k)
 
@@ -112,10 +113,6 @@ def _tokens(text: str) -> list[str]:
     return list(map(str.lower, _WORD.findall(text)))
 
 
-def _idf(frequency: int, passages: int) -> float:
-    return math.log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
-
-
 def _best(scored: Iterable[tuple[Passage, float]], k: int) -> tuple[Hit, ...]:
     ranked = sorted(scored, key=lambda pair: (-pair[1], pair[0].id))[: max(k, 0)]
     return tuple(Hit(passage, score, rank) for rank, (passage, score) in enumerate(ranked))
@@ -159,6 +156,9 @@ def hash_content(document_id: str, version: str) -> str:
     return hashlib.sha256(f"{document_id}@{version}".encode()).hexdigest()[:32]
 
 
+_doc = build_stored_document
+
+
 def check_store(make: Callable[[], PassageStore]) -> None:
     """Check the contract of `PassageStore`. Raises AssertionError with the violated clause.
 
@@ -169,20 +169,15 @@ def check_store(make: Callable[[], PassageStore]) -> None:
 
 
 def _ids(hits: Sequence[Hit]) -> list[str]:
-    return [hit.passage.id for hit in hits]
+    return list(map(attrgetter("passage.id"), hits))
 
 
 def _scores(hits: Sequence[Hit]) -> list[float]:
-    return [hit.score for hit in hits]
-
-
-def _check_ranks(hits: Sequence[Hit]) -> None:
-    for rank, hit in enumerate(hits):
-        require(hit.rank == rank, "ranks count from 0")
+    return list(map(attrgetter("score"), hits))
 
 
 def _passage_ids(passages: Sequence[Passage]) -> list[str]:
-    return [passage.id for passage in passages]
+    return list(map(attrgetter("id"), passages))
 
 
 def _axis(number: int) -> Vectors:
@@ -211,9 +206,7 @@ def _empty(store: PassageStore) -> None:
 
 
 def _stored(store: PassageStore) -> None:
-    document = build_stored_document(
-        "doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06"
-    )
+    document = _doc("doc:1", "Aspirin lowers the risk.", "Warfarin thins.", title="Stroke", date="2015-06")
     store.add([document])
     require(store.count() == (1, 2), "documents and passages are counted")
     require(store.fetch(["doc:1#1", "doc:1#0"], Scope()) == document.passages[::-1], "passages come back as they were")
@@ -223,13 +216,8 @@ def _stored(store: PassageStore) -> None:
 
 
 def _replaced(store: PassageStore) -> None:
-    store.add(
-        [
-            build_stored_document("a", "aspirin one", "aspirin two", "aspirin three"),
-            build_stored_document("b", "aspirin four"),
-        ]
-    )
-    store.add([build_stored_document("a", "warfarin", version="2"), build_stored_document("c", "aspirin five")])
+    store.add([_doc("a", "aspirin one", "aspirin two", "aspirin three"), _doc("b", "aspirin four")])
+    store.add([_doc("a", "warfarin", version="2"), _doc("c", "aspirin five")])
     require(store.count() == (3, 3), "a replaced document leaves no passage behind")
     require(sorted(_ids(store.search_words("aspirin", 9, Scope()))) == ["b#0", "c#0"], "old words are not found")
     require(sorted(_ids(store.search_vectors(_axis(0), 9, Scope()))) == ["a#0", "b#0", "c#0"], "old vectors are gone")
@@ -238,53 +226,42 @@ def _replaced(store: PassageStore) -> None:
 
 
 def _deleted(store: PassageStore) -> None:
-    store.add([build_stored_document("a", "aspirin one", "aspirin two"), build_stored_document("b", "aspirin three")])
+    store.add([_doc("a", "aspirin one", "aspirin two"), _doc("b", "aspirin three")])
     store.delete(["a", "nobody"])
     require(store.count() == (1, 1), "a deleted document is not counted")
     require(_ids(store.search_words("aspirin", 9, Scope())) == ["b#0"], "nor found by words")
     require(_ids(store.search_vectors(_axis(0), 9, Scope())) == ["b#0"], "nor by its vector")
     require(_refused(store, ["a#0"], Scope()) and not store.content_hashes(["a"]), "nor fetched")
-    store.add([build_stored_document("a", "aspirin again")])
+    store.add([_doc("a", "aspirin again")])
     require(store.count() == (2, 2), "it may come back")
 
 
 def _dense(store: PassageStore) -> None:
     rows: list[list[float]] = [[0.25, 0, 0, 0], [-2, 0, 0, 0], [4, 1, 0, 0], [0.5, 0, 3, 0]]
-    store.add([build_stored_document("a", "one", "two", "three", "four", vectors=rows)])
+    store.add([_doc("a", "one", "two", "three", "four", vectors=rows)])
     hits = store.search_vectors(_axis(0), 3, Scope())
     require(_ids(hits) == ["a#2", "a#3", "a#0"], "highest inner product first, however long the vectors")
     require(_scores(hits) == [4.0, 0.5, 0.25], "the score is the inner product")
-    _check_ranks(hits)
+    require(list(map(attrgetter("rank"), hits)) == list(range(len(hits))), "ranks count from 0")
     require(len(store.search_vectors(_axis(0), 9, Scope())) == 4, "k may be more than there are")
     require(store.search_vectors(_axis(0), 0, Scope()) == (), "k may be nothing")
 
 
 def _words(store: PassageStore) -> None:
-    store.add([build_stored_document(f"common{i}", "the patient was given aspirin") for i in range(8)])
-    store.add(
-        [
-            build_stored_document("rare", "the patient was given warfarin"),
-            build_stored_document("titled", "no drug here", title="Warfarin"),
-        ]
-    )
+    store.add([_doc(f"common{i}", "the patient was given aspirin") for i in range(8)])
+    store.add([_doc("rare", "the patient was given warfarin"), _doc("titled", "no drug here", title="Warfarin")])
     hits = store.search_words("Aspirin or WARFARIN?", 99, Scope())
     require(set(_ids(hits[:2])) == {"rare#0", "titled#0"}, "rare words weigh more, in texts and titles, in any case")
     require(len(hits) == 10 and hits[2].passage.id == "common0#0", "all that share a word are hits")
     require(_scores(hits) == sorted(_scores(hits), reverse=True), "best first")
-    _check_ranks(hits)
+    require(list(map(attrgetter("rank"), hits)) == list(range(len(hits))), "ranks count from 0")
     require(store.search_words("metformin", 9, Scope()) == (), "no shared word, no hit")
     require(store.search_words("", 9, Scope()) == store.search_words('?! "(', 9, Scope()) == (), "no word, no hit")
     require(store.search_words('warfarin AND ("', 9, Scope()) != (), "a query is words, not a language")
 
 
 def _within(store: PassageStore) -> None:
-    store.add(
-        [
-            build_stored_document("a", "aspirin", "warfarin"),
-            build_stored_document("b", "aspirin aspirin"),
-            build_stored_document("c", "nothing"),
-        ]
-    )
+    store.add([_doc("a", "aspirin", "warfarin"), _doc("b", "aspirin aspirin"), _doc("c", "nothing")])
     everywhere = store.search_words("aspirin", 9, Scope())
     score = _scores(everywhere)[_ids(everywhere).index("a#0")]
     hits = store.search_words("aspirin", 9, Scope(), within=["a#0", "a#1", "c#0", "unknown#0"])
@@ -294,7 +271,7 @@ def _within(store: PassageStore) -> None:
 
 def _ties(store: PassageStore) -> None:
     names = [f"tie{(i * 37) % 200:03d}" for i in range(200)]
-    build = partial(build_stored_document, vectors=[[0.1, 0.7, 0.3, 0.9]])
+    build = partial(_doc, vectors=[[0.1, 0.7, 0.3, 0.9]])
     for first in range(0, 200, 50):
         store.add(list(map(build, names[first : first + 50], itertools.repeat("aspirin"))))
     expected = ["tie000#0", "tie001#0", "tie002#0", "tie003#0", "tie004#0"]
@@ -306,12 +283,12 @@ def _ties(store: PassageStore) -> None:
 def _scoped(store: PassageStore) -> None:
     store.add(
         [
-            build_stored_document("paper", "aspirin", date="2015"),
-            build_stored_document("undated", "aspirin"),
-            build_stored_document("later", "aspirin", date="2016-01-01"),
-            build_stored_document("none", "aspirin", date="2014", patient="none"),
-            build_stored_document("anna", "aspirin", date="2015-12-31", patient="anna"),
-            build_stored_document("annabel", "aspirin", date="2015-06", patient="annabel"),
+            _doc("paper", "aspirin", date="2015"),
+            _doc("undated", "aspirin"),
+            _doc("later", "aspirin", date="2016-01-01"),
+            _doc("none", "aspirin", date="2014", patient="none"),
+            _doc("anna", "aspirin", date="2015-12-31", patient="anna"),
+            _doc("annabel", "aspirin", date="2015-06", patient="annabel"),
         ]
     )
     literature = {"paper", "undated", "later"}
@@ -344,16 +321,10 @@ def _filtered(store: PassageStore) -> None:
     trial, review = "Randomized Controlled Trial", "Review"
     store.add(
         [
-            build_stored_document(
-                "trial", "aspirin", date="2015-06", metadata={"publication_types": [trial], "journal": "The Lancet"}
-            ),
-            build_stored_document(
-                "review", "aspirin", date="2016", metadata={"publication_types": [review, "x"], "journal": "BMJ's"}
-            ),
-            build_stored_document(
-                "gone", "aspirin", date="2017-01-31", metadata={"publication_types": [trial], "retracted": True}
-            ),
-            build_stored_document("bare", "aspirin", metadata={"publication_types": "a string", "retracted": "no"}),
+            _doc("trial", "aspirin", date="2015-06", metadata={"publication_types": [trial], "journal": "The Lancet"}),
+            _doc("review", "aspirin", date="2016", metadata={"publication_types": [review, "x"], "journal": "BMJ's"}),
+            _doc("gone", "aspirin", date="2017-01-31", metadata={"publication_types": [trial], "retracted": True}),
+            _doc("bare", "aspirin", metadata={"publication_types": "a string", "retracted": "no"}),
         ]
     )
     everything = ["bare#0", "gone#0", "review#0", "trial#0"]
@@ -393,20 +364,10 @@ def _check_visible(
 
 
 def _strange(store: PassageStore) -> None:
-    names = [
-        "it's",
-        'quo"te',
-        "back\\slash",
-        "new\nline",
-        "naïve β",
-        "a#0",
-        "a",
-        "x; DROP TABLE documents --",
-        "%_",
-        "🙂",
-    ]
-    store.add([build_stored_document(name, "aspirin", "warfarin") for name in names])
-    store.add([build_stored_document(name, "warfarin", version="2") for name in names[::2]])
+    names = ["it's", 'quo"te', "back\\slash", "new\nline", "naïve β"]
+    names += ["a#0", "a", "x; DROP TABLE documents --", "%_", "🙂"]
+    store.add([_doc(name, "aspirin", "warfarin") for name in names])
+    store.add([_doc(name, "warfarin", version="2") for name in names[::2]])
     short, long = map("{}#0".format, names[::2]), tuple(map("{}#1".format, names[1::2]))
     with_warfarin = sorted([*short, *long])
     require(sorted(_ids(store.search_words("warfarin", 99, Scope()))) == with_warfarin, "odd ids")

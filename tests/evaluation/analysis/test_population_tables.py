@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epicrisis.evaluation.analysis.population_tables import make_population_table
+from epicrisis.evaluation.analysis.published import make_population_table
 
 
 def make_population(population: str, questions: int, patients: int, unanswerable: int = 0) -> dict[str, Any]:

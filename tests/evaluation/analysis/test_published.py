@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.evaluation.analysis.published import Published, load_published, parse_published
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.report.figure_errata import ERRATA
+from epicrisis.report.page import ERRATA
 
 SIZES = {"MedMCQA": 4183, "PubMedQA": 500, "BioASQ": 618}
 PLACES = [0, 25, 50, 75, 100]

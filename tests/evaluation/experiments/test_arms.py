@@ -15,7 +15,7 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource, libra
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, StudyProtocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.settings import Settings
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.types import Document, Question
 from tests.support.experiments import evidence, key_of, passage, questions
 from tests.support.hashed_encoder import opened_library

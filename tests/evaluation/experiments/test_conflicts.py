@@ -14,7 +14,7 @@ import pytest
 
 from epicrisis.errors import EndpointRejected
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.statistics import Mean, sign_test
+from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
@@ -232,15 +232,6 @@ def test_conflicts_table_matches_manual_counts() -> None:
     assert (rival.n, rival.unscored) == (6, 1)
     difference = row(table, "all")["difference to RAG"]
     assert (difference.n, difference.clusters, difference.value) == (6, 5, 0)
-
-
-def test_conflicts_table_of_answered_cases_matches_manual_counts() -> None:
-    table = conflicts_table(CASES, RAG, (), "right-of-answered")
-    (cells,) = [dict(zip(table.columns, item, strict=True)) for item in table.rows]
-    assert (cells["win"], cells["tie"], cells["lose"], cells["not compared"]) == (1, 2, 1, 5)
-    resolved = cells["resolved"]
-    assert isinstance(resolved, Mean)
-    assert (resolved.n, resolved.unscored) == (7, 2)
 
 
 def test_conflicts_table_without_effect_has_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:

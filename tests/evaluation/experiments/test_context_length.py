@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +17,20 @@ from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, first_rank
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
+from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.reader import u_curve
+from epicrisis.types import Question
 from tests.support.experiments import evidence, near, passage, questions, reader, row, run
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])
 CURVE = u_curve()
 KS = context_length.KS
+
+
+def make_cases(asked: Sequence[Question], study: Study, **conditions: Any) -> tuple[Case, ...]:
+    defaults = {"ks": KS, "arms": context_length.ARMS, "at_least_keys": True}
+    return positions.cases(asked, study, **{**defaults, **conditions})
 
 
 def expected_share(k: int) -> float:
@@ -30,7 +39,7 @@ def expected_share(k: int) -> float:
 
 
 def test_cases_of_few_documents_use_each_place_once() -> None:
-    cases = context_length.cases(questions(1), STUDY)
+    cases = make_cases(questions(1), STUDY)
     places = {k: [case.condition["place"] for case in cases if case.condition.get("k") == k] for k in KS}
     assert [len(places[k]) for k in KS] == [1, 2, 4, 5, 5, 5]
     assert sum("k" not in case.condition for case in cases) == 2
@@ -39,7 +48,7 @@ def test_cases_of_few_documents_use_each_place_once() -> None:
 def test_cases_count_key_document_of_several_passages_once() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
     two = Study(evidence(gold_passages=lambda question: {"gold:0": keys}), PROTOCOLS["corrected"])
-    cases = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    cases = make_cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in cases]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
         (1, 0, 2),
@@ -57,7 +66,7 @@ def test_cases_by_passages_read_long_key_document_alone() -> None:
     keys = tuple(passage("gold:0", f"Half {i} of it.", i) for i in range(2))
     result = evidence(gold_passages=lambda question: {"gold:0": keys}, count="passages")
     two = Study(result, PROTOCOLS["corrected"])
-    cases = context_length.cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
+    cases = make_cases(questions(1), two, ks=(1, 2, 4), arms=("rag",))
     read = [(case.condition["k"], case.condition["place"], case.treatment.ranking) for case in cases]
     assert [(k, place, len(ranking.ids)) for k, place, ranking in read if ranking] == [
         (1, 0, 2),
@@ -74,7 +83,7 @@ def test_cases_by_passages_read_long_key_document_alone() -> None:
 def test_cases_equal_those_of_positions_where_both_ask() -> None:
     """So that a run of the one need not be paid for in the other."""
     sample = questions(2)
-    longer = {case.key: case for case in context_length.cases(sample, STUDY)}
+    longer = {case.key: case for case in make_cases(sample, STUDY)}
     shared = positions.cases(sample, STUDY, ks=(8, 16), arms=("rag",))
     assert shared
     assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
@@ -82,7 +91,7 @@ def test_cases_equal_those_of_positions_where_both_ask() -> None:
 
 def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
     sample = questions(40)
-    result = run(context_length.cases(sample, STUDY), reader(sample, CURVE), tmp_path / "run")
+    result = run(make_cases(sample, STUDY), reader(sample, CURVE), tmp_path / "run")
     by_k, trend = context_length.tables({"reader": result}, remarks=PROTOCOLS["corrected"].notes)
     for k in KS:
         here = row(by_k, "reader", "rag", k)

@@ -16,9 +16,8 @@ from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZE
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import ChatRequest
-from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.replies import fill
-from epicrisis.testing.voter import build_voter
+from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.reader import build_voter
 from epicrisis.types import Example, Examples, Question
 from tests.support.experiments import row, run
 

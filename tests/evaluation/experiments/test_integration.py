@@ -35,7 +35,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import PreflightSettings, Settings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.reader import u_curve
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.types import Document, Preflight, Question, Ranking, Scope
 from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
 

@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
-from epicrisis.evaluation.experiments.plain_run import plan_plain_run
+from epicrisis.evaluation.experiments.planning import plan_plain_run
 from epicrisis.evaluation.experiments.recorded_rankings import Guard
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan

@@ -203,16 +203,6 @@ def test_tables_show_u_curve_for_rag_and_flat_brief_context(
     assert lost["brief-context"]["lost less than rag"].interval.low > 0
 
 
-def test_tables_of_answered_cases_show_reader_always_right(
-    biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
-) -> None:
-    by_place, _, _ = positions.tables({"reader": biased_run[2]}, measure="right-of-answered")
-    result = row(by_place, "reader", K, "rag", 50)
-    assert result[SHARE_COLUMN].value == 1.0
-    assert result[SHARE_COLUMN].n == N - result["abstained"]
-    assert result[SHARE_COLUMN].unscored == result["abstained"] > 0
-
-
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = questions(N)
     cases = positions.cases(sample, make_study(), ks=(8,), arms=("rag", "brief-context"))

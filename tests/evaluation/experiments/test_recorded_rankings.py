@@ -28,7 +28,7 @@ from epicrisis.protocols import Encoder, StoredDocument
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.rerankers import TermOverlapReranker
+from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import CountUnit, Document, Passage, Question, Ranking, Scope, SearchMode, SignalKind
 

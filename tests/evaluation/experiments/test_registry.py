@@ -14,8 +14,7 @@ from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid, Request
-from epicrisis.evaluation.experiments.plain_run import NAME as EVALUATE
-from epicrisis.evaluation.experiments.planning import describe_sample, plan_experiment
+from epicrisis.evaluation.experiments.planning import EVALUATE, describe_sample, plan_experiment
 from epicrisis.evaluation.experiments.registry import find_experiment, load_experiments
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, find_protocol
 from epicrisis.pipeline import Pipeline

@@ -15,10 +15,10 @@ from epicrisis.evaluation.grading.calibration import (
     CALIBRATION,
     GraderCalibration,
     calibrate_grader,
+    calibration_tables,
     compare_grades,
     read_calibration,
 )
-from epicrisis.evaluation.grading.calibration_tables import calibration_tables
 from epicrisis.evaluation.grading.human_scores import (
     RATES,
     PreferencePair,

@@ -9,14 +9,18 @@ import pytest
 
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.grading.correctness import EXAMPLES, SCORED, WROTE, CorrectnessGrades, read_open_cases
-from epicrisis.evaluation.grading.correctness_tables import (
+from epicrisis.evaluation.grading.correctness import (
+    EXAMPLES,
     OF_DECIDED,
+    SCORED,
     SHARE,
+    WROTE,
+    CorrectnessGrades,
     correct_share,
     correctness_conclusions,
     correctness_remarks,
     correctness_tables,
+    read_open_cases,
 )
 from tests.support.correctness_marks import RIGHT, folder_of, marking, run_of
 from tests.support.grading import questions, record

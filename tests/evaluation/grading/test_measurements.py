@@ -34,7 +34,7 @@ from epicrisis.evaluation.grading.measurers import (
 from epicrisis.evaluation.grading.metric_tables import metric_model
 from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
 from epicrisis.protocols import ChatRequest
-from epicrisis.testing.judges import TermOverlapNli
+from epicrisis.testing.scorers import TermOverlapNli
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import AnswerState, EvidenceSpan, Question
 from tests.support.measuring import (

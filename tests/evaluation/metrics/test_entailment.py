@@ -11,7 +11,7 @@ from epicrisis.errors import ContextOverflow
 from epicrisis.evaluation.metrics.entailment import Entailment, score_entailment
 from epicrisis.evaluation.metrics.unscored import Unscored
 from epicrisis.protocols import NliModel, Vectors
-from epicrisis.testing.judges import TermOverlapNli
+from epicrisis.testing.scorers import TermOverlapNli
 
 
 class Narrow:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, permutations
+from itertools import chain, count, permutations, starmap
+from operator import eq
 from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
 
-from epicrisis.evaluation.analysis.statistics import Floats, Interval, Mean, estimate_mean
+from epicrisis.evaluation.analysis.statistics import Floats, Interval, Mean, divide, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 
 RESAMPLES = 2000
@@ -56,19 +57,28 @@ def measure_agreement(
         values = [rater[unit] for rater in raters if unit in rater]
         if len(values) > 1:
             ratings[unit] = values
-    shared = list(ratings.values())
-    groups: list[Hashable] = [unit if clusters is None else clusters[unit] for unit in ratings]
-    distinct = len(set(groups)) == len(groups)
-    raw = [fmean(first == second for first, second in permutations(values, 2)) for values in shared]
-    kappa = None
-    if len(raters) == 2:
-        kappa = _estimate(_sum_by_cluster(_contingency_tables(shared), groups), cohens_kappa, seed)
+    groups: list[Hashable] = list(ratings if clusters is None else map(clusters.__getitem__, ratings))
+    group_numbers = _number(groups)
+    category_numbers = _number(chain.from_iterable(ratings.values()))
+    raw: list[float] = []
+    # A table `(c, c)` for each cluster: the first rater's categories by the second's, and the coincidences, in which
+    # every ordered pair of the m ratings of a unit counts 1 / (m - 1).
+    contingencies = np.zeros((len(group_numbers), len(category_numbers), len(category_numbers)))
+    coincidences = contingencies.copy()
+    for group, values in zip(groups, ratings.values(), strict=True):
+        numbers = list(map(category_numbers.__getitem__, values))
+        contingencies[group_numbers[group], numbers[0], numbers[1]] += 1
+        table = np.zeros(coincidences.shape[1:])
+        for first, second in permutations(numbers, 2):
+            table[first, second] += 1 / (len(numbers) - 1)
+        coincidences[group_numbers[group]] += table
+        raw.append(fmean(starmap(eq, permutations(numbers, 2))))
     return RaterAgreement(
         raters=len(raters),
-        units=len(shared),
-        raw=estimate_mean(raw, None if distinct else groups, seed=seed),
-        kappa=kappa,
-        alpha=_estimate(_sum_by_cluster(_coincidence_tables(shared), groups), krippendorffs_alpha, seed),
+        units=len(ratings),
+        raw=estimate_mean(raw, None if len(group_numbers) == len(groups) else groups, seed=seed),
+        kappa=_estimate(contingencies, cohens_kappa, seed) if len(raters) == 2 else None,
+        alpha=_estimate(coincidences, krippendorffs_alpha, seed),
     )
 
 
@@ -102,7 +112,7 @@ def cohens_kappa(tables: Floats) -> Floats:
     total = tables.sum(axis=(-2, -1))
     observed = np.trace(tables, axis1=-2, axis2=-1) * total
     expected = (tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1)
-    return _divide(observed - expected, total**2 - expected)
+    return divide(observed - expected, total**2 - expected, 1e-9)
 
 
 def krippendorffs_alpha(tables: Floats) -> Floats:
@@ -111,43 +121,12 @@ def krippendorffs_alpha(tables: Floats) -> Floats:
     n = values.sum(axis=-1)
     observed = n - np.trace(tables, axis1=-2, axis2=-1)
     expected = n**2 - (values**2).sum(axis=-1)
-    return 1 - _divide((n - 1) * observed, expected)
+    return 1 - divide((n - 1) * observed, expected, 1e-9)
 
 
-def _divide(numerator: Floats, denominator: Floats) -> Floats:
-    ratio: Floats = np.full(np.shape(denominator), np.nan)
-    np.divide(numerator, denominator, out=ratio, where=np.abs(denominator) > 1e-9)
-    return ratio
-
-
-def _contingency_tables(ratings: Sequence[Sequence[Hashable]]) -> Floats:
-    """Return a table `(c, c)` for each unit, with a one at the two raters' categories."""
-    numbers = _number_categories(ratings)
-    tables = np.zeros((len(ratings), len(numbers), len(numbers)))
-    for table, (first, second) in zip(tables, ratings, strict=True):
-        table[numbers[first], numbers[second]] = 1
-    return tables
-
-
-def _coincidence_tables(ratings: Sequence[Sequence[Hashable]]) -> Floats:
-    """Return a table `(c, c)` for each unit: every ordered pair of its m ratings counts 1 / (m - 1)."""
-    numbers = _number_categories(ratings)
-    tables = np.zeros((len(ratings), len(numbers), len(numbers)))
-    for table, values in zip(tables, ratings, strict=True):
-        for first, second in permutations(values, 2):
-            table[numbers[first], numbers[second]] += 1 / (len(values) - 1)
-    return tables
-
-
-def _sum_by_cluster(tables: Floats, clusters: Sequence[Hashable]) -> Floats:
-    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    sums = np.zeros((len(numbers), *tables.shape[1:]))
-    np.add.at(sums, [numbers[cluster] for cluster in clusters], tables)
-    return sums
-
-
-def _number_categories(ratings: Sequence[Sequence[Hashable]]) -> dict[Hashable, int]:
-    return {category: number for number, category in enumerate(dict.fromkeys(chain.from_iterable(ratings)))}
+def _number(values: Iterable[Hashable]) -> dict[Hashable, int]:
+    """Return the place of each distinct value."""
+    return dict(zip(dict.fromkeys(values), count(), strict=False))
 
 
 def _estimate(tables: Floats, coefficient: Callable[[Floats], Floats], seed: int) -> AgreementCoefficient:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import NormalDist
 
 from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, format_points, format_power, smallest_difference
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_rows
+from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_row
 
 DIFFERENCE_TO = "difference to "
 """The beginning of the heading of differences to a baseline; the baseline follows."""
@@ -32,8 +33,8 @@ _SEPARATE = 3
 class _Comparison:
     """One tested difference of a table."""
 
-    row: str
-    """The name of the row without subject and baseline; may be empty."""
+    prefix: str
+    """The name of the row without subject and baseline, and a colon; may be empty."""
     subject: str
     """Empty if the row does not name one."""
     other: str
@@ -60,10 +61,12 @@ def draw_conclusions(table: Table) -> tuple[str, ...]:
 
     Differences are shares and are reported in percentage points.
     """
-    columns = _difference_columns(table)
+    columns: list[int] = []
     comparisons = 0
-    for index in columns:
-        comparisons += sum(row[index + 1] is not None for row in table.rows)
+    for index, heading in enumerate(table.columns[1:]):
+        if is_p_column(heading) and any(isinstance(row[index], Difference) for row in table.rows):
+            columns.append(index)
+            comparisons += sum(row[index + 1] is not None for row in table.rows)
     sentences: list[str] = []
     for index in columns:
         sentences += _describe(_read_comparisons(table, index, comparisons))
@@ -85,20 +88,12 @@ def smallest_shown(difference: Difference, comparisons: int = 1, power: float = 
     return None if steps is None else difference.step * steps
 
 
-def _difference_columns(table: Table) -> list[int]:
-    """Return the indices of the columns of differences that a column of p values follows."""
-    indices: list[int] = []
-    for index, heading in enumerate(table.columns[1:]):
-        if is_p_column(heading) and any(isinstance(row[index], Difference) for row in table.rows):
-            indices.append(index)
-    return indices
-
-
 def _read_comparisons(table: Table, column: int, comparisons: int) -> list[_Comparison]:
     heading, subject_column = table.columns[column], None
     if heading.startswith(DIFFERENCE_TO):
         subject_column = next((name for name in _SUBJECTS if name in table.columns), None)
-    names = label_rows(table, () if subject_column is None else (subject_column, AGAINST))
+    unlabelled = () if subject_column is None else (subject_column, AGAINST)
+    names = [label_row(table, row, unlabelled) for row in table.rows]
     distinct = subject_column is None or len(set(names)) > 1
     results: list[_Comparison] = []
     for row, name in zip(table.rows, names, strict=True):
@@ -109,7 +104,7 @@ def _read_comparisons(table: Table, column: int, comparisons: int) -> list[_Comp
             raise TypeError(f"table {table.title!r}: {heading!r} has a p value without a difference")
         cells = dict(zip(table.columns, row, strict=True))
         comparison = _Comparison(
-            row=name if distinct else "",
+            prefix=f"{name}: " if distinct and name else "",
             subject="" if subject_column is None else str(cells[subject_column]),
             other=str(cells.get(AGAINST, heading.removeprefix(DIFFERENCE_TO))),
             heading=heading,
@@ -134,36 +129,31 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
         )
     else:
         for comparison in rest:
-            sentence = _describe_no_difference(comparison)
-            yield f"{sentence}; this is no proof that there is none: {_describe_power([comparison])}."
+            result = f"{comparison.heading} was not shown to differ from 0"
+            if comparison.subject:
+                no = "no" if comparison.prefix else "No"
+                result = f"{no} difference between {comparison.subject} and {comparison.other} was shown"
+            yield (
+                f"{comparison.prefix}{result}: {_format_signed(comparison.difference.value)} "
+                f"({_describe_test(comparison)}); this is no proof that there is none: {_describe_power([comparison])}."
+            )
     if significant and not rest:
         yield f"Smaller differences would be missed: {_describe_power(significant)}."
 
 
 def _describe_difference(comparison: _Comparison) -> str:
-    value, row = comparison.difference.value, _prefix(comparison)
-    test = f"({_describe_test(comparison, negate=bool(comparison.subject) and value < 0)}, {comparison.sample})"
-    if not comparison.subject:
-        return f"{row}{comparison.heading} {_format_signed(value)} {test}."
+    value, subject = comparison.difference.value, comparison.subject
+    test = f"({_describe_test(comparison, negate=bool(subject) and value < 0)}, {comparison.sample})"
     points = format_points(abs(value))
-    if comparison.measure:
-        amount = f"{points} {'above' if value > 0 else 'below'}"
-        return f"{row}{comparison.subject} was {amount} {comparison.other} in {comparison.measure} {test}."
-    amount = f"{points} {'more' if value > 0 else 'less'} often"
-    return f"{row}{comparison.subject} was right {amount} than {comparison.other} {test}."
-
-
-def _describe_no_difference(comparison: _Comparison) -> str:
-    result = f"{_format_signed(comparison.difference.value)} ({_describe_test(comparison)})"
-    if not comparison.subject:
-        return f"{_prefix(comparison)}{comparison.heading} was not shown to differ from 0: {result}"
-    no = "no" if comparison.row else "No"
-    pair = f"{comparison.subject} and {comparison.other}"
-    return f"{_prefix(comparison)}{no} difference between {pair} was shown: {result}"
-
-
-def _prefix(comparison: _Comparison) -> str:
-    return f"{comparison.row}: " if comparison.row else ""
+    if not subject:
+        result = f"{comparison.heading} {_format_signed(value)}"
+    elif comparison.measure:
+        direction = "above" if value > 0 else "below"
+        result = f"{subject} was {points} {direction} {comparison.other} in {comparison.measure}"
+    else:
+        direction = "more" if value > 0 else "less"
+        result = f"{subject} was right {points} {direction} often than {comparison.other}"
+    return f"{comparison.prefix}{result} {test}."
 
 
 def _describe_test(comparison: _Comparison, *, negate: bool = False) -> str:
@@ -182,7 +172,12 @@ def _describe_power(comparisons: Sequence[_Comparison]) -> str:
         difference = smallest_shown(comparison.difference, comparison.comparisons)
         if difference is not None:
             differences.append(difference)
-    sample, studies = _describe_samples(comparisons), format_power(POWER)
+    sample, studies = comparisons[0].sample, format_power(POWER)
+    if any(comparison.sample != sample for comparison in comparisons):
+        clusters = list(map(attrgetter("difference.clusters"), comparisons))
+        unit = "patient" if any(map(attrgetter("by_patient"), comparisons)) else "question"
+        fewest, most = min(clusters), max(clusters)
+        sample = f"{fewest} to {most} {unit}s" if fewest < most else _count(fewest, unit)
     if not differences:
         return f"with {sample} no difference whatever would be found in {studies} such studies"
     low, high = format_points(min(differences)), format_points(max(differences))
@@ -190,15 +185,6 @@ def _describe_power(comparisons: Sequence[_Comparison]) -> str:
     without = len(comparisons) - len(differences)
     remark = f" (in {without} of them none whatever)" if without else ""
     return f"with {sample} a difference of {span} would be found in {studies} such studies{remark}"
-
-
-def _describe_samples(comparisons: Sequence[_Comparison]) -> str:
-    if len({comparison.sample for comparison in comparisons}) == 1:
-        return comparisons[0].sample
-    clusters = [comparison.difference.clusters for comparison in comparisons]
-    unit = "patient" if any(comparison.by_patient for comparison in comparisons) else "question"
-    low, high = min(clusters), max(clusters)
-    return f"{low} to {high} {unit}s" if low < high else _count(low, unit)
 
 
 def _count(n: int, unit: str) -> str:

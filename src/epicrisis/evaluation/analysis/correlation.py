@@ -14,11 +14,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from epicrisis.evaluation.analysis.statistics import Floats, Interval
+from epicrisis.evaluation.analysis.statistics import Floats, Interval, divide
 
 RESAMPLES = 2000
 _BLOCK = 2_000_000
 """Numbers in a block of resamples. All at once would take gigabytes for thousands of cases."""
+_TINY = 1e-12
+"""A denominator up to this is 0."""
 
 CorrelationName: TypeAlias = Literal["pearson", "spearman", "kendall", "quadratic-kappa"]
 """`spearman`: Pearson's r of the ranks, ties averaged. `kendall`: tau-b (Kendall 1945). `quadratic-kappa`: Cohen's
@@ -61,7 +63,7 @@ def correlate(
     unscored = len(first) - len(cases)
     if len(cases) == 0:
         return Correlation(None, None, 0, 0, unscored)
-    measure = _MEASURES[coefficient](cases[:, 0], cases[:, 1])
+    measure = _make_measure(coefficient, cases[:, 0], cases[:, 1])
     value = float(measure(np.ones((1, len(cases))))[0])
     if not np.isfinite(value):
         return Correlation(None, None, len(cases), len(members), unscored)
@@ -72,47 +74,28 @@ _Measure: TypeAlias = Callable[[Floats], Floats]
 """Maps the number of draws of each case, `(resamples, n)`, to the coefficient of each resample, NaN if it has none."""
 
 
-def _pearson(x: Floats, y: Floats) -> _Measure:
-    x, y = _scale(x, np.ptp(x)), _scale(y, np.ptp(y))
-    return lambda weights: _moments(x, y, weights, kappa=False)
+def _make_measure(coefficient: CorrelationName, x: Floats, y: Floats) -> _Measure:
+    if coefficient == "spearman":
+        return lambda weights: _moments(_ranks(x, weights), _ranks(y, weights), weights, kappa=False)
+    if coefficient == "kendall":
+        x_signs, y_signs = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])
 
+        def sum_pairs(signs: Floats, weights: Floats) -> Floats:
+            sums: Floats = ((weights @ signs) * weights).sum(axis=1)
+            return sums
 
-def _kappa(x: Floats, y: Floats) -> _Measure:
-    spread = np.ptp([x, y])
-    x_unit, y_unit = _scale(x, spread), _scale(y, spread) + (y[0] - x[0]) / (spread or 1)
-    return lambda weights: _moments(x_unit, y_unit, weights, kappa=True)
+        def tau(weights: Floats) -> Floats:
+            x_pairs, y_pairs = sum_pairs(np.abs(x_signs), weights), sum_pairs(np.abs(y_signs), weights)
+            return divide(sum_pairs(x_signs * y_signs, weights), np.sqrt(x_pairs) * np.sqrt(y_pairs), _TINY)
 
-
-def _scale(values: Floats, spread: float) -> Floats:
-    """Return the values from 0, in units of the spread, so that rounding errors can be recognised."""
-    scaled: Floats = (values - values[0]) / (spread or 1)
-    return scaled
-
-
-def _spearman(x: Floats, y: Floats) -> _Measure:
-    return lambda weights: _moments(_ranks(x, weights), _ranks(y, weights), weights, kappa=False)
-
-
-def _kendall(x: Floats, y: Floats) -> _Measure:
-    x_signs, y_signs = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])
-
-    def sum_pairs(signs: Floats, weights: Floats) -> Floats:
-        sums: Floats = ((weights @ signs) * weights).sum(axis=1)
-        return sums
-
-    def tau(weights: Floats) -> Floats:
-        x_pairs, y_pairs = sum_pairs(np.abs(x_signs), weights), sum_pairs(np.abs(y_signs), weights)
-        return _divide(sum_pairs(x_signs * y_signs, weights), np.sqrt(x_pairs) * np.sqrt(y_pairs))
-
-    return tau
-
-
-_MEASURES: dict[CorrelationName, Callable[[Floats, Floats], _Measure]] = {
-    "pearson": _pearson,
-    "spearman": _spearman,
-    "kendall": _kendall,
-    "quadratic-kappa": _kappa,
-}
+        return tau
+    # The scores begin at 0, in units of their spread, so that rounding errors can be recognised.
+    kappa = coefficient == "quadratic-kappa"
+    x_spread, y_spread = (np.ptp([x, y]),) * 2 if kappa else (np.ptp(x), np.ptp(y))
+    x_unit, y_unit = (x - x[0]) / (x_spread or 1), (y - y[0]) / (y_spread or 1)
+    if kappa:
+        y_unit = y_unit + (y[0] - x[0]) / (y_spread or 1)
+    return lambda weights: _moments(x_unit, y_unit, weights, kappa=kappa)
 
 
 def _moments(x: Floats, y: Floats, weights: Floats, *, kappa: bool) -> Floats:
@@ -129,8 +112,8 @@ def _moments(x: Floats, y: Floats, weights: Floats, *, kappa: bool) -> Floats:
     if kappa:
         # A constant score has covariance 0; rounding must not change that.
         covariance = np.where(np.abs(covariance) > 1e-12, covariance, 0)
-        return _divide(2 * covariance, x_variance + y_variance + (x_mean - y_mean)[:, 0] ** 2)
-    return np.clip(_divide(covariance, np.sqrt(x_variance) * np.sqrt(y_variance)), -1, 1)
+        return divide(2 * covariance, x_variance + y_variance + (x_mean - y_mean)[:, 0] ** 2, _TINY)
+    return np.clip(divide(covariance, np.sqrt(x_variance) * np.sqrt(y_variance), _TINY), -1, 1)
 
 
 def _ranks(values: Floats, weights: Floats) -> Floats:
@@ -141,12 +124,6 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
     below = np.cumsum(counts, axis=0) - counts
     ranks: Floats = (below + (counts + 1) / 2)[index].T
     return ranks
-
-
-def _divide(numerator: Floats, denominator: Floats) -> Floats:
-    ratio: Floats = np.full(np.shape(denominator), np.nan)
-    np.divide(numerator, denominator, out=ratio, where=denominator > 1e-12)
-    return ratio
 
 
 def _bootstrap(measure: _Measure, sizes: Sequence[int], seed: int) -> Interval | None:

@@ -6,13 +6,15 @@ The sessions of a run are added up. If a session or a part of the equipment is u
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.runs.energy import EnergyBasis, SessionEnergy
+from epicrisis.evaluation.runs.energy import EnergyBasis, EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.settings import EnergySettings
@@ -47,6 +49,7 @@ _ARM_NOTES = (
     "records. An arm with replies from the cache shows less than its answers take.",
 )
 _DEFAULT_RATE = EnergySettings().kg_co2_per_kwh
+_DEFAULT_SOURCE = "the context-retrieval study's, Table 13: 197.31 kg for 962.48 kWh; yours: energy.kg_co2_per_kwh"
 
 GradedRight: TypeAlias = Callable[[Path], Collection[str]]
 """Returns the keys of the cases in a run folder whose open answers graders call right."""
@@ -62,25 +65,29 @@ class RunEnergy:
     count: int
     """The number of these sessions and of those without figures. Sessions that made no call do not count."""
 
+    @property
+    def parts(self) -> list[EquipmentEnergy]:
+        """The parts of the equipment in all sessions."""
+        return list(chain.from_iterable(map(attrgetter("parts"), self.sessions)))
+
     def joules(self, basis: EnergyBasis) -> float | None:
         """Return the energy that is known on this basis, or None if there is none."""
         total: float | None = None
-        for session in self.sessions:
-            for part in session.parts:
-                if part.known == basis and part.joules is not None:
-                    total = (total or 0.0) + part.joules
-                elif part.known == basis:
-                    total = total or 0.0
+        for part in self.parts:
+            if part.known == basis:
+                total = (total or 0.0) + (part.joules or 0.0)
         return total
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """The names of the parts without a figure."""
-        names: dict[str, None] = {}
-        for session in self.sessions:
-            names |= {part.what: None for part in session.parts if part.joules is None}
-        missing = self.count - len(self.sessions)
-        return (*names, f"{missing} of {self.count} sessions") if missing else tuple(names)
+        names: list[str] = []
+        for part in self.parts:
+            if part.joules is None:
+                names.append(part.what)
+        if missing := self.count - len(self.sessions):
+            names.append(f"{missing} of {self.count} sessions")
+        return tuple(dict.fromkeys(names))
 
     @property
     def total(self) -> tuple[float, float] | None:
@@ -97,16 +104,22 @@ class RunEnergy:
 
 def make_energy_tables(runs: Iterable[RecordedRun], graded_right: GradedRight = lambda folder: ()) -> tuple[Table, ...]:
     """Return a table of the runs with energy figures, and one of their arms if a run has several."""
-    energies = [energy for energy in map(sum_run_energy, runs) if energy is not None]
     run_rows: list[tuple[Cell, ...]] = []
     arm_rows: list[tuple[Cell, ...]] = []
-    for energy in energies:
+    bases: dict[str, None] = {}
+    rates: dict[str, None] = {}
+    for energy in filter(None, map(sum_run_energy, runs)):
+        for part in energy.parts:
+            bases[f"{part.known.capitalize()}, {part.what}: {part.how}."] = None
+        for session in energy.sessions:
+            rate = f"{session.kg_co2_per_kwh:g}"
+            rates[f"{rate} ({_DEFAULT_SOURCE})" if session.kg_co2_per_kwh == _DEFAULT_RATE else rate] = None
         arms = _count_by_arm(energy.run, graded_right)
         run_rows.append(_make_run_row(energy, arms))
         arm_rows += _make_arm_rows(energy, arms)
     tables: list[Table] = []
     if run_rows:
-        notes = (*_RUN_NOTES, *_describe_bases(energies))
+        notes = (*_RUN_NOTES, *bases, f"CO2: kg a kWh of electricity: {', '.join(rates)}.")
         tables.append(Table("Time, energy and CO2", _RUN_COLUMNS, tuple(run_rows), notes))
     if arm_rows:
         tables.append(Table("Energy by arm", _ARM_COLUMNS, tuple(arm_rows), _ARM_NOTES))
@@ -115,10 +128,14 @@ def make_energy_tables(runs: Iterable[RecordedRun], graded_right: GradedRight = 
 
 def sum_run_energy(run: RecordedRun) -> RunEnergy | None:
     """Return the energy of a run, or None for a file of answers and a run without figures."""
-    energies = [session.taken for session in (run.manifest.sessions if run.manifest else ())]
-    active = [energy for energy in energies if energy is None or energy.parts]
-    sessions = tuple(energy for energy in active if energy is not None)
-    return RunEnergy(run, sessions, len(active)) if sessions else None
+    sessions: list[SessionEnergy] = []
+    missing = 0
+    for session in run.manifest.sessions if run.manifest else ():
+        if session.taken is None:
+            missing += 1
+        elif session.taken.parts:
+            sessions.append(session.taken)
+    return RunEnergy(run, tuple(sessions), len(sessions) + missing) if sessions else None
 
 
 @dataclass(slots=True)
@@ -186,17 +203,3 @@ def _make_arm_rows(energy: RunEnergy, arms: dict[str, _Arm]) -> list[tuple[Cell,
         cells = _make_energy_cells(part, arm.questions, arm.right)
         rows.append((energy.run.name, name, arm.questions, arm.seconds, *cells))
     return rows
-
-
-def _describe_bases(energies: Sequence[RunEnergy]) -> tuple[str, ...]:
-    """Return notes on the basis of the figures and on the rates of CO2, each once."""
-    parts: dict[str, None] = {}
-    rates: dict[str, None] = {}
-    study = "the context-retrieval study's, Table 13: 197.31 kg for 962.48 kWh; yours: energy.kg_co2_per_kwh"
-    for energy in energies:
-        for session in energy.sessions:
-            for part in session.parts:
-                parts[f"{part.known.capitalize()}, {part.what}: {part.how}."] = None
-            rate = f"{session.kg_co2_per_kwh:g}"
-            rates[f"{rate} ({study})" if session.kg_co2_per_kwh == _DEFAULT_RATE else rate] = None
-    return (*parts, f"CO2: kg a kWh of electricity: {', '.join(rates)}.")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from operator import add, attrgetter, itemgetter
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias, TypeVar
 
@@ -69,35 +70,22 @@ def score_outcome(outcome: Outcome, measure: AccuracyMeasure = "right") -> float
     return 0.0 if measure == "right" and outcome.state not in ("failed", _OVER_WINDOW) else None
 
 
-def make_rows(groups: Sequence[Group], measure: AccuracyMeasure = "right") -> tuple[tuple[Cell, ...], ...]:
-    """Return a row for each group: labels, FIGURES, further cells, the difference and its corrected p value."""
-    differences = [compare_to_baseline(group, measure) for group in groups]
-    hypotheses: list[Difference | None] = []
-    for group, difference in zip(groups, differences, strict=True):
-        hypotheses.append(difference if group.tested else None)
-    rows: list[tuple[Cell, ...]] = []
-    for group, difference, p in zip(groups, differences, correct_p_values(hypotheses), strict=True):
-        mean, counts = mean_score(group.outcomes, measure), count_endings(group.outcomes)
-        rows.append((*group.labels, mean, *counts, *group.more, difference, p))
-    return tuple(rows)
-
-
 def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure = "right") -> Mean:
     """Return the mean score, clustered by question if a question occurs more than once."""
-    questions = [outcome.question for outcome in outcomes]
+    questions = list(map(attrgetter("question"), outcomes))
     clusters = None if len(set(questions)) == len(questions) else questions
-    return estimate_mean([score_outcome(outcome, measure) for outcome in outcomes], clusters)
+    return estimate_mean(list(map(partial(score_outcome, measure=measure), outcomes)), clusters)
 
 
 def count_endings(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
     """Return the number of cases in each of the STATES."""
-    return tuple(map(Counter(map(_ending, outcomes)).__getitem__, STATES))
-
-
-def _ending(outcome: Outcome) -> str:
-    if outcome.state == "answered":
-        return "right" if outcome.right else "wrong"
-    return "failed" if outcome.state == _OVER_WINDOW else outcome.state
+    counts: Counter[str] = Counter()
+    for outcome in outcomes:
+        if outcome.state == "answered":
+            counts["right" if outcome.right else "wrong"] += 1
+        else:
+            counts["failed" if outcome.state == _OVER_WINDOW else outcome.state] += 1
+    return tuple(map(counts.__getitem__, STATES))
 
 
 def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Difference | None:
@@ -106,36 +94,49 @@ def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Dif
     second = mean_by_pair(group.against, group.pair, measure)
     if not first.keys() & second.keys():
         return None
-    return paired_difference(first, second, {pair: pair[0] for pair in first})
+    return paired_difference(first, second, dict(zip(first, map(itemgetter(0), first), strict=True)))
 
 
 def mean_by_pair(
     outcomes: Iterable[Outcome], pair: Sequence[str], measure: AccuracyMeasure = "right"
 ) -> dict[PairingKey, float]:
     """Return the mean score of each question under each combination of the conditions named in `pair`."""
-    scores: dict[PairingKey, list[float]] = defaultdict(list)
-    for outcome in outcomes:
-        value = score_outcome(outcome, measure)
+
+    def key(outcome: Outcome) -> PairingKey:
+        return (outcome.question, *map(outcome.condition.get, pair))
+
+    return mean_by(outcomes, key, partial(score_outcome, measure=measure))
+
+
+def mean_by(items: Iterable[T], key: Callable[[T], K], score: Callable[[T], float | None]) -> dict[K, float]:
+    """Return the mean score of the items with each key. Items without a score have no influence."""
+    scores: dict[K, list[float]] = defaultdict(list)
+    for item in items:
+        value = score(item)
         if value is not None:
-            scores[(outcome.question, *map(outcome.condition.get, pair))].append(value)
-    return {key: fmean(values) for key, values in scores.items()}
+            scores[key(item)].append(value)
+    return dict(zip(scores, map(fmean, scores.values()), strict=True))
 
 
 def correct_p_values(hypotheses: Iterable[Difference | float | None]) -> list[float | None]:
     """Return the p values of differences, or these p values, after Holm's correction; None stays None."""
-    p_values = [hypothesis.p if isinstance(hypothesis, Difference) else hypothesis for hypothesis in hypotheses]
-    corrected = iter(holm([p for p in p_values if p is not None]))
-    return [None if p is None else next(corrected) for p in p_values]
+    p_values: dict[int, float] = {}
+    corrected: list[float | None] = []
+    for index, hypothesis in enumerate(hypotheses):
+        corrected.append(None)
+        if hypothesis is not None:
+            p_values[index] = hypothesis.p if isinstance(hypothesis, Difference) else hypothesis
+    for index, p in zip(p_values, holm(list(p_values.values())), strict=True):
+        corrected[index] = p
+    return corrected
 
 
 def add_differences(
     rows: Sequence[tuple[Cell, ...]], differences: Sequence[Difference | None]
 ) -> tuple[tuple[Cell, ...], ...]:
     """Return each row with its difference and the difference's corrected p at the end."""
-    table: list[tuple[Cell, ...]] = []
-    for row, difference, p in zip(rows, differences, correct_p_values(differences), strict=True):
-        table.append((*row, difference, p))
-    return tuple(table)
+    ends = zip(differences, correct_p_values(differences), strict=True)
+    return tuple(map(add, rows, ends))
 
 
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -151,12 +152,9 @@ def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMe
 
     None if the condition has only one value.
     """
-    scores: dict[Hashable, list[float]] = defaultdict(list)
-    for outcome in outcomes:
-        value = score_outcome(outcome, measure)
-        if value is not None:
-            scores[outcome.condition.get(condition)].append(value)
-    return stdev(map(fmean, scores.values())) if len(scores) > 1 else None
+    score = partial(score_outcome, measure=measure)
+    means: dict[Cell, float] = mean_by(outcomes, lambda outcome: outcome.condition.get(condition), score)
+    return stdev(means.values()) if len(means) > 1 else None
 
 
 def describe_chance(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
@@ -198,9 +196,19 @@ def make_accuracy_table(
     `labels` and `more` are the headings of the cells that each group brings. `baseline` names the baseline in the
     heading of the differences.
     """
-    rows = make_rows(groups, measure)
-    comparisons = sum(row[-1] is not None for row in rows)
-    outcomes = list(chain.from_iterable(group.outcomes for group in groups))
+    rows: list[tuple[Cell, ...]] = []
+    differences: list[Difference | None] = []
+    hypotheses: list[Difference | None] = []
+    outcomes: list[Outcome] = []
+    for group in groups:
+        difference = compare_to_baseline(group, measure)
+        differences.append(difference)
+        hypotheses.append(difference if group.tested else None)
+        outcomes += group.outcomes
+        mean, counts = mean_score(group.outcomes, measure), count_endings(group.outcomes)
+        rows.append((*group.labels, mean, *counts, *group.more))
+    comparisons = len(hypotheses) - hypotheses.count(None)
+    ends = zip(differences, correct_p_values(hypotheses), strict=True)
     remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
     columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P_COLUMN)
-    return Table(title, columns, rows, make_notes(comparisons, remarks, measure))
+    return Table(title, columns, tuple(map(add, rows, ends)), make_notes(comparisons, remarks, measure))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from epicrisis.evaluation.analysis.table import Cell, Table
 
@@ -20,6 +20,26 @@ FIGURE, ACCURACY, CHANGE = "figure", "accuracy (%)", "change (points)"
 """The column with the kind of figures in a row, and the two kinds."""
 _SETS = frozenset({"CareQA", "MedMCQA", "MedQA", "MMLU"})
 """The columns with these figures."""
+
+_PRINTED_NAMES = {
+    "ehrnoteqa": "EHRNoteQA",
+    "ehrnoteqa-open": "EHRNoteQA",
+    "ehr-ds-qa": "EHR-DS-QA",
+    "radqa": "RadQA",
+    "cliniqg4qa": "CliniQG4QA",
+}
+_PRINTED_POPULATIONS = ("table-1", "table-2")
+"""The study prints no sizes for Tables 3 and 4 (errata E5, E9)."""
+
+_POPULATION_COLUMNS = ("model", "set", "population", "questions", "patients", "no answer")
+_POPULATION_NOTE = (
+    "No answer: questions that no note answers. The study prints sizes for all lengths only, so a population of long "
+    "records has no printed size (errata E5)."
+)
+
+PopulationSizes: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Maps a set to its `population` and the number of `questions`, `patients` and `unanswerable` questions, as in the
+arguments of a plan."""
 
 
 class PrintedFloat(float):
@@ -91,16 +111,15 @@ def derive_accuracies(table: Table) -> Table:
             base = row if row[kind] == ACCURACY else (None,) * len(row)
             rows.append(row)
         else:
-            rows.append(tuple(map(_add_change, table.columns, base, row)))
+            accuracies: list[Cell] = list(row)
+            accuracies[kind] = ACCURACY
+            for index, (column, before, change) in enumerate(zip(table.columns, base, row, strict=True)):
+                if column in _SETS:
+                    accuracies[index] = None
+                    if isinstance(before, float) and isinstance(change, float):
+                        accuracies[index] = round(before + change, 2)
+            rows.append(tuple(accuracies))
     return replace(table, rows=tuple(rows))
-
-
-def _add_change(column: str, base: Cell, change: Cell) -> Cell:
-    if column == FIGURE:
-        return ACCURACY
-    if column not in _SETS:
-        return change
-    return round(base + change, 2) if isinstance(base, float) and isinstance(change, float) else None
 
 
 def parse_published(text: str) -> Mapping[str, Published]:
@@ -112,20 +131,25 @@ def parse_published(text: str) -> Mapping[str, Published]:
     papers = {values["key"]: Paper(**values) for values in content["papers"]}
     tables: dict[str, Published] = {}
     for values in content["tables"]:
-        tables[values["name"]] = _make_table(papers[values.pop("paper")], **values)
+        name, paper, errata = values.pop("name"), papers[values.pop("paper")], tuple(values.pop("errata", ()))
+        values["columns"], values["notes"] = tuple(values["columns"]), tuple(values.get("notes", ()))
+        values["rows"] = tuple(map(tuple, values["rows"]))
+        source = f"{paper.name}, {values.pop('place')}"
+        tables[name] = Published(name, paper, Table(**values, source=source), errata)
     return tables
 
 
-def _make_table(
-    paper: Paper,
-    *,
-    name: str,
-    title: str,
-    place: str,
-    columns: list[str],
-    rows: list[list[Cell]],
-    errata: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
-) -> Published:
-    table = Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes), f"{paper.name}, {place}")
-    return Published(name, paper, table, tuple(errata))
+def make_population_table(sizes_by_model: Mapping[str, PopulationSizes]) -> Table:
+    """Return a table with a row for each set of each model's run."""
+    rows: list[tuple[Cell, ...]] = []
+    for model, sets in sizes_by_model.items():
+        for name, size in sets.items():
+            population = size["population"]
+            counts = size["questions"], size["patients"], size["unanswerable"]
+            printed: tuple[int | None, int | None] = None, None
+            if name in _PRINTED_NAMES and population in _PRINTED_POPULATIONS:
+                table, row = load_published()["ehr-datasets"], _PRINTED_NAMES[name]
+                printed = int(str(table.figure("questions", row))), int(str(table.figure("patients", row)))
+            rows.append((model, name, population, *counts, *printed))
+    columns = (*_POPULATION_COLUMNS, "questions printed", "patients printed")
+    return Table("Questions and patients", columns, tuple(rows), (_POPULATION_NOTE,))

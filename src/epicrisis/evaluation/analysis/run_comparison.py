@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,7 +33,6 @@ from epicrisis.evaluation.analysis.grouping import (
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import AGAINST
-from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
@@ -73,11 +73,11 @@ def compare_run_files(paths: Sequence[Path], *, measure: AccuracyMeasure = "righ
 def compare_runs(runs: Sequence[RecordedRun], *, measure: AccuracyMeasure = "right") -> Findings:
     """Return the accuracy of runs, and the differences of each two."""
     scored = list(map(_score_run, runs))
-    tables = [make_runs_table(scored, measure)]
+    tables = [_make_runs_table(scored, measure)]
     conclusions = list(_describe_unfinished(scored))
     if len(scored) > 1:
-        settings = make_settings_table(scored)
-        differences = make_differences_table(scored, measure)
+        settings = _make_settings_table(scored)
+        differences = _make_differences_table(scored, measure)
         tables += [settings, differences] if settings.rows else [differences]
         conclusions += [*_describe_settings(scored), *draw_conclusions(differences)]
         name, about = "compare", "Do these runs differ on the questions that both were asked?"
@@ -97,37 +97,36 @@ def _score_run(run: RecordedRun) -> _ScoredRun:
         else:
             unscored += 1
     arms = run.manifest.plan.arguments.get("arms", ()) if run.manifest else ()
+
+    def sort_key(outcome: Outcome) -> list[tuple[str, float, str]]:
+        """Sort arms as in the plan, numbers by size, and other values by name."""
+        key: list[tuple[str, float, str]] = []
+        for name, value in sorted(outcome.condition.items()):
+            if isinstance(value, str):
+                index = arms.index(value) if name == "arm" and value in arms else len(arms)
+                key.append((name, float(index), value))
+            else:
+                key.append((name, float(value), ""))
+        return key
+
     # Concurrent calls end in any order; tables need one.
-    outcomes.sort(key=lambda outcome: _sort_key(outcome.condition, arms))
-    return _ScoredRun(run, tuple(outcomes), unscored)
+    return _ScoredRun(run, tuple(sorted(outcomes, key=sort_key)), unscored)
 
 
-def _sort_key(condition: Condition, arms: Sequence[str]) -> list[tuple[str, float, str]]:
-    """Return a key that sorts arms as in the plan, numbers by size, and other values by name."""
-    key: list[tuple[str, float, str]] = []
-    for name, value in sorted(condition.items()):
-        if isinstance(value, str):
-            index = arms.index(value) if name == "arm" and value in arms else len(arms)
-            key.append((name, float(index), value))
-        else:
-            key.append((name, float(value), ""))
-    return key
-
-
-def make_runs_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Table:
+def _make_runs_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Table:
     """Return a table of each arm of each run: share right, and counts of states."""
-    names = _separating_conditions([run.outcomes for run in runs])
+    names = _separating_conditions(*runs)
     rows: list[tuple[Cell, ...]] = []
     for run in runs:
         for stratum, outcomes in _split_strata(run.outcomes, names).items():
             labels = (run.run.name, *map(dict(stratum).get, names))
             rows.append((*labels, mean_score(outcomes, measure), *count_endings(outcomes)))
-    outcomes = list(chain.from_iterable(run.outcomes for run in runs))
+    outcomes = list(chain.from_iterable(map(attrgetter("outcomes"), runs)))
     remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes))
     return Table("The runs", ("run", *names, *FIGURES), tuple(rows), make_notes(0, remarks, measure))
 
 
-def make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
+def _make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
     """Return a table of the settings in which runs differ, a row for each."""
     names: dict[str, None] = {}
     for one, other in combinations(runs, 2):
@@ -135,21 +134,29 @@ def make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
     settings = [{**run.run.made_with, **_constant_conditions(run.outcomes)} for run in runs]
     rows: list[tuple[Cell, ...]] = []
     for name in names:
-        rows.append((name, *(_make_cell(values.get(name)) for values in settings)))
-    return Table("Settings in which the runs differ", ("what", *(run.run.name for run in runs)), tuple(rows))
+        row: list[Cell] = [name]
+        for values in settings:
+            value = values.get(name)
+            if isinstance(value, bool):
+                row.append("yes" if value else "no")
+            else:
+                row.append(value if isinstance(value, str | int | float | None) else str(value))
+        rows.append(tuple(row))
+    columns = ("what", *map(attrgetter("run.name"), runs))
+    return Table("Settings in which the runs differ", columns, tuple(rows))
 
 
-def make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Table:
+def _make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Table:
     """Return a table of each two runs and each of their common arms: pairs, won and lost, the difference and its p."""
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     names: dict[str, None] = {}
     for one, other in combinations(runs, 2):
-        names |= dict.fromkeys(_common_conditions(one, other))
+        names |= dict.fromkeys(_separating_conditions(one, other))
     for one, other in combinations(runs, 2):
         for stratum, mine, theirs in _match_strata(one, other):
             counts, difference = _compare(mine, theirs, measure)
-            rows.append((other.run.name, one.run.name, *map(dict(stratum).get, names), *counts))
+            rows.append((other.run.name, one.run.name, *map(stratum.get, names), *counts))
             differences.append(difference)
     n = len(differences) - differences.count(None)
     corrections = {0: "there is nothing to compare", 1: "there is one comparison to correct p for"}
@@ -166,8 +173,8 @@ def _compare(
     mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: AccuracyMeasure
 ) -> tuple[tuple[Cell, ...], Difference | None]:
     """Return the cells under _PAIR_COLUMNS, and the difference if there is one."""
-    shared = _condition_names(mine).keys() & _condition_names(theirs).keys()
-    pair = tuple(name for name in REPEATED if name in shared)
+    shared = _condition_names(mine) & _condition_names(theirs)
+    pair = tuple(filter(shared.__contains__, REPEATED))
     my_scores, their_scores = mean_by_pair(mine, pair, measure), mean_by_pair(theirs, pair, measure)
     my_cases, their_cases = _pairing_keys(mine, pair), _pairing_keys(theirs, pair)
     scored = my_scores.keys() & their_scores.keys()
@@ -187,27 +194,32 @@ def _pairing_keys(outcomes: Sequence[Outcome], pair: Sequence[str]) -> set[Pairi
     return {(outcome.question, *map(outcome.condition.get, pair)) for outcome in outcomes}
 
 
-def _condition_names(outcomes: Iterable[Outcome]) -> dict[str, None]:
-    """Return the names of all conditions, without duplicates, in order."""
-    return dict.fromkeys(chain.from_iterable(outcome.condition for outcome in outcomes))
+def _condition_names(outcomes: Iterable[Outcome]) -> set[str]:
+    return set(chain.from_iterable(map(attrgetter("condition"), outcomes)))
 
 
-def _separating_conditions(runs: Sequence[Sequence[Outcome]]) -> tuple[str, ...]:
+def _condition_values(outcomes: Iterable[Outcome]) -> dict[str, set[Cell]]:
+    """Return the values of each condition except REPEATED, with None for outcomes without it, in order."""
+    conditions = list(map(attrgetter("condition"), outcomes))
+    values: dict[str, set[Cell]] = {}
+    for name in dict.fromkeys(chain.from_iterable(conditions)):
+        if name not in REPEATED:
+            values[name] = {condition.get(name) for condition in conditions}
+    return values
+
+
+def _separating_conditions(*runs: _ScoredRun) -> tuple[str, ...]:
     """Return the conditions, except REPEATED, that have several values in a run."""
-    names: list[str] = []
-    for name in _condition_names(chain.from_iterable(runs)):
-        values = [_condition_values(run, name) for run in runs]
-        if name not in REPEATED and max(map(len, values)) > 1:
-            names.append(name)
-    return tuple(names)
+    return find_varying_conditions(run.outcomes for run in runs)
 
 
-def _condition_values(outcomes: Iterable[Outcome], name: str) -> set[Cell]:
-    return {outcome.condition.get(name) for outcome in outcomes}
-
-
-def _common_conditions(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
-    return _separating_conditions([one.outcomes, other.outcomes])
+def find_varying_conditions(runs: Iterable[Iterable[Outcome]]) -> tuple[str, ...]:
+    """Return the conditions, except REPEATED, that have several values in a run, in the order of their first cases."""
+    varies: dict[str, bool] = {}
+    for outcomes in runs:
+        for name, values in _condition_values(outcomes).items():
+            varies[name] = varies.get(name, False) or len(values) > 1
+    return tuple(filter(varies.__getitem__, varies))
 
 
 def _split_strata(outcomes: Sequence[Outcome], names: Sequence[str]) -> Mapping[Stratum, list[Outcome]]:
@@ -219,22 +231,23 @@ def _split_strata(outcomes: Sequence[Outcome], names: Sequence[str]) -> Mapping[
     return group_by(outcomes, stratum)
 
 
-def _match_strata(one: _ScoredRun, other: _ScoredRun) -> Iterator[tuple[Stratum, list[Outcome], list[Outcome]]]:
+def _match_strata(
+    one: _ScoredRun, other: _ScoredRun
+) -> Iterator[tuple[Mapping[str, Cell], list[Outcome], list[Outcome]]]:
     """Yield the strata of `other` and of `one` that agree in every condition that both have."""
-    names = _common_conditions(one, other)
+    names = _separating_conditions(one, other)
     for their_stratum, theirs in _split_strata(one.outcomes, names).items():
         for my_stratum, mine in _split_strata(other.outcomes, names).items():
-            values = dict(their_stratum)
-            if all(values.get(name, value) == value for name, value in my_stratum):
-                yield tuple((values | dict(my_stratum)).items()), mine, theirs
+            values = dict(their_stratum) | dict(my_stratum)
+            if values.items() >= set(their_stratum):
+                yield values, mine, theirs
 
 
 def _constant_conditions(outcomes: Sequence[Outcome]) -> dict[str, Cell]:
     """Return the conditions that have one value in all outcomes."""
     constants: dict[str, Cell] = {}
-    for name in _condition_names(outcomes):
-        values = _condition_values(outcomes, name)
-        if name not in REPEATED and len(values) == 1:
+    for name, values in _condition_values(outcomes).items():
+        if len(values) == 1:
             constants[name] = values.pop()
     return constants
 
@@ -244,7 +257,7 @@ def _differing_names(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
     first, second = _constant_conditions(one.outcomes), _constant_conditions(other.outcomes)
     conditions = [name for name in first if name in second and first[name] != second[name]]
     # The condition of a case overrides its settings: an arm is a strategy.
-    overridden = {*_condition_names(one.outcomes), *_condition_names(other.outcomes)}
+    overridden = _condition_names(one.outcomes) | _condition_names(other.outcomes)
     if "arm" in overridden:
         overridden.add("strategy")
     settings = [name for name in list_differences(one.run, other.run) if name not in overridden]
@@ -288,11 +301,3 @@ def _describe_settings(runs: Sequence[_ScoredRun]) -> Iterator[str]:
                 f"Warning: {both} differ in {len(names)} things: {', '.join(names)}. They are compared all at once, so "
                 "no difference can be attributed to one of them (errata B7)."
             )
-
-
-def _make_cell(value: object) -> Cell:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return str(value)

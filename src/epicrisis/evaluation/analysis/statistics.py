@@ -61,6 +61,13 @@ class Difference:
         return replace(self, value=0.0 - self.value, interval=replace(self.interval, low=low, high=high))
 
 
+def divide(numerator: Floats, denominator: Floats, tiny: float) -> Floats:
+    """Return the quotients, or NaN where the denominator is not larger than `tiny`."""
+    ratio: Floats = np.full(np.shape(denominator), np.nan)
+    np.divide(numerator, denominator, out=ratio, where=np.abs(denominator) > tiny)
+    return ratio
+
+
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Return the interval of a proportion (Wilson 1927), which lies within 0 and 1; 0 to 1 if `n` is 0."""
     if n == 0:

@@ -9,7 +9,9 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from operator import attrgetter
 
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -102,13 +104,8 @@ def count_key_columns(table: Table) -> int:
     """Return the number of leading columns that identify a row: at least one, and all leading columns of words."""
     numbers = range(1, len(table.columns))
     identifying = next((n for n in numbers if len({row[:n] for row in table.rows}) == len(table.rows)), 1)
-    columns = list(zip(*table.rows, strict=True))
-    words = next((n for n in numbers if columns and not _is_text(columns[n])), 1)
+    words = next((n for n in numbers if any(not isinstance(row[n], str) for row in table.rows)), 1)
     return max(identifying, words)
-
-
-def _is_text(cells: Sequence[Cell]) -> bool:
-    return all(isinstance(cell, str) for cell in cells)
 
 
 def label_row(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) -> str:
@@ -117,25 +114,14 @@ def label_row(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) ->
     Columns in `without` are left out too. The heading is added to numbers, to the name that the row is compared with,
     and to all cells after that.
     """
-    return _join_label(table, row, _label_columns(table, without))
-
-
-def label_rows(table: Table, without: Sequence[str] = ()) -> list[str]:
-    """Return the name of each row, as `label_row` does."""
-    columns = _label_columns(table, without)
-    return [_join_label(table, row, columns) for row in table.rows]
-
-
-def _join_label(table: Table, row: Sequence[Cell], columns: Sequence[int]) -> str:
     headings = table.columns
     first_with_heading = headings.index(AGAINST) if AGAINST in headings else len(headings)
     parts: list[str] = []
-    for index in columns:
-        if row[index] in (None, ""):
-            continue
-        bare = isinstance(row[index], str) and index < first_with_heading
-        text = format_cell(row[index])
-        parts.append(text if bare else f"{printable(headings[index])} {text}")
+    for index in _label_columns(table, without):
+        if row[index] not in (None, ""):
+            bare = isinstance(row[index], str) and index < first_with_heading
+            text = format_cell(row[index])
+            parts.append(text if bare else f"{printable(headings[index])} {text}")
     return ", ".join(parts)
 
 
@@ -169,13 +155,21 @@ def format_table(table: Table, width: int | None = None) -> str:
     It is at most `width` characters wide, if the row labels and one figure fit. Columns that do not fit follow below,
     after the columns that identify the rows. Without `width`, a row is one line.
     """
+    wrap = partial(wrap_text, width=width)
     columns = _make_columns(table, width)
-    blocks: list[str] = []
-    for band in _split_bands(table, [column.width for column in columns], width):
-        blocks.append(_format_block([columns[index] for index in band]))
-    head = [wrap_text(line, width) for line in (table.title, table.source) if line]
-    notes = [wrap_text(note, width) for note in table.notes]
-    return "\n".join(["\n".join(head), "", "\n\n".join(blocks), *(["", *notes] if notes else [])])
+    gap = " " * _GAP
+    lines = [*map(wrap, filter(None, (table.title, table.source)))]
+    for band in _split_bands(table, list(map(attrgetter("width"), columns)), width):
+        lines.append("")
+        band_columns = [columns[index] for index in band]
+        for row in range(len(table.rows) + 1):
+            for number in range(max(len(column.cells[row]) for column in band_columns)):
+                lines.append(gap.join(column.line(row, number) for column in band_columns).rstrip())
+            if row == 0:
+                lines.append(gap.join("-" * column.width for column in band_columns))
+    if table.notes:
+        lines += ["", *map(wrap, table.notes)]
+    return "\n".join(lines)
 
 
 def wrap_text(line: str, width: int | None) -> str:
@@ -223,18 +217,6 @@ def _split_bands(table: Table, widths: Sequence[int], width: int | None) -> list
     return bands
 
 
-def _format_block(columns: Sequence[_Column]) -> str:
-    gap = " " * _GAP
-    lines: list[str] = []
-    for row in range(len(columns[0].cells)):
-        height = max(len(column.cells[row]) for column in columns)
-        for number in range(height):
-            lines.append(gap.join(column.line(row, number) for column in columns).rstrip())
-        if row == 0:
-            lines.append(gap.join("-" * column.width for column in columns))
-    return "\n".join(lines)
-
-
 def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False) -> str:
     """Return the first column of differences as intervals around 0, a line for each row.
 
@@ -243,15 +225,15 @@ def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False)
     labels: list[list[str]] = []
     differences: list[Difference] = []
     heading = ""
-    for index, name in enumerate(table.columns):
+    for index, column in enumerate(table.columns):
         for row in table.rows:
             if isinstance(difference := row[index], Difference):
                 labels.append(textwrap.wrap(label_row(table, row), width // 3) or [""])
                 differences.append(difference)
         if differences:
-            heading = name
+            heading = column
             break
-    else:
+    if not differences:
         return ""
     margin = max(map(len, chain.from_iterable(labels))) + _GAP
     low = min(0.0, *(difference.interval.low for difference in differences))

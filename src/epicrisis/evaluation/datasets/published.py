@@ -128,7 +128,7 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
 def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Question:
     from pydantic import ValidationError
 
-    from epicrisis.corpus.json_checks import find_json_fault
+    from epicrisis.corpus.jsonl import find_json_fault
     from epicrisis.corpus.line_schemas import QuestionLine, describe_errors
 
     try:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
-from epicrisis.evaluation.runs.case import Case, Condition
+from epicrisis.evaluation.runs.case import Case, Condition, canonical_condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.partitioning import group_passages
 from epicrisis.retrieval.rankings import (
@@ -70,6 +72,12 @@ def condition_order(condition: Condition) -> tuple[float, ...]:
     return (rank, *(float(number) if isinstance(number, int) else -1.0 for number in numbers))
 
 
+def pair_key(question: str, condition: Condition) -> tuple[str, str]:
+    """Return a question's key and its condition without the arm: equal for the two cases of a pair."""
+    others = {name: value for name, value in condition.items() if name != "arm"}
+    return question, canonical_condition(others)
+
+
 @dataclass(frozen=True, slots=True)
 class QuestionPassages:
     """One question with the passages of its cases."""
@@ -119,14 +127,36 @@ class Study:
         that question it would be another sample (errata C7).
         """
         _check_questions(questions)
-        available = [self.source.gold_passages(question) for question in questions]
-        _check_gold_documents(questions, available)
+        available = list(map(self.source.gold_passages, questions))
+        lacking: list[tuple[str, str]] = []
+        for question, passages in zip(questions, available, strict=True):
+            missing = [name for name in question.gold_documents if name not in passages]
+            if missing:
+                lacking.append((question.id, missing[0]))
+        if lacking:
+            question_id, name = lacking[0]
+            raise InputError(
+                f"{len(lacking)} of {len(questions)} questions have gold documents that the library does not hold "
+                f"({name} of question {question_id!r}, ...), or holds as retracted: add them, leave those "
+                "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
+            )
         gathered = []
         for question, passages in zip(questions, available, strict=True):
-            keys = _choose_keys(question, passages, self.protocol, self.seed)
+            keys = self._choose_keys(question, passages)
             retrieved = self.source.retrieve(question, depth + sum(map(len, passages.values())))
             gathered.append(QuestionPassages(question, keys, retrieved, self.source.count))
         return tuple(gathered)
+
+    def _choose_keys(self, question: Question, available: Mapping[str, tuple[Passage, ...]]) -> tuple[Passage, ...]:
+        """Return the passages of one gold document, chosen by the seed, or of all of them."""
+
+        def draw(name: str) -> bytes:
+            return hashlib.sha256(f"{self.seed}:{question.id}:{name}".encode()).digest()
+
+        names = list(question.gold_documents)
+        if self.protocol.gold == "one":
+            names = [min(names, key=draw)]
+        return tuple(chain.from_iterable(map(available.__getitem__, names)))
 
     def retrieve(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
         """Return the passages retrieved for each question, without key passages, where nothing is placed.
@@ -165,6 +195,21 @@ class Study:
                 cases += self.cases(passages, {"arm": arm})
         return cases
 
+    def placed_cases(
+        self, passages: QuestionPassages, arms: Iterable[str], rankings: Sequence[tuple[Condition, Ranking]]
+    ) -> list[Case]:
+        """Return the cases of the other arms: each reads each ranking, under its condition."""
+        cases: list[Case] = []
+        for arm in arms:
+            for condition, ranking in rankings if arm not in UNPLACED else ():
+                cases += self.cases(passages, {"arm": arm, **condition}, ranking)
+        return cases
+
+
+def unique_cases(parts: Iterable[Iterable[Case]]) -> tuple[Case, ...]:
+    """Return the cases of all parts, each once."""
+    return tuple({case.key: case for case in chain.from_iterable(parts)}.values())
+
 
 def repeat_case(
     question: Question, condition: Condition, overrides: RunOverrides, seed: int, repeats: int
@@ -178,7 +223,7 @@ def _order(
 ) -> Ranking | None:
     """Return the passages in the order in which the arm reads them."""
     if arm == "oracle":
-        return rank_in_order(passages.keys, "oracle", {"keys": [key.id for key in passages.keys]})
+        return rank_in_order(passages.keys, "oracle", {"keys": list(map(attrgetter("id"), passages.keys))})
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
@@ -190,55 +235,22 @@ def _order(
         rescored = rerank(ranking, passages.question.text, reranker, name, len(ranking.hits))
         return group_by_document(rescored, source.count)
     if arm == "fused" and source.words is not None:
-        by_words = [passage_id for passage_id, _ in source.words(passages.question, ranking.ids)]
-        by_id = {passage.id: passage for passage in ranking.passages}
-        fused = reciprocal_rank_fusion([ranking.ids, by_words], source.rrf_k)
-        ordered = rank_in_order([by_id[passage_id] for passage_id, _ in fused], "placed+fused", ranking.parameters)
+        by_words = list(map(itemgetter(0), source.words(passages.question, ranking.ids)))
+        by_id = dict(zip(ranking.ids, ranking.passages, strict=True))
+        fused = map(itemgetter(0), reciprocal_rank_fusion([ranking.ids, by_words], source.rrf_k))
+        ordered = rank_in_order(list(map(by_id.__getitem__, fused)), "placed+fused", ranking.parameters)
         return group_by_document(ordered, source.count)
     return ranking
-
-
-def _choose_keys(
-    question: Question, available: Mapping[str, tuple[Passage, ...]], protocol: StudyProtocol, seed: int
-) -> tuple[Passage, ...]:
-    """Return the passages of one gold document, chosen by the seed, or of all of them."""
-
-    def draw(name: str) -> bytes:
-        return hashlib.sha256(f"{seed}:{question.id}:{name}".encode()).digest()
-
-    names = list(question.gold_documents)
-    if protocol.gold == "one":
-        names = [min(names, key=draw)]
-    return tuple(passage for name in names for passage in available[name])
-
-
-def _check_gold_documents(
-    questions: Sequence[Question], available: Sequence[Mapping[str, tuple[Passage, ...]]]
-) -> None:
-    """Raise InputError where the library lacks a gold document."""
-    lacking: list[tuple[str, str]] = []
-    for question, passages in zip(questions, available, strict=True):
-        missing = [name for name in question.gold_documents if name not in passages]
-        if missing:
-            lacking.append((question.id, missing[0]))
-    if lacking:
-        question_id, name = lacking[0]
-        raise InputError(
-            f"{len(lacking)} of {len(questions)} questions have gold documents that the library does not hold "
-            f"({name} of question {question_id!r}, ...), or holds as retracted: add them, leave those "
-            "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
-        )
 
 
 def _check_questions(questions: Sequence[Question], *, gold_documents: bool = True) -> None:
     """Raise InputError without questions, and where one lacks options, a gold letter or a needed gold document."""
     if not questions:
         raise InputError("there is no question to ask: draw at least one")
-
-    def is_incomplete(question: Question) -> bool:
-        return question.gold not in question.options or (gold_documents and not question.gold_documents)
-
-    incomplete = list(filter(is_incomplete, questions))
+    incomplete: list[Question] = []
+    for question in questions:
+        if question.gold not in question.options or (gold_documents and not question.gold_documents):
+            incomplete.append(question)
     if incomplete:
         needed = "options, no gold letter or no gold document" if gold_documents else "options or no gold letter"
         raise InputError(

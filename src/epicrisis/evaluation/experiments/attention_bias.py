@@ -8,21 +8,26 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
-from typing import TypeAlias
+from typing import Any
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import Group, group_by, make_accuracy_table, spread_over
+from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments.arms import UNPLACED, Study
+from epicrisis.evaluation.experiments.arms import Study, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel
+from epicrisis.evaluation.experiments.outcome_groups import (
+    OutcomesByModel,
+    collect_groups,
+    group_conditions,
+    outcome_tables,
+    values_of,
+)
 from epicrisis.evaluation.experiments.placement import shuffle_pool
-from epicrisis.evaluation.experiments.positions import PUBMEDQA, outcome_tables
-from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.experiments.positions import PUBMEDQA
+from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.types import Question
+from epicrisis.types import Question, Ranking
 
 NAME = "attention-bias"
 K = 16
@@ -34,8 +39,6 @@ _REMARK = (
     "Random documents are drawn from the whole library, without the question's own; retrieved documents may be among "
     "them."
 )
-_Condition: TypeAlias = tuple[str, int | None, str | None]
-"""(arm, k, distractors); bounds have neither k nor distractors."""
 
 
 def cases(questions: Sequence[Question], study: Study, *, k: int = K, arms: Sequence[str] = ARMS) -> tuple[Case, ...]:
@@ -48,58 +51,42 @@ def cases(questions: Sequence[Question], study: Study, *, k: int = K, arms: Sequ
     if study.source.pool is None:
         raise InputError("random documents need a library to be drawn from: give the passage source a pool")
     pool = study.source.pool()
-    placed_arms = [arm for arm in arms if arm not in UNPLACED]
     built: list[Case] = []
     for passages in study.gather(questions, k):
         built += study.bound_cases(passages, arms)
         random = shuffle_pool(pool, study.seed, passages.question.id, study.source.count)
-        rankings = {RETRIEVED: passages.place(k, MIDDLE), RANDOM: passages.place(k, MIDDLE, random)}
-        for arm, (distractors, ranking) in product(placed_arms, rankings.items()):
-            built += study.cases(passages, {"arm": arm, "k": k, "place": MIDDLE, "distractors": distractors}, ranking)
+        rankings: list[tuple[Condition, Ranking]] = []
+        for distractors, others in ((RETRIEVED, None), (RANDOM, random)):
+            condition: Condition = {"k": k, "place": MIDDLE, "distractors": distractors}
+            rankings.append((condition, passages.place(k, MIDDLE, others)))
+        built += study.placed_cases(passages, arms, rankings)
     return tuple(built)
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases of every k; the bounds are asked once."""
-    by_key: dict[str, Case] = {}
-    for k in inputs.grid.ks:
-        for case in cases(inputs.all_questions(), inputs.study, k=k, arms=inputs.grid.arms):
-            by_key[case.key] = case
-    return tuple(by_key.values())
+    questions, arms = inputs.all_questions(), inputs.grid.arms
+    return unique_cases(cases(questions, inputs.study, k=k, arms=arms) for k in inputs.grid.ks)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the table of finished runs: random against retrieved distractors, and the bounds."""
-    groups: list[Group] = []
-    for model, outcomes in runs.items():
-        groups += _groups(model, outcomes)
-    return (
-        make_accuracy_table(
-            "Accuracy with the key document in the middle",
-            ("model", "arm", "k", "distractors"),
-            groups,
-            baseline="the same arm among retrieved documents",
-            more=("SD over repeats",),
-            remarks=(_REMARK, *remarks),
-        ),
+    accuracy = make_accuracy_table(
+        "Accuracy with the key document in the middle",
+        ("model", "arm", "k", "distractors"),
+        collect_groups(runs, _groups),
+        baseline="the same arm among retrieved documents",
+        more=("SD over repeats",),
+        remarks=(_REMARK, *remarks),
     )
-
-
-def _condition(outcome: Outcome) -> _Condition:
-    k, distractors = outcome.condition.get("k"), outcome.condition.get("distractors")
-    arm = str(outcome.condition["arm"])
-    return arm, None if k is None else int(k), None if distractors is None else str(distractors)
+    return (accuracy,)
 
 
 def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    groups = group_by(outcomes, _condition)
-    arms = list(dict.fromkeys(arm for arm, _, _ in groups))
+    groups = group_conditions(outcomes, "arm", "k", "distractors")
+    arms = values_of(outcomes, "arm")
 
-    def place(condition: _Condition) -> tuple[bool, int, int, bool]:
+    def place(condition: tuple[Any, ...]) -> tuple[bool, int, int, bool]:
         arm, k, distractors = condition
         return k is None, arms.index(arm), k or 0, distractors == RANDOM
 

@@ -9,40 +9,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeAlias
 
-from epicrisis.answers import Retrieved, Trace
+from epicrisis.answers import Retrieved
 from epicrisis.dates import last_day
-from epicrisis.evaluation.analysis.grouping import (
-    P_COLUMN,
-    STATES,
-    AccuracyMeasure,
-    Group,
-    add_differences,
-    compare_to_baseline,
-    count_endings,
-    describe_chance,
-    group_by,
-    make_notes,
-    mean_score,
-    score_outcome,
-)
+from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.arms import condition_order
+from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import add_notes
+from epicrisis.evaluation.experiments.outcome_groups import add_notes, group_conditions
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_placed_cases
-from epicrisis.evaluation.runs.case import canonical_condition
+from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord
 
 OURS, RIVAL = "brief-context", "rag"
-_ARM = "arm"
+_ENDINGS = ("win", "tie", "lose", "not compared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +58,13 @@ class PartitionedCase:
     failed: int
 
     @property
+    def condition(self) -> Condition:
+        return self.outcome.condition
+
+    @property
     def conflict(self) -> bool:
         """Whether the parts state different choices."""
-        return len({part.choice for part in self.stated}) > 1
+        return len(set(map(attrgetter("choice"), self.stated))) > 1
 
 
 def partitioned_cases(records: Iterable[RunRecord]) -> tuple[PartitionedCase, ...]:
@@ -81,22 +72,26 @@ def partitioned_cases(records: Iterable[RunRecord]) -> tuple[PartitionedCase, ..
 
     Raises InputError where a question has no options or no gold letter.
     """
-    return tuple(_read_case(record) for record in records if record.answer.partials)
+    return tuple(map(_read_case, filter(attrgetter("answer.partials"), records)))
 
 
 def _read_case(record: RunRecord) -> PartitionedCase:
     answer = record.answer
     (outcome,) = score_records([record])
     partials = sorted(answer.partials, key=attrgetter("partition"))
-    days = _newest_days(answer.trace)
+    days: dict[str, int] = {}
+    for event in answer.trace:
+        for passage in event.ranking.passages if isinstance(event, Retrieved) else ():
+            if passage.date is not None:
+                days[passage.id] = last_day(passage.date)
     gold = set(answer.question.gold_documents)
-    states = Counter(partial.state for partial in partials)
+    states = Counter(map(attrgetter("state"), partials))
     stated: list[PartialChoice] = []
     for partial in partials:
         if partial.state == "relevant" and partial.choice is not None:
-            quoted = [quotation.passage_id for quotation in partial.quotations]
+            quoted = list(map(attrgetter("passage_id"), partial.quotations))
             documents = {passage_id.rpartition("#")[0] for passage_id in partial.passages}
-            newest = max((days[passage_id] for passage_id in quoted if passage_id in days), default=None)
+            newest = max(map(days.__getitem__, filter(days.__contains__, quoted)), default=None)
             stated.append(PartialChoice(partial.choice, len(quoted), newest, key=not gold.isdisjoint(documents)))
     return PartitionedCase(
         outcome=outcome,
@@ -109,22 +104,12 @@ def _read_case(record: RunRecord) -> PartitionedCase:
     )
 
 
-def _newest_days(trace: Trace) -> dict[str, int]:
-    """Return the last possible day of each passage with a date, by passage id."""
-    days: dict[str, int] = {}
-    for event in trace:
-        for passage in event.ranking.passages if isinstance(event, Retrieved) else ():
-            if passage.date is not None:
-                days[passage.id] = last_day(passage.date)
-    return days
-
-
 DecisionRule: TypeAlias = Callable[[Sequence[PartialChoice]], str | None]
 """Returns the choice that a rule makes from the choices of the parts; None for a tie or without evidence."""
 
 
 def _majority(parts: Sequence[PartialChoice]) -> str | None:
-    ranked = Counter(part.choice for part in parts).most_common(2)
+    ranked = Counter(map(attrgetter("choice"), parts)).most_common(2)
     return None if len(ranked) > 1 and ranked[0][1] == ranked[1][1] else ranked[0][0]
 
 
@@ -147,16 +132,16 @@ RULES: Mapping[str, DecisionRule] = {
     "majority of the parts": _majority,
     "first part": lambda parts: parts[0].choice,
     "last part": lambda parts: parts[-1].choice,
-    "newest quoted passage": _highest(lambda part: part.newest),
-    "most quotations": _highest(lambda part: part.quotations),
+    "newest quoted passage": _highest(attrgetter("newest")),
+    "most quotations": _highest(attrgetter("quotations")),
     "part with the key document": _highest(lambda part: 1 if part.key else None),
 }
 """Rules by which a reader might combine the parts. The last one needs the key document: it is a bound."""
 
 
-def rules_table(cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "right", source: str = "") -> Table:
+def rules_table(cases: Sequence[PartitionedCase], source: str = "") -> Table:
     """Build the table of how often the answer to a conflict follows each rule, and how right the rule would be."""
-    conflicts = [case for case in cases if case.conflict]
+    conflicts = list(filter(attrgetter("conflict"), cases))
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for name, decide in RULES.items():
@@ -168,39 +153,42 @@ def rules_table(cases: Sequence[PartitionedCase], measure: AccuracyMeasure = "ri
             if choice is None:
                 continue
             ours.append(case.outcome)
-            theirs.append(_answered(case, choice == case.gold))
+            theirs.append(replace(case.outcome, state="answered", right=choice == case.gold))
             if case.final is not None:
-                followed.append(_answered(case, choice == case.final))
-        differences.append(compare_to_baseline(Group((), ours, theirs, _pairing(ours)), measure))
-        shares = [mean_score(outcomes, measure) for outcomes in (followed, theirs, ours)]
-        rows.append((name, len(ours), len(ours) - len(followed), *shares))
-    columns = (
-        "rule",
-        "speaks",
-        "no answer",
-        "followed",
-        "rule right",
-        "answer right",
-        "difference to the rule",
-        P_COLUMN,
-    )
+                followed.append(replace(case.outcome, state="answered", right=choice == case.final))
+        differences.append(_compare(ours, theirs))
+        rows.append((name, len(ours), len(ours) - len(followed), *map(grouping.mean_score, (followed, theirs, ours))))
     unstated = 0
     for case in conflicts:
-        unstated += case.final is not None and case.final not in {part.choice for part in case.stated}
+        unstated += case.final is not None and case.final not in map(attrgetter("choice"), case.stated)
     remarks = (
         f"Of {len(conflicts)} conflicts. A rule speaks where it names one choice (no tie; a date, a quotation, a key "
         "document is there); no answer: of those, where none was given; followed: of the others.",
-        *describe_chance(case.outcome for case in conflicts),
+        *grouping.describe_chance(map(attrgetter("outcome"), conflicts)),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: a rule that is followed need not be the reason for the answer.",
     )
-    compared = len(differences) - differences.count(None)
-    rows_with_p = add_differences(rows, differences)
-    return Table("Which rule decided", columns, rows_with_p, make_notes(compared, remarks, measure), source)
+    figures = ("speaks", "no answer", "followed", "rule right", "answer right")
+    columns = ("rule", *figures, "difference to the rule", grouping.P_COLUMN)
+    return _difference_table("Which rule decided", columns, rows, differences, remarks, source)
 
 
-def _answered(case: PartitionedCase, right: bool) -> Outcome:
-    return Outcome(case.outcome.question, case.outcome.condition, "answered", right, case.outcome.chance)
+def _compare(ours: Sequence[Outcome], against: Sequence[Outcome]) -> Difference | None:
+    """Return the difference of the pairs that share all conditions but the arm."""
+    names: set[str] = set().union(*map(attrgetter("condition"), ours))
+    return grouping.compare_to_baseline(grouping.Group((), ours, against, tuple(sorted(names - {"arm"}))))
+
+
+def _difference_table(
+    title: str,
+    columns: tuple[str, ...],
+    rows: Sequence[tuple[Cell, ...]],
+    differences: Sequence[Difference | None],
+    remarks: Sequence[str],
+    source: str,
+) -> Table:
+    notes = grouping.make_notes(len(differences) - differences.count(None), remarks)
+    return Table(title, columns, grouping.add_differences(rows, differences), notes, source)
 
 
 def split_arms(records: Iterable[RunRecord]) -> tuple[tuple[PartitionedCase, ...], tuple[Outcome, ...]]:
@@ -213,102 +201,55 @@ def split_arms(records: Iterable[RunRecord]) -> tuple[tuple[PartitionedCase, ...
 
 
 def conflicts_table(
-    cases: Sequence[PartitionedCase],
-    rival: Sequence[Outcome],
-    by: Sequence[str] = (),
-    measure: AccuracyMeasure = "right",
-    source: str = "",
+    cases: Sequence[PartitionedCase], rival: Sequence[Outcome], by: Sequence[str] = (), source: str = ""
 ) -> Table:
     """Build Supplementary Table 2: the conflicts at each condition in `by` (`("k", "place")`), and all together.
 
     Win: right where RAG is not; lose: the reverse; tie: both right or both not.
     """
-    rival_of = {_twin(outcome): outcome for outcome in rival}
+    rival_of = {pair_key(outcome.question, outcome.condition): outcome for outcome in rival}
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for key, members in _group_cases(cases, by):
-        ours = [case.outcome for case in members if case.conflict]
-        against = [rival_of[twin] for twin in map(_twin, ours) if twin in rival_of]
-        differences.append(compare_to_baseline(Group((), ours, against, _pairing(ours)), measure))
-        row: list[Cell] = [*key, len(members), len(ours), mean_score(ours, measure), *count_endings(ours)]
-        rows.append((*row, *_count_wins(ours, against, measure), mean_score(against, measure)))
-    columns = (
-        *by,
-        "read in parts",
-        "conflicts",
-        "resolved",
-        *STATES,
-        "win",
-        "tie",
-        "lose",
-        "not compared",
-        "RAG right",
-        "difference to RAG",
-        P_COLUMN,
-    )
+        ours: list[Outcome] = []
+        against: list[Outcome] = []
+        endings: Counter[str] = Counter()
+        for case in filter(attrgetter("conflict"), members):
+            outcome = case.outcome
+            twin = rival_of.get(pair_key(outcome.question, outcome.condition))
+            ours.append(outcome)
+            against += [twin] if twin else []
+            mine, theirs = grouping.score_outcome(outcome), grouping.score_outcome(twin) if twin else None
+            if mine is None or theirs is None:
+                endings["not compared"] += 1
+            elif mine == theirs:
+                endings["tie"] += 1
+            else:
+                endings["win" if mine > theirs else "lose"] += 1
+        differences.append(_compare(ours, against))
+        counts = (*grouping.count_endings(ours), *map(endings.__getitem__, _ENDINGS))
+        rows.append((*key, len(members), len(ours), grouping.mean_score(ours), *counts, grouping.mean_score(against)))
+    counted = ("read in parts", "conflicts", "resolved", *grouping.STATES, *_ENDINGS)
+    columns = (*by, *counted, "RAG right", "difference to RAG", grouping.P_COLUMN)
     remarks = (
-        *describe_chance(case.outcome for case in cases),
+        *grouping.describe_chance(map(attrgetter("outcome"), cases)),
         "Resolved: share right among the conflicts. Not compared: RAG failed, or was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )
-    tested = len(differences) - differences.count(None)
-    rows_with_p = add_differences(rows, differences)
-    return Table("Conflicts among the parts", columns, rows_with_p, make_notes(tested, remarks, measure), source)
-
-
-def _count_wins(
-    ours: Sequence[Outcome], against: Sequence[Outcome], measure: AccuracyMeasure
-) -> tuple[int, int, int, int]:
-    """Return the numbers of cases (won, tied, lost, not compared)."""
-    rival_scores = {_twin(outcome): score_outcome(outcome, measure) for outcome in against}
-    counts: Counter[str] = Counter()
-    for outcome in ours:
-        mine, theirs = score_outcome(outcome, measure), rival_scores.get(_twin(outcome))
-        if mine is None or theirs is None:
-            counts["not compared"] += 1
-        elif mine == theirs:
-            counts["tie"] += 1
-        else:
-            counts["win" if mine > theirs else "lose"] += 1
-    return counts["win"], counts["tie"], counts["lose"], counts["not compared"]
-
-
-def _twin(outcome: Outcome) -> tuple[str, str]:
-    """Return the question and its condition without the arm: equal for the two outcomes of a pair."""
-    condition = {name: value for name, value in outcome.condition.items() if name != _ARM}
-    return outcome.question, canonical_condition(condition)
-
-
-def _pairing(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """Return the names of all conditions but the arm."""
-    names: set[str] = set()
-    for outcome in outcomes:
-        names.update(outcome.condition)
-    return tuple(sorted(names - {_ARM}))
+    return _difference_table("Conflicts among the parts", columns, rows, differences, remarks, source)
 
 
 def parts_table(cases: Sequence[PartitionedCase], by: Sequence[str] = (), source: str = "") -> Table:
     """Build the table of what the parts said: counts of parts, and of cases by how many parts stated a choice."""
     rows: list[tuple[Cell, ...]] = []
     for key, members in _group_cases(cases, by):
-        stating = [len(case.stated) for case in members]
+        stating = list(map(len, map(attrgetter("stated"), members)))
         states = [sum(map(attrgetter(name), members)) for name in ("undecided", "nothing", "failed")]
-        conflicts = sum(case.conflict for case in members)
-        several = sum(count > 1 for count in stating)
-        choices = (stating.count(0), stating.count(1), several - conflicts, conflicts)
-        rows.append((*key, len(members), sum(stating), *states, *choices))
-    columns = (
-        *by,
-        "cases",
-        "parts that chose",
-        "found, chose nothing",
-        "found nothing",
-        "failed",
-        "no choice",
-        "one part chose",
-        "several agree",
-        "conflict",
-    )
+        none, one, conflicts = stating.count(0), stating.count(1), sum(map(attrgetter("conflict"), members))
+        several = len(stating) - none - one - conflicts
+        rows.append((*key, len(members), sum(stating), *states, none, one, several, conflicts))
+    parts = ("parts that chose", "found, chose nothing", "found nothing", "failed")
+    columns = (*by, "cases", *parts, "no choice", "one part chose", "several agree", "conflict")
     about = "The columns from parts that chose to failed count parts, all others count cases."
     return Table("What the parts said", columns, tuple(rows), (about,), source)
 
@@ -317,11 +258,7 @@ def _group_cases(
     cases: Sequence[PartitionedCase], by: Sequence[str]
 ) -> list[tuple[tuple[Cell, ...], list[PartitionedCase]]]:
     """Return the cases at each condition, in order of appearance, and last all of them."""
-
-    def key(case: PartitionedCase) -> tuple[Cell, ...]:
-        return tuple(map(case.outcome.condition.get, by))
-
-    groups = group_by(cases, key) if by else {}
+    groups = group_conditions(cases, *by) if by else {}
     return [*groups.items(), (("all",) * len(by), list(cases))]
 
 
@@ -329,9 +266,9 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     tables: list[Table] = []
     for run in runs:
         partitioned, rival = split_arms(run.records())
-        cases = sorted(partitioned, key=lambda case: condition_order(case.outcome.condition))
-        names = {name for case in cases for name in case.outcome.condition}
-        by = [name for name in ("k", "place") if name in names]
+        cases = sorted(partitioned, key=lambda case: condition_order(case.condition))
+        names: set[str] = set().union(*map(attrgetter("condition"), cases))
+        by = list(filter(names.__contains__, ("k", "place")))
         tables.append(conflicts_table(cases, rival, by, source=run.name))
         tables.append(parts_table(cases, by, source=run.name))
         tables.append(rules_table(cases, source=run.name))

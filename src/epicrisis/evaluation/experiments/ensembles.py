@@ -7,30 +7,23 @@ larger one, so they come from the cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, numbers_of, select, values_of
-from epicrisis.evaluation.experiments.vote_sampling import (
-    CALLS_PLOT,
-    COT,
-    QUESTION_SETS,
-    SC,
-    SHUFFLED,
-    TOKENS_PLOT,
-    ZERO,
-    VoteSampling,
-    cases_by_set,
-    check_choices,
-    preferred_size,
-    sampling_of,
-    vote_tables,
+from epicrisis.evaluation.experiments.outcome_groups import (
+    OutcomesByModel,
+    collect_groups,
+    numbers_of,
+    select,
+    values_of,
+    with_condition,
 )
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -43,14 +36,9 @@ TEMPERATURES = (0.3, 0.5, 0.7, 1.0)
 """Our values: the study varied the temperature and prints none."""
 N = 5
 """Votes at each temperature, and in the comparison of methods; where fewer are asked for, the largest number."""
-ARMS = (ZERO, COT, SC, SHUFFLED)
+ARMS = (vote_sampling.ZERO, vote_sampling.COT, vote_sampling.SC, vote_sampling.SHUFFLED)
 
-_STRATEGIES: Mapping[str, StrategyName] = {
-    ZERO: "zero-shot",
-    COT: "chain-of-thought",
-    SC: "self-consistency",
-    SHUFFLED: "self-consistency",
-}
+_VOTED, _MODEL = ("arm", "votes"), ("model",)
 _NOTES = (
     "A tie of votes is no choice and counts as abstained, unless votes.tie says otherwise. N = 1 is one vote at the "
     "votes' temperature, a chain of thought is one reply at the model's own (errata P5: the study's N = 1 is its "
@@ -61,7 +49,7 @@ _NOTES = (
 
 def cases(
     questions: Sequence[Question],
-    sampling: VoteSampling,
+    sampling: vote_sampling.VoteSampling,
     *,
     votes: Sequence[int] = VOTES,
     temperatures: Sequence[float] = (),
@@ -73,53 +61,49 @@ def cases(
     Raises InputError for an unknown arm, or a question without a gold letter.
     """
     check_names(arms, ARMS)
-    check_choices(questions)
+    vote_sampling.check_choices(questions)
     built: list[Case] = []
     for question in questions:
         for arm in arms:
-            if arm in (ZERO, COT):
-                built += sampling.cases(question, {"arm": arm}, RunOverrides(_STRATEGIES[arm]))
+            if arm in (vote_sampling.ZERO, vote_sampling.COT):
+                strategy: StrategyName = "zero-shot" if arm == vote_sampling.ZERO else "chain-of-thought"
+                built += sampling.cases(question, {"arm": arm}, RunOverrides(strategy))
                 continue
+            shuffle = arm == vote_sampling.SHUFFLED
             for n in sorted(votes, reverse=True):
-                overrides = RunOverrides(_STRATEGIES[arm], voting=sampling.votes(n, shuffle=arm == SHUFFLED))
+                overrides = RunOverrides("self-consistency", voting=sampling.votes(n, shuffle=shuffle))
                 built += sampling.cases(question, {"arm": arm, "votes": n}, overrides)
+            n = vote_sampling.preferred_size(N, votes)
             for temperature in sorted({*temperatures} - {sampling.voting.temperature}):
-                n = preferred_size(N, votes)
-                voting = replace(sampling.votes(n, shuffle=arm == SHUFFLED), temperature=temperature)
+                voting = replace(sampling.votes(n, shuffle=shuffle), temperature=temperature)
                 condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
-                built += sampling.cases(question, condition, RunOverrides(_STRATEGIES[arm], voting=voting))
+                built += sampling.cases(question, condition, RunOverrides("self-consistency", voting=voting))
     return tuple(built)
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    grid, sampling = inputs.grid, sampling_of(inputs)
+    grid, sampling = inputs.grid, vote_sampling.sampling_of(inputs)
     build = partial(cases, sampling=sampling, votes=grid.votes, temperatures=grid.temperatures, arms=grid.arms)
-    return cases_by_set(inputs, build)
+    return vote_sampling.cases_by_set(inputs, build)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: the methods at one number of votes (Table 1), the effect of shuffling (Table
     2), the number of votes (Table 3, Figure 2), and the temperature where it was varied."""
-    methods: list[Group] = []
-    shuffling: list[Group] = []
-    by_votes: list[Group] = []
-    by_temperature: list[Group] = []
-    for model, outcomes in runs.items():
-        as_set = select(outcomes, temperature=None)
-        methods += _method_groups(model, as_set)
-        shuffling += _shuffling_groups(model, as_set)
-        by_votes += _vote_groups(model, as_set)
-        by_temperature += _temperature_groups(model, outcomes)
+    as_set = {model: select(outcomes, temperature=None) for model, outcomes in runs.items()}
+    shuffling = collect_groups(as_set, _shuffling_groups)
+    by_temperature = collect_groups(runs, _temperature_groups)
     build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
-    votes = ("model", "arm", "votes")
+    votes = ("model", *_VOTED)
     built = [
-        build("Accuracy by method", votes, methods, baseline=COT),
+        build("Accuracy by method", votes, collect_groups(as_set, _method_groups), baseline=vote_sampling.COT),
         build("What shuffled options change", ("model", "votes"), shuffling, baseline="options as they are"),
-        build("Accuracy by the number of votes", votes, by_votes, baseline="the same arm at its fewest votes"),
+        build(
+            "Accuracy by the number of votes",
+            votes,
+            collect_groups(as_set, _vote_groups),
+            baseline="the same arm at its fewest votes",
+        ),
     ]
     if by_temperature:
         built.append(build("Accuracy by temperature", (*votes, "temperature"), by_temperature, baseline="as set"))
@@ -128,25 +112,25 @@ def tables(
 
 def _method_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
     """Yield each method at five votes, as in the study's Table 1, or at the largest number."""
-    rivals = select(outcomes, arm=COT)
+    rivals = select(outcomes, arm=vote_sampling.COT)
     for arm in ARMS:
         here = select(outcomes, arm=arm)
         votes = numbers_of(here, "votes")
-        n = preferred_size(N, votes) if votes else None
+        n = vote_sampling.preferred_size(N, votes) if votes else None
         if n is not None:
             here = select(here, votes=n)
         if here:
-            yield Group((model, arm, n), here, rivals if arm != COT else (), ("repeat",))
+            yield Group((model, arm, n), here, rivals if arm != vote_sampling.COT else (), ("repeat",))
 
 
 def _shuffling_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    shuffled = select(outcomes, arm=SHUFFLED)
+    shuffled = select(outcomes, arm=vote_sampling.SHUFFLED)
     for n in numbers_of(shuffled, "votes"):
-        yield Group((model, n), select(shuffled, votes=n), select(outcomes, arm=SC, votes=n), ("repeat",))
+        yield Group((model, n), select(shuffled, votes=n), select(outcomes, arm=vote_sampling.SC, votes=n), ("repeat",))
 
 
 def _vote_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    for arm in (SC, SHUFFLED):
+    for arm in (vote_sampling.SC, vote_sampling.SHUFFLED):
         of_arm = select(outcomes, arm=arm)
         votes = numbers_of(of_arm, "votes")
         for n in votes:
@@ -155,24 +139,23 @@ def _vote_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
 
 
 def _temperature_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    for arm in (SC, SHUFFLED):
+    for arm in (vote_sampling.SC, vote_sampling.SHUFFLED):
         of_arm = select(outcomes, arm=arm)
-        varied = [outcome for outcome in of_arm if "temperature" in outcome.condition]
+        varied = with_condition(of_arm, "temperature")
         for n in numbers_of(varied, "votes"):
             rivals = select(of_arm, votes=n, temperature=None)
             yield Group((model, arm, n, "as set"), rivals, (), ("repeat",))
-            for temperature in sorted(float(str(value)) for value in values_of(varied, "temperature")):
+            for temperature in sorted(map(float, map(str, values_of(varied, "temperature")))):
                 here = select(varied, votes=n, temperature=temperature)
                 yield Group((model, arm, n, temperature), here, rivals, ("repeat",))
 
 
-_VOTED, _MODEL = ("arm", "votes"), ("model",)
 EXPERIMENT = Experiment(
     NAME,
     "What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",
     _build_cases,
-    vote_tables(tables, ("arm", "votes", "temperature")),
-    sets=QUESTION_SETS,
+    vote_sampling.vote_tables(tables, ("arm", "votes", "temperature")),
+    sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=VOTES, temperatures=TEMPERATURES),
     published=("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "study-energy"),
     plots=(
@@ -180,7 +163,9 @@ EXPERIMENT = Experiment(
             PlotSpec(
                 "Share right by method", "points", (SHARE_COLUMN,), _VOTED, ("arm",), _MODEL, method_columns=_VOTED
             ),
-            PlotSpec("Differences by method", "points", (f"difference to {COT}",), _VOTED, ("arm",), _MODEL),
+            PlotSpec(
+                "Differences by method", "points", (f"difference to {vote_sampling.COT}",), _VOTED, ("arm",), _MODEL
+            ),
         ),
         (PlotSpec("What shuffled options change", "points", ("difference to options as they are",), ("votes",)),),
         (
@@ -188,8 +173,8 @@ EXPERIMENT = Experiment(
             PlotSpec("What more votes change", "line", ("difference to the same arm *",), ("votes",), ("arm",), _MODEL),
         ),
         (
-            replace(TOKENS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
-            replace(CALLS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
+            replace(vote_sampling.TOKENS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
+            replace(vote_sampling.CALLS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
         ),
     ),
     strategy="self-consistency",

@@ -1,6 +1,6 @@
 """The type of an experiment, and the types of what it is given: options, questions and finished runs.
 
-A module of this folder that defines `EXPERIMENT` is one experiment: its cases, tables, plots and published figures.
+`registry` names the modules that define experiments: their cases, tables, plots and published figures.
 """
 
 from __future__ import annotations

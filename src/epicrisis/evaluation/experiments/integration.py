@@ -8,55 +8,41 @@ The arm `mirage` is plain RAG as MIRAGE ran it, 32 passages of all retrievers fu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from operator import attrgetter, itemgetter, mul, sub
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from epicrisis.answers import Retrieved
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import (
-    FIGURES,
-    P_COLUMN,
-    SHARE_COLUMN,
-    STATES,
-    Group,
-    PairingKey,
-    add_differences,
-    compare_to_baseline,
-    count_endings,
-    describe_chance,
-    describe_omitted_parts,
-    group_by,
-    make_notes,
-    mean_by_pair,
-    mean_score,
-    score_outcome,
-)
+from epicrisis.evaluation.analysis import grouping, statistics
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments import token_costs
-from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names
+from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
     all_outcomes,
     read_outcomes,
     select,
+    subtract_scores,
     values_of,
 )
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
-from epicrisis.retrieval.rankings import rerank, take_first
+from epicrisis.retrieval.document_ranking import take_first
+from epicrisis.retrieval.preflight import choose_rule, compare_rankings
+from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
+from epicrisis.retrieval.rerank import rerank
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
@@ -97,7 +83,18 @@ def cases(
     lacks what it needs.
     """
     check = check or study.protocol.preflight
-    _check_arms(study.source, arms, check)
+    source = study.source
+    check_names(arms, (*ARMS, CLOSED))
+    if MIRAGE in arms and source.fused is None:
+        raise InputError("the arm mirage needs a search by several retrievers: give one, or leave the arm out")
+    if CHECKED in arms and check.enabled:
+        signal = check.signal or "overlap"
+        if signal in BM25_SIGNALS and source.words is None:
+            raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
+        if signal == "reranker-overlap" and source.reranker is None:
+            raise InputError(
+                "the preflight check by reranker-overlap needs a reranker: name one, or take another signal"
+            )
     depth = max(k, check.depth) if CHECKED in arms else k
     built: list[Case] = []
     for dataset, dataset_questions in questions.items():
@@ -126,20 +123,6 @@ def _arm_cases(
     return study.cases(passages, {**condition, "k": k}, take_first(passages.retrieved, k, source.count), verdict)
 
 
-def _check_arms(source: PassageSource, arms: Sequence[str], check: PreflightSettings) -> None:
-    """Raise InputError for an unknown arm, or an arm or check without the ranker it needs."""
-    check_names(arms, (*ARMS, CLOSED))
-    if MIRAGE in arms and source.fused is None:
-        raise InputError("the arm mirage needs a search by several retrievers: give one, or leave the arm out")
-    if CHECKED not in arms or not check.enabled:
-        return
-    signal = check.signal or "overlap"
-    if signal in BM25_SIGNALS and source.words is None:
-        raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
-    if check.signal == "reranker-overlap" and source.reranker is None:
-        raise InputError("the preflight check by reranker-overlap needs a reranker: name one, or take another signal")
-
-
 def preflight_verdict(
     source: PassageSource, question: Question, ranking: Ranking, check: PreflightSettings
 ) -> Preflight:
@@ -160,7 +143,7 @@ def preflight_verdict(
         name, reranker = source.reranker
         rescored = _scores(rerank(top, question.text, reranker, name, len(top.hits)))
     # The best passage of each document comes before its others.
-    best_first = sorted(_scores(top), key=lambda pair: -pair[1])
+    best_first = sorted(_scores(top), key=itemgetter(1), reverse=True)
     return compare_rankings(best_first, words, rescored, rule, depth=check.depth, count=source.count)
 
 
@@ -178,11 +161,8 @@ def build_retrieved_cases(inputs: CaseInputs) -> tuple[Case, ...]:
         raise InputError("this experiment reads passages in the order of the search: leave rerank out of the settings")
     # The check of the protocol, unless the settings have their own.
     check = None if settings.preflight == PreflightSettings() else settings.preflight
-    by_key: dict[str, Case] = {}
-    for k in inputs.grid.ks:
-        for case in cases(inputs.questions, inputs.study, k=k, arms=inputs.grid.arms, check=check):
-            by_key[case.key] = case
-    return tuple(by_key.values())
+    questions, study, arms = inputs.questions, inputs.study, inputs.grid.arms
+    return unique_cases(cases(questions, study, k=k, arms=arms, check=check) for k in inputs.grid.ks)
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
@@ -201,24 +181,17 @@ def mirage_remarks(records: Iterable[RunRecord]) -> tuple[str, ...]:
                 encoders[json.dumps(encoder)] = encoder
     if not encoders:
         return ()
+    retrievers: list[str] = []
+    for encoder in encoders.values():
+        names = [encoder] if isinstance(encoder, str) else encoder or []
+        retrievers.append(" and ".join(["BM25", *names]))
     return (
         "Arm mirage: MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT) over four corpora; here "
-        f"{'; '.join(map(_name_retrievers, encoders.values()))} over this library replaced them.",
+        f"{'; '.join(retrievers)} over this library replaced them.",
     )
 
 
-def _name_retrievers(encoder: str | list[str] | None) -> str:
-    if encoder is None:
-        return "BM25"
-    encoders = [encoder] if isinstance(encoder, str) else encoder
-    return " and ".join(["BM25", *encoders])
-
-
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: all arms against RAG, against RAG as MIRAGE ran it, and the check's effect.
 
     The last table holds what the papers print, averaged both ways. `remarks` stand under all others.
@@ -228,68 +201,47 @@ def tables(
     for baseline, arms in _COMPARISONS:
         if baseline == RAG or (baseline in run_arms and run_arms & set(arms)):
             others = [arm for arm in arms if arm in run_arms and arm != baseline]
-            compared.append(_comparison_table(runs, baseline, others, remarks))
+            compared.append(_comparison_table(runs, (baseline, *others), remarks))
     return *compared, published_table()
 
 
-def _comparison_table(
-    runs: OutcomesByModel,
-    baseline: str,
-    arms: Sequence[str],
-    remarks: Sequence[str],
-) -> Table:
-    compared_arms = (baseline, *arms)
-    everyone = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in compared_arms]
+def _comparison_table(runs: OutcomesByModel, arms: Sequence[str], remarks: Sequence[str]) -> Table:
+    """Build the table of these arms. The first one is the baseline."""
+    baseline = arms[0]
+    compared = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in arms]
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for model, outcomes in runs.items():
-        for row, less in _rows(model, outcomes, compared_arms):
-            rows.append(row)
-            differences.append(less)
-    compared = len(differences) - differences.count(None)
-    notes = (*describe_chance(everyone), *describe_omitted_parts(everyone), *_AVERAGES, *remarks)
-    return Table(
-        f"Accuracy with real rankings, against {baseline}",
-        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
-        add_differences(rows, differences),
-        make_notes(compared, notes),
-    )
-
-
-_Row: TypeAlias = tuple[tuple[Cell, ...], Difference | None]
-
-
-def _rows(model: str, outcomes: Sequence[Outcome], arms: Sequence[str]) -> Iterator[_Row]:
-    """Yield a row with its difference for each set, then for the averages of several sets, and each arm.
-
-    The first arm is the baseline.
-    """
-    sets = sorted(map(str, values_of(outcomes, "dataset")))
-    sets.sort(key=lambda name: SETS.index(name) if name in SETS else len(SETS))
-    averages = (MACRO, MICRO) if len(sets) > 1 else ()
-    for part in (*sets, *averages):
-        in_part = list(outcomes) if part in averages else select(outcomes, dataset=part)
-        rivals = select(in_part, arm=arms[0])
-        for arm in arms:
+        sets = sorted(map(str, values_of(outcomes, "dataset")))
+        sets.sort(key=lambda name: SETS.index(name) if name in SETS else len(SETS))
+        averages = (MACRO, MICRO) if len(sets) > 1 else ()
+        for part, arm in product((*sets, *averages), arms):
+            in_part = outcomes if part in averages else select(outcomes, dataset=part)
             here = select(in_part, arm=arm)
             if not here:
                 continue
-            against = rivals if arm != arms[0] else []
+            against = select(in_part, arm=baseline) if arm != baseline else []
             labels = (model, part, arm, here[0].condition.get("k"))
             if part == MACRO:
-                blanks = [None] * len(STATES)
-                less = macro_difference(here, against)
-                yield (*labels, macro_mean(here), *blanks), less
+                rows.append((*labels, macro_mean(here), *[None] * len(grouping.STATES)))
+                differences.append(macro_difference(here, against))
             else:
-                less = compare_to_baseline(Group(labels, here, against, ("repeat",)))
-                yield (*labels, mean_score(here), *count_endings(here)), less
+                rows.append((*labels, grouping.mean_score(here), *grouping.count_endings(here)))
+                differences.append(grouping.compare_to_baseline(grouping.Group(labels, here, against, ("repeat",))))
+    tested = len(differences) - differences.count(None)
+    notes = (*grouping.describe_chance(compared), *grouping.describe_omitted_parts(compared), *_AVERAGES, *remarks)
+    return Table(
+        f"Accuracy with real rankings, against {baseline}",
+        ("model", "set", "arm", "k", *grouping.FIGURES, f"difference to {baseline}", grouping.P_COLUMN),
+        grouping.add_differences(rows, differences),
+        grouping.make_notes(tested, notes),
+    )
 
 
 def macro_mean(outcomes: Sequence[Outcome]) -> Mean:
     """Return the mean of the sets' means; a question that was asked several times counts by its mean."""
-    by_set = _scores_by_set(outcomes)
-    sets = [list(scores.values()) for scores in by_set.values()]
-    unscored = sum(score_outcome(outcome) is None for outcome in outcomes)
+    sets = [list(scores.values()) for scores in _scores_by_set(outcomes).values()]
+    unscored = list(map(grouping.score_outcome, outcomes)).count(None)
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
     return Mean(fmean(map(fmean, sets)), _interval(sets, (0.0, 1.0)), len(outcomes) - unscored, unscored)
@@ -302,16 +254,13 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     set.
     """
     ours, theirs = _scores_by_set(first), _scores_by_set(second)
-    if ours.keys() != theirs.keys():
+    if not ours or ours.keys() != theirs.keys():
         return None
-    by_set: dict[str, dict[PairingKey, float]] = {}
-    for name, scores in ours.items():
-        rivals = theirs[name]
-        by_set[name] = {pair: value - rivals[pair] for pair, value in scores.items() if pair in rivals}
-    if not by_set or not all(by_set.values()):
+    by_set = dict(zip(ours, map(subtract_scores, ours.values(), map(theirs.__getitem__, ours)), strict=True))
+    if not all(by_set.values()):
         return None
     n = sum(map(len, by_set.values()))
-    weighted: dict[tuple[str, PairingKey], float] = {}
+    weighted: dict[tuple[str, grouping.PairingKey], float] = {}
     for name, differences in by_set.items():
         for pair, value in differences.items():
             weighted[name, pair] = value * n / (len(by_set) * len(differences))
@@ -320,32 +269,30 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     return replace(flipped, interval=_interval(sets, (-1.0, 1.0)))
 
 
-def _scores_by_set(outcomes: Iterable[Outcome]) -> dict[str, dict[PairingKey, float]]:
+def _scores_by_set(outcomes: Iterable[Outcome]) -> dict[str, dict[grouping.PairingKey, float]]:
     """Return the mean score of each question by set, the sets by name; sets without a score are left out."""
-    groups = group_by(outcomes, lambda outcome: str(outcome.condition["dataset"]))
-    by_set = {name: mean_by_pair(groups[name], ()) for name in sorted(groups)}
-    return {name: scores for name, scores in by_set.items() if scores}
+    by_set: dict[str, dict[grouping.PairingKey, float]] = {}
+    for name, in_set in sorted(grouping.group_by(outcomes, lambda outcome: str(outcome.condition["dataset"])).items()):
+        scores = grouping.mean_by_pair(in_set, ())
+        if scores:
+            by_set[name] = scores
+    return by_set
 
 
 def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float]) -> Interval:
     """Return the interval of the mean of the sets' means, each set's questions resampled. `limits`: of a score."""
     if all(max(values) - min(values) < 1e-9 for values in sets):
         intervals = [uniform_interval(values[0], len(values), limits) for values in sets]
-        low = fmean(interval.low for interval in intervals)
-        high = fmean(interval.high for interval in intervals)
-    else:
-        resampled = [_resample(values, number) for number, values in enumerate(sets)]
-        low, high = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975])
+        return Interval(fmean(map(attrgetter("low"), intervals)), fmean(map(attrgetter("high"), intervals)))
+    resampled = []
+    for seed, values in enumerate(sets):
+        # Few values differ, so their counts are drawn.
+        distinct, frequencies = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
+        n = len(values)
+        samples = np.random.default_rng(seed).multinomial(n, frequencies / n, size=statistics.RESAMPLES)
+        resampled.append(samples @ distinct / n)
+    low, high = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975])
     return Interval(float(low), float(high))
-
-
-def _resample(values: Sequence[float], seed: int) -> npt.NDArray[np.float64]:
-    """Return the means of samples with replacement. Few values differ, so their counts are drawn."""
-    distinct, frequencies = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
-    n = len(values)
-    samples = np.random.default_rng(seed).multinomial(n, frequencies / n, size=statistics.RESAMPLES)
-    means: npt.NDArray[np.float64] = samples @ distinct / n
-    return means
 
 
 def published_table() -> Table:
@@ -355,20 +302,19 @@ def published_table() -> Table:
     sizes = [float(str(load_published()["datasets"].figure("questions", name))) for name in (*sets[:2], "BioASQ-Y/N")]
     rows: list[tuple[str, str, tuple[float, ...]]] = []
     for model, method, *cells, _ in printed.rows:
-        rows.append((str(model), str(method), tuple(float(str(cell)) for cell in cells)))
+        rows.append((str(model), str(method), tuple(map(float, map(str, cells)))))
     rows.append((RELEASED_MODEL, "RAG, as MIRAGE released it", RELEASED))
     ours = {name: shares for name, strategy, shares in rows if strategy == "BriefContext"}
 
-    def micro(shares: Sequence[float]) -> float:
-        return sum(share * size for share, size in zip(shares, sizes, strict=True)) / sum(sizes)
+    def average(shares: Sequence[float]) -> tuple[float, float]:
+        return fmean(shares), sum(map(mul, shares, sizes)) / sum(sizes)
 
     built: list[tuple[Cell, ...]] = []
     for name, strategy, shares in rows:
-        gains: tuple[Cell, Cell] = (None, None)
+        gains: tuple[Cell, ...] = (None, None)
         if strategy != "BriefContext":
-            best = ours[name]
-            gains = fmean(best) - fmean(shares), micro(best) - micro(shares)
-        built.append((name, strategy, *shares, fmean(shares), micro(shares), *gains))
+            gains = tuple(map(sub, average(ours[name]), average(shares)))
+        built.append((name, strategy, *shares, *average(shares), *gains))
     remarks = (
         "In percent. Averages and gains are computed from the printed shares. The arms differ in more than the "
         "strategy (errata B7): CoT and RAG are from MIRAGE's benchmark, 32 passages of four retrievers, four corpora "
@@ -401,7 +347,7 @@ EXPERIMENT = Experiment(
             PlotSpec(
                 "Share right by arm",
                 "points",
-                (SHARE_COLUMN,),
+                (grouping.SHARE_COLUMN,),
                 ("arm",),
                 ("arm",),
                 ("model", "set"),

@@ -11,30 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Literal
 
 from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, group_by, make_accuracy_table
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, numbers_of, select, values_of
-from epicrisis.evaluation.experiments.vote_sampling import (
-    CALLS_PLOT,
-    NO_EXAMPLES,
-    TOKENS_PLOT,
-    VoteSampling,
-    cases_by_set,
-    preferred_size,
-    sampling_of,
-    sort_outcomes,
-    split_sets,
-    usage_of_runs,
+from epicrisis.evaluation.experiments.outcome_groups import (
+    OutcomesByModel,
+    collect_groups,
+    group_conditions,
+    numbers_of,
+    select,
+    values_of,
 )
+from epicrisis.evaluation.grading.correctness import correctness_remarks as marking_remarks
 from epicrisis.evaluation.grading.correctness import read_correctness
-from epicrisis.evaluation.grading.correctness_tables import correctness_remarks as marking_remarks
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.overrides import RunOverrides
@@ -47,12 +44,6 @@ N, K = 5, 5
 ONE, REFINING, LAST, BEST = "one-draft", "ensemble-refining", "self-reflection", "self-reflection+best"
 ARMS = (ONE, REFINING, LAST, BEST)
 
-_STRATEGIES: Mapping[str, StrategyName] = {
-    ONE: "self-reflection",
-    REFINING: "ensemble-refining",
-    LAST: "self-reflection",
-    BEST: "self-reflection",
-}
 _NOTES = (
     f"{LAST}: the last draft is the answer, as published; {BEST}: the one of highest reward, as corrected (errata P8). "
     "Without a reward model both are the last.",
@@ -75,23 +66,22 @@ class Sizes:
     @property
     def k(self) -> int:
         """Examples of the rows over drafts and rounds, and of the one draft."""
-        return preferred_size(K, self.ks)
+        return vote_sampling.preferred_size(K, self.ks)
 
     @property
     def n(self) -> int:
         """Drafts or rounds of the rows over examples."""
-        return preferred_size(N, self.ns)
+        return vote_sampling.preferred_size(N, self.ns)
 
     def pairs(self) -> list[tuple[int, int]]:
         """Return the pairs (n, k), the largest n first, which fills the cache for the others."""
-        pairs = {(n, self.k) for n in self.ns}
-        pairs.update((self.n, k) for k in self.ks)
+        pairs = {*product(self.ns, (self.k,)), *product((self.n,), self.ks)}
         return sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
 
 
 def cases(
     questions: Sequence[Question],
-    sampling: VoteSampling,
+    sampling: vote_sampling.VoteSampling,
     sources: Mapping[str, ExampleFinder],
     *,
     sizes: Sizes = Sizes(),
@@ -127,21 +117,22 @@ def _variants(
 ) -> Iterator[tuple[Condition, RunOverrides]]:
     """Yield the conditions of one question with their overrides."""
     if ONE in arms:
-        yield _one_draft(NO_EXAMPLES, 0, Examples(()))
+        yield _one_draft(vote_sampling.NO_EXAMPLES, 0, Examples(()))
     for name, find in sources.items():
         examples = find(question)
         if ONE in arms:
             yield _one_draft(name, sizes.k, _first(examples, sizes.k))
         for arm in arms:
             keep: DraftSelection = "best" if arm == BEST else "last"
+            strategy: StrategyName = "ensemble-refining" if arm == REFINING else "self-reflection"
             for n, k in sizes.pairs() if arm != ONE else ():
                 refining = RefiningOptions(drafts=n, rounds=n, keep=keep)
-                overrides = RunOverrides(_STRATEGIES[arm], refining=refining, examples=_first(examples, k))
+                overrides = RunOverrides(strategy, refining=refining, examples=_first(examples, k))
                 yield {"arm": arm, "examples": name, "k": k, "n": n}, overrides
 
 
 def _one_draft(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
-    overrides = RunOverrides(_STRATEGIES[ONE], refining=RefiningOptions(rounds=0, keep="last"), examples=examples)
+    overrides = RunOverrides("self-reflection", refining=RefiningOptions(rounds=0, keep="last"), examples=examples)
     return {"arm": ONE, "examples": name, "k": k}, overrides
 
 
@@ -153,39 +144,24 @@ def _first(examples: Examples, k: int) -> Examples:
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    grid, sampling = inputs.grid, sampling_of(inputs)
+    grid, sampling = inputs.grid, vote_sampling.sampling_of(inputs)
     sizes = Sizes(grid.votes, grid.ks)
     build = partial(cases, sampling=sampling, sources=inputs.study.examples, sizes=sizes, arms=grid.arms)
-    return cases_by_set(inputs, build)
+    return vote_sampling.cases_by_set(inputs, build)
 
 
-def tables(
-    runs: OutcomesByModel,
-    *,
-    remarks: Sequence[str] = (),
-) -> tuple[Table, ...]:
+def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished and marked runs: one draft (Table 10), drafts and rounds (Tables 11 and 12, Figure
     6), and examples (Figure 5) where their number was varied."""
-    one_draft: list[Group] = []
-    by_drafts: list[Group] = []
-    by_examples: list[Group] = []
-    for model, outcomes in runs.items():
-        several = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
-        one_draft += _one_draft_groups(model, outcomes)
-        by_drafts += _size_groups(model, outcomes, "n")
-        # With one number of examples, the rows over drafts and rounds are the same.
-        if len(values_of(several, "k")) > 1:
-            by_examples += _size_groups(model, outcomes, "k")
+    one_draft = collect_groups(runs, _one_draft_groups)
+    by_drafts = collect_groups(runs, partial(_size_groups, size="n"))
+    by_examples = collect_groups(runs, partial(_size_groups, size="k"))
     build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
     labels = ("model", "arm", "examples")
+    title, baseline = "Accuracy by the number of drafts or rounds", "one draft with the same examples"
     built = [
         build("One draft", ("model", "examples", "k"), one_draft, baseline="no examples"),
-        build(
-            "Accuracy by the number of drafts or rounds",
-            (*labels, "n"),
-            by_drafts,
-            baseline="one draft with the same examples",
-        ),
+        build(title, (*labels, "n"), by_drafts, baseline=baseline),
     ]
     if by_examples:
         baseline = "one draft with the same library"
@@ -195,21 +171,20 @@ def tables(
 
 def _one_draft_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
     ones = select(outcomes, arm=ONE)
-    without = select(ones, examples=NO_EXAMPLES)
-    groups = group_by(ones, lambda outcome: (outcome.condition["examples"], outcome.condition["k"]))
-    for (name, k), here in groups.items():
-        yield Group((model, name, k), here, () if name == NO_EXAMPLES else without, ("repeat",))
+    without = select(ones, examples=vote_sampling.NO_EXAMPLES)
+    for (name, k), here in group_conditions(ones, "examples", "k").items():
+        yield Group((model, name, k), here, () if name == vote_sampling.NO_EXAMPLES else without, ("repeat",))
 
 
 def _size_groups(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"]) -> Iterator[Group]:
     """Yield each number of drafts, or of examples, with the other one as the run's sizes say."""
     several = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
-    if not several:
+    # With one number of examples, the rows over drafts and rounds are the same.
+    if not several or (size == "k" and len(values_of(several, "k")) < 2):
         return
     sizes = Sizes(numbers_of(several, "n"), numbers_of(several, "k"))
     rows = select(several, k=sizes.k) if size == "n" else select(several, n=sizes.n)
-    groups = group_by(rows, lambda outcome: (outcome.condition["arm"], outcome.condition["examples"]))
-    for (arm, name), of_arm in groups.items():
+    for (arm, name), of_arm in group_conditions(rows, "arm", "examples").items():
         rivals = select(outcomes, arm=ONE, examples=name)
         for value in numbers_of(of_arm, size):
             here = select(of_arm, **{size: value})
@@ -224,7 +199,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     for run in runs:
         marking = read_correctness(run.path.parent)
         if marking.judges:
-            outcomes[run.name] = sort_outcomes(run, marking.outcomes())
+            outcomes[run.name] = vote_sampling.sort_outcomes(run, marking.outcomes())
             notes |= dict.fromkeys(marking_remarks(marking))
         else:
             unmarked.append(
@@ -232,18 +207,18 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
                 "grade correctness FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same "
                 "command again."
             )
-    built = tables(split_sets(outcomes), remarks=tuple(notes)) if outcomes else ()
-    usage = usage_of_runs(runs, ("arm", "examples", "k", "n"))
+    built = tables(vote_sampling.split_sets(outcomes), remarks=tuple(notes)) if outcomes else ()
+    usage = vote_sampling.usage_of_runs(runs, ("arm", "examples", "k", "n"))
     return (*built, replace(usage, notes=(*unmarked, *usage.notes)))
 
 
 def _size_plots(size: str, unit: str) -> tuple[PlotSpec, ...]:
     """Return the plots over the number of drafts or examples."""
     axis, panel = f"{unit} ({size.upper()})", ("model", "examples")
-    values = {"Share right": SHARE_COLUMN, "Differences to one draft": "difference to one draft *"}
-    return tuple(
-        PlotSpec(f"{title} by {unit}", "line", (value,), (size,), ("arm",), panel, axis_title=axis)
-        for title, value in values.items()
+    share, difference = f"Share right by {unit}", f"Differences to one draft by {unit}"
+    return (
+        PlotSpec(share, "line", (SHARE_COLUMN,), (size,), ("arm",), panel, axis_title=axis),
+        PlotSpec(difference, "line", ("difference to one draft *",), (size,), ("arm",), panel, axis_title=axis),
     )
 
 
@@ -256,15 +231,12 @@ EXPERIMENT = Experiment(
     grid=Grid(ARMS, KS, votes=NS),
     published=("open-baseline", "openmedprompt-refining", "openmedprompt-reflection"),
     plots=(
-        (
-            SHARES,
-            PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",)),
-        ),
+        (SHARES, PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",))),
         _size_plots("n", "drafts or rounds"),
         _size_plots("k", "examples"),
         (
-            replace(TOKENS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
-            replace(CALLS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
+            replace(vote_sampling.TOKENS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
+            replace(vote_sampling.CALLS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
         ),
     ),
     strategy="self-reflection",

@@ -1,19 +1,40 @@
-"""Selecting and grouping outcomes: the steps that the tables of most experiments share."""
+"""Selecting, grouping and comparing outcomes: the steps that the tables of most experiments share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import TypeAlias
+from itertools import chain, starmap
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+from epicrisis.evaluation.analysis.grouping import (
+    Group,
+    PairingKey,
+    correct_p_values,
+    describe_chance,
+    group_by,
+    make_notes,
+)
+from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
+from epicrisis.evaluation.experiments.experiment import Runs
+from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 
 OutcomesByModel: TypeAlias = Mapping[str, Sequence[Outcome]]
 """The outcomes of each run, by the name of its model."""
+ChangeRow: TypeAlias = tuple[tuple[Cell, ...], tuple[Difference | None, ...], tuple[int, int]]
+"""Labels, changes, and the numbers of questions with and without a score."""
+
+
+class _Conditional(Protocol):
+    @property
+    def condition(self) -> Condition: ...
+
+
+T = TypeVar("T", bound=_Conditional)
 
 
 def read_outcomes(runs: Iterable[RecordedRun]) -> dict[str, list[Outcome]]:
@@ -25,31 +46,75 @@ def read_outcomes(runs: Iterable[RecordedRun]) -> dict[str, list[Outcome]]:
     return {run.name: sorted(score_records(run.records()), key=place) for run in runs}
 
 
-def select(cases: Iterable[Outcome], **conditions: Cell) -> list[Outcome]:
-    """Return the outcomes whose conditions equal `conditions`. None matches outcomes without that condition."""
+def outcome_tables(build: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, Sequence[str]], tuple[Table, ...]]:
+    """Adapt a function from outcomes by model to tables, so that it takes finished runs."""
+    return lambda runs, remarks: build(read_outcomes(runs), remarks=remarks)
+
+
+def select(cases: Iterable[T], **conditions: Cell) -> list[T]:
+    """Return the cases whose conditions equal `conditions`. None matches cases without that condition."""
     names, values = tuple(conditions), tuple(conditions.values())
-    return [outcome for outcome in cases if tuple(map(outcome.condition.get, names)) == values]
+    return [case for case in cases if tuple(map(case.condition.get, names)) == values]
 
 
-def values_of(cases: Iterable[Outcome], name: str) -> list[Cell]:
-    """Return the distinct values of a condition, in order of appearance. Outcomes without it are ignored."""
-    return list(dict.fromkeys(outcome.condition[name] for outcome in cases if name in outcome.condition))
+def with_condition(cases: Iterable[T], name: str) -> list[T]:
+    """Return the cases that have this condition."""
+    return [case for case in cases if name in case.condition]
 
 
-def numbers_of(cases: Iterable[Outcome], name: str) -> list[int]:
+def values_of(cases: Iterable[T], name: str) -> list[Any]:
+    """Return the distinct values of a condition, in order of appearance. Cases without it are ignored."""
+    return list(dict.fromkeys(case.condition[name] for case in with_condition(cases, name)))
+
+
+def numbers_of(cases: Iterable[T], name: str) -> list[int]:
     """Return the distinct values of a condition as integers, ascending."""
-    return sorted(int(str(value)) for value in values_of(cases, name))
+    return sorted(map(int, map(str, values_of(cases, name))))
 
 
-def all_outcomes(runs: OutcomesByModel, condition: str | None = None) -> list[Outcome]:
-    """Return the outcomes of all runs, or only those with this condition."""
-    outcomes = chain.from_iterable(runs.values())
-    return [outcome for outcome in outcomes if condition is None or condition in outcome.condition]
+def group_conditions(cases: Iterable[T], *names: str) -> dict[tuple[Any, ...], list[T]]:
+    """Group cases by the values of these conditions, in order of appearance. The value of a missing one is None."""
+    return group_by(cases, lambda case: tuple(map(case.condition.get, names)))
 
 
-def count_questions(cases: Iterable[Outcome]) -> int:
-    """Return the number of distinct questions."""
-    return len({outcome.question for outcome in cases})
+def all_outcomes(runs: OutcomesByModel) -> list[Outcome]:
+    """Return the outcomes of all runs."""
+    return list(chain.from_iterable(runs.values()))
+
+
+def collect_groups(runs: OutcomesByModel, build: Callable[[str, Sequence[Outcome]], Iterable[Group]]) -> list[Group]:
+    """Return the groups that `build` makes of the outcomes of each model."""
+    return list(chain.from_iterable(starmap(build, runs.items())))
+
+
+def subtract_scores(first: Mapping[PairingKey, float], second: Mapping[PairingKey, float]) -> dict[PairingKey, float]:
+    """Return the first score of each pair less the second, of the pairs with both."""
+    return {pair: value - second[pair] for pair, value in first.items() if pair in second}
+
+
+def compare_scores(
+    first: Mapping[PairingKey, float], second: Mapping[PairingKey, float] | None = None
+) -> Difference | None:
+    """Return the mean difference of the pairs with both scores, or of `first` to 0; None without such a pair."""
+    second = dict.fromkeys(first, 0.0) if second is None else second
+    return paired_difference(first, second) if first.keys() & second.keys() else None
+
+
+def change_table(
+    title: str, columns: Sequence[str], rows: Sequence[ChangeRow], cases: Iterable[Outcome], notes: Sequence[str]
+) -> Table:
+    """Build a table in which each change of a row is followed by its p value; all are corrected together."""
+    p_values = correct_p_values(chain.from_iterable(changes for _, changes, _ in rows))
+    remaining = iter(p_values)
+    built: list[tuple[Cell, ...]] = []
+    for labels, changes, counts in rows:
+        cells: list[Cell] = []
+        for change in changes:
+            cells += [change, next(remaining)]
+        built.append((*labels, *cells, *counts))
+    tested = len(p_values) - p_values.count(None)
+    all_notes = make_notes(tested, (*describe_chance(cases), *notes))
+    return Table(title, (*columns, "questions", "not scored"), tuple(built), all_notes)
 
 
 def add_notes(tables: Iterable[Table], notes: Sequence[str]) -> tuple[Table, ...]:

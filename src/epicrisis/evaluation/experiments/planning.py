@@ -1,30 +1,37 @@
-"""From an experiment and the options of a run to the run's plan and its cases."""
+"""The plans and the cases of runs: from an experiment and its options, or a question set asked once (a plain run)."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
+from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import Any
 
-from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples
+from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples, open_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.experiments import cloze, probe
-from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.example_sources import open_sources
+from epicrisis.evaluation.datasets.sampling import sample_at_random
+from epicrisis.evaluation.experiments import cloze, medprompt, probe
+from epicrisis.evaluation.experiments.arms import ExampleFinder, Study
 from epicrisis.evaluation.experiments.experiment import CORRECTED, CaseInputs, Experiment, Grid, Request
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source, no_source
+from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.models.pair_models import load_reranker
+from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings
+from epicrisis.types import Question
 
+EVALUATE = "evaluate"
+"""Name of plain runs."""
 CANDIDATES = 20
 """Passages inspected for each question that is made from the library's own documents."""
 _FLAGS = {"arms": "--arm", "ks": "-k", "places": "--place", "votes": "--votes", "temperatures": "--temperature"}
@@ -56,15 +63,26 @@ def plan_experiment(
         else:
             source = no_source()
             if experiment.shows_examples:
-                examples = open_sources(request, settings, stack, grid)
-        finders = {name: search.find for name, search in examples.items()}
+                examples = _open_examples(request, settings, stack, grid)
+        finders: dict[str, ExampleFinder] = {}
+        libraries: dict[str, Any] = {}
+        for name, search in examples.items():
+            finders[name] = search.find
+            libraries[name] = describe_examples(search.search.library)
         study = Study(source, protocol, request.repeats, settings.seed, finders)
-        questions = {sample.name: sample.questions for sample in samples}
+        questions = dict(map(attrgetter("name", "questions"), samples))
         cases = experiment.cases(CaseInputs(questions, study, grid, settings))
-        libraries = {name: describe_examples(search.search.library) for name, search in examples.items()}
+    arguments: dict[str, Any] = {} if experiment.by_settings else {"protocol": request.protocol}
+    arguments |= describe_grid(grid)
+    if request.gold != "one":
+        arguments["gold"] = request.gold
+    if request.reranker:
+        arguments["reranker"] = request.reranker
+    if libraries:
+        arguments["examples"] = libraries
     plan = RunPlan(
         name=experiment.name,
-        arguments=_describe_arguments(experiment, request, grid, libraries),
+        arguments={**arguments, "repeats": request.repeats},
         recipe=pipeline.recipe(),
         dataset=describe_sets(sets),
         sample=describe_sample(names, protocol, request, whole_sets=whole_sets),
@@ -103,6 +121,47 @@ def _open_source(
     return probe.use_key_passages(source, keys), [dataset]
 
 
+def _open_examples(request: Request, settings: Settings, stack: ExitStack, grid: Grid) -> dict[str, ExampleSearch]:
+    """Open a search for each library of solved questions in the request, by its name in the tables.
+
+    With a reranker each library has a second search that uses it. The control arms of the grid search the first
+    library. The stack closes the libraries. Raises UserError.
+    """
+    libraries = list(request.examples)
+    if not libraries and settings.examples.library is not None:
+        libraries = [(settings.examples.library.name, settings.examples.library)]
+    _check_names(list(map(itemgetter(0), libraries)))
+
+    def open_library(**changes: Any) -> ExampleSearch:
+        # Deep enough for the largest number of examples.
+        changes["k"] = max(grid.ks, default=settings.examples.k)
+        examples = settings.examples.model_copy(update=changes)
+        search = open_examples(settings.model_copy(update={"examples": examples}))
+        if search is None:
+            raise InputError("this experiment shows solved questions: name a library of them with --examples")
+        stack.enter_context(search.search)
+        return search
+
+    searches: dict[str, ExampleSearch] = {}
+    for name, path in libraries:
+        searches[name] = open_library(library=path, rerank=None)
+        if request.reranker is not None:
+            searches[f"{name}{medprompt.RERANKED}"] = open_library(library=path, rerank=request.reranker)
+    for arm in grid.arms:
+        if libraries and arm in medprompt.CONTROLS:
+            searches[arm] = open_library(library=libraries[0][1], choose=arm)
+    return searches
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raise InputError for names that the tables could not tell apart."""
+    reserved = [name for name in names if name in medprompt.ARMS or name.endswith(medprompt.RERANKED) or not name]
+    distinct = len(set(names))
+    if reserved or distinct < len(names):
+        which = repr(reserved[0]) if reserved else f"{len(names)} libraries with {distinct} names"
+        raise InputError(f"--examples: {which} cannot be told from others: give each a name, --examples NAME=FOLDER")
+
+
 def choose_grid(experiment: Experiment, request: Request) -> Grid:
     """Return the requested conditions, with the experiment's defaults where none are requested.
 
@@ -122,22 +181,8 @@ def choose_grid(experiment: Experiment, request: Request) -> Grid:
 
 def describe_grid(grid: Grid) -> dict[str, Any]:
     """Return the conditions of the grid that are not empty, as arguments of a plan."""
-    values = {field.name: getattr(grid, field.name) for field in fields(grid)}
-    return {name: value for name, value in values.items() if value}
-
-
-def _describe_arguments(
-    experiment: Experiment, request: Request, grid: Grid, examples: Mapping[str, Any]
-) -> dict[str, Any]:
-    arguments: dict[str, Any] = {} if experiment.by_settings else {"protocol": request.protocol}
-    arguments |= describe_grid(grid)
-    if request.gold != "one":
-        arguments["gold"] = request.gold
-    if request.reranker:
-        arguments["reranker"] = request.reranker
-    if examples:
-        arguments["examples"] = examples
-    return {**arguments, "repeats": request.repeats}
+    arguments = asdict(grid)
+    return {name: value for name, value in arguments.items() if value}
 
 
 def describe_sample(
@@ -153,10 +198,58 @@ def describe_sets(sets: Sequence[Dataset]) -> Mapping[str, Any]:
     """Return the entry of a plan on one question set, or on several together."""
     if len(sets) == 1:
         return describe_dataset(sets[0])
-    hashes = " ".join(dataset.sha256 for dataset in sets)
+    hashes = " ".join(map(attrgetter("sha256"), sets))
     return {
-        "name": " + ".join(dataset.name for dataset in sets),
+        "name": " + ".join(map(attrgetter("name"), sets)),
         "sha256": hashlib.sha256(hashes.encode()).hexdigest(),
-        "n": sum(len(dataset.questions) for dataset in sets),
+        "n": sum(map(len, map(attrgetter("questions"), sets))),
         "sets": list(map(describe_dataset, sets)),
     }
+
+
+def plan_plain_run(
+    questions: str,
+    settings: Settings,
+    pipeline: Pipeline,
+    *,
+    data: Path | None = None,
+    n: int | None = None,
+    draw: int = 0,
+    guard: Guard = "none",
+) -> tuple[RunPlan, tuple[Case, ...]]:
+    """Build the plan and the cases: all questions of the set with that name or path, or a sample of `n` by seed `draw`.
+
+    Raises InputError for a missing library or set, too few questions, or a guard that cannot be applied.
+    """
+    if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
+        raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
+    dataset = load_dataset(questions, settings.home, data)
+    sample = dataset if n is None else sample_at_random(dataset, n, draw)
+    plan = RunPlan(
+        name=EVALUATE,
+        arguments={"guard": guard},
+        recipe=pipeline.recipe(),
+        dataset=describe_dataset(dataset),
+        sample={"how": "all"} if n is None else {"how": "at-random", "n": n, "seed": draw},
+        seed=settings.seed,
+    )
+    return plan, tuple(_build_case(question, settings, pipeline, guard) for question in sample.questions)
+
+
+def _build_case(question: Question, settings: Settings, pipeline: Pipeline, guard: Guard) -> Case:
+    if guard == "none":
+        return Case(question)
+    if pipeline.search is None:
+        raise InputError(f"the strategy {settings.strategy} reads no library: leave the leak guard out")
+    if not question.gold_documents:
+        raise InputError(
+            f"question {question.id!r} names no source document, so nothing can be hidden from it: give it "
+            "gold_documents, or leave the leak guard out"
+        )
+    scope = guard_scope(question, guard, build_scope(settings.scope, question=question), pipeline.search.library)
+    if scope is None:
+        raise InputError(
+            f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot "
+            "be told apart: leave such questions out, or guard by source-hidden"
+        )
+    return Case(question, treatment=RunOverrides(scope=scope))

@@ -9,36 +9,23 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.findings import Findings
+from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments import preflight_rules
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.preflight_calibration import (
-    PreflightCalibration,
     calibrate,
     calibration_table,
     signals_table,
-)
-from epicrisis.evaluation.experiments.preflight_rules import (
-    ALWAYS,
-    AS_CODED,
-    NEVER,
-    PAPERS_RULE,
-    PUBLISHED,
-    Confusion,
-    Definition,
-    Rule,
-    definitions,
-    evaluate_rule,
-    label_rankings,
-    proportion,
-    threshold_curve,
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
 from epicrisis.evaluation.runs.recorded_run import RunSummary
@@ -50,7 +37,14 @@ K = 16
 HIDDEN: Guard = "source-hidden"
 OVERLAP = Signal("overlap", 3)
 """The signal of the papers' rule."""
-RULES = (PAPERS_RULE, Rule(OVERLAP, 0.2, depth=64), AS_CODED, Rule(Signal("overlap", 5), 0.2), ALWAYS, NEVER)
+RULES = (
+    preflight_rules.PAPERS_RULE,
+    preflight_rules.Rule(OVERLAP, 0.2, depth=64),
+    preflight_rules.AS_CODED,
+    preflight_rules.Rule(Signal("overlap", 5), 0.2),
+    preflight_rules.ALWAYS,
+    preflight_rules.NEVER,
+)
 """The papers' rule, a deeper one, the coded one and a wider one, and the two that ignore the signal."""
 
 _COUNTS = ("TP", "FN", "FP", "TN")
@@ -78,111 +72,105 @@ def read_findings(folder: Path) -> Findings:
             by_guard[guard] = read_rankings(path)[1]
     tables = [places_table(recorded, K), counts_table(recorded), rules_table(recorded, RULES, K)]
     conclusions: list[str] = []
-    for definition in definitions(K)[:2]:
+    for definition in preflight_rules.definitions(K)[:2]:
         try:
             calibration = calibrate(recorded, definition)
         except InputError as error:
             issue = f"the issue that the key document is {definition.name}"
             conclusions.append(f"No rule was fitted for {issue}: {error.message}.")
-        else:
-            conclusions.append(_compare_rules(calibration))
-            tables += _calibration_tables(recorded, calibration)
+            continue
+        papers = calibration.papers
+        conclusions.append(
+            f"The issue being that the key document is {definition.name}: the papers' rule has a specificity of "
+            f"{_describe_rates(papers)}; rules fitted on the other questions, set to that recall, "
+            f"{_describe_rates(calibration.at_recall(papers.recall.value))}. Fitted on all: {calibration.rule}."
+        )
+        fitted = (
+            signals_table(recorded, definition),
+            calibration_table(calibration, K),
+            curve_table(recorded, OVERLAP, definition),
+        )
+        for table in fitted:
+            tables.append(replace(table, title=f"{table.title} (issue: key document {definition.name})"))
     if len(by_guard) > 1:
         tables.append(guards_table(by_guard, k=K))
     name = folder.resolve().name
     source = f"{name}: {recipe['passages']:,} passages by {recipe['encoder']}, read {recipe['by']}, "
     source += f"counted by {recipe.get('count', 'passages')}"
+    facts: dict[str, Any] = {}
+    for guard_name, rankings in by_guard.items():
+        facts["questions" if guard_name == "none" else f"questions, {guard_name}"] = len(rankings)
+    facts["recipe"] = {key: value for key, value in recipe.items() if key != "guard"}
     # The guard by date leaves questions out; the other one asks the same questions.
     complete = len(by_guard.get(HIDDEN, recorded)) == len(recorded)
-    datasets = dict.fromkeys(rankings.dataset for rankings in recorded)
+    datasets = dict.fromkeys(map(attrgetter("dataset"), recorded))
     return Findings(
         experiment=NAME,
         about=EXPERIMENT.question,
-        sources=(RunSummary(name, _describe_run(recipe, by_guard), complete, " + ".join(datasets)),),
-        tables=tuple(replace(table, source=table.source or source) for table in tables),
+        sources=(RunSummary(name, facts, complete, " + ".join(datasets)),),
+        tables=tuple(replace(table, source=source) for table in tables),
         conclusions=tuple(conclusions),
-        published=tuple(load_published()[name] for name in EXPERIMENT.published),
+        published=tuple(map(load_published().__getitem__, EXPERIMENT.published)),
     )
 
 
-def _calibration_tables(recorded: Sequence[QuestionRankings], calibration: PreflightCalibration) -> list[Table]:
-    definition = calibration.definition
-    tables = (
-        signals_table(recorded, definition),
-        calibration_table(calibration, K),
-        curve_table(recorded, OVERLAP, definition),
-    )
-    return [replace(table, title=f"{table.title} (issue: key document {definition.name})") for table in tables]
+def _describe_rates(matrix: preflight_rules.Confusion) -> str:
+    texts: list[str] = []
+    for share in (matrix.specificity, matrix.recall):
+        interval = share.interval
+        texts.append(f"{100 * share.value:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})")
+    return " at a recall of ".join(texts)
 
 
-def _compare_rules(calibration: PreflightCalibration) -> str:
-    """Return a sentence on both rules at the same recall."""
-    papers = calibration.papers
-    fitted = calibration.at_recall(papers.recall.value)
-    return (
-        f"The issue being that the key document is {calibration.definition.name}: the papers' rule has a specificity "
-        f"of {_describe_rates(papers)}; rules fitted on the other questions, set to that recall, "
-        f"{_describe_rates(fitted)}. Fitted on all: {calibration.rule}."
-    )
-
-
-def _describe_rates(matrix: Confusion) -> str:
-    return f"{_percent(matrix.specificity)} at a recall of {_percent(matrix.recall)}"
-
-
-def _percent(share: Mean) -> str:
-    return f"{100 * share.value:.1f} % ({100 * share.interval.low:.1f} to {100 * share.interval.high:.1f})"
-
-
-def _describe_run(recipe: Mapping[str, Any], by_guard: Mapping[str, Sequence[QuestionRankings]]) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
-    for guard, recorded in by_guard.items():
-        facts["questions" if guard == "none" else f"questions, {guard}"] = len(recorded)
-    return {**facts, "recipe": {name: value for name, value in recipe.items() if name != "guard"}}
-
-
-def published_confusion() -> Confusion:
+def published_confusion() -> preflight_rules.Confusion:
     """Return the papers' matrix with its rows as the truth, which alone gives the rates in the text (errata B3)."""
     issue, no_issue = load_published()["preflight"].table.rows
-    return Confusion(*(int(str(cell)) for cell in (*issue[1:], *no_issue[1:])))
+    return preflight_rules.Confusion(*map(int, map(str, (*issue[1:], *no_issue[1:]))))
 
 
 def rules_table(
     recorded: Sequence[QuestionRankings],
-    rules: Sequence[Rule] = (PAPERS_RULE, ALWAYS, NEVER),
+    rules: Sequence[preflight_rules.Rule] = (
+        preflight_rules.PAPERS_RULE,
+        preflight_rules.ALWAYS,
+        preflight_rules.NEVER,
+    ),
     k: int = 16,
-    source: str = "",
 ) -> Table:
     """Build Supplementary Table 4 for each definition of the issue and each rule, after the papers' own matrix."""
     rows = [("as published", "overlap > 0.2, n not stated", *_matrix_cells(published_confusion()))]
-    for definition in definitions(k):
+    for definition in preflight_rules.definitions(k):
         for rule in rules:
-            rows.append((definition.name, str(rule), *_matrix_cells(evaluate_rule(recorded, rule, definition))))
+            rows.append(
+                (definition.name, str(rule), *_matrix_cells(preflight_rules.evaluate_rule(recorded, rule, definition)))
+            )
     notes = (
         _APART,
         "The published row is of other questions, another encoder and another library: no replication.",
-        f"The papers' rule is assumed to be {PAPERS_RULE}, for they state no n; the notebooks have {AS_CODED}, never "
-        "call it (errata C2), and count words among the ranked passages alone (C6), where these rules use the whole "
-        "library's. At n = 3 both thresholds are one test, except where BM25 finds fewer than 3 of the passages (B2).",
+        f"The papers' rule is assumed to be {preflight_rules.PAPERS_RULE}, for they state no n; the notebooks have "
+        f"{preflight_rules.AS_CODED}, never call it (errata C2), and count words among the ranked passages alone "
+        "(C6), where these rules use the whole library's. At n = 3 both thresholds are one test, except where BM25 "
+        "finds fewer than 3 of the passages (B2).",
         "Intervals: Wilson's, F1's by bootstrap over questions.",
     )
     columns = ("issue: key document", "rule", *_COUNTS, *_RATES)
-    return Table("Is the issue foreseen?", columns, tuple(rows), notes, source)
+    return Table("Is the issue foreseen?", columns, tuple(rows), notes)
 
 
-def _matrix_cells(matrix: Confusion) -> tuple[Cell, ...]:
+def _matrix_cells(matrix: preflight_rules.Confusion) -> tuple[Cell, ...]:
     counts = (matrix.tp, matrix.fn, matrix.fp, matrix.tn)
     rates = (matrix.precision, matrix.recall, matrix.specificity, matrix.f1(), matrix.skipped)
     return (*counts, *rates, matrix.apart)
 
 
-def places_table(recorded: Sequence[QuestionRankings], k: int = 16, source: str = "") -> Table:
+def places_table(recorded: Sequence[QuestionRankings], k: int = 16) -> Table:
     """Build the table of the place of each question's best-placed key document, by question set."""
-    first, next_two, rest, missing, absent = "place 1", "2 to 3", f"4 to {k}", f"not among {k}", "not in the library"
+    columns = ("place 1", "2 to 3", f"4 to {k}", f"not among {k}", "not in the library")
     counts: dict[str, Counter[str]] = {}
     for rankings in recorded:
         documents = rankings.documents_read(k)
-        places = [documents.index(name) for name in rankings.held if name in documents]
+        places = list(map(documents.index, filter(documents.__contains__, rankings.held)))
+        first, next_two, rest, missing, absent = columns
         if not places:
             column = missing if rankings.held else absent
         elif min(places) == 0:
@@ -190,10 +178,9 @@ def places_table(recorded: Sequence[QuestionRankings], k: int = 16, source: str 
         else:
             column = next_two if min(places) < 3 else rest
         counts.setdefault(rankings.dataset, Counter())[column] += 1
-    columns = (first, next_two, rest, missing, absent)
     rows = _count_rows(counts, columns)
     with_total = [(row[0], counts[str(row[0])].total(), *row[1:]) for row in rows]
-    return Table("Where the key documents stand", ("set", "questions", *columns), tuple(with_total), source=source)
+    return Table("Where the key documents stand", ("set", "questions", *columns), tuple(with_total))
 
 
 def _count_rows(counts: Mapping[str, Counter[str]], columns: Sequence[str]) -> list[tuple[Cell, ...]]:
@@ -201,7 +188,7 @@ def _count_rows(counts: Mapping[str, Counter[str]], columns: Sequence[str]) -> l
     return [(name, *map(count.__getitem__, columns)) for name, count in counts.items()]
 
 
-def counts_table(recorded: Sequence[QuestionRankings], source: str = "") -> Table:
+def counts_table(recorded: Sequence[QuestionRankings]) -> Table:
     """Build the table of how often the papers' rule counts two passages of one document as two documents, by set.
 
     Both counts use the same recorded rankings of passages.
@@ -210,10 +197,10 @@ def counts_table(recorded: Sequence[QuestionRankings], source: str = "") -> Tabl
     for rankings in recorded:
         counts = by_set.setdefault(rankings.dataset, Counter())
         counts["questions"] += 1
-        by_passages = replace(rankings, count="passages").at_depth(PAPERS_RULE.depth)
-        by_documents = bool(PAPERS_RULE.agree(replace(rankings, count="documents")))
+        by_passages = replace(rankings, count="passages").at_depth(preflight_rules.PAPERS_RULE.depth)
+        by_documents = bool(preflight_rules.PAPERS_RULE.agree(replace(rankings, count="documents")))
         counts["documents"] += by_documents
-        if not PAPERS_RULE.agree(by_passages):
+        if not preflight_rules.PAPERS_RULE.agree(by_passages):
             counts["only documents"] += by_documents
             continue
         first_words = {passage_id for passage_id, _ in by_passages.bm25[:3]}
@@ -234,71 +221,55 @@ def counts_table(recorded: Sequence[QuestionRankings], source: str = "") -> Tabl
         "agree by documents",
         "of these disagree by passages",
     )
-    notes = (f"By the papers' rule, {PAPERS_RULE}: of documents, each by its best passage, or of passages.",)
-    return Table("What is counted", columns, tuple(rows), notes, source)
+    notes = (
+        f"By the papers' rule, {preflight_rules.PAPERS_RULE}: of documents, each by its best passage, or of passages.",
+    )
+    return Table("What is counted", columns, tuple(rows), notes)
 
 
 def curve_table(
-    recorded: Sequence[QuestionRankings], signal: Signal, definition: Definition, depth: int = 16, source: str = ""
+    recorded: Sequence[QuestionRankings], signal: Signal, definition: preflight_rules.Definition, depth: int = 16
 ) -> Table:
     """Build the table of the matrix at every threshold of one signal, from never to always map-reduce."""
     rows: list[tuple[Cell, ...]] = []
-    for point in threshold_curve(*label_rankings(recorded, signal, definition, depth)):
-        matrix, f1 = point.confusion, point.confusion.f1()
-        rates: tuple[Cell, ...] = (
-            matrix.precision if matrix.precision.n else None,
-            matrix.recall,
-            matrix.specificity,
-            f1 if f1.n else None,
-            matrix.skipped,
-        )
-        threshold = None if math.isinf(point.threshold) else point.threshold
-        rows.append((threshold, matrix.tp, matrix.fn, matrix.fp, matrix.tn, *rates, matrix.apart))
+    for point in preflight_rules.threshold_curve(*preflight_rules.label_rankings(recorded, signal, definition, depth)):
+        cells: list[Cell] = [None if math.isinf(point.threshold) else point.threshold]
+        for cell in _matrix_cells(point.confusion):
+            cells.append(None if isinstance(cell, Mean) and not cell.n else cell)
+        rows.append(tuple(cells))
     notes = (
         _APART,
         f"The issue: key document {definition.name}. Map-reduce runs where the signal is not above the "
         "threshold; without one it never runs.",
     )
-    return Table(f"Every threshold of {signal}", ("threshold", *_COUNTS, *_RATES), tuple(rows), notes, source)
+    return Table(f"Every threshold of {signal}", ("threshold", *_COUNTS, *_RATES), tuple(rows), notes)
 
 
 def guards_table(
     by_guard: Mapping[str, Sequence[QuestionRankings]],
-    rules: Sequence[Rule] = (PAPERS_RULE,),
+    rules: Sequence[preflight_rules.Rule] = (preflight_rules.PAPERS_RULE,),
     k: int = 16,
-    source: str = "",
 ) -> Table:
     """Build the table of the rules' verdicts where a question may not find its own source (errata B15), and where it
     may."""
-    not_retrieved = replace(PUBLISHED, top=k, k=k)
+    not_retrieved = replace(preflight_rules.PUBLISHED, top=k, k=k)
     rows: list[tuple[Cell, ...]] = []
     for guard, recorded in by_guard.items():
-        gone = [rankings for rankings in recorded if not rankings.held]
-        issues = [rankings for rankings in recorded if rankings.held and not_retrieved.label(rankings) == "issue"]
+        by_label = group_by(recorded, not_retrieved.label)
+        gone, issues = by_label.get("no-key", []), by_label.get("issue", [])
         for rule in rules:
-            skipped = [_skipped(rule, part) for part in (recorded, issues, gone)]
+            skipped: list[Cell] = []
+            for part in (recorded, issues, gone):
+                verdicts = list(map(rule.agree, part))
+                skipped.append(preflight_rules.proportion(verdicts.count(True), len(verdicts) - verdicts.count(None)))
             rows.append((guard, str(rule), len(recorded), len(issues), len(gone), *skipped))
-    columns = (
-        "guard",
-        "rule",
-        "questions",
-        "key not retrieved",
-        "no key to find",
-        "skipped",
-        "skipped, key not retrieved",
-        "skipped, no key",
-    )
+    counts = ("questions", "key not retrieved", "no key to find")
+    columns = ("guard", "rule", *counts, "skipped", "skipped, key not retrieved", "skipped, no key")
     notes = (
         "Skipped though no key document is read: the rule trusts a ranking that cannot hold the answer.",
         "A guard by date leaves out the questions without a dated document.",
     )
-    return Table("Preflight under leak guards", columns, tuple(rows), notes, source)
-
-
-def _skipped(rule: Rule, recorded: Sequence[QuestionRankings]) -> Mean:
-    """Return the share of the questions with the rule's signal that skip map-reduce."""
-    verdicts = list(map(rule.agree, recorded))
-    return proportion(verdicts.count(True), len(verdicts) - verdicts.count(None))
+    return Table("Preflight under leak guards", columns, tuple(rows), notes)
 
 
 def _refuse(*_: Any) -> Any:
@@ -314,11 +285,7 @@ EXPERIMENT = Experiment(
     plots=(
         (
             PlotSpec(
-                "Both rates of a rule",
-                "points",
-                ("recall", "specificity"),
-                ("rule",),
-                panel=("issue: key document",),
+                "Both rates of a rule", "points", ("recall", "specificity"), ("rule",), panel=("issue: key document",)
             ),
         ),
         (PlotSpec("Both errors of a rule", "points", ("missed where needed", "run where not needed"), ("rule",)),),

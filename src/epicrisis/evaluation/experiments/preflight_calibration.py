@@ -12,27 +12,15 @@ import json
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import attrgetter, methodcaller
 
 from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Difference, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.preflight_rules import (
-    BEYOND_3,
-    PAPERS_RULE,
-    Confusion,
-    Definition,
-    Label,
-    Rule,
-    confusion,
-    label_rankings,
-    roc_area,
-    signal_value,
-    specificity_at,
-    threshold_curve,
-)
+from epicrisis.evaluation.experiments import preflight_rules
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.retrieval.preflight import Signal
 
@@ -52,7 +40,7 @@ class HeldOutResult:
     """The label of a held-out question, and the verdict of each of the two rules (whether the rankings agree)."""
 
     key: str
-    label: Label
+    label: preflight_rules.Label
     fitted: bool
     papers: bool
     percentile: float = 0.0
@@ -63,59 +51,58 @@ class HeldOutResult:
 class PreflightCalibration:
     """A fitted rule, and the results of such rules on questions that they were not fitted on."""
 
-    rule: Rule
+    rule: preflight_rules.Rule
     """Fitted on all questions: the rule to use."""
-    definition: Definition
+    definition: preflight_rules.Definition
     recall: float | None
     """Requested recall; None: that of the papers' rule on the same questions."""
-    folds: tuple[Rule, ...]
+    folds: tuple[preflight_rules.Rule, ...]
     """The rule of each fold, fitted on the other questions."""
     results: tuple[HeldOutResult, ...]
     """Every question, by the rule of the fold in which it was held out."""
 
     @property
-    def held_out(self) -> Confusion:
+    def held_out(self) -> preflight_rules.Confusion:
         """Matrix of the fitted rules."""
-        return confusion((result.label, result.fitted) for result in self.results)
+        return preflight_rules.confusion(map(attrgetter("label", "fitted"), self.results))
 
     @property
-    def papers(self) -> Confusion:
+    def papers(self) -> preflight_rules.Confusion:
         """Matrix of the papers' rule on the same questions."""
-        return confusion((result.label, result.papers) for result in self.results)
+        return preflight_rules.confusion(map(attrgetter("label", "papers"), self.results))
 
-    def at_recall(self, recall: float) -> Confusion:
+    def at_recall(self, recall: float) -> preflight_rules.Confusion:
         """Return the matrix of the folds' signals under one threshold with at least this recall on all questions."""
-        labels = [result.label for result in self.results]
-        points = threshold_curve(labels, [result.percentile for result in self.results])
-        return specificity_at(points, recall).confusion
+        labels, percentiles = (list(map(attrgetter(name), self.results)) for name in ("label", "percentile"))
+        points = preflight_rules.threshold_curve(labels, percentiles)
+        return preflight_rules.specificity_at(points, recall).confusion
 
     @property
     def differences(self) -> tuple[Difference, Difference]:
         """Fitted less papers' rule, in recall and in specificity: the share of right verdicts on the questions with the
         issue, and on those without. `p` is McNemar's, exact, corrected by Holm for the two."""
-        recall, specificity = self._difference("issue"), self._difference("no-issue")
-        corrected = holm([recall.p, specificity.p])
-        return replace(recall, p=corrected[0]), replace(specificity, p=corrected[1])
-
-    def _difference(self, label: Label) -> Difference:
-        right_verdict = label == "no-issue"
-        fitted: dict[str, float] = {}
-        papers: dict[str, float] = {}
-        for result in self.results:
-            if result.label == label:
+        by_label = group_by(self.results, attrgetter("label"))
+        found: list[Difference] = []
+        for label, right_verdict in (("issue", False), ("no-issue", True)):
+            fitted: dict[str, float] = {}
+            papers: dict[str, float] = {}
+            for result in by_label.get(label, ()):
                 fitted[result.key] = float(result.fitted == right_verdict)
                 papers[result.key] = float(result.papers == right_verdict)
-        return paired_difference(fitted, papers)
+            found.append(paired_difference(fitted, papers))
+        recall, specificity = found
+        corrected = holm([recall.p, specificity.p])
+        return replace(recall, p=corrected[0]), replace(specificity, p=corrected[1])
 
 
 def fit_rule(
     recorded: Sequence[QuestionRankings],
-    definition: Definition = BEYOND_3,
+    definition: preflight_rules.Definition = preflight_rules.BEYOND_3,
     recall: float | None = None,
     *,
     signals: Sequence[Signal] = SIGNALS,
     depth: int = 16,
-) -> Rule:
+) -> preflight_rules.Rule:
     """Return the rule of highest specificity whose recall on these questions is at least `recall`.
 
     The default recall is that of the papers' rule on them. Of equal rules the one with the higher recall wins, then the
@@ -129,23 +116,23 @@ def fit_rule(
             "give more questions whose gold documents the library holds"
         )
     if recall is None:
-        recall = confusion(zip(labels, _papers_verdicts(recorded), strict=True)).recall.value
+        recall = preflight_rules.confusion(zip(labels, _papers_verdicts(recorded), strict=True)).recall.value
     if recall <= 0:
         # The best rule of no recall never runs map-reduce, and settings cannot hold its threshold.
         raise InputError(
             f"the papers' rule foresees none of {counts['issue']} questions with the issue, so its recall is nothing "
             "to fit to: name one with --recall, or give more questions"
         )
-    cut = [rankings.at_depth(depth) for rankings in recorded]
-    best: tuple[tuple[float, float], Rule] | None = None
+    cut = list(map(methodcaller("at_depth", depth), recorded))
+    best: tuple[tuple[float, float], preflight_rules.Rule] | None = None
     for signal in signals:
-        signal_labels, values = label_rankings(cut, signal, definition, depth)
+        signal_labels, values = preflight_rules.label_rankings(cut, signal, definition, depth)
         if len(values) < len(cut):
             continue
-        point = specificity_at(threshold_curve(signal_labels, values), recall)
+        point = preflight_rules.specificity_at(preflight_rules.threshold_curve(signal_labels, values), recall)
         worth = (point.confusion.specificity.value, point.confusion.recall.value)
         if best is None or worth > best[0]:
-            best = worth, Rule(signal, point.threshold, depth)
+            best = worth, preflight_rules.Rule(signal, point.threshold, depth)
     if best is None:
         raise InputError(
             "none of the signals was recorded for every question: record them with the reranker, or leave it out"
@@ -155,7 +142,7 @@ def fit_rule(
 
 def calibrate(
     recorded: Sequence[QuestionRankings],
-    definition: Definition = BEYOND_3,
+    definition: preflight_rules.Definition = preflight_rules.BEYOND_3,
     recall: float | None = None,
     *,
     signals: Sequence[Signal] = SIGNALS,
@@ -168,7 +155,7 @@ def calibrate(
     Raises InputError where a part of the questions lacks one of the two kinds.
     """
     results: dict[str, HeldOutResult] = {}
-    rules: list[Rule] = []
+    rules: list[preflight_rules.Rule] = []
     for fold in range(folds):
         held_out: list[QuestionRankings] = []
         others: list[QuestionRankings] = []
@@ -176,9 +163,9 @@ def calibrate(
             (held_out if fold_of(rankings.key, folds, seed) == fold else others).append(rankings)
         rule = fit_rule(others, definition, recall, signals=signals, depth=depth)
         rules.append(rule)
-        values = sorted(label_rankings(others, rule.signal, definition, depth)[1])
+        values = sorted(preflight_rules.label_rankings(others, rule.signal, definition, depth)[1])
         for rankings, papers in zip(held_out, _papers_verdicts(held_out), strict=True):
-            value = signal_value(rule.signal, rankings, depth)
+            value = preflight_rules.signal_value(rule.signal, rankings, depth)
             below = 0.0 if value is None else bisect_left(values, value) / len(values)
             label, fitted = definition.label(rankings), bool(rule.agree(rankings))
             results[rankings.key] = HeldOutResult(rankings.key, label, fitted, papers, below)
@@ -192,7 +179,7 @@ def calibrate(
 
 
 def _papers_verdicts(recorded: Sequence[QuestionRankings]) -> list[bool]:
-    return [bool(PAPERS_RULE.agree(rankings)) for rankings in recorded]
+    return list(map(bool, map(preflight_rules.PAPERS_RULE.agree, recorded)))
 
 
 def fold_of(key: str, folds: int, seed: int) -> int:
@@ -200,21 +187,8 @@ def fold_of(key: str, folds: int, seed: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}:{key}".encode()).digest()[:8]) % folds
 
 
-def calls_saved(matrix: Confusion, k: int = 16, partition: int = 4) -> float:
-    """Return the calls per question that the rule saves against always map-reduce.
-
-    Where it skips, one call replaces the parts and the reduce call.
-    """
-    return matrix.skipped.value * math.ceil(k / partition)
-
-
-def rule_settings(rule: Rule) -> Mapping[str, Any]:
-    """Return the table `preflight` of the settings for this rule."""
-    return {"signal": rule.signal.kind, "n": rule.signal.n, "threshold": rule.threshold, "depth": rule.depth}
-
-
 def settings_text(calibration: PreflightCalibration) -> str:
-    """Return the same in TOML, with the results of such rules on questions that they were not fitted on."""
+    """Return the TOML table `preflight` of the settings for this rule, with its results on held-out questions."""
     fitted, papers = calibration.held_out, calibration.papers
     lines = [
         "[preflight]",
@@ -223,42 +197,50 @@ def settings_text(calibration: PreflightCalibration) -> str:
         f"# Held out: {fitted.fn} of {fitted.issues} with the issue missed, {fitted.fp} of {fitted.fp + fitted.tn} "
         f"others read in parts for nothing; the papers' rule: {papers.fn} and {papers.fp}.",
     ]
-    for key, value in rule_settings(calibration.rule).items():
+    rule = calibration.rule
+    settings = {"signal": rule.signal.kind, "n": rule.signal.n, "threshold": rule.threshold, "depth": rule.depth}
+    for key, value in settings.items():
         lines.append(f"{key} = {json.dumps(value)}")
     return "\n".join(lines) + "\n"
 
 
 def signals_table(
-    recorded: Sequence[QuestionRankings], definition: Definition = BEYOND_3, depth: int = 16, source: str = ""
+    recorded: Sequence[QuestionRankings],
+    definition: preflight_rules.Definition = preflight_rules.BEYOND_3,
+    depth: int = 16,
 ) -> Table:
     """Build the table of each signal's ROC area, and its specificity at the recall of the papers' rule."""
     labels = map(definition.label, recorded)
-    papers = confusion(zip(labels, _papers_verdicts(recorded), strict=True))
+    papers = preflight_rules.confusion(zip(labels, _papers_verdicts(recorded), strict=True))
     rows: list[tuple[Cell, ...]] = []
     for signal in SIGNALS:
-        signal_labels, values = label_rankings(recorded, signal, definition, depth)
+        signal_labels, values = preflight_rules.label_rankings(recorded, signal, definition, depth)
         if signal_labels:
-            point = specificity_at(threshold_curve(signal_labels, values), papers.recall.value)
-            matrix, area = point.confusion, roc_area(signal_labels, values)
+            point = preflight_rules.specificity_at(
+                preflight_rules.threshold_curve(signal_labels, values), papers.recall.value
+            )
+            matrix, area = point.confusion, preflight_rules.roc_area(signal_labels, values)
             rows.append((str(signal), area, point.threshold, matrix.recall, matrix.specificity, matrix.skipped))
     notes = (
-        f"The issue: key document {definition.name}. The papers' rule ({PAPERS_RULE}) has recall "
+        f"The issue: key document {definition.name}. The papers' rule ({preflight_rules.PAPERS_RULE}) has recall "
         f"{papers.recall.value:.3f} and specificity {papers.specificity.value:.3f} here.",
         "Area: how often a question without the issue has the higher signal than one with it; 0.5 is chance (DeLong).",
         "Thresholds are chosen on the same questions that they are tested on, so this table flatters every signal.",
     )
     columns = ("signal", "area", "threshold", "recall", "specificity", "skipped")
-    return Table("What each signal tells", columns, tuple(rows), notes, source)
+    return Table("What each signal tells", columns, tuple(rows), notes)
 
 
-def calibration_table(calibration: PreflightCalibration, k: int = 16, partition: int = 4, source: str = "") -> Table:
+def calibration_table(calibration: PreflightCalibration, k: int = 16, partition: int = 4) -> Table:
     """Build the table of the fitted rule on held-out questions against the papers' rule: error rates, calls saved."""
     fitted, papers = calibration.held_out, calibration.papers
     recall, specificity = calibration.differences
+    parts = math.ceil(k / partition)
 
-    def row(name: str, matrix: Confusion) -> tuple[Cell, ...]:
+    def row(name: str, matrix: preflight_rules.Confusion) -> tuple[Cell, ...]:
         rates = (matrix.recall, matrix.specificity, matrix.precision, matrix.skipped)
-        return (name, matrix.n, *rates, calls_saved(matrix, k, partition), matrix.apart)
+        # Where the rule skips, one call replaces the parts and the reduce call.
+        return (name, matrix.n, *rates, matrix.skipped.value * parts, matrix.apart)
 
     rows = (
         row("fitted, held out", fitted),
@@ -267,18 +249,18 @@ def calibration_table(calibration: PreflightCalibration, k: int = 16, partition:
         row("fitted, at its recall", calibration.at_recall(papers.recall.value)),
     )
     requested = "that of the papers' rule" if calibration.recall is None else f"{calibration.recall:g}"
-    signals = Counter(str(rule.signal) for rule in calibration.folds)
+    signals = Counter(map(str, map(attrgetter("signal"), calibration.folds)))
     chosen = ", ".join(f"{name} ({times})" for name, times in signals.most_common())
     notes = (
         f"The issue: key document {calibration.definition.name}. Asked for: recall at least {requested}, on the "
         "questions fitted on; held out it may fall short.",
         f"Fitted on all questions: {calibration.rule}. In the {len(calibration.folds)} folds: {chosen}.",
         "Errors: 1 - recall of the questions with the issue are read in one prompt, 1 - specificity of the others in "
-        f"parts for nothing. Calls saved a question, of {math.ceil(k / partition) + 1}, against always map-reduce.",
+        f"parts for nothing. Calls saved a question, of {parts + 1}, against always map-reduce.",
         "At its recall: each fold's signal, chosen on the other questions, under one threshold that gives the papers' "
         "rule's recall on these.",
         "p: McNemar's exact test on the same questions, corrected by Holm for the two; intervals of differences by "
         "bootstrap over questions, of rates Wilson's.",
     )
     columns = ("rule", "questions", "recall", "specificity", "precision", "skipped", "calls saved", "apart")
-    return Table("A rule fitted on these documents", columns, rows, notes, source)
+    return Table("A rule fitted on these documents", columns, rows, notes)

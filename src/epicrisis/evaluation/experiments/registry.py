@@ -1,6 +1,6 @@
 """The experiments by name: the one list that the command line and the report read.
 
-To add an experiment, write a module with an `EXPERIMENT` and add its line here. Importing this module loads none.
+To add an experiment, define an `Experiment` in a module and add its line here. Importing this module loads none.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from epicrisis.errors import InputError
 if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.experiment import Experiment
 
-_MODULES: Mapping[str, str] = {
-    "positions": "positions",
-    "integration": "integration",
-    "conflicts": "conflicts",
-    "context-length": "context_length",
-    "preflight": "preflight",
-    "attention-bias": "attention_bias",
-    "cost": "cost_study",
-    "open-ended": "open_ended",
-    "probe": "probe",
-    "ensembles": "ensembles",
-    "medprompt": "medprompt",
-    "models": "model_comparison",
-    "openmedprompt": "openmedprompt",
-    "ehr-context": "ehr_context",
-    "ehr-retrieval": "ehr_retrieval",
-    "ehr-extractive": "ehr_extractive",
-    "ehr-metrics": "ehr_metrics",
-    "ehr": "ehr_study",
+_PLACES: Mapping[str, str] = {
+    "positions": "positions.EXPERIMENT",
+    "integration": "integration.EXPERIMENT",
+    "conflicts": "conflicts.EXPERIMENT",
+    "context-length": "context_length.EXPERIMENT",
+    "preflight": "preflight.EXPERIMENT",
+    "attention-bias": "attention_bias.EXPERIMENT",
+    "cost": "cost_study.EXPERIMENT",
+    "open-ended": "open_ended.EXPERIMENT",
+    "probe": "probe.EXPERIMENT",
+    "ensembles": "ensembles.EXPERIMENT",
+    "medprompt": "medprompt.EXPERIMENT",
+    "models": "model_comparison.EXPERIMENT",
+    "openmedprompt": "openmedprompt.EXPERIMENT",
+    "ehr-context": "record_studies.CONTEXT",
+    "ehr-retrieval": "record_studies.RETRIEVAL",
+    "ehr-extractive": "record_studies.EXTRACTIVE",
+    "ehr-metrics": "record_studies.METRICS",
+    "ehr": "record_studies.WHOLE",
 }
-NAMES = tuple(_MODULES)
+NAMES = tuple(_PLACES)
 
 
 def find_experiment(name: str) -> Experiment:
     """Return the experiment with this name. Raises InputError for an unknown name."""
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise InputError(f"no experiment is called {name}: known are {', '.join(NAMES)}")
-    experiment: Experiment = import_module(f"{__package__}.{_MODULES[name]}").EXPERIMENT
+    module, _, attribute = _PLACES[name].partition(".")
+    experiment: Experiment = getattr(import_module(f"{__package__}.{module}"), attribute)
     return experiment
 
 

@@ -7,23 +7,25 @@ seconds and US dollars are those of one question, asked once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import filterfalse
+from operator import attrgetter, sub
 from statistics import fmean
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.answers import ModelCalled, Usage
+from epicrisis.answers import ModelCalled
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.arms import condition_order
+from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes
-from epicrisis.evaluation.runs.case import Condition, canonical_condition
+from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 
@@ -135,12 +137,6 @@ class CaseCost:
         """Number of passages, where the run varies it."""
         return self.condition.get("k")
 
-    @property
-    def twin(self) -> tuple[str, str]:
-        """Question and condition without the arm: equal for the two cases of a pair."""
-        condition = {name: value for name, value in self.condition.items() if name != "arm"}
-        return self.question, canonical_condition(condition)
-
 
 def case_costs(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
     """Return the cost of each case, in the order of the records."""
@@ -149,31 +145,31 @@ def case_costs(records: Iterable[RunRecord]) -> tuple[CaseCost, ...]:
 
 def _read_cost(record: RunRecord) -> CaseCost:
     answer, usage = record.answer, record.answer.usage
-    calls = [event for event in answer.trace if isinstance(event, ModelCalled)]
-    stages: set[str] = set()
-    tokens = {"map": NO_TOKENS, "reduce": NO_TOKENS, "single": NO_TOKENS}
-    for call in calls:
-        stage = call.stage.partition(" ")[0]
-        stages.add(stage)
-        tokens[stage if stage in ("map", "reduce") else "single"] += _read_tokens(call.usage)
+    calls: Counter[str] = Counter()
+    stages: dict[str, TokenTotals] = dict.fromkeys(("map", "reduce", "single"), NO_TOKENS)
+    repeated = False
+    for event in answer.trace:
+        if isinstance(event, ModelCalled):
+            stage = event.stage.partition(" ")[0]
+            calls[stage] += 1
+            used = event.usage
+            totals = TokenTotals(used.prompt_tokens, used.completion_tokens, used.calls, used.cached_tokens)
+            stages[stage if stage in ("map", "reduce") else "single"] += totals
+            repeated |= bool(event.sample)
     incomplete = (usage.failed_calls, usage.uncounted_calls, usage.replayed_calls)
     return CaseCost(
         question=record.question_key,
         condition=record.condition,
         arm=record.arm,
-        single=tokens["single"],
-        maps=tokens["map"],
-        reduce=tokens["reduce"],
+        single=stages["single"],
+        maps=stages["map"],
+        reduce=stages["reduce"],
         seconds=usage.seconds,
         cost=usage.cost,
-        skipped=record.arm.startswith(BRIEF_CONTEXT) and bool(calls) and "map" not in stages,
+        skipped=record.arm.startswith(BRIEF_CONTEXT) and bool(calls) and "map" not in calls,
         counted=answer.state != "failed" and not any(incomplete),
-        repeated=any(call.sample for call in calls),
+        repeated=repeated,
     )
-
-
-def _read_tokens(usage: Usage) -> TokenTotals:
-    return TokenTotals(usage.prompt_tokens, usage.completion_tokens, usage.calls, usage.cached_tokens)
 
 
 def read_costs(run: RecordedRun) -> list[CaseCost]:
@@ -183,123 +179,13 @@ def read_costs(run: RecordedRun) -> list[CaseCost]:
 
 _TOKENS = ("calls", "input", "cached", "output")
 _CHARGES = ("seconds", "cost")
-
-
-def tables(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
-    """Build the measured and the predicted costs of each run; the remarks are notes under each table."""
-    built: list[Table] = []
-    for run in runs:
-        cases = read_costs(run)
-        built += [measured_table(cases, run.name), prediction_table(cases, run.name)]
-    return add_notes(built, remarks)
-
-
-def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
-    """Build the table of each arm's cost per question, and its input beyond plain RAG's where both are counted."""
-    rows: list[tuple[Cell, ...]] = []
-    for (arm, k), of_arm in group_by(cases, attrgetter("arm", "k")).items():
-        counted = [case for case in of_arm if case.counted]
-        repeated = sum(case.repeated for case in counted)
-        skipped = sum(case.skipped for case in of_arm)
-        tokens = _mean_totals(counted)
-        charged = any(case.cost is not None for case in counted)
-        charges = _mean(counted, "seconds"), _mean(counted, "cost") if charged else None
-        extra = None if arm == RAG else _extra_input(_twins(cases, arm, k))
-        counts = (len(of_arm), len(of_arm) - len(counted), repeated, skipped)
-        rows.append((arm, k, *counts, *tokens, *charges, extra))
-    columns = (
-        "arm",
-        "k",
-        "cases",
-        "not counted",
-        "asked again",
-        "from one prompt",
-        *_TOKENS,
-        "seconds",
-        "US dollars",
-        "input beyond RAG's",
-    )
-    notes = (
-        "Means a case with 95 % intervals (bootstrap over questions), of the cases whose calls are all counted: none "
-        "failed, and none was answered from the cache. Tokens; seconds are summed over calls. Unknown prices are none, "
-        "never 0.",
-        "Asked again: of the counted, those with a reply that could not be parsed and was requested again, which is "
-        "part of their cost. From one prompt: preflight found that the rankings agree.",
-    )
-    return Table("What it took", columns, tuple(rows), notes, source)
-
-
-def _mean(cases: Sequence[CaseCost], attribute: str) -> Mean:
-    """Return the mean of an attribute (`seconds`, `total.input`) over the cases, clustered by question."""
-    return estimate_mean([*map(attrgetter(attribute), cases)], _questions(cases), shares=False)
-
-
-def _mean_totals(cases: Sequence[CaseCost]) -> list[Mean]:
-    return [_mean(cases, f"total.{name}") for name in _TOKENS]
-
-
-def _questions(cases: Iterable[CaseCost]) -> list[str]:
-    return [case.question for case in cases]
-
-
-def _extra_input(twins: Sequence[tuple[CaseCost, CaseCost]]) -> Mean | None:
-    if not twins:
-        return None
-    extra = [case.total.input - rival.total.input for case, rival in twins]
-    return estimate_mean(extra, _questions(case for case, _ in twins), shares=False)
-
-
-def _twins(cases: Iterable[CaseCost], arm: str, k: Cell) -> list[tuple[CaseCost, CaseCost]]:
-    """Return the arm's counted cases at this k, each with plain RAG's of the same question and condition."""
-    counted = [case for case in cases if case.counted and case.k == k]
-    by_arm = group_by(counted, attrgetter("arm"))
-    rivals = {case.twin: case for case in by_arm.get(RAG, ())}
-    return [(case, rivals[case.twin]) for case in by_arm.get(arm, ()) if case.twin in rivals]
-
-
-def token_ratio(cases: Iterable[CaseCost], k: Cell) -> float | None:
-    """Return BriefContext's tokens, in and out, divided by plain RAG's at this k, where both are counted.
-
-    Returns None without such cases.
-    """
-    ours = theirs = 0.0
-    for case, rival in _twins(cases, BRIEF_CONTEXT, k):
-        ours += case.total.input + case.total.output
-        theirs += rival.total.input + rival.total.output
-    return ours / theirs if theirs else None
-
-
-def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
-    """Build the table of the equations, fed with plain RAG's prompts, against BriefContext's cost, for each k.
-
-    It covers the cases that both answered by plain calls.
-    """
-    closed = [case for case in cases if case.arm == CLOSED_BOOK and case.plain]
-    rows: list[tuple[Cell, ...]] = []
-    shapes, lacking = [], []
-    for k in dict.fromkeys(case.k for case in cases if case.arm in (BRIEF_CONTEXT, RAG)):
-        twins = [(case, rival) for case, rival in _twins(cases, BRIEF_CONTEXT, k) if case.plain and rival.plain]
-        ours, rivals = [case for case, _ in twins], [rival for _, rival in twins]
-        if not closed or all(case.skipped for case in ours):
-            where = "" if k is None else f"k = {k}: "
-            lacking.append(f"{where}{_LACKING}")
-            continue
-        shape = mean_shape(ours, rivals, closed)
-        compared = {case.twin for case in rivals}
-        checked = [case for case, _ in _twins(cases, CHECKED, k) if case.plain and case.twin in compared]
-        rows += _predicted_rows(k, shape, ours, rivals, closed, checked or ours)
-        shapes.append(
-            f"{len(twins)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "
-            f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
-        )
-    notes: tuple[str, ...] = tuple(lacking)
-    if rows:
-        about = f"Of plain calls (each made once, all counted, no reply requested again): {'; '.join(shapes)}."
-        notes = (about, *_PREDICTION_NOTES, *lacking)
-    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars")
-    return Table("Predicted and measured", columns, tuple(rows), notes, source)
-
-
+_MEASURED_NOTES = (
+    "Means a case with 95 % intervals (bootstrap over questions), of the cases whose calls are all counted: none "
+    "failed, and none was answered from the cache. Tokens; seconds are summed over calls. Unknown prices are none, "
+    "never 0.",
+    "Asked again: of the counted, those with a reply that could not be parsed and was requested again, which is "
+    "part of their cost. From one prompt: preflight found that the rankings agree.",
+)
 _PREDICTION_NOTES = (
     "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce differ, and so do their "
     "replies. Means a case; ratios are to RAG. Intervals are 95 %, of what was measured, by a bootstrap over "
@@ -315,16 +201,113 @@ _LACKING = (
 )
 
 
+def tables(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Build the measured and the predicted costs of each run; the remarks are notes under each table."""
+    built: list[Table] = []
+    for run in runs:
+        cases = read_costs(run)
+        built += [measured_table(cases, run.name), prediction_table(cases, run.name)]
+    return add_notes(built, remarks)
+
+
+def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
+    """Build the table of each arm's cost per question, and its input beyond plain RAG's where both are counted."""
+    rows: list[tuple[Cell, ...]] = []
+    for (arm, k), of_arm in group_by(cases, attrgetter("arm", "k")).items():
+        counted = list(filter(attrgetter("counted"), of_arm))
+        flags = sum(map(attrgetter("repeated"), counted)), sum(map(attrgetter("skipped"), of_arm))
+        seconds, cost = _means(counted, _CHARGES)
+        charges = seconds, None if cost.unscored == len(counted) else cost
+        extra = None
+        ours, rivals = ([], []) if arm == RAG else _twins(cases, arm, k)
+        if ours:
+            inputs = map(attrgetter("total.input"), ours), map(attrgetter("total.input"), rivals)
+            extra = estimate_mean(list(map(sub, *inputs)), list(map(attrgetter("question"), ours)), shares=False)
+        counts = (len(of_arm), len(of_arm) - len(counted), *flags)
+        rows.append((arm, k, *counts, *_means(counted, _TOTALS), *charges, extra))
+    counts_of = ("cases", "not counted", "asked again", "from one prompt")
+    columns = ("arm", "k", *counts_of, *_TOKENS, "seconds", "US dollars", "input beyond RAG's")
+    return Table("What it took", columns, tuple(rows), _MEASURED_NOTES, source)
+
+
+_TOTALS = tuple(map("total.{}".format, _TOKENS))
+
+
+def _means(cases: Sequence[CaseCost], names: Iterable[str]) -> list[Mean]:
+    """Return the means of attributes (`seconds`, `total.input`) over the cases, clustered by question."""
+    questions = list(map(attrgetter("question"), cases))
+    return [estimate_mean(list(map(attrgetter(name), cases)), questions, shares=False) for name in names]
+
+
+def _twins(
+    cases: Iterable[CaseCost], arm: str, k: Cell, flag: Literal["counted", "plain"] = "counted"
+) -> tuple[list[CaseCost], list[CaseCost]]:
+    """Return the arm's cases at this k, and plain RAG's of the same question and condition, if both have the flag."""
+    usable = group_by(filter(attrgetter(flag), cases), attrgetter("arm", "k"))
+    rivals = {_pair(case): case for case in usable.get((RAG, k), ())}
+    pairs: tuple[list[CaseCost], list[CaseCost]] = [], []
+    for case in usable.get((arm, k), ()):
+        rival = rivals.get(_pair(case))
+        if rival is not None:
+            pairs[0].append(case)
+            pairs[1].append(rival)
+    return pairs
+
+
+def _pair(case: CaseCost) -> tuple[str, str]:
+    return pair_key(case.question, case.condition)
+
+
+def token_ratio(cases: Iterable[CaseCost], k: Cell) -> float | None:
+    """Return BriefContext's tokens, in and out, divided by plain RAG's at this k, where both are counted.
+
+    Returns None without such cases.
+    """
+    pairs = _twins(cases, BRIEF_CONTEXT, k)
+    ours, theirs = (sum((case.total.input + case.total.output for case in part), 0.0) for part in pairs)
+    return ours / theirs if theirs else None
+
+
+def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
+    """Build the table of the equations, fed with plain RAG's prompts, against BriefContext's cost, for each k.
+
+    It covers the cases that both answered by plain calls.
+    """
+    closed = list(filter(attrgetter("plain"), group_by(cases, attrgetter("arm")).get(CLOSED_BOOK, ())))
+    rows: list[tuple[Cell, ...]] = []
+    shapes, lacking = [], []
+    for k in dict.fromkeys(case.k for case in cases if case.arm in (BRIEF_CONTEXT, RAG)):
+        ours, rivals = _twins(cases, BRIEF_CONTEXT, k, "plain")
+        if not closed or all(map(attrgetter("skipped"), ours)):
+            lacking.append(_LACKING if k is None else f"k = {k}: {_LACKING}")
+            continue
+        shape = mean_shape(ours, rivals, closed)
+        # The cases with the preflight check, of the same questions.
+        asked = set(map(_pair, rivals))
+        compared = [case for case in _twins(cases, CHECKED, k, "plain")[0] if _pair(case) in asked]
+        rows += _predicted_rows(k, shape, ours, rivals, closed, compared or ours)
+        shapes.append(
+            f"{len(ours)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "
+            f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
+        )
+    notes: tuple[str, ...] = tuple(lacking)
+    if rows:
+        about = f"Of plain calls (each made once, all counted, no reply requested again): {'; '.join(shapes)}."
+        notes = (about, *_PREDICTION_NOTES, *lacking)
+    columns = ("k", "what", *_TOKENS, "input to RAG's", "output to RAG's", "seconds", "US dollars")
+    return Table("Predicted and measured", columns, tuple(rows), notes, source)
+
+
 def mean_shape(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Sequence[CaseCost]) -> PromptShape:
     """Return the mean shape of these cases' questions. None of the three may be empty.
 
     Plain RAG's and closed book's prompts (instruction and question alone) give the tokens, BriefContext's map calls the
     parts.
     """
-    instruction = fmean(case.single.input for case in closed)
-    context = fmean(case.single.input for case in rivals) - instruction
-    output = fmean(case.single.output for case in rivals)
-    return PromptShape(context, instruction, output, fmean(case.maps.calls for case in ours if not case.skipped))
+    instruction = fmean(map(attrgetter("single.input"), closed))
+    context = fmean(map(attrgetter("single.input"), rivals)) - instruction
+    parts = fmean(case.maps.calls for case in ours if not case.skipped)
+    return PromptShape(context, instruction, fmean(map(attrgetter("single.output"), rivals)), parts)
 
 
 def _predicted_rows(
@@ -338,17 +321,17 @@ def _predicted_rows(
     """Return the rows of one k, each prediction before its measurement; `checked`: cases with the preflight check."""
     rates = [_rates([*rivals, *closed], name) for name in _CHARGES]
     base = _mean_tokens(rivals)
-    tokens_of = attrgetter(*_TOKENS)
+
+    def row(what: str, cells: Iterable[Cell], tokens: TokenTotals, charges: Iterable[Cell]) -> tuple[Cell, ...]:
+        return (k, what, *cells, tokens.input / base.input, tokens.output / base.output, *charges)
 
     def predict(what: str, tokens: TokenTotals) -> tuple[Cell, ...]:
         charges = [None if rate is None else float(rate @ _token_kinds(tokens)) for rate in rates]
-        return (k, what, *tokens_of(tokens), *_ratios(tokens, base), *charges)
+        return row(what, attrgetter(*_TOKENS)(tokens), tokens, charges)
 
     def measure(what: str, cases: Sequence[CaseCost]) -> tuple[Cell, ...]:
-        tokens = _mean_totals(cases)
-        means = [_mean(cases, name) for name in _CHARGES]
-        charges = [None if mean.unscored else mean for mean in means]
-        return (k, f"measured: {what}", *tokens, *_ratios(_mean_tokens(cases), base), *charges)
+        charges = [None if mean.unscored else mean for mean in _means(cases, _CHARGES)]
+        return row(f"measured: {what}", _means(cases, _TOTALS), _mean_tokens(cases), charges)
 
     rows = [
         predict("equation 4: RAG", rag_tokens(shape)),
@@ -356,9 +339,9 @@ def _predicted_rows(
         predict("equation 5 as printed", map_reduce_tokens(shape, "published")),
         predict("with the reduce call's input", map_reduce_tokens(shape)),
         predict("and a prefix cache", map_reduce_tokens(shape, prefix_cache=True)),
-        measure("read in parts", [case for case in ours if not case.skipped]),
+        measure("read in parts", list(filterfalse(attrgetter("skipped"), ours))),
     ]
-    skipped = fmean(case.skipped for case in checked)
+    skipped = fmean(map(attrgetter("skipped"), checked))
     if skipped:
         what = f"and preflight, {100 * skipped:.1f} % from one prompt"
         rows.append(predict(what, preflight_tokens(shape, skipped, prefix_cache=True)))
@@ -367,12 +350,7 @@ def _predicted_rows(
 
 
 def _mean_tokens(cases: Sequence[CaseCost]) -> TokenTotals:
-    return sum((case.total for case in cases), NO_TOKENS) * (1 / len(cases))
-
-
-def _ratios(tokens: TokenTotals, base: TokenTotals) -> tuple[float, float]:
-    """Return the tokens divided by the base's, in and out."""
-    return tokens.input / base.input, tokens.output / base.output
+    return sum(map(attrgetter("total"), cases), NO_TOKENS) * (1 / len(cases))
 
 
 def _token_kinds(tokens: TokenTotals) -> npt.NDArray[np.float64]:
@@ -382,10 +360,10 @@ def _token_kinds(tokens: TokenTotals) -> npt.NDArray[np.float64]:
 
 def _rates(cases: Sequence[CaseCost], name: str) -> npt.NDArray[np.float64] | None:
     """Return the seconds or dollars of a token of each kind, by least squares; None where the cases cannot tell."""
-    charges = [*map(attrgetter(name), cases)]
+    charges = list(map(attrgetter(name), cases))
     if None in charges:
         return None
-    fresh, cached, output = np.array([_token_kinds(case.total) for case in cases]).T
+    fresh, cached, output = np.array(list(map(_token_kinds, map(attrgetter("total"), cases)))).T
     columns = [fresh, cached, output] if cached.any() else [fresh, output]
     rates, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), np.array(charges), rcond=None)
     if rank < len(columns):

@@ -14,6 +14,7 @@ from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order, repeat_case
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
+from epicrisis.evaluation.experiments.outcome_groups import group_conditions
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord
@@ -143,30 +144,33 @@ def usage_of_runs(runs: Runs, by: Sequence[str]) -> Table:
 def usage_table(runs: Mapping[str, Iterable[RunRecord]], by: Sequence[str]) -> Table:
     """Build the table of calls and tokens per case, by these conditions; failed cases are left out and counted."""
 
-    def labels_of(record: RunRecord) -> tuple[Cell, ...]:
-        return tuple(map(record.condition.get, by))
+    def order(labels: tuple[Cell, ...]) -> list[tuple[bool, float, str]]:
+        # Numbers by size, before names.
+        keys: list[tuple[bool, float, str]] = []
+        for label in labels:
+            if isinstance(label, int | float):
+                keys.append((False, float(label), ""))
+            else:
+                keys.append((True, 0.0, str(label or "")))
+        return keys
 
     rows: list[tuple[Cell, ...]] = []
     for model, records in runs.items():
-        groups = group_by(records, labels_of)
-        for labels in sorted(groups, key=lambda labels: tuple(map(_label_order, labels))):
-            counted = [record for record in groups[labels] if record.answer.state != "failed"]
-            questions = [record.question_key for record in counted]
+        groups = group_conditions(records, *by)
+        for labels in sorted(groups, key=order):
+            questions: list[str] = []
             calls: list[float | None] = []
             tokens: list[float | None] = []
-            for record in counted:
-                usage = record.answer.usage
-                calls.append(usage.calls + usage.replayed_calls)
-                tokens.append(usage.prompt_tokens + usage.completion_tokens + usage.replayed_tokens)
+            for record in groups[labels]:
+                if record.answer.state != "failed":
+                    usage = record.answer.usage
+                    questions.append(record.question_key)
+                    calls.append(usage.calls + usage.replayed_calls)
+                    tokens.append(usage.prompt_tokens + usage.completion_tokens + usage.replayed_tokens)
             n = len(groups[labels])
             means: list[Cell] = [None, None]
-            if counted:
+            if questions:
                 means = [estimate_mean(values, questions, shares=False) for values in (calls, tokens)]
-            rows.append((model, *labels, n, n - len(counted), *means))
+            rows.append((model, *labels, n, n - len(questions), *means))
     columns = ("model", *by, "cases", "not counted", "calls", "tokens")
     return Table("What it took", columns, tuple(rows), _USAGE_NOTES)
-
-
-def _label_order(label: Cell) -> tuple[int, float, str]:
-    """Return a sort key: numbers by size, before names."""
-    return (0, float(label), "") if isinstance(label, int | float) else (1, 0.0, str(label or ""))

@@ -1,7 +1,8 @@
 """Correctness of open answers: models compare each answer with the reference (context-retrieval study, open tasks).
 
 The prompt holds question, reference and answer as fenced data, without citations and author. Abstained, unparsed and
-failed answers are not graded; tables count them apart.
+failed answers are not graded; tables count them apart. Differences between arms are tested by the experiments' own
+tables, which take `CorrectnessGrades.outcomes`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, combinations
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
 
@@ -19,6 +22,16 @@ from pydantic import Field, model_validator
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import ExamplesFound, Failure, Usage
 from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.agreement import (
+    RaterAgreement,
+    describe_agreement,
+    make_agreement_table,
+    measure_agreement,
+)
+from epicrisis.evaluation.analysis.grouping import INTERVALS, AccuracyMeasure, group_by, mean_score
+from epicrisis.evaluation.analysis.run_comparison import find_varying_conditions
+from epicrisis.evaluation.analysis.statistics import Mean
+from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.grading.grader import (
     PROMPTS,
@@ -30,8 +43,8 @@ from epicrisis.evaluation.grading.grader import (
     read_grades,
     verdict_format,
 )
-from epicrisis.evaluation.runs.outcomes import Outcome, score_record
-from epicrisis.evaluation.runs.record import RunRecord, read_records
+from epicrisis.evaluation.runs.outcomes import STATES, Outcome, score_record
+from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import Prompt, fence, render
 
@@ -44,6 +57,23 @@ FORMAT = verdict_format(VERDICTS, 400)
 
 WROTE, SCORED, EXAMPLES = "wrote them", "scored their drafts", "wrote the examples shown for them"
 """Possible parts of a model in the answers that it judges (errata P11)."""
+
+SHARE, OF_DECIDED = "share correct", "of those decided"
+
+_GRADE_NOTES = (
+    "Share correct: of all questions that did not fail. An answer that abstains or cannot be read, and one with the "
+    "verdict `cannot be said`, is not correct. Of those decided: correct of correct and incorrect.",
+    "Unreadable, call failed, not marked: the judge gave no verdict; such answers are in no share.",
+    INTERVALS,
+)
+_MAJORITY_NOTE = (
+    "With several judges, more than half of all must give the same verdict. Otherwise there is no majority, and the "
+    "answer is in no share."
+)
+_AGREEMENT_NOTES = (
+    "Over the answers with a verdict of at least two of them. Intervals are 95 %, by a bootstrap of whole questions; "
+    "none if all resamples are equal. No coefficient if all verdicts are the same word.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +167,11 @@ class CorrectnessGrades:
         """
         outcomes = []
         for case in self.cases:
-            if case.gradable:
-                outcomes.append(_apply_verdict(case.outcome, self.verdict(case.key, judge)))
+            verdict = self.verdict(case.key, judge) if case.gradable else None
+            if verdict in ("correct", "incorrect"):
+                outcomes.append(replace(case.outcome, right=verdict == "correct"))
+            elif case.gradable:
+                outcomes.append(replace(case.outcome, state="failed" if verdict is None else "unparsed"))
             elif case.reference is not None:
                 outcomes.append(case.outcome)
         return tuple(outcomes)
@@ -153,14 +186,6 @@ def _short_name(model: str) -> str:
     """Return the model's name without the address that serves it."""
     name = model.rpartition("#")[2]
     return (name if "://" in name else name.rpartition("/")[2]).casefold()
-
-
-def _apply_verdict(outcome: Outcome, verdict: CorrectnessVerdict | None) -> Outcome:
-    if verdict is None:
-        return replace(outcome, state="failed")
-    if verdict == "cannot be said":
-        return replace(outcome, state="unparsed")
-    return replace(outcome, right=verdict == "correct")
 
 
 def render_prompt(question: str, reference: str, answer: str) -> Prompt:
@@ -245,23 +270,181 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
     for record in read_records(run / RECORDS if run.is_dir() else run):
         if record.answer.question.options:
             continue
-        cases.append(_open_case(record))
+        answer, question = record.answer, record.answer.question
+        case = OpenCase(
+            key=record.key,
+            outcome=score_record(record),
+            question=question.text.strip(),
+            reference=question.gold or None,
+            answer=remove_citations(answer.text),
+            patient=question.patient is not None,
+        )
+        cases.append(case)
         for role, model in record.recipe.get("models", {}).items():
             models[SCORED if role == "reward" else WROTE].add(str(model["name"]))
-        for event in record.answer.trace:
+        for event in answer.trace:
             if isinstance(event, ExamplesFound):
                 models[EXAMPLES].update(event.models)
     known = {part: frozenset(names - {""}) for part, names in models.items()}
     return tuple(cases), known, "" in models[EXAMPLES]
 
 
-def _open_case(record: RunRecord) -> OpenCase:
-    answer, question = record.answer, record.answer.question
-    return OpenCase(
-        key=record.key,
-        outcome=score_record(record),
-        question=question.text.strip(),
-        reference=question.gold or None,
-        answer=remove_citations(answer.text),
-        patient=question.patient is not None,
+def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+    """Return the tables of graded runs, by the name of their model.
+
+    They show how the open questions ended, the share correct by judge and condition, and the agreement of the judges.
+    `remarks` are notes for each table.
+    """
+    conditions = _varying_conditions(runs)
+    tables = [_endings_table(runs, conditions)]
+    if any(grades.judges for grades in runs.values()):
+        tables.append(_grades_table(runs, conditions))
+    if _have_several_judges(runs):
+        tables.append(_agreement_table(runs))
+    return tuple(replace(table, notes=(*table.notes, *remarks)) for table in tables)
+
+
+def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
+    """Return sentences: the share correct by the majority or the one judge, the agreement of several judges, and the
+    judges with a part in what they judge."""
+    conditions = _varying_conditions(runs)
+    sentences: list[str] = []
+    for labels, grades in _strata(runs, conditions):
+        share = correct_share(grades, "right") if grades.judges else None
+        if share is not None:
+            where = " ".join(str(label) for label in labels if label is not None)
+            low, high = 100 * share.interval.low, 100 * share.interval.high
+            sentences.append(
+                f"{where}, by {_judges_name(grades)}: {100 * share.value:.1f} % of {share.n} are correct "
+                f"(95 % interval {low:.1f} to {high:.1f})."
+            )
+    if _have_several_judges(runs):
+        sentences.extend(describe_agreement(_agreement_table(runs), "agree on"))
+    return (*sentences, *_independence_warnings(runs.values()))
+
+
+def correctness_remarks(grades: CorrectnessGrades, judge: str | None = None) -> tuple[str, ...]:
+    """Return notes for tables of right and wrong answers from `grades.outcomes(judge)`."""
+    gradable = [case for case in grades.cases if case.gradable]
+    verdicts = Counter(grades.verdict(case.key, judge) for case in gradable)
+    return (
+        f"Right: marked correct against the reference by {judge or _judges_name(grades)}. Of {len(gradable)} answers, "
+        f"{verdicts['cannot be said']} have the verdict `cannot be said` and count as unparsed; {verdicts[None]} have "
+        "no verdict and count as failed.",
+        *_independence_warnings([grades]),
     )
+
+
+def _judges_name(grades: CorrectnessGrades) -> str:
+    judges = tuple(grades.judges)
+    if not judges:
+        return "no judge"
+    return f"majority of {len(judges)} judges" if len(judges) > 1 else judges[0]
+
+
+def _independence_warnings(runs: Iterable[CorrectnessGrades]) -> tuple[str, ...]:
+    """Return which judges had a part in what they judge, and whether this is unknown for some examples."""
+    warnings, unknown = [], False
+    for grades in runs:
+        unknown = unknown or grades.unknown
+        for judge in grades.judges:
+            for part in grades.parts_of_judge(judge):
+                warnings.append(
+                    f"Warning: {judge} judges answers and {part}: a model may prefer its own words; let another one "
+                    "judge as well (errata P11)."
+                )
+    if unknown:
+        warnings.append("The author of some examples is not known: check that it is not a judge (errata P11).")
+    return tuple(dict.fromkeys(warnings))
+
+
+def _have_several_judges(runs: Mapping[str, CorrectnessGrades]) -> bool:
+    return any(len(grades.judges) > 1 for grades in runs.values())
+
+
+def _varying_conditions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
+    return find_varying_conditions(map(attrgetter("outcome"), grades.cases) for grades in runs.values())
+
+
+def _strata(
+    runs: Mapping[str, CorrectnessGrades], names: Sequence[str]
+) -> Iterator[tuple[tuple[Cell, ...], CorrectnessGrades]]:
+    """Yield the grades of each run by the values of these conditions, numbers by size and texts by name.
+
+    The labels are the name of the model and these values. Concurrent requests end in any order, but tables always have
+    the same.
+    """
+
+    def place(case: OpenCase) -> list[tuple[float, str]]:
+        values = (case.outcome.condition.get(name, "") for name in names)
+        return [(0.0, value) if isinstance(value, str) else (float(value), "") for value in values]
+
+    for model, grades in runs.items():
+        cases = sorted(grades.cases, key=place)
+        for labels, stratum in group_by(cases, lambda case: tuple(map(case.outcome.condition.get, names))).items():
+            yield (model, *labels), replace(grades, cases=tuple(stratum))
+
+
+def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
+    cases = chain.from_iterable(map(attrgetter("cases"), runs.values()))
+    states = list(STATES)
+    if "over-window" not in map(attrgetter("outcome.state"), cases):
+        states.remove("over-window")
+    rows: list[tuple[Cell, ...]] = []
+    for labels, grades in _strata(runs, conditions):
+        counts = Counter(map(attrgetter("outcome.state"), grades.cases))
+        without_reference = [*map(attrgetter("reference"), grades.cases)].count(None)
+        words = [len(case.answer.split()) for case in grades.cases if case.gradable]
+        length = sum(words) / len(words) if words else None
+        rows.append((*labels, len(grades.cases), *map(counts.__getitem__, states), without_reference, length))
+    columns = ("model", *conditions, "asked", *states, "without a reference", "words of an answer")
+    note = "Questions without options. An answer without a reference, and a question without an answer, is not marked."
+    return Table("How the open questions ended", columns, tuple(rows), (note,))
+
+
+def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for labels, grades in _strata(runs, conditions):
+        keys = [case.key for case in grades.cases if case.gradable]
+        for name, judge in grades.judges.items():
+            states = Counter(judge.grades[key].state if key in judge.grades else "" for key in keys)
+            gaps = None, states["unparsed"], states["failed"], states[""]
+            rows.append((*labels, name, *_verdict_cells(grades, name, keys), *gaps))
+        if len(grades.judges) > 1:
+            undecided = [*map(grades.verdict, keys)].count(None)
+            cells = _verdict_cells(grades, None, keys)
+            rows.append((*labels, _judges_name(grades), *cells, undecided, None, None, None))
+    shares = (SHARE, OF_DECIDED)
+    reasons = ("no majority", "unreadable", "call failed", "not marked")
+    majority = (_MAJORITY_NOTE,) if _have_several_judges(runs) else ()
+    notes = (*_GRADE_NOTES, *majority, *_independence_warnings(runs.values()))
+    columns = ("model", *conditions, "judge", *shares, *VERDICTS, *reasons)
+    return Table("Marked against the reference", columns, tuple(rows), notes)
+
+
+def _verdict_cells(grades: CorrectnessGrades, judge: str | None, keys: Sequence[str]) -> tuple[Cell, ...]:
+    counts = Counter(grades.verdict(key, judge) for key in keys)
+    right = correct_share(grades, "right", judge)
+    right_of_answered = correct_share(grades, "right-of-answered", judge)
+    return (right, right_of_answered, *map(counts.__getitem__, VERDICTS))
+
+
+def correct_share(grades: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None) -> Mean | None:
+    """Return the share marked correct by this judge, or else by the majority. None if nothing is scored."""
+    share = mean_score(grades.outcomes(judge), measure)
+    return share if share.n else None
+
+
+def _agreement_table(runs: Mapping[str, CorrectnessGrades]) -> Table:
+    """Return the agreement of each two judges of a run, and of all of them if there are more."""
+    agreements: list[tuple[str, str, RaterAgreement]] = []
+    for model, grades in runs.items():
+        questions = dict(map(attrgetter("key", "outcome.question"), grades.cases))
+        groups: list[tuple[str, ...]] = [*combinations(grades.judges, 2)]
+        if len(grades.judges) > 2:
+            groups.append(tuple(grades.judges))
+        for group in groups:
+            raters = [grades.judges[name].verdicts for name in group]
+            name = " and ".join(group) if len(group) == 2 else "all"
+            agreements.append((model, name, measure_agreement(raters, clusters=questions)))
+    return make_agreement_table(agreements, "answers", _AGREEMENT_NOTES)

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from statistics import fmean, median
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN
-from epicrisis.evaluation.analysis.grouping import P_COLUMN, correct_p_values, group_by
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, group_by, mean_by
 from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.populations import BINS, K
@@ -97,7 +98,7 @@ def _base_name(metric: str) -> str:
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
     """Return the metrics of the cases, those that arms are tested by first."""
-    metrics = set(chain.from_iterable(case.values for case in cases)).difference(FROM_RECORD)
+    metrics = set(chain.from_iterable(map(attrgetter("values"), cases))).difference(FROM_RECORD)
     return tuple(sorted(sorted(metrics), key=_preference))
 
 
@@ -111,17 +112,15 @@ def select_measures(row: MeasuredRow) -> tuple[str, ...]:
 
     These are accuracy for questions with options, and for others the first of PRIMARY that both sides have.
     """
-    sides = [cases for cases in (row.cases, row.against) if cases]
-    accuracy: list[str] = []
-    others: list[str] = []
-    for metric in list_metrics(chain.from_iterable(sides)):
-        if _preference(metric) < len(PRIMARY) and all(_is_scored(cases, metric) for cases in sides):
-            (accuracy if metric == ACCURACY else others).append(metric)
-    return (*accuracy, *others[:1])
+    measures: dict[bool, str] = {}
+    for metric in list_metrics(chain(row.cases, row.against)):
+        if _preference(metric) < len(PRIMARY) and _is_scored(row.cases, metric) and _is_scored(row.against, metric):
+            measures.setdefault(metric == ACCURACY, metric)
+    return tuple(measures[kind] for kind in (True, False) if kind in measures)
 
 
 def _is_scored(cases: MeasuredCases, metric: str) -> bool:
-    """Return False if no answer has a value: the mean would be of cases without an answer only."""
+    """Return False if there are answers, but none has a value: the mean would be of cases without an answer only."""
     answers = _applicable_answers(cases, metric)
     return not answers or any(metric in case.values for case in answers)
 
@@ -139,15 +138,6 @@ class _RowFigures:
     measures: tuple[str, ...]
     """The metrics of the difference."""
 
-    def difference(self) -> Difference | None:
-        first, second = (_score_by_question(cases, self.measures) for cases in (self.row.cases, self.row.against))
-        clusters = {case.question: case.cluster for case in self.row.cases}
-        return paired_difference(first, second, clusters) if first.keys() & second.keys() else None
-
-    def patients(self, difference: Difference | None) -> int | None:
-        """Return the number of patients, or None if nothing is compared or a question is about no patient."""
-        return difference.clusters if difference and all(case.patient for case in self.row.cases) else None
-
 
 def metrics_table(
     title: str,
@@ -159,7 +149,7 @@ def metrics_table(
 ) -> Table:
     """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
     baseline by the first metric of PRIMARY."""
-    metrics = list_metrics(chain.from_iterable(row.cases for row in rows))
+    metrics = list_metrics(chain.from_iterable(map(attrgetter("cases"), rows)))
     figures: list[_RowFigures] = []
     for row in rows:
         means: list[Cell] = []
@@ -167,7 +157,7 @@ def metrics_table(
             score = partial(case_score, metric=metric)
             means.append(_mean(row.cases, score) if _is_scored(row.cases, metric) else None)
         figures.append(_RowFigures(row, tuple(means), metrics, select_measures(row)[:1]))
-    return _build_table(title, labels, metrics, figures, baseline, remarks)
+    return _build_table(title, (*labels, "cases", *ENDINGS, *metrics), figures, baseline, remarks)
 
 
 def pooled_table(
@@ -184,40 +174,46 @@ def pooled_table(
         measures = select_measures(row)
         mean = _mean(row.cases, partial(_first_score, measures=measures))
         figures.append(_RowFigures(row, (mean,), measures, measures))
-    return _build_table(title, labels, (SCORE,), figures, baseline, (_POOLED, *remarks))
+    return _build_table(title, (*labels, "cases", *ENDINGS, SCORE), figures, baseline, (_POOLED, *remarks))
 
 
 def _build_table(
-    title: str,
-    labels: Sequence[str],
-    headings: Sequence[str],
-    figures: Sequence[_RowFigures],
-    baseline: str,
-    remarks: Sequence[str],
+    title: str, headings: Sequence[str], figures: Sequence[_RowFigures], baseline: str, remarks: Sequence[str]
 ) -> Table:
-    differences = [line.difference() for line in figures]
+    differences: list[Difference | None] = []
     optional: dict[str, list[Cell]] = defaultdict(list)
-    for line, difference in zip(figures, differences, strict=True):
+    for line in figures:
         cases = line.row.cases
-        optional[UNSCORED].append(_describe_unscored(cases, line.metrics))
+        score = partial(_first_score, measures=line.measures)
+        first, second = (mean_by(side, attrgetter("question"), score) for side in (cases, line.row.against))
+        difference: Difference | None = None
+        if first.keys() & second.keys():
+            difference = paired_difference(first, second, dict(map(attrgetter("question", "cluster"), cases)))
+        differences.append(difference)
+        unscored: list[str] = []
+        for metric in line.metrics:
+            count = sum(metric not in case.values for case in _applicable_answers(cases, metric))
+            if count and not metric.startswith(NUMBERS):
+                unscored.append(f"{count} by {metric}")
+        optional[UNSCORED].append(", ".join(unscored) or None)
         optional[ABSTAINED].append(_mean(cases, lambda case: case.values.get("abstained-rightly")))
         optional[RECALL].append(_mean(cases, lambda case: case.values.get("evidence-recall")))
-        optional[PATIENTS_COLUMN].append(line.patients(difference))
-    columns = {name: cells for name, cells in optional.items() if any(cell is not None for cell in cells)}
+        # Patients are counted only if every question is about one.
+        by_patient = difference is not None and all(map(attrgetter("patient"), cases))
+        optional[PATIENTS_COLUMN].append(difference.clusters if difference is not None and by_patient else None)
+    columns = {name: cells for name, cells in optional.items() if cells.count(None) < len(cells)}
     rows: list[tuple[Cell, ...]] = []
-    p_values = correct_p_values(differences)
-    for line, difference, p, *cells in zip(figures, differences, p_values, *columns.values(), strict=True):
-        endings = Counter(case.ending for case in line.row.cases)
+    for line, *cells in zip(figures, *columns.values(), strict=True):
+        endings = Counter(map(attrgetter("ending"), line.row.cases))
         counts = (len(line.row.cases), *map(endings.__getitem__, ENDINGS))
-        measures = " and ".join(line.measures) or None
-        rows.append((*line.row.labels, *counts, *line.figures, *cells, measures, difference, p))
+        rows.append((*line.row.labels, *counts, *line.figures, *cells, " and ".join(line.measures) or None))
     notes = list(NOTES)
     if UNSCORED in columns:
         notes.append(_LACKING)
     if comparisons := len(differences) - differences.count(None):
         notes.append(_TEST.format(n=comparisons))
     last = (MEASURE_COLUMN, f"difference to {baseline}", P_COLUMN)
-    return Table(title, (*labels, "cases", *ENDINGS, *headings, *columns, *last), tuple(rows), (*notes, *remarks))
+    return Table(title, (*headings, *columns, *last), add_differences(rows, differences), (*notes, *remarks))
 
 
 def _first_score(case: MeasuredCase, measures: Sequence[str]) -> float | None:
@@ -227,40 +223,15 @@ def _first_score(case: MeasuredCase, measures: Sequence[str]) -> float | None:
 
 def _mean(cases: MeasuredCases, score: Callable[[MeasuredCase], float | None]) -> Cell:
     """Return the mean score, or None if no case has one."""
-    scores = list(map(score, cases))
-    clusters = [case.cluster for case in cases]
-    distinct = len(set(clusters)) == len(clusters)
+    scores, clusters = list(map(score, cases)), list(map(attrgetter("cluster"), cases))
     if scores.count(None) == len(scores):
         return None
-    return estimate_mean(scores, None if distinct else clusters)
-
-
-def _describe_unscored(cases: MeasuredCases, metrics: Iterable[str]) -> str | None:
-    """Return how many answers have no value, by metric. Number metrics are left out."""
-    counts: list[str] = []
-    for metric in metrics:
-        unscored = sum(metric not in case.values for case in _applicable_answers(cases, metric))
-        if unscored and not metric.startswith(NUMBERS):
-            counts.append(f"{unscored} by {metric}")
-    return ", ".join(counts) or None
-
-
-def _score_by_question(cases: MeasuredCases, measures: Sequence[str]) -> dict[str, float]:
-    scores: dict[str, list[float]] = defaultdict(list)
-    for case in cases:
-        score = _first_score(case, measures)
-        if score is not None:
-            scores[case.question].append(score)
-    return {question: fmean(values) for question, values in scores.items()}
+    return estimate_mean(scores, None if len(set(clusters)) == len(clusters) else clusters)
 
 
 def group_cases(cases: Iterable[MeasuredCase], names: Sequence[str]) -> dict[tuple[Cell, ...], list[MeasuredCase]]:
     """Group the cases by these conditions, in the order of their first cases."""
-
-    def labels(case: MeasuredCase) -> tuple[Cell, ...]:
-        return tuple(case.condition.get(name, "") for name in names)
-
-    return group_by(cases, labels)
+    return group_by(cases, lambda case: tuple(case.condition.get(name, "") for name in names))
 
 
 def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline: str) -> list[MeasuredRow]:
@@ -276,10 +247,9 @@ def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline:
     rows: list[MeasuredRow] = []
     for labels, part in group_cases(sorted(cases, key=place), names).items():
         arms = group_cases(part, ("arm",))
-        for (arm,), of_arm in arms.items():
-            rows.append(
-                MeasuredRow((model, *labels, arm), of_arm, () if arm == baseline else arms.get((baseline,), ()))
-            )
+        for arm, arm_cases in arms.items():
+            against = () if arm == (baseline,) else arms.get((baseline,), ())
+            rows.append(MeasuredRow((model, *labels, *arm), arm_cases, against))
     return rows
 
 
@@ -287,8 +257,11 @@ def _split_sets(runs: Mapping[str, MeasuredCases]) -> Iterator[tuple[str, Cell, 
     """Yield the model, name and cases of each set of each run, and the tokens of its patients' records."""
     for model, cases in runs.items():
         for (name,), part in group_cases(cases, ("set",)).items():
-            sized = [case for case in part if "tokens" in case.condition]
-            yield model, name, part, {case.patient or "": int(case.condition["tokens"]) for case in sized}
+            tokens: dict[str, int] = {}
+            for case in part:
+                if "tokens" in case.condition:
+                    tokens[case.patient or ""] = int(case.condition["tokens"])
+            yield model, name, part, tokens
 
 
 def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = (), *, estimated: bool = False) -> Table:

@@ -7,13 +7,14 @@ All tables are over answered cases with a value on both sides, for each set and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, islice
+from operator import attrgetter
 
 import numpy as np
 
-from epicrisis.evaluation.analysis.correlation import Correlation, CorrelationName, correlate
+from epicrisis.evaluation.analysis.correlation import CorrelationName, correlate
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, group_by
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -44,19 +45,15 @@ def agreement_tables(cases: MeasuredCases) -> tuple[Table, ...]:
     """Return all tables of the settings that show notes, for each of `split_populations`, without empty tables."""
     tables: list[Table] = []
     for name, part in split_populations(with_notes(cases)).items():
-        tables += _population_tables(part, name)
-    return tuple(table for table in tables if table.rows)
-
-
-def _population_tables(cases: MeasuredCases, name: str) -> Iterator[Table]:
-    before, after = (f"{name}, ", f": {name}") if name else ("", "")
-    yield from correlation_tables(cases, f"{before}all settings that show notes")
-    if judges := metrics_named(cases, CORRECTNESS):
-        selection = f"{before}correctness above 50 by {metric_model(judges[0])}, records of 16K tokens and more"
-        yield from correlation_tables(long_and_right(cases, judges[0]), selection)
-    disagreement = judge_disagreement_table(cases)
-    for table in (contradiction_table(cases), disagreement, missed_table(cases), numbers_table(cases)):
-        yield replace(table, title=f"{table.title}{after}")
+        before, after = (f"{name}, ", f": {name}") if name else ("", "")
+        tables += correlation_tables(part, f"{before}all settings that show notes")
+        if judges := metrics_named(part, CORRECTNESS):
+            selection = f"{before}correctness above 50 by {metric_model(judges[0])}, records of 16K tokens and more"
+            tables += correlation_tables(long_and_right(part, judges[0]), selection)
+        for make_table in (contradiction_table, judge_disagreement_table, missed_table, numbers_table):
+            table = make_table(part)
+            tables.append(replace(table, title=f"{table.title}{after}"))
+    return tuple(filter(attrgetter("rows"), tables))
 
 
 def split_populations(cases: Iterable[MeasuredCase]) -> dict[str, list[MeasuredCase]]:
@@ -82,19 +79,19 @@ def open_answers(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
 
 def long_and_right(cases: Iterable[MeasuredCase], judge: str) -> list[MeasuredCase]:
     """Return the cases of Figure 10, by the correctness of this judge. The length of the record must be known."""
-    long = [case for case in cases if float(case.condition.get("tokens", 0)) >= LONG]
-    return [case for case in long if case.values.get(judge, 0.0) > RIGHT]
+    right = filter(lambda case: case.values.get(judge, 0.0) > RIGHT, cases)
+    return list(filter(lambda case: float(case.condition.get("tokens", 0)) >= LONG, right))
 
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
     """Return the names of all metrics of the cases, sorted, without accuracy and the values from the record alone."""
-    names = set(chain.from_iterable(case.values for case in cases))
+    names = set(chain.from_iterable(map(attrgetter("values"), cases)))
     return tuple(sorted(names.difference(FROM_RECORD, (ACCURACY,))))
 
 
 def metrics_named(cases: Iterable[MeasuredCase], name: str) -> tuple[str, ...]:
     """Return the metrics with this name, of any model: `judge-correctness[MODEL]`."""
-    return tuple(metric for metric in list_metrics(cases) if metric.partition("[")[0] == name)
+    return tuple(filter(lambda metric: metric.partition("[")[0] == name, list_metrics(cases)))
 
 
 def metric_model(metric: str) -> str:
@@ -106,36 +103,29 @@ def correlation_tables(
     cases: MeasuredCases, selection: str, *, coefficient: CorrelationName = "spearman"
 ) -> tuple[Table, Table]:
     """Return the matrix of all metrics, and the same by pairs with intervals. `selection` describes the cases."""
-    metrics, clusters = list_metrics(cases), _clusters(cases)
     scores: dict[str, list[float | None]] = {}
-    for metric in metrics:
+    matrix: dict[str, dict[str, Cell]] = {}
+    for metric in list_metrics(cases):
         scores[metric] = [case.values.get(metric) for case in cases]
-    pairs: dict[tuple[str, str], Correlation] = {}
+        matrix[metric] = {metric: 1.0}
     rows: list[tuple[Cell, ...]] = []
-    for one, other in combinations(metrics, 2):
-        pair = correlate(scores[one], scores[other], coefficient, clusters)
-        pairs[one, other] = pairs[other, one] = pair
+    for one, other in combinations(scores, 2):
+        pair = correlate(scores[one], scores[other], coefficient, _clusters(cases))
+        matrix[one][other] = matrix[other][one] = pair.value
         rows.append((one, other, pair.n, pair.clusters, pair.unscored, pair.value, pair.interval))
+    matrix_rows: list[tuple[Cell, ...]] = []
+    for metric, values in scores.items():
+        unscored = values.count(None)
+        matrix_rows.append((metric, len(values) - unscored, unscored, *map(matrix[metric].__getitem__, scores)))
     name = "Spearman's rho" if coefficient == "spearman" else coefficient
     note = f"{name}; the study does not say which coefficient its figures show. None where a metric has but one value."
     columns = ("metric", "other", "n", "clusters", "not scored by both", name, "interval")
     intervals = f"Intervals are 95 %, {BOOTSTRAP}; `clusters` counts these. No pair is tested."
-    matrix_columns = ("metric", "n", "not scored", *metrics)
+    matrix_columns = ("metric", "n", "not scored", *scores)
     return (
-        Table(f"Correlations of the metrics: {selection}", matrix_columns, _matrix_rows(scores, pairs), (note,)),
+        Table(f"Correlations of the metrics: {selection}", matrix_columns, tuple(matrix_rows), (note,)),
         Table(f"Metrics pair by pair: {selection}", columns, tuple(rows), (note, intervals)),
     )
-
-
-def _matrix_rows(
-    scores: Mapping[str, Sequence[float | None]], pairs: Mapping[tuple[str, str], Correlation]
-) -> tuple[tuple[Cell, ...], ...]:
-    rows: list[tuple[Cell, ...]] = []
-    for name, values in scores.items():
-        unscored = values.count(None)
-        row = (1.0 if other == name else pairs[name, other].value for other in scores)
-        rows.append((name, len(values) - unscored, unscored, *row))
-    return tuple(rows)
 
 
 def _scored_by(cases: MeasuredCases, *metrics: str) -> list[MeasuredCase]:
@@ -147,15 +137,15 @@ def _values(cases: MeasuredCases, metric: str) -> list[float]:
 
 
 def _clusters(cases: MeasuredCases) -> list[str]:
-    return [case.cluster for case in cases]
+    return list(map(attrgetter("cluster"), cases))
 
 
 def _above(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
-    return [case for case in cases if case.values[metric] > HIGH]
+    return list(filter(lambda case: case.values[metric] > HIGH, cases))
 
 
 def _below(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
-    return [case for case in cases if case.values[metric] < LOW]
+    return list(filter(lambda case: case.values[metric] < LOW, cases))
 
 
 def contradiction_table(cases: MeasuredCases) -> Table:
@@ -178,7 +168,7 @@ def contradiction_table(cases: MeasuredCases) -> Table:
 
 def _share(part: MeasuredCases, cases: MeasuredCases) -> Mean | None:
     """Return the share of the cases that are in the part, or None without cases."""
-    keys = {case.key for case in part}
+    keys = set(map(attrgetter("key"), part))
     return estimate_mean([float(case.key in keys) for case in cases], _clusters(cases)) if cases else None
 
 
@@ -198,36 +188,20 @@ def judge_disagreement_table(cases: MeasuredCases) -> Table:
         higher = sum(case.values[first] > case.values[second] for case in apart)
         counts = (len(both), len(cases) - len(both), len(apart), _share(apart, both), higher, len(apart) - higher)
         rows.append((metric_model(first), metric_model(second), *counts, _examples(apart)))
-        differences.append(_difference(both, first, second))
-    columns = (
-        "judge",
-        "other judge",
-        "n",
-        "not scored by both",
-        "apart",
-        "share",
-        "judge higher",
-        "other higher",
-        "examples",
-        "difference of the judges",
-        P_COLUMN,
-    )
+        difference: Difference | None = None
+        if both:
+            keys, clusters = list(map(attrgetter("key"), both)), dict(map(attrgetter("key", "cluster"), both))
+            one, other = (dict(zip(keys, _values(both, judge), strict=True)) for judge in (first, second))
+            difference = paired_difference(one, other, clusters)
+        differences.append(difference)
+    counted = ("n", "not scored by both", "apart", "share", "judge higher", "other higher", "examples")
+    columns = ("judge", "other judge", *counted, "difference of the judges", P_COLUMN)
     notes = (
         f"Apart: correctness of the two differs by {APART} or more, two steps of the rubric (the study's Table 7).",
         "Differences are paired by case; p by flipping the signs of whole patients (questions where there is none), "
         f"corrected by Holm for this table's {len(differences) - differences.count(None)} comparisons.",
     )
     return Table("Judges that disagree", columns, add_differences(rows, differences), notes)
-
-
-def _difference(cases: MeasuredCases, first: str, second: str) -> Difference | None:
-    if not cases:
-        return None
-    one, other, clusters = {}, {}, {}
-    for case in cases:
-        one[case.key], other[case.key] = case.values[first], case.values[second]
-        clusters[case.key] = case.cluster
-    return paired_difference(one, other, clusters)
 
 
 def missed_table(cases: MeasuredCases) -> Table:
@@ -242,18 +216,8 @@ def missed_table(cases: MeasuredCases) -> Table:
             low, high = _below(correct, metric), _above(wrong, metric)
             missed = (len(correct), len(low), _examples(low), len(wrong), len(high), _examples(high))
             rows.append((metric_model(judge), metric, len(both), len(cases) - len(both), *missed))
-    columns = (
-        "judge",
-        "metric",
-        "n",
-        "not scored by both",
-        "correct",
-        "of these low",
-        "examples",
-        "wrong",
-        "of these high",
-        "examples of these",
-    )
+    patterns = ("correct", "of these low", "examples", "wrong", "of these high", "examples of these")
+    columns = ("judge", "metric", "n", "not scored by both", *patterns)
     notes = (
         f"Correct: the judge's correctness above {HIGH}; wrong: below {LOW}; low and high likewise of the metric. The "
         "study's Table 11 is read by hand; this one counts its patterns. Correct and unfaithful is the row of "
@@ -276,16 +240,8 @@ def numbers_table(cases: MeasuredCases) -> Table:
         means = (len(right), _mean(right, metric), len(wrong), _mean(wrong, metric), len(numeric) - len(scored))
         separation = ordered_pair_share(_values(right, metric), _values(wrong, metric))
         rows.append((metric, *means, separation, _examples(_above(wrong, metric))))
-    columns = (
-        "metric",
-        "n right",
-        "mean of these",
-        "n wrong",
-        "mean of those",
-        "not scored",
-        "tells them apart",
-        "examples",
-    )
+    means_columns = ("n right", "mean of these", "n wrong", "mean of those", "not scored")
+    columns = ("metric", *means_columns, "tells them apart", "examples")
     notes = (
         f"Right: the comparison of numbers, units and ranges (`{NUMBERS}`) finds all that the reference names; "
         f"wrong: it does not. Means are with 95 % intervals, {BOOTSTRAP}.",
@@ -333,7 +289,5 @@ def overview_table(cases: MeasuredCases) -> Table:
 
 def count_endings(cases: MeasuredCases) -> Iterator[tuple[str, int]]:
     """Yield how many cases ended in each way, without zeros."""
-    counts = Counter(case.ending for case in cases)
-    for ending in ENDINGS:
-        if counts[ending]:
-            yield ending, counts[ending]
+    counts = Counter(map(attrgetter("ending"), cases))
+    yield from ((ending, counts[ending]) for ending in ENDINGS if counts[ending])

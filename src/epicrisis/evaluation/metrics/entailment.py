@@ -29,7 +29,6 @@ def score_entailment(model: NliModel, pairs: Sequence[tuple[str, str]]) -> tuple
 
     A pair that exceeds the model's window, or has an empty text, is unscored.
     """
-    filled = [index for index, pair in enumerate(pairs) if all(map(str.strip, pair))]
 
     def score(batch: Sequence[tuple[str, str]]) -> list[Entailment]:
         scores: list[Entailment] = []
@@ -37,7 +36,6 @@ def score_entailment(model: NliModel, pairs: Sequence[tuple[str, str]]) -> tuple
             scores.append(Entailment(entailed, min(1.0, entailed + neutral)))
         return scores
 
-    results: list[Entailment | Unscored] = [Unscored(EMPTY)] * len(pairs)
-    for index, result in zip(filled, score_fitting(score, [pairs[index] for index in filled]), strict=True):
-        results[index] = result
-    return tuple(results)
+    filled = [pair for pair in pairs if all(map(str.strip, pair))]
+    results = iter(score_fitting(score, filled))
+    return tuple(next(results) if all(map(str.strip, pair)) else Unscored(EMPTY) for pair in pairs)

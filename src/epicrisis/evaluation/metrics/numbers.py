@@ -8,10 +8,12 @@ Table 12 of the EHR study about 0.8, and entailment misses ranges. Here 107/76 c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Literal, TypeAlias, get_args
+from operator import attrgetter
+from typing import Literal, TypeAlias
 
 from epicrisis.dates import may_overlap, time_range
 from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, find_quantities
@@ -28,6 +30,8 @@ APPROXIMATION = 0.1
 VAGUE_WEIGHT = 0.5
 _CITATIONS = re.compile(r"\[(?:(?:doc|finding) )?\d{1,4}(?:[,;] ?(?:doc )?\d{1,4}){0,50}\]", re.ASCII | re.IGNORECASE)
 """Citation markers of an answer: `[1]`, `[doc 2, 3]`."""
+_identity = attrgetter("unit", "low", "high", "readings", "label")
+"""The attributes in which a quantity equals its repetitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +73,18 @@ class NumberComparison:
         A quantity that matches several counts once. One that repeats the right answer in other units (98.6 F, 37 C) is
         not wrong. None if the answer has none.
         """
-        same = _distinct([pair.answer for pair in self.matched])
-        vague = _distinct([pair.answer for pair in self.vague], same)
-        right = len(same) + VAGUE_WEIGHT * len(vague) + sum(map(self._weigh, self.extra))
+        same = _distinct(map(attrgetter("answer"), self.matched))
+        vague = _distinct(map(attrgetter("answer"), self.vague), same)
+        right = len(same) + VAGUE_WEIGHT * len(vague)
+        golds = [*map(attrgetter("gold"), (*self.matched, *self.vague, *self.contradicted)), *self.missing]
+        for extra in self.extra:
+            matches: set[NumberMatch] = set()
+            for gold in golds:
+                if gold.label == extra.label or not gold.label or not extra.label:
+                    matches.add(match_quantities(gold, extra))
+            right += 1.0 if "same" in matches else VAGUE_WEIGHT * ("vague" in matches)
         n = len(same) + len(vague) + len(self.contradicted) + len(self.extra)
         return right / n if n else None
-
-    def _weigh(self, extra: Quantity) -> float:
-        """Return the weight of an extra quantity: above 0 if it repeats a quantity of the right answer."""
-        golds = [pair.gold for pair in (*self.matched, *self.vague, *self.contradicted)]
-        matches: set[NumberMatch] = set()
-        for gold in (*golds, *self.missing):
-            if gold.label == extra.label or not gold.label or not extra.label:
-                matches.add(match_quantities(gold, extra))
-        if "same" in matches:
-            return 1.0
-        return VAGUE_WEIGHT if "vague" in matches else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +112,18 @@ def score_numbers(answer: str, golds: Sequence[str]) -> NumberScore | None:
         comparison = compare_numbers(answer, gold)
         if comparison.recall is not None:
             scores.append(NumberScore(comparison.recall, comparison.precision))
-    if scores and any(normalize_answer(answer) == normalize_answer(gold) for gold in golds):
+    if scores and normalize_answer(answer) in map(normalize_answer, golds):
         return NumberScore(1.0, 1.0)
-    return max(scores, key=lambda score: (score.f1, score.recall), default=None)
+    return max(scores, key=attrgetter("f1", "recall"), default=None)
 
 
-def _distinct(quantities: Sequence[Quantity], without: Sequence[Quantity] = ()) -> list[Quantity]:
+def _distinct(quantities: Iterable[Quantity], without: Iterable[Quantity] = ()) -> list[Quantity]:
     """Return the quantities without repetitions, and without those in `without`."""
+    seen = set(map(_identity, without))
     distinct: list[Quantity] = []
     for quantity in quantities:
-        if not any(_repeats(quantity, other) for other in (*distinct, *without)):
+        if _identity(quantity) not in seen:
+            seen.add(_identity(quantity))
             distinct.append(quantity)
     return distinct
 
@@ -135,49 +137,31 @@ def compare_numbers(answer: str, gold: str) -> NumberComparison:
     """
     golds = find_quantities(gold)
     # "Only one admission" answers 1; elsewhere the word is not a number.
-    ones = any((quantity.unit, quantity.low, quantity.high) == ("", 1, 1) for quantity in golds)
+    ones = ("", 1, 1) in map(attrgetter("unit", "low", "high"), golds)
     answers = find_quantities(_CITATIONS.sub(" ", answer), ones=ones)
-    labels = {quantity.label for quantity in golds if quantity.label}
+    labels = set(map(attrgetter("label"), golds)) - {""}
     pairs: dict[NumberMatch, list[QuantityPair]] = {"same": [], "vague": []}
     missing: list[Quantity] = []
-    used: list[Quantity] = []
+    value = attrgetter("unit", "low", "high", "readings")
     for quantity in golds:
-        match, partner = _find_match(quantity, answers, labels)
-        if partner is None:
-            missing.append(quantity)
+        candidates: list[Quantity] = []
+        for other in answers:
+            if other.label == quantity.label or other.label not in labels or not quantity.label:
+                candidates.append(other)
+        candidates.sort(key=lambda other: (other.label != quantity.label, value(other) != value(quantity)))
+        matches = list(map(partial(match_quantities, quantity), candidates))
+        match: NumberMatch = "same" if "same" in matches else "vague"
+        if match in matches:
+            pairs[match].append(QuantityPair(quantity, candidates[matches.index(match)]))
         else:
-            pairs[match].append(QuantityPair(quantity, partner))
-            used.append(partner)
-    extra = [quantity for quantity in answers if not any(_repeats(quantity, other) for other in used)]
+            missing.append(quantity)
+    repeated = set(map(_identity, map(attrgetter("answer"), pairs["same"] + pairs["vague"])))
+    extra = [quantity for quantity in answers if _identity(quantity) not in repeated]
     contradicted, missing, extra = _pair_by_rule(missing, extra, _contradicts)
     incomparable, missing, extra = _pair_by_rule(missing, extra, _is_incomparable)
     return NumberComparison(
         tuple(pairs["same"]), tuple(pairs["vague"]), contradicted, incomparable, tuple(missing), tuple(extra)
     )
-
-
-def _find_match(
-    gold: Quantity, answers: Sequence[Quantity], labels: Collection[str]
-) -> tuple[NumberMatch, Quantity | None]:
-    """Return the first quantity of the answer that agrees with a right one, and how well."""
-    candidates: list[Quantity] = []
-    for answer in answers:
-        if answer.label == gold.label or answer.label not in labels or not gold.label:
-            candidates.append(answer)
-    candidates.sort(key=lambda answer: (answer.label != gold.label, not _is_equal(gold, answer)))
-    matches = [match_quantities(gold, answer) for answer in candidates]
-    for match in get_args(NumberMatch)[:2]:
-        if match in matches:
-            return match, candidates[matches.index(match)]
-    return "none", None
-
-
-def _is_equal(a: Quantity, b: Quantity) -> bool:
-    return (a.unit, a.low, a.high, a.readings) == (b.unit, b.low, b.high, b.readings)
-
-
-def _repeats(quantity: Quantity, other: Quantity) -> bool:
-    return _is_equal(quantity, other) and quantity.label == other.label
 
 
 def _pair_by_rule(
@@ -191,7 +175,7 @@ def _pair_by_rule(
     unpaired: list[Quantity] = []
     available = list(answers)
     for gold in golds:
-        candidates = [answer for answer in available if rule(gold, answer)]
+        candidates = list(filter(partial(rule, gold), available))
         if candidates:
             partner = next((answer for answer in candidates if answer.label == gold.label), candidates[0])
             available.remove(partner)
@@ -222,10 +206,17 @@ def match_quantities(gold: Quantity, answer: Quantity) -> NumberMatch:
     """
     if DATE in (gold.unit, answer.unit):
         return _match_dates(gold, answer) if gold.unit == answer.unit else "none"
-    spans = _convert_ranges(gold, answer)
-    if spans is None:
-        return "none"
-    (low, high), (since, until) = spans
+    low, high, since, until = gold.low, gold.high, answer.low, answer.high
+    if gold.unit != answer.unit:
+        if "" not in (gold.unit, answer.unit):
+            return "none"
+        # A number without a unit takes the other's unit as written there.
+        bare, unit = (answer, gold.unit) if gold.unit else (gold, answer.unit)
+        if unit in (SYSTOLIC, "mmHg") and bare.label not in ("", "pressure", "bp", "sbp"):
+            return "none"
+        if unit.startswith(("of ", "time", "ordinal", "mmHg dia")):
+            return "none"
+        low, high, since, until = low / gold.factor, high / gold.factor, since / answer.factor, until / answer.factor
     tolerance = _tolerance(gold, answer)
     if low - tolerance <= since and until <= high + tolerance:
         return "same"
@@ -235,32 +226,10 @@ def match_quantities(gold: Quantity, answer: Quantity) -> NumberMatch:
     return "vague" if since <= high and low <= until else "none"
 
 
-def _convert_ranges(gold: Quantity, answer: Quantity) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """Return both ranges in one unit, or None. A number without a unit takes the other's unit as written there."""
-    if gold.unit == answer.unit:
-        return (gold.low, gold.high), (answer.low, answer.high)
-    if "" not in (gold.unit, answer.unit):
-        return None
-    bare = gold if not gold.unit else answer
-    unit = answer if bare is gold else gold
-    if unit.unit in (SYSTOLIC, "mmHg") and bare.label not in ("", "pressure", "bp", "sbp"):
-        return None
-    if unit.unit.startswith(("of ", "time", "ordinal", "mmHg dia")):
-        return None
-    return (
-        (gold.low / gold.factor, gold.high / gold.factor),
-        (answer.low / answer.factor, answer.high / answer.factor),
-    )
-
-
 def _tolerance(gold: Quantity, answer: Quantity) -> float:
-    """Return the distance at which two values are still the same.
-
-    It allows for rounding if the values are written to different digits.
-    """
-    approximate = [abs(quantity.low) for quantity in (gold, answer) if quantity.about]
-    if approximate:
-        return APPROXIMATION * max(approximate)
+    """Return the distance at which two values, perhaps written to different digits, are still the same."""
+    if gold.about or answer.about:
+        return APPROXIMATION * max(abs(quantity.low) for quantity in (gold, answer) if quantity.about)
     rounding = max(gold.rounding, answer.rounding) * (1 - 1e-9) if gold.rounding != answer.rounding else 0.0
     return max(rounding, 1e-9 * max(abs(gold.low), abs(answer.low), 1e-9))
 
@@ -268,10 +237,9 @@ def _tolerance(gold: Quantity, answer: Quantity) -> float:
 def _match_dates(gold: Quantity, answer: Quantity) -> NumberMatch:
     """Return `same` if a reading of the answer's date lies inside the right date, `vague` if it is wider."""
     match: NumberMatch = "none"
-    for right, reading in product(gold.readings, answer.readings):
-        if may_overlap(time_range(right), time_range(reading)):
-            (start, end), (first, last) = time_range(right), time_range(reading)
-            if start <= first and last <= end:
+    for right, reading in product(map(time_range, gold.readings), map(time_range, answer.readings)):
+        if may_overlap(right, reading):
+            if right[0] <= reading[0] and reading[1] <= right[1]:
                 return "same"
             match = "vague"
     return match

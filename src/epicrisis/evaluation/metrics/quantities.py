@@ -11,10 +11,10 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TypeAlias
 
 from epicrisis.dates import find_dates
-from epicrisis.evaluation.metrics.units import UNIT_PATTERN, UNITS, convert_unit
 
 SYSTOLIC, DIASTOLIC = "mmHg systolic", "mmHg diastolic"
 DATE, CLOCK, ORDINAL = "date", "time of day", "ordinal"
@@ -46,41 +46,74 @@ class Quantity:
     """The possible partial ISO dates of a date."""
 
     @property
-    def width(self) -> float:
-        return self.high - self.low
-
-    @property
     def end(self) -> int:
         return self.start + len(self.text)
 
 
-_SMALL = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
+UNITS: dict[str, tuple[str, float]] = {}
+"""The base unit and the factor of each name, in lower case. Months have no factor to days, as they differ in length."""
+for _base, _factor, _names in (
+    ("mg", 1e-6, "ng"),
+    ("mg", 1e-3, "mcg µg μg ug microgram micrograms"),
+    ("mg", 1.0, "mg mgs milligram milligrams"),
+    ("mg", 1e3, "g gm gms gram grams"),
+    ("mg", 1e6, "kg kgs kilo kilos kilogram kilograms"),
+    ("mg", 453_592.37, "lb lbs pound pounds"),
+    ("mg", 28_349.523125, "oz ounce ounces"),
+    ("mL", 1e-3, "µl μl ul microliter microliters"),
+    ("mL", 1.0, "ml mls cc ccs milliliter milliliters"),
+    ("mL", 100.0, "dl deciliter"),
+    ("mL", 1e3, "l liter liters litre litres"),
+    ("mmol", 1e-6, "nmol"),
+    ("mmol", 1e-3, "µmol μmol umol"),
+    ("mmol", 1.0, "mmol"),
+    ("mmol", 1e3, "mol"),
+    ("mEq", 1.0, "meq meqs"),
+    ("unit", 1.0, "unit units iu"),
+    ("cm", 0.1, "mm millimeter millimeters"),
+    ("cm", 1.0, "cm centimeter centimeters"),
+    ("cm", 100.0, "m meter meters"),
+    ("cm", 2.54, "inch inches"),
+    ("cm", 30.48, "ft foot feet"),
+    ("cm", 160_934.4, "mile miles"),
+    ("h", 1 / 3600, "sec secs second seconds"),
+    ("h", 1 / 60, "min mins minute minutes"),
+    ("h", 1.0, "h hr hrs hour hours"),
+    ("h", 24.0, "day days d"),
+    ("h", 168.0, "week weeks wk wks"),
+    ("month", 1.0, "month months mo mos"),
+    ("month", 12.0, "year years yr yrs yo y/o"),
+    ("%", 1.0, "% percent"),
+    ("mmHg", 1.0, "mmhg"),
+    ("/h", 60.0, "bpm"),
+    ("", 1.0, "beats breaths times x"),
+    ("kcal", 1.0, "kcal cal calories"),
+    ("pack", 1.0, "pack packs ppd"),
+    ("drop", 1.0, "drop drops gtt"),
+    ("tablet", 1.0, "tablet tablets tab tabs pill pills capsule capsules cap caps"),
+    ("puff", 1.0, "puff puffs"),
+    ("dose", 1.0, "dose doses"),
+    ("gauge", 1.0, "gauge"),
+):
+    UNITS |= dict.fromkeys(_names.split(), (_base, _factor))
+
+_ONE = rf"(?:{'|'.join(map(re.escape, sorted(UNITS, key=len, reverse=True)))})(?![A-Za-z])"
+UNIT_PATTERN = (
+    r"(?:mm ?hg(?![a-z])|(?:°|º|degrees?|deg\.?)\s?(?:f(?:ahrenheit)?|c(?:elsius)?)(?![a-z])|(?-i:[FC])(?![\w'-])|"
+    rf"{_ONE}(?:\s?(?:/|\bper\b)\s?{_ONE}){{0,2}}|/\s?(?:min|minute|hr|h|hour|day|d)(?![A-Za-z]))"
 )
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_WORDS = {word: float(value) for value, word in enumerate(_SMALL)}
-_WORDS |= {ten: 10.0 * place for place, ten in enumerate(_TENS, 2)}
-_WORDS |= {f"{ten}-{one}": _WORDS[ten] + _WORDS[one] for ten in _TENS for one in _SMALL[1:10]}
-_WORDS |= {"half": 0.5, "½": 0.5, "¼": 0.25, "¾": 0.75}
+"""A pattern of a unit after a number, for any case of letters."""
+
+_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS = dict(zip(_SMALL.split(), map(float, range(20)), strict=True)) | {"half": 0.5, "½": 0.5, "¼": 0.25, "¾": 0.75}
+for _place, _ten in enumerate(_TENS.split(), 2):
+    _WORDS[_ten] = 10.0 * _place
+    for _one in _SMALL.split()[1:10]:
+        _WORDS[f"{_ten}-{_one}"] = _WORDS[_ten] + _WORDS[_one]
 _NUMBER = (
     r"(?:(?P<whole>\d{1,3}) )?(?P<top>[1-9])/(?P<bottom>[2-8])"
     r"(?= (?:an? )?(?:tab|pill|cap|dose|cup|pack|inch|hour|mile))"
@@ -125,10 +158,20 @@ def find_quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
 
     With `ones`, the word "one" is a number; mostly it is not.
     """
-    quantities = [*_find_dates(text), *_find_times(text), *_find_rates(text)]
+    dates = find_dates(text)
+    quantities: list[Quantity] = []
+    for date in dates:
+        quantities.append(Quantity(text[date.start : date.end], date.start, 0, 0, DATE, readings=date.readings))
+    for match in _CLOCK.finditer(text):
+        hour, minute, half = int(match[1]), int(match[2] or 0), (match[3] or match[4] or "").lower()
+        in_date = any(match.start() < date.end and date.start < match.end() for date in dates)
+        if hour < 24 and minute < 60 and not in_date:
+            minutes = 60 * (hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour) + minute
+            quantities.append(Quantity(match[0], match.start(), minutes, minutes, CLOCK))
+    quantities += _find_rates(text)
     values: list[Quantity] = []
     for value in _find_values(text, ones):
-        if not any(_overlaps(value, quantity) for quantity in quantities):
+        if not any(value.start < other.end and other.start < value.end for other in quantities):
             values.append(value)
     for separator, join in (
         (_TIGHT, _join_range),
@@ -136,29 +179,10 @@ def find_quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
         (_OUT_OF, _join_ratio),
         (_LOOSE, _join_range),
     ):
-        values = list(_join_neighbours(text, values, separator, join))
+        values = _join_neighbours(text, values, separator, join)
     for value in values:
-        quantities.append(_convert_to_base(_apply_bounds(_apply_side(value, text), text)))
-    return tuple(sorted(quantities, key=lambda quantity: quantity.start))
-
-
-def _overlaps(a: Quantity, b: Quantity) -> bool:
-    return a.start < b.end and b.start < a.end
-
-
-def _find_dates(text: str) -> Iterator[Quantity]:
-    for date in find_dates(text):
-        yield Quantity(text[date.start : date.end], date.start, 0, 0, DATE, readings=date.readings)
-
-
-def _find_times(text: str) -> Iterator[Quantity]:
-    dates = find_dates(text)
-    for match in _CLOCK.finditer(text):
-        hour, minute, half = int(match[1]), int(match[2] or 0), (match[3] or match[4] or "").lower()
-        in_date = any(match.start() < date.end and date.start < match.end() for date in dates)
-        if hour < 24 and minute < 60 and not in_date:
-            minutes = 60 * (hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour) + minute
-            yield Quantity(match[0], match.start(), minutes, minutes, CLOCK)
+        quantities.append(_convert(value, text))
+    return tuple(sorted(quantities, key=attrgetter("start")))
 
 
 def _find_rates(text: str) -> Iterator[Quantity]:
@@ -166,17 +190,13 @@ def _find_rates(text: str) -> Iterator[Quantity]:
     for match in _A_DAY.finditer(text):
         kind = match.lastgroup or ""
         word = match[kind].lower()
-        number = (
-            {"one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0}.get(kind) or _WORDS.get(word) or _parse_digits(word)
-        )
+        number = {"one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0}.get(kind) or _WORDS.get(word)
+        if not number and word.isdecimal():
+            number = float(word)
         if number:
             rate = (24 / number if kind in ("hours", "each") else number) / 24
             label = _find_label(text, match.start())
             yield Quantity(match[0], match.start(), rate, rate, "/h", 1 / 24, label=label)
-
-
-def _parse_digits(text: str) -> float:
-    return float(text) if text.isdecimal() else 0.0
 
 
 def _find_values(text: str, ones: bool) -> Iterator[Quantity]:
@@ -186,22 +206,34 @@ def _find_values(text: str, ones: bool) -> Iterator[Quantity]:
         word = (match["word"] or "").lower()
         if not unit and (word == "half" or (word == "one" and not ones)):
             continue
-        low = _parse_number(match)
+        digits, _, decimals = (match["digits"] or "").replace(",", "").partition(".")
+        if match["digits"]:
+            low = float(match["digits"].replace(",", ""))
+        elif word:
+            low = _WORDS[word]
+        else:
+            low = int(match["whole"] or 0) + int(match["top"]) / int(match["bottom"])
         sign = -1 if match["digits"] and _MINUS.search(text[max(0, match.start() - 16) : match.start()]) else 1
         base, factor = (ORDINAL, 1.0) if match["nth"] else convert_unit(unit)
         high = low + (9 if match["decade"] and low % 10 == 0 else 0)
-        digits, _, decimals = (match["digits"] or "").replace(",", "").partition(".")
         rounding = 0.5 * 10.0 ** -len(decimals) if len((digits + decimals).lstrip("0")) > 1 else 0.0
         label = _find_label(text, match.start())
         yield Quantity(match[0], match.start(), sign * low, sign * high, base, factor, rounding, label=label)
 
 
-def _parse_number(match: re.Match[str]) -> float:
-    if match["digits"]:
-        return float(match["digits"].replace(",", ""))
-    if match["word"]:
-        return _WORDS[match["word"].lower()]
-    return int(match["whole"] or 0) + int(match["top"]) / int(match["bottom"])
+def convert_unit(unit: str) -> tuple[str, float]:
+    """Return the base unit of a unit and the factor to it: `mg/mL` and 1e-5 for `mcg/dL`, "" and 1 for no unit.
+
+    Temperatures keep their scale (`°F`, `°C`), as no factor converts them.
+    """
+    name = re.sub(r"\s+", "", re.sub(r"\bper\b", "/", unit.lower()))
+    if name in UNITS:
+        return UNITS[name]
+    if match := re.fullmatch(r"(?:°|º|degrees?|deg\.?)?([fc])\w*", name):
+        return f"°{match[1].upper()}", 1.0
+    parts = [UNITS[part] if part else ("", 1.0) for part in name.split("/")]
+    bases, factors = zip(*parts, strict=True)
+    return "/".join(bases), factors[0] / math.prod(factors[1:])
 
 
 _FILLER = re.compile(
@@ -225,10 +257,9 @@ def _find_label(text: str, start: int) -> str:
 _Join: TypeAlias = Callable[[str, Quantity, Quantity], tuple[Quantity, ...]]
 
 
-def _join_neighbours(
-    text: str, values: Sequence[Quantity], separator: re.Pattern[str], join: _Join
-) -> Iterator[Quantity]:
-    """Yield the values, with two neighbours around a separator joined if they belong together."""
+def _join_neighbours(text: str, values: Sequence[Quantity], separator: re.Pattern[str], join: _Join) -> list[Quantity]:
+    """Return the values, with two neighbours around a separator joined if they belong together."""
+    results: list[Quantity] = []
     rest = deque(values)
     while rest:
         first = rest.popleft()
@@ -237,7 +268,8 @@ def _join_neighbours(
             joined = join(text, first, rest[0])
         if joined:
             rest.popleft()
-        yield from joined or (first,)
+        results += joined or (first,)
+    return results
 
 
 def _join_range(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
@@ -246,19 +278,15 @@ def _join_range(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
     `from 16 to 25 mEq/L` is a change: two values, labelled `from` and `to`.
     """
     same_unit = a.unit == "" or (a.unit, a.factor) == (b.unit, b.factor)
-    before = text[max(0, a.start - 24) : a.start]
-    if same_unit and _is_change(before, text[a.end : b.start], b):
+    before, between = text[max(0, a.start - 24) : a.start], text[a.end : b.start]
+    from_to = re.search(r"\bfrom\s$", before, re.IGNORECASE) and "to" in between
+    # With units of time (`from 3 to 5 days`) it is a range.
+    if same_unit and from_to and not _BETWEEN.search(before) and b.unit not in ("h", "month", ORDINAL):
         return replace(a, unit=b.unit, factor=b.factor, label="from"), replace(b, label="to")
-    anded = re.search(r"\band\b", text[a.end : b.start]) and not re.search(r"\bbetween\s+$", before)
+    anded = re.search(r"\band\b", between) and not re.search(r"\bbetween\s+$", before)
     if not same_unit or anded or a.low >= b.low or ORDINAL in (a.unit, b.unit):
         return ()
     return (replace(b, text=text[a.start : b.end], start=a.start, low=a.low, rounding=0.0, label=a.label),)
-
-
-def _is_change(before: str, between: str, b: Quantity) -> bool:
-    """Return whether `from ... to` describes a change. With units of time (`from 3 to 5 days`) it is a range."""
-    from_to = re.search(r"\bfrom\s$", before, re.IGNORECASE) and "to" in between
-    return bool(from_to) and not _BETWEEN.search(before) and b.unit not in ("h", "month", ORDINAL)
 
 
 def _join_pressure(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
@@ -271,47 +299,33 @@ def _join_pressure(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
 
 def _join_ratio(text: str, a: Quantity, b: Quantity) -> tuple[Quantity, ...]:
     """Join `7/10`, `5 out of 5`."""
-    if a.unit or b.unit or b.width:
+    if a.unit or b.unit or b.low != b.high:
         return ()
     return (replace(a, text=text[a.start : b.end], unit=f"of {b.low:g}"),)
 
 
-def _apply_side(value: Quantity, text: str) -> Quantity:
-    """Return the value as systolic or diastolic if the words before say so."""
+def _convert(value: Quantity, text: str) -> Quantity:
+    """Return the value in the base unit of its dimension, changed as the words around it say.
+
+    They may call it systolic or diastolic, or a bound (`at least`, `or more`).
+    """
     side = re.search(
         r"\b(?:(sbps?|systolics?)|dbps?|diastolics?)\b[^\d;.]*$", text[max(0, value.start - 60) : value.start].lower()
     )
-    if not side or value.unit not in ("", "mmHg"):
-        return value
-    return replace(value, unit=SYSTOLIC if side[1] else DIASTOLIC)
-
-
-def _apply_bounds(value: Quantity, text: str) -> Quantity:
-    """Return the value as a range if the words around it say `at least`, `or more`..."""
+    if side and value.unit in ("", "mmHg"):
+        value = replace(value, unit=SYSTOLIC if side[1] else DIASTOLIC)
     before, after = text[max(0, value.start - 24) : value.start], _OR_MORE.match(text, value.end)
     bound = next((name for name, words in _BOUNDS if words.search(before)), "")
     if after:
         bound = ">=" if after["more"] else "<="
-    match bound:
-        case ">=" | ">":
-            return replace(value, low=math.nextafter(value.low, math.inf) if bound == ">" else value.low, high=math.inf)
-        case "<=" | "<":
-            return replace(
-                value, low=-math.inf, high=math.nextafter(value.high, -math.inf) if bound == "<" else value.high
-            )
-    return replace(value, about=bound == "~")
-
-
-def _convert_to_base(value: Quantity) -> Quantity:
-    """Return the value in the base unit of its dimension."""
+    low, high = value.low, value.high
+    if bound in (">=", ">"):
+        low, high = math.nextafter(low, math.inf) if bound == ">" else low, math.inf
+    elif bound in ("<=", "<"):
+        low, high = -math.inf, math.nextafter(high, -math.inf) if bound == "<" else high
+    about = value.about or bound == "~"
     if value.unit == "°F":
-        low, high = (value.low - 32) / 1.8, (value.high - 32) / 1.8
-        return replace(value, low=low, high=high, unit="°C", rounding=value.rounding / 1.8)
-    if value.unit == ORDINAL or value.factor == 1:
-        return value
-    return replace(
-        value,
-        low=value.low * value.factor,
-        high=value.high * value.factor,
-        rounding=value.rounding * value.factor,
-    )
+        low, high, rounding = (low - 32) / 1.8, (high - 32) / 1.8, value.rounding / 1.8
+        return replace(value, low=low, high=high, unit="°C", rounding=rounding, about=about)
+    factor = 1.0 if value.unit == ORDINAL else value.factor
+    return replace(value, low=low * factor, high=high * factor, rounding=value.rounding * factor, about=about)

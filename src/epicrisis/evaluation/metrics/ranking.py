@@ -68,14 +68,10 @@ def evidence_recall(passages: Sequence[tuple[str, int, int]], evidence: Sequence
     for span in evidence:
         fact = span.fact or span
         facts.add(fact)
-        if any(_contains(passage, span) for passage in passages[:k]):
-            covered.add(fact)
+        for document_id, start, end in passages[:k]:
+            if document_id == span.document_id and start <= span.start and span.end <= end:
+                covered.add(fact)
     return len(covered) / len(facts) if facts else None
-
-
-def _contains(passage: tuple[str, int, int], span: EvidenceSpan) -> bool:
-    document_id, start, end = passage
-    return document_id == span.document_id and start <= span.start and span.end <= end
 
 
 def _relevant(ranked: Sequence[str], grades_by_id: Judgements) -> frozenset[str]:

@@ -32,13 +32,13 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
 
     Two texts without words have F1 0, as in SQuAD's script 1.1. Raises ValueError without a right answer.
     """
-    words = normalize_answer(answer).split()
-    return max(_f1(words, normalize_answer(gold).split()) for gold in _require(golds))
-
-
-def _f1(answer: Sequence[str], gold: Sequence[str]) -> float:
-    shared = (Counter(answer) & Counter(gold)).total()
-    return 2 * shared / (len(answer) + len(gold)) if shared else 0.0
+    words = Counter(normalize_answer(answer).split())
+    best = 0.0
+    for gold in _require(golds):
+        gold_words = Counter(normalize_answer(gold).split())
+        if shared := (words & gold_words).total():
+            best = max(best, 2 * shared / (words.total() + gold_words.total()))
+    return best
 
 
 def _require(golds: Sequence[str]) -> Sequence[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
 from epicrisis.errors import InputError
@@ -65,20 +64,18 @@ class WordNet:
     def synonyms(self, word: str) -> frozenset[str]:
         """Return the single words of all senses of the word and of its base forms, in their own case."""
         synonyms: set[str] = set()
+        word = word.lower()
         for name, part in self._parts.items():
-            for form in self._forms(word.lower(), name):
+            forms = [word]
+            if word in part.irregular:
+                forms += part.irregular[word]
+            else:
+                for old, new in _ENDINGS[name]:
+                    if word.endswith(old):
+                        forms.append(word.removesuffix(old) + new)
+            for form in forms:
                 synonyms |= part.synonyms(form)
         return frozenset(synonyms)
-
-    def _forms(self, word: str, part: str) -> tuple[str, ...]:
-        irregular = self._parts[part].irregular.get(word)
-        if irregular is not None:
-            return (word, *irregular)
-        forms = [word]
-        for old, new in _ENDINGS[part]:
-            if word.endswith(old):
-                forms.append(word[: -len(old)] + new)
-        return tuple(forms)
 
 
 class _Part:
@@ -86,30 +83,28 @@ class _Part:
 
     def __init__(self, folder: Path, part: str) -> None:
         self._data = (folder / f"data.{part}").read_bytes()
-        self._offsets = dict(map(_senses, _lines(folder / f"index.{part}")))
+        self._offsets: dict[str, tuple[int, ...]] = {}
+        for fields in map(str.split, _lines(folder / f"index.{part}")):
+            # The last fields of a line are the offsets of the lemma's synsets.
+            self._offsets[fields[0]] = tuple(map(int, fields[len(fields) - int(fields[2]) :]))
         self.irregular: dict[str, tuple[str, ...]] = {}
         for word, *forms in map(str.split, _lines(folder / f"{part}.exc")):
             self.irregular[word] = tuple(forms)
 
-    def synonyms(self, lemma: str) -> frozenset[str]:
-        return frozenset(chain.from_iterable(map(self._words, self._offsets.get(lemma, ()))))
-
-    def _words(self, offset: int) -> tuple[str, ...]:
-        """Return the single words of the synset at a byte offset, without markers of an adjective's position."""
-        fields = self._data[offset : self._data.index(b"\n", offset)].decode("ascii").split()
-        words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
-        return tuple(word.partition("(")[0] for word in words if "_" not in word)
+    def synonyms(self, lemma: str) -> set[str]:
+        """Return the single words of all synsets of a lemma, without markers of an adjective's position."""
+        synonyms: set[str] = set()
+        for offset in self._offsets.get(lemma, ()):
+            fields = self._data[offset : self._data.index(b"\n", offset)].decode("ascii").split()
+            for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2]:
+                if "_" not in word:
+                    synonyms.add(word.partition("(")[0])
+        return synonyms
 
 
 def _lines(path: Path) -> list[str]:
     """Return the lines without the licence, which is indented at the head of a file."""
     return [line for line in path.read_text("ascii").splitlines() if line and not line.startswith(" ")]
-
-
-def _senses(line: str) -> tuple[str, tuple[int, ...]]:
-    """Return the lemma of an index line and the offsets of its synsets, which are the last fields."""
-    fields = line.split()
-    return fields[0], tuple(map(int, fields[len(fields) - int(fields[2]) :]))
 
 
 @cache

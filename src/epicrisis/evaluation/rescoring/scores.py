@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, TypeAlias, get_args
 
-from epicrisis.answering.free_replies import read_free_reply
+from epicrisis.answering.stated_choice import read_free_reply
 from epicrisis.errors import InputError
 from epicrisis.evaluation.rescoring.released_replies import AnsweredQuestion, Reading
 from epicrisis.question_options import chance_accuracy, is_same_option

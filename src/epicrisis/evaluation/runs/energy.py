@@ -8,10 +8,11 @@ Processors and their memory are measured by RAPL, through Linux's powercap; NVID
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal, TypeAlias
@@ -71,11 +72,19 @@ class RaplMeter:
             name = _read_text(zone / "name")
             if name.startswith("package") or name == "dram":
                 names[zone] = name
-        if not any(name.startswith("package") for name in names.values()):
+        if set(names.values()) <= {"dram"}:
             raise MeterUnavailable("this machine shows no energy counter of its processors (RAPL)")
-        self._last = {zone: _read_microjoules(zone / "energy_uj") for zone in names}
-        for zone in _duplicate_zones(names, self._last):
-            del self._last[zone]
+        self._last: dict[Path, int] = {}
+        for zone, name in names.items():
+            counter = _read_microjoules(zone / "energy_uj")
+            # Dies may show the counter of an earlier die of their package.
+            package = name.partition("-die-")[0]
+            shared = False
+            for other, other_counter in self._last.items() if package != name else ():
+                same_package = names[other].partition("-die-")[0] == package
+                shared |= same_package and abs(counter - other_counter) <= _SAME_JOULES * 1e6
+            if not shared:
+                self._last[zone] = counter
         self._ranges = {zone: _read_text(zone / "max_energy_range_uj") for zone in self._last}
         self._microjoules = 0
         self.how = f"RAPL's counters of {', '.join(map(names.__getitem__, self._last))}; {_WHOLE_MACHINE}"
@@ -91,19 +100,6 @@ class RaplMeter:
             self._microjoules += now - before
             self._last[zone] = now
         return self._microjoules / 1e6
-
-
-def _duplicate_zones(names: Mapping[Path, str], counters: Mapping[Path, int]) -> Iterator[Path]:
-    """Yield dies that show the counter of an earlier die of their package."""
-    distinct: list[Path] = []
-    for zone, name in names.items():
-        package = name.partition("-die-")[0]
-        same_package = [other for other in distinct if names[other].partition("-die-")[0] == package]
-        differences = [abs(counters[zone] - counters[other]) for other in same_package]
-        if "-die-" in name and min(differences, default=float("inf")) <= _SAME_JOULES * 1e6:
-            yield zone
-        else:
-            distinct.append(zone)
 
 
 def _read_text(path: Path) -> str:
@@ -139,18 +135,18 @@ class NvmlMeter:
                 "the energy of this machine's NVIDIA cards can be read with an extra: pip install 'epicrisis[energy]'"
             ) from None
         self._first: list[tuple[Any, int]] = []
-        """Cards with a counter, and its first reading."""
+        """Cards with a counter, and its first reading in millijoules."""
         self._without_counter: list[Any] = []
         with self._map_errors():
             self._nvml.nvmlInit()
             count = self._nvml.nvmlDeviceGetCount()
             for index in range(count):
                 card = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                counter = self._read_counter(card)
-                if counter is None:
+                try:
+                    self._first.append((card, int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(card))))
+                except self._nvml.NVMLError:
+                    # As those before Volta.
                     self._without_counter.append(card)
-                else:
-                    self._first.append((card, counter))
         self._joules, self._clock, self._time = 0.0, clock, clock()
         if not count:
             raise MeterUnavailable("this machine shows no NVIDIA card")
@@ -170,13 +166,6 @@ class NvmlMeter:
         self._joules += watts * (now - self._time)
         self._time = now
         return float(millijoules) / 1e3 + self._joules
-
-    def _read_counter(self, card: Any) -> int | None:
-        """Return millijoules, or None for a card without a counter, as those before Volta."""
-        try:
-            return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(card))
-        except self._nvml.NVMLError:
-            return None
 
     @contextmanager
     def _map_errors(self) -> Iterator[None]:
@@ -233,27 +222,31 @@ class SessionMeter:
         """Return the energy until now."""
         self.read()
         seconds = self._clock() - self._start
-        parts = (self._measure_processors(), self._measure_cards(), self._estimate_endpoints(seconds))
-        rate = self._settings.energy.kg_co2_per_kwh
-        return SessionEnergy(seconds, rate, tuple(part for part in parts if part is not None))
-
-    def _measure_processors(self) -> EquipmentEnergy:
-        processors = self._processors
+        settings, processors, cards = self._settings.energy, self._processors, self._cards
+        parts: list[EquipmentEnergy] = []
         if processors.meter is not None:
-            return EquipmentEnergy("processors", "measured", processors.joules, processors.meter.how)
-        seconds, watts = self._processor_seconds() - self._processor_start, self._settings.energy.watts_per_core
-        how = f"this program's processor seconds at {watts:g} W a core (energy.watts_per_core), as {processors.reason}"
-        return EquipmentEnergy("processors", "estimated", seconds * watts, how)
-
-    def _measure_cards(self) -> EquipmentEnergy | None:
-        cards = self._cards
+            parts.append(EquipmentEnergy("processors", "measured", processors.joules, processors.meter.how))
+        else:
+            busy, watts = self._processor_seconds() - self._processor_start, settings.watts_per_core
+            how = f"this program's processor seconds at {watts:g} W a core (energy.watts_per_core), as "
+            parts.append(EquipmentEnergy("processors", "estimated", busy * watts, f"{how}{processors.reason}"))
         if cards.meter is not None:
-            return EquipmentEnergy("cards", "measured", cards.joules, cards.meter.how)
-        return EquipmentEnergy("cards", "unknown", None, cards.reason) if self._has_cards else None
+            parts.append(EquipmentEnergy("cards", "measured", cards.joules, cards.meter.how))
+        elif self._has_cards:
+            parts.append(EquipmentEnergy("cards", "unknown", None, cards.reason))
+        endpoints = self._estimate_endpoints(seconds)
+        if endpoints is not None:
+            parts.append(endpoints)
+        return SessionEnergy(seconds, settings.kg_co2_per_kwh, tuple(parts))
 
     def _estimate_endpoints(self, seconds: float) -> EquipmentEnergy | None:
         """Return the energy of endpoints on the network, or None if none was called."""
-        addresses, watts = _endpoints(self._settings) if self.calls else (), self._settings.energy.endpoint_watts
+        settings, watts = self._settings, self._settings.energy.endpoint_watts
+        models = map(attrgetter("name"), map(settings.model_for, settings.roles))
+        addresses: list[str] = []
+        for name in (*models, settings.rerank.name, settings.examples.rerank) if self.calls else ():
+            if name and "://" in name:
+                addresses.append(name)
         elsewhere = [host for host in map(remote_host, addresses) if host is not None]
         hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(parse_host, addresses))))
         if not addresses or (watts is None and not elsewhere and self._processors.meter is not None):
@@ -265,13 +258,6 @@ class SessionMeter:
         return EquipmentEnergy(
             "endpoints", "unknown", None, f"{hosts} {reason}: give its power in watts with energy.endpoint_watts"
         )
-
-
-def _endpoints(settings: Settings) -> tuple[str, ...]:
-    """Return the addresses of the models that are called over a network."""
-    models = [settings.model_for(role).name for role in settings.roles]
-    names = (*models, settings.rerank.name, settings.examples.rerank)
-    return tuple(name for name in names if name and "://" in name)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +34,7 @@ CONTENT = "answers"
 
 _REQUIRED = {"question", "text", "choice", "usage", "partials", "trace"}
 _REQUIRED_OF_QUESTION = {"options", "gold", "patient"}
-_EVENT_TYPES = {name: event_type for event_type, name in EVENT_NAMES.items()}
+_EVENT_TYPES = dict(zip(EVENT_NAMES.values(), EVENT_NAMES, strict=True))
 _HEX_DIGITS = tuple("0123456789abcdef")
 
 
@@ -49,7 +49,7 @@ def _read_answer(value: Any) -> Answer:
             **value,
             "question": _validate(Question, value["question"]),
             "partials": tuple(map(_without_verified, value["partials"])),
-            "votes": tuple(map(_read_vote, value.get("votes", ()))),
+            "votes": tuple(map(partial(_validate, Vote), value.get("votes", ()))),
             "trace": tuple(map(_read_event, value["trace"])),
         }
     except (AttributeError, KeyError, TypeError):
@@ -58,35 +58,30 @@ def _read_answer(value: Any) -> Answer:
     return answer
 
 
-def _read_vote(value: Mapping[str, Any]) -> Vote:
-    vote: Vote = _validate(Vote, value)
-    return vote
-
-
 def _read_event(value: Mapping[str, Any]) -> Any:
     event_type = _EVENT_TYPES[value["event"]]
-    fields = {name: field for name, field in value.items() if name != "event"}
+    fields = _without(value, "event")
     if event_type is MapFinished:
         fields["partial"] = _without_verified(value["partial"])
     elif event_type is Voted:
-        fields["vote"] = _read_vote(value["vote"])
+        fields["vote"] = _validate(Vote, value["vote"])
     elif event_type is Retrieved:
-        fields["ranking"] = {**value["ranking"], "hits": list(map(_complete_hit, value["ranking"]["hits"]))}
+        # A hit without `marks`, which are computed, and with a text: runs store none.
+        hits = []
+        for hit in value["ranking"]["hits"]:
+            hits.append({**_without(hit, "marks"), "passage": {"text": "", **hit["passage"]}})
+        fields["ranking"] = {**value["ranking"], "hits": hits}
     return _validate(event_type, fields)
 
 
-def _without_verified(partial: Mapping[str, Any]) -> dict[str, Any]:
+def _without(value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: field for name, field in value.items() if name != key}
+
+
+def _without_verified(reading: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of a partial without `verified`, which is computed from the other fields of a quotation."""
-    quotations = []
-    for quotation in partial.get("quotations", ()):
-        quotations.append({name: field for name, field in quotation.items() if name != "verified"})
-    return {**partial, "quotations": quotations}
-
-
-def _complete_hit(hit: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a hit without `marks`, which are computed, and with a text: runs store none."""
-    fields = {name: field for name, field in hit.items() if name != "marks"}
-    return {**fields, "passage": {"text": "", **hit["passage"]}}
+    quotations = [_without(quotation, "verified") for quotation in reading.get("quotations", ())]
+    return {**reading, "quotations": quotations}
 
 
 def _validate(value_type: Any, data: Mapping[str, Any]) -> Any:

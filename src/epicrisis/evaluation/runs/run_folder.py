@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -121,7 +122,7 @@ class Run:
         Raises InputError if the folder holds another run or anything else, if another process uses it, or if two cases
         are the same; StorageError if the disk refuses it.
         """
-        keys = {case.key for case in cases}
+        keys = set(map(attrgetter("key"), cases))
         if len(keys) < len(cases):
             raise InputError(f"{len(cases) - len(keys)} cases occur twice: give each question and condition once")
         with _map_disk_errors(folder):
@@ -130,13 +131,16 @@ class Run:
         lock = acquire_lock(folder, FileLock(folder / LOCK, timeout=0, thread_local=False))
         with ExitStack() as stack:
             stack.callback(lock.release)
-            plan = _normalize_plan(plan)
+            # As it is read back from JSON.
+            plan = RunPlan(**to_json(plan))
             earlier = read_manifest(folder) if (folder / MANIFEST).exists() else None
             _check_folder(folder, earlier, plan)
             # It may have existed before, empty and readable by others.
             restrict_to_owner(folder)
             records = RecordStore(folder / RECORDS, plan.recipe, texts=False, lock=lock)
-            sessions = (*(earlier.sessions if earlier else ()), _start_session())
+            commit, dirty = git_commit() or (None, None)
+            session = Session(_now(), package_versions(), commit=commit, dirty=dirty)
+            sessions = (*(earlier.sessions if earlier else ()), session)
             run = cls(folder, RunManifest(plan, len(cases), sessions), records, lock, keys)
             run._write()
             stack.pop_all()
@@ -145,7 +149,7 @@ class Run:
     @property
     def remaining(self) -> int:
         """The number of cases without an answer."""
-        return sum(not self.records.is_done(key) for key in self._keys)
+        return len(self._keys) - sum(map(self.records.is_done, self._keys))
 
     def record_energy(self, energy: SessionEnergy) -> None:
         """Set the energy of this session. It is written when the run is closed."""
@@ -167,7 +171,7 @@ class Run:
         self._manifest = replace(self._manifest, sessions=(*earlier, replace(session, **changes)))
 
     def _write(self) -> None:
-        states = Counter(state for key, state in self.records.states.items() if key in self._keys)
+        states = Counter(map(self.records.states.__getitem__, self._keys & self.records.states.keys()))
         self._manifest = replace(
             self._manifest,
             complete=self.remaining == 0,
@@ -219,7 +223,7 @@ def _check_facts(manifest: RunManifest) -> None:
     texts = [plan.dataset["name"]]
     for dataset in plan.dataset.get("sets", [plan.dataset]):
         texts += [dataset["name"], dataset["sha256"]]
-    if not all(isinstance(text, str) for text in texts):
+    if set(map(type, texts)) != {str}:
         raise TypeError("a question set has no name or hash")
     for name in _LIST_ARGUMENTS.intersection(plan.arguments):
         if not isinstance(plan.arguments[name], list):
@@ -238,15 +242,10 @@ def write_manifest(folder: Path, manifest: RunManifest) -> None:
         sync_folder(folder)
 
 
-def _normalize_plan(plan: RunPlan) -> RunPlan:
-    """Return the plan as it is read back from JSON."""
-    return RunPlan(**to_json(plan))
-
-
 def _check_folder(folder: Path, earlier: RunManifest | None, plan: RunPlan) -> None:
     """Raise InputError if a new run would write into a folder with content, or an earlier run had another plan."""
     if earlier is None:
-        others = sorted({path.name for path in folder.iterdir()} - {LOCK, TEMPORARY})
+        others = sorted(set(map(attrgetter("name"), folder.iterdir())) - {LOCK, TEMPORARY})
         if others:
             raise InputError(
                 f"{folder} is not empty ({others[0]}...): name an empty folder, or one that does not exist"
@@ -262,11 +261,6 @@ def _check_folder(folder: Path, earlier: RunManifest | None, plan: RunPlan) -> N
             f"{folder} holds another run, which differs in {', '.join(differences)}: name another folder, or use the "
             "same settings"
         )
-
-
-def _start_session() -> Session:
-    commit, dirty = git_commit() or (None, None)
-    return Session(_now(), package_versions(), commit=commit, dirty=dirty)
 
 
 def _now() -> str:

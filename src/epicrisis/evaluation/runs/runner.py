@@ -63,21 +63,16 @@ class RecordStore(JsonlStore[RunRecord]):
         )
         value = record.to_json()
         if not self._texts:
-            _drop_texts(value["answer"]["trace"])
+            for event in value["answer"]["trace"]:
+                for hit in event["ranking"]["hits"] if event["event"] == "retrieved" else ():
+                    del hit["passage"]["text"]
         append_line(self.path, value)
         self.remember(record)
 
     def sort(self, keys: Sequence[str]) -> None:
         """Sort the records by these keys of cases; records of other cases come last. Raises StorageError."""
-        places = {key: place for place, key in enumerate(keys)}
+        places = dict(zip(keys, range(len(keys)), strict=True))
         sort_lines(self.path, lambda line: places.get(str(line.value.get("key")), len(places)))
-
-
-def _drop_texts(trace: Iterable[Mapping[str, Any]]) -> None:
-    for event in trace:
-        if event["event"] == "retrieved":
-            for hit in event["ranking"]["hits"]:
-                del hit["passage"]["text"]
 
 
 async def answer_cases(

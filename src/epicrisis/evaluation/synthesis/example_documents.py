@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from epicrisis.corpus import jsonl
-from epicrisis.corpus.json_checks import find_json_fault
+from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.corpus.line_schemas import (
     Identifier,
     NonBlank,

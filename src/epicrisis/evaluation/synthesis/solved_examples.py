@@ -36,7 +36,7 @@ from epicrisis.answering.structured_request import (
     text_schema,
 )
 from epicrisis.answers import Failure, Usage
-from epicrisis.corpus.json_checks import find_json_fault
+from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently
@@ -180,7 +180,7 @@ def _reply_format(question: Question, how: SolvingMethod) -> JsonFormat[Solution
 def _read_solution(text: str, answer_format: AnswerFormat, checks_reasoning: bool) -> Solution:
     """Read a solution. With `checks_reasoning`, the reasoning must not conclude another choice. Raises Unreadable."""
     reply = answer_format.read(text)
-    if not reply.found:
+    if not reply.has_answer:
         return Solution(False)
     reasoning = ""
     for value in json_objects(text, frozenset({"reasoning"})):

@@ -1,7 +1,6 @@
 """The budget of a run in tokens, dollars and wall time, shared by all its models, and the layers that enforce it.
 
-A call reserves the most it may cost before it starts, and pays what it did cost afterwards. So a run stops before it is
-overspent, however many calls are in flight.
+A call reserves the most it may cost and then pays what it did cost, so no run is overspent by calls in flight.
 """
 
 from __future__ import annotations
@@ -68,10 +67,7 @@ class Budget:
         return self._explain_excess(self.spent + self._reserved + maximum) is None
 
     async def reserve(self, maximum: Amount) -> None:
-        """Reserve `maximum`. Wait for calls in flight if it fits only when they cost less than they reserved.
-
-        Raise BudgetExceeded if it cannot fit.
-        """
+        """Reserve `maximum`, or raise BudgetExceeded if it cannot fit. Wait for calls in flight that may cost less."""
         while not self.has_room(maximum):
             if (reason := self._explain_excess(self.spent + maximum)) is not None:
                 raise BudgetExceeded(reason)
@@ -119,11 +115,10 @@ class Budget:
 
 
 class BudgetedModel(Layer):
-    """Reserves the most each call may cost, and pays its cost.
+    """Reserves the most each call may cost, and pays its cost, or all it reserved if the cost is unknown.
 
-    A call of unknown tokens or cost, or a cancelled call, costs all it reserved. An endpoint that exceeds the requested
-    reply can still overspend by that much. With a budget in dollars, an unknown price raises SettingsError before the
-    first call. `price` returns the dollars of a usage.
+    An endpoint that exceeds the requested reply can still overspend by that much. With a budget in dollars, an unknown
+    price raises SettingsError before the first call. `price` returns the dollars of a usage.
     """
 
     def __init__(self, inner: ChatModel, budget: Budget, price: Callable[[Usage], float | None]) -> None:
@@ -137,7 +132,10 @@ class BudgetedModel(Layer):
             )
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        maximum = await self._compute_maximum(request)
+        maximum = self._price_tokens(request, compute_max_prompt_tokens(request))
+        # The tokenizer is asked only if the bound by bytes does not fit.
+        if not self._budget.has_room(maximum) and (await self._inner.capabilities()).exact_token_counts:
+            maximum = self._price_tokens(request, await self._inner.count_tokens(request.messages))
         await self._budget.reserve(maximum)
         cost = maximum
         try:
@@ -149,13 +147,6 @@ class BudgetedModel(Layer):
         finally:
             self._budget.settle(maximum, cost)
         return reply
-
-    async def _compute_maximum(self, request: ChatRequest) -> Amount:
-        """Return the most the call may cost. The tokenizer is asked only if the bound by bytes does not fit."""
-        maximum = self._price_tokens(request, compute_max_prompt_tokens(request))
-        if self._budget.has_room(maximum) or not (await self._inner.capabilities()).exact_token_counts:
-            return maximum
-        return self._price_tokens(request, await self._inner.count_tokens(request.messages))
 
     def _price_tokens(self, request: ChatRequest, prompt_tokens: int) -> Amount:
         reply_tokens = compute_max_reply_tokens(request)

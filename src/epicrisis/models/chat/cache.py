@@ -27,7 +27,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from epicrisis.answers import Usage
-from epicrisis.errors import EpicrisisError, InputError, NotCached, StorageError
+from epicrisis.errors import InputError, NotCached, StorageError
 from epicrisis.models.chat.layers import Layer
 from epicrisis.privacy import open_private
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
@@ -61,15 +61,12 @@ class _Flight:
 
 
 class CachedModel(Layer):
-    """Answers completions, token counts and capabilities from the cache if it has them.
+    """Answers completions, token counts and capabilities from the cache if it has them. Failures are not cached.
 
-    A cached reply costs nothing: its usage says `replayed_calls=1` and its former cost as `replayed_tokens`. It streams
-    as one piece. Failures are not cached. Simultaneous equal requests are sent once; the later callers receive the
-    first one's reply, or send the request again if it failed or was cancelled. A reply that cannot be stored is
-    returned with a note.
-
-    If the cache only replays, nothing is sent, and a missing reply raises NotCached. The inner model's fingerprint is
-    still needed; no contact is made for it if the endpoint's address names the model.
+    A cached reply costs nothing: its usage says `replayed_calls=1` and its former cost as `replayed_tokens`.
+    Simultaneous equal requests are sent once; the later callers receive the first one's reply, or send the request
+    again if it failed or was cancelled. A reply that cannot be stored is returned with a note. If the cache only
+    replays, a missing reply raises NotCached.
     """
 
     def __init__(self, inner: ChatModel, cache: ReplyCache) -> None:
@@ -150,8 +147,7 @@ class CachedModel(Layer):
 def compute_reply_key(fingerprint: str, request: ChatRequest) -> bytes:
     """Compute the 32-byte key of a request: equal for requests with the same reply, else different.
 
-    Numbers are equal by value, and mappings in any order, except for the schema: models write the fields of a reply in
-    the schema's order.
+    Mappings are equal in any order, except for the schema: models write the fields of a reply in its order.
     """
     values = _get_fields(request)
     if request.schema is not None:
@@ -190,9 +186,9 @@ class CacheStats:
 class ReplyCache:
     """The cache file at `path`. It is opened at once if it exists, else created at the first use.
 
-    With `replay` nothing is created or written, and a missing file counts as empty. Reads run in the caller's thread
-    (tens of microseconds); writes run in a thread of their own, several in one transaction. Raises InputError if the
-    file is damaged or no cache, StorageError if it cannot be written; both before a call is paid for.
+    With `replay` nothing is written, and a missing file counts as empty. Writes run in a thread of their own, several
+    in one transaction. Raises InputError if the file is damaged or no cache, StorageError if it cannot be written; both
+    before a call is paid for.
     """
 
     def __init__(self, path: Path, *, replay: bool = False) -> None:
@@ -206,7 +202,9 @@ class ReplyCache:
         if path.exists():
             self._open()
         elif not replay:
-            _check_folder(path)
+            folder = next(parent for parent in path.absolute().parents if parent.exists())
+            if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+                raise _make_write_error(path, f"{folder} is not a writable folder")
 
     def get(self, key: bytes) -> ChatReply | None:
         """Return the reply stored under this key, if any."""
@@ -240,7 +238,18 @@ class ReplyCache:
         if not _get_size(self.path):
             return 0
         self._open()
-        return self._thread.submit(self._clear).result()
+
+        def delete_all() -> int:
+            with self._transaction() as db:
+                count = int(db.execute("SELECT count(*) FROM replies").fetchone()[0])
+                db.execute("DELETE FROM replies")
+                db.execute("DELETE FROM told")
+            with _map_errors(self.path):
+                db.execute("VACUUM")
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return count
+
+        return self._thread.submit(delete_all).result()
 
     def close(self) -> None:
         """Complete all writes and close the file. A further use opens it again."""
@@ -309,16 +318,6 @@ class ReplyCache:
         for _, _, future in writes:
             future.set_result(None)
 
-    def _clear(self) -> int:
-        with self._transaction() as db:
-            count = int(db.execute("SELECT count(*) FROM replies").fetchone()[0])
-            db.execute("DELETE FROM replies")
-            db.execute("DELETE FROM told")
-        with _map_errors(self.path):
-            db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return count
-
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._writer is None:
@@ -332,12 +331,6 @@ class ReplyCache:
                 with suppress(sqlite3.Error):
                     self._writer.execute("ROLLBACK")
                 raise
-
-
-def _check_folder(path: Path) -> None:
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise _make_write_error(path, f"{folder} is not a writable folder")
 
 
 def _connect(path: Path, options: str = "mode=rw") -> sqlite3.Connection:
@@ -418,18 +411,15 @@ def _map_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise _map_error(error, path) from error
-
-
-def _map_error(error: sqlite3.Error | OSError, path: Path) -> EpicrisisError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
-        # SQLite's own message may quote the file's content, and with it clinical notes.
-        return _make_format_error(path, _DAMAGES.get(code, "it lacks the tables of a cache"))
-    if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
-        return StorageError(f"{path}: no space left for replies: free disk space, or set cache.mode to off")
-    reason = error.strerror if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
-    return _make_write_error(path, reason or type(error).__name__)
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
+            # SQLite's own message may quote the file's content, and with it clinical notes.
+            raise _make_format_error(path, _DAMAGES.get(code, "it lacks the tables of a cache")) from error
+        if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+            message = f"{path}: no space left for replies: free disk space, or set cache.mode to off"
+            raise StorageError(message) from error
+        reason = error.strerror if isinstance(error, OSError) else getattr(error, "sqlite_errorname", "")
+        raise _make_write_error(path, reason or type(error).__name__) from error
 
 
 def _make_write_error(path: Path, reason: str) -> StorageError:

@@ -1,8 +1,4 @@
-"""Limits and estimates of the tokens of a call, for when no tokenizer is asked, and the cost of tokens in dollars.
-
-A price in the settings comes first, then the installed price list. An unknown price is None, never 0. A model on this
-machine costs nothing.
-"""
+"""Limits and estimates of the tokens of a call, for when no tokenizer is asked, and the cost of tokens in dollars."""
 
 from __future__ import annotations
 
@@ -37,11 +33,7 @@ def estimate_prompt_tokens(messages: Sequence[Message]) -> int:
 
 
 def compute_max_prompt_tokens(request: ChatRequest) -> int:
-    """Return an upper bound of the prompt tokens of any text: a token has at least one byte.
-
-    Schema and extra parameters count, since some endpoints add them to the prompt. In English the bound is about four
-    times the true number.
-    """
+    """Return an upper bound of the prompt tokens, schema included: a token has at least one byte."""
     total = _TEMPLATE_TOKENS
     for message in request.messages:
         total += _MESSAGE_TOKENS + count_bytes(message.content)
@@ -73,8 +65,7 @@ MILLION = 1_000_000
 def build_cost_function(settings: ModelSettings) -> Callable[[Usage], float | None]:
     """Return a function from a usage of that model to US dollars, or to None if the price is unknown.
 
-    A price in the settings comes first, on this machine too. Without one, the price of a model that the address does
-    not name is unknown.
+    A price in the settings comes first, on this machine too, which else costs nothing.
     """
     price = settings.price
     if price is not None:

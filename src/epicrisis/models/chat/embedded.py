@@ -1,4 +1,4 @@
-"""The embedded chat model: llama.cpp in this process (xllamacpp), used over loopback.
+"""The embedded chat model: llama.cpp in this process (xllamacpp), used over loopback, and the header of its GGUF file.
 
 `docs/design/embedded.md` gives the reasons for the parameters, with measurements. There is no timeout, since no other
 user can overload the server.
@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import secrets
+import struct
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeAlias
 
 from epicrisis.errors import ModelFileInvalid
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.gguf import list_gguf_parts, read_gguf_header
 from epicrisis.models.hardware import count_idle_cores, count_usable_cores, measure_available_memory
 from epicrisis.models.model_files import compute_sha256
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
@@ -40,15 +42,12 @@ class EmbeddedModel:
     """A `.gguf` file. The first use loads the weights, in a thread; `aclose` or the end of the object frees them.
 
     The window is the smaller of `context_tokens` and the window of the training. `threads` applies to reading and to
-    writing. By default all idle cores read, and as many write, but at most all cores of the machine minus one.
-    `weights_sha256` is the file's hash, if known. The first use raises ModelFileInvalid if the file is no model, or
-    needs more memory than is available.
+    writing. By default all idle cores read, and as many write, but at most all cores of the machine minus one. The
+    first use raises ModelFileInvalid if the file is no model, or needs more memory than is available.
 
     Calls are processed in turn. The prefix that a prompt shares with earlier prompts is not computed again, unless
-    `prefix_cache` is off. Cancelling a call stops its work at the next batch of the prompt or token of the reply.
-
-    Grammars enforce a JSON schema, except for `uniqueItems`, `multipleOf`, `allOf` and patterns without `^...$`, which
-    llama.cpp ignores.
+    `prefix_cache` is off. Grammars enforce a JSON schema, except for `uniqueItems`, `multipleOf`, `allOf` and patterns
+    without `^...$`, which llama.cpp ignores.
     """
 
     def __init__(
@@ -84,7 +83,10 @@ class EmbeddedModel:
 
     async def fingerprint(self) -> str:
         if self._sha256 is None:
-            self._sha256 = await asyncio.to_thread(_compute_weights_sha256, self._path)
+            parts = list_gguf_parts(self._path)
+            hashes = [await asyncio.to_thread(compute_sha256, part) for part in parts]
+            # Of a split model: the hash of its parts' hashes.
+            self._sha256 = hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
         return json.dumps({"weights": self._sha256, "xllamacpp": version("xllamacpp")}, sort_keys=True)
 
     async def aclose(self) -> None:
@@ -106,12 +108,28 @@ class EmbeddedModel:
             memory = estimate_memory(self._path, window)
             remaining = measure_available_memory() - memory.total
             if remaining < 0:
-                raise ModelFileInvalid(_explain_memory(self._path, memory, remaining, window))
+                fitting_window = int(window * (1 + remaining / memory.window)) if memory.window else 0
+                reduction = f"set context_tokens to {fitting_window} or less, or " if fitting_window > 0 else ""
+                raise ModelFileInvalid(
+                    f"{self._path} needs {memory.total / 2**30:.1f} GiB of memory (weights {memory.weights / 2**30:.1f}"
+                    f", window {memory.window / 2**30:.1f}) and {(memory.total + remaining) / 2**30:.1f} GiB are "
+                    f"available: {reduction}use a smaller model"
+                )
             cache_bytes = None
             if self._prefix_cache:
                 cache_bytes = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
             key = secrets.token_urlsafe(32)
-            server = _start_server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))
+            import xllamacpp
+
+            try:
+                server = xllamacpp.Server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))
+            except RuntimeError as error:
+                raise ModelFileInvalid(
+                    f"{self._path} cannot be loaded with a window of {window} tokens: it is damaged (download or pull "
+                    "it again), of an unknown kind, or too large for the free memory (set a smaller context_tokens)"
+                ) from error
+            # A server stopped before its loop runs never ends. Only the loop answers this call.
+            server.handle_metrics()
             self._address = server.listening_address
             # xllamacpp stops a server when its last reference is gone. At the end of the interpreter that is too late,
             # since nothing closes its connections then.
@@ -138,10 +156,7 @@ class EmbeddedModel:
 
 
 def _build_params(path: Path, name: str, key: str, window: int, threads: int | None, cache_bytes: float | None) -> Any:
-    """Return the parameters of a server on a free loopback port, protected by the key.
-
-    `cache_bytes` is the size of the cache of earlier prompts, None for no cache.
-    """
+    """Return the parameters of a server on a free loopback port, protected by the key. None means no prefix cache."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -168,21 +183,6 @@ def _build_params(path: Path, name: str, key: str, window: int, threads: int | N
     return params
 
 
-def _start_server(params: Any) -> Any:
-    import xllamacpp
-
-    try:
-        server = xllamacpp.Server(params)
-    except RuntimeError as error:
-        raise ModelFileInvalid(
-            f"{params.model.path} cannot be loaded with a window of {params.n_ctx} tokens: it is damaged (download or "
-            "pull it again), of an unknown kind, or too large for the free memory (set a smaller context_tokens)"
-        ) from error
-    # A server stopped before its loop runs never ends. Only the loop answers this call.
-    server.handle_metrics()
-    return server
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
     """Bytes for the weights, for the keys and values of the window, and for computing one batch."""
@@ -205,22 +205,117 @@ def estimate_memory(path: Path, window: int) -> MemoryEstimate:
     )
 
 
-def _explain_memory(path: Path, memory: MemoryEstimate, remaining: float, window: int) -> str:
-    fitting_window = int(window * (1 + remaining / memory.window)) if memory.window else 0
-    remedy = "use a smaller model"
-    if fitting_window > 0:
-        remedy = f"set context_tokens to {fitting_window} or less, or {remedy}"
-    return (
-        f"{path} needs {memory.total / 2**30:.1f} GiB of memory (weights {memory.weights / 2**30:.1f}, window "
-        f"{memory.window / 2**30:.1f}) and {(memory.total + remaining) / 2**30:.1f} GiB are available: {remedy}"
-    )
-
-
-def _compute_weights_sha256(path: Path) -> str:
-    """Return the file's hash; for a split model the hash of its parts' hashes."""
-    hashes = list(map(compute_sha256, list_gguf_parts(path)))
-    return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
-
-
 def _ignore(*_: object) -> None:
     pass
+
+
+_NUMBER_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_MAX_TEXT_BYTES = 1 << 26
+_MAX_LAYERS = 4096
+_HALF_BYTES = 2
+
+_SMALL_CACHE_KEYS = ("attention.sliding_window", "attention.kv_lora_rank", "full_attention_interval", "ssm.state_size")
+"""Keys of models that keep less than all keys and values of the window. How much less depends on the engine."""
+
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+
+GgufValue: TypeAlias = str | int | float | bool | tuple[int | float | bool, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """The used part of a header. `context_tokens` is the window of the training, if the file states it.
+
+    `kv_bytes` is the memory for the keys and values of one token, in 16 bits, over all layers; 0 if unknown or less.
+    """
+
+    architecture: str
+    context_tokens: int | None
+    kv_bytes: int
+
+
+def read_gguf_header(path: Path) -> GgufHeader:
+    """Read the header. Raise ModelFileInvalid if the file is not a GGUF model, is damaged, or cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) != b"GGUF":
+                raise ModelFileInvalid(f"{path} is not a GGUF model: pass a .gguf file, or the URL of an endpoint")
+            _, _, count = _unpack(stream, "IQQ")
+            entries: dict[str, GgufValue] = {}
+            for _ in range(count):
+                key = _read_text(stream)
+                # The architecture's keys come before the vocabulary, which is long.
+                if key.startswith("tokenizer.") and any(name.endswith(".context_length") for name in entries):
+                    break
+                (kind,) = _unpack(stream, "I")
+                entries[key] = _read_value(stream, kind)
+        architecture = str(entries.get("general.architecture") or "")
+        values = {key.removeprefix(f"{architecture}."): value for key, value in entries.items()}
+        window, kv_bytes = _get_numbers(values, "context_length", 0)[0] or None, 0
+        heads = _get_numbers(values, "attention.head_count", 0)
+        if values.keys().isdisjoint(_SMALL_CACHE_KEYS) and any(heads):
+            # The file has one number for all layers, or one for each.
+            kv_heads = _get_numbers(values, "attention.head_count_kv", *heads)
+            layers = _get_numbers(values, "block_count", 0)[0] if len(kv_heads) == 1 else 1
+            head_size = _get_numbers(values, "embedding_length", 0)[0] // max(heads)
+            key_size = _get_numbers(values, "attention.key_length", head_size)[0]
+            value_size = _get_numbers(values, "attention.value_length", head_size)[0]
+            kv_bytes = layers * sum(kv_heads) * (key_size + value_size) * _HALF_BYTES
+        return GgufHeader(architecture, window, kv_bytes)
+    except OSError as error:
+        raise ModelFileInvalid(f"{path} cannot be read ({error.strerror}): check its place and permissions") from error
+    except (struct.error, ValueError, KeyError, ArithmeticError, MemoryError, RecursionError) as error:
+        raise ModelFileInvalid(f"{path} is a damaged GGUF file: download or pull it again") from error
+
+
+def list_gguf_parts(path: Path) -> tuple[Path, ...]:
+    """Return the file, or all parts of a split model in order. Raise ModelFileInvalid if a part is missing."""
+    match = _PART.search(path.name)
+    if match is None:
+        return (path,)
+    count, stem = int(match[1]), path.name[: match.start()]
+    parts = tuple(path.with_name(f"{stem}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1))
+    for part in parts:
+        if not part.is_file():
+            raise ModelFileInvalid(f"{part} is missing: {path} is one of {count} parts, download or pull them all")
+    return parts
+
+
+def _get_numbers(values: Mapping[str, GgufValue], key: str, *default: int) -> tuple[int, ...]:
+    """Return one or more numbers. Raise ValueError unless they are whole and at least 0."""
+    value = values.get(key, default)
+    items = value if isinstance(value, tuple) else (value,)
+    numbers = tuple(item for item in items if isinstance(item, int) and item >= 0)
+    if not numbers or len(numbers) < len(items):
+        raise ValueError(key)
+    return numbers
+
+
+def _read_value(stream: BinaryIO, kind: int) -> GgufValue:
+    """Return a value, or None for an array other than one number per layer, which is skipped."""
+    if kind == _STRING:
+        return _read_text(stream)
+    if kind != _ARRAY:
+        number: int | float | bool = _unpack(stream, _NUMBER_FORMATS[kind])[0]
+        return number
+    item_kind, length = _unpack(stream, "IQ")
+    if item_kind in _NUMBER_FORMATS and length <= _MAX_LAYERS:
+        return _unpack(stream, f"{length}{_NUMBER_FORMATS[item_kind]}")
+    if item_kind in _NUMBER_FORMATS:
+        stream.seek(struct.calcsize("<" + _NUMBER_FORMATS[item_kind]) * length, os.SEEK_CUR)
+    else:
+        for _ in range(length):
+            _read_value(stream, item_kind)
+    return None
+
+
+def _read_text(stream: BinaryIO) -> str:
+    (length,) = _unpack(stream, "Q")
+    return bytes(_unpack(stream, f"{min(length, _MAX_TEXT_BYTES)}s")[0]).decode()
+
+
+def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:
+    """Read little-endian values. Raise struct.error at the end of the file."""
+    size = struct.calcsize("<" + layout)
+    return struct.unpack("<" + layout, stream.read(size))

@@ -1,8 +1,4 @@
-"""The layers that limit, retry and record the calls of a chat model.
-
-The rate is measured over a sliding window: any 60 seconds hold at most the limit, and the first calls do not wait. A
-bucket that refills would admit nearly twice the limit in a minute that begins with a full bucket.
-"""
+"""The layers that limit, retry and record the calls of a chat model."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,10 +59,9 @@ POLL_SECONDS = 0.25
 
 
 class ConcurrencyLimitedModel(Layer):
-    """Limits the calls in flight to `limit`. Further calls wait in order.
+    """Limits the calls in flight (completions, token counts, probes) to `limit`. Further calls wait in order.
 
-    Everything that may reach the endpoint counts: completions, token counts, probes. To prevent deadlocks, no layer may
-    hold one of these places while it waits for another.
+    To prevent deadlocks, no layer may hold one of these places while it waits for another.
     """
 
     def __init__(self, inner: ChatModel, limit: int) -> None:
@@ -101,10 +97,10 @@ class _AdmittedCall:
 class RateLimitedModel(Layer):
     """Delays completions, in order, until the last 60 seconds leave room for them.
 
-    A call reserves its estimated prompt tokens and the most its reply may have; afterwards the tokens it used replace
-    the reservation, unless they are unknown. A call with more tokens than the limit is admitted if no other was
-    admitted in the last minute. A limit below one call per minute applies to a longer window. Token counts and probes
-    are not limited.
+    A bucket that refills instead would admit nearly twice the limit in a minute that begins with a full bucket. A call
+    reserves its estimated prompt tokens and the most its reply may have; afterwards the tokens it used replace the
+    reservation, unless they are unknown. A call with more tokens than the limit is admitted if no other was admitted in
+    the last minute. A limit below one call per minute applies to a longer window.
     """
 
     def __init__(
@@ -140,22 +136,20 @@ class RateLimitedModel(Layer):
 
     async def _admit(self, tokens: int) -> _AdmittedCall:
         async with self._queue:
-            while not self._has_room(tokens):
+            while True:
+                now = self._clock()
+                while self._calls and now - self._calls[0].start >= self._window:
+                    earlier = self._calls.popleft()
+                    earlier.in_window = False
+                    self._tokens_in_window -= earlier.tokens
+                tokens_fit = self._tokens_in_window + tokens <= self._max_tokens
+                if not self._calls or (len(self._calls) + 1 <= self._max_calls and tokens_fit):
+                    break
                 await self._sleep(POLL_SECONDS)
             call = _AdmittedCall(self._clock(), tokens)
             self._calls.append(call)
             self._tokens_in_window += tokens
             return call
-
-    def _has_room(self, tokens: int) -> bool:
-        now = self._clock()
-        while self._calls and now - self._calls[0].start >= self._window:
-            call = self._calls.popleft()
-            call.in_window = False
-            self._tokens_in_window -= call.tokens
-        if not self._calls:
-            return True
-        return len(self._calls) + 1 <= self._max_calls and self._tokens_in_window + tokens <= self._max_tokens
 
     def _settle(self, call: _AdmittedCall, tokens: int) -> None:
         if call.in_window:
@@ -170,15 +164,12 @@ MAX_FACTOR = 64
 
 
 class RetryingModel(Layer):
-    """Calls the model up to `tries` times if it fails with a retryable error.
+    """Calls the model up to `tries` times if it fails with a retryable error. The usage of failed tries is added.
 
     Each pause is the wait the endpoint asks for (`retry_after`), plus `base_seconds`, doubled each time, times a factor
-    from 0.5 to 1.5. The factor depends only on the request, so simultaneous calls do not return together. A busy
-    endpoint that says when to return does not use up a try. `deadline_seconds` limits the pauses and the seconds of all
-    tries after the first, without the wait for a place. If the endpoint asks for more, the call fails at once.
-
-    The usage of failed tries is added to the reply's or the error's. A partly streamed reply is voided by
-    `on_delta(None)` before the next try.
+    from 0.5 to 1.5 that depends only on the request, so simultaneous calls do not return together. A busy endpoint that
+    says when to return does not use up a try. `deadline_seconds` limits the pauses and the seconds of all tries after
+    the first, without the wait for a place. A partly streamed reply is voided by `on_delta(None)` before the next try.
     """
 
     def __init__(
@@ -208,10 +199,8 @@ class RetryingModel(Layer):
             if has_output:
                 forward(None)
 
-        forward_delta = None if on_delta is None else forward
-        reply, failed_usage = await self._retry(
-            lambda: self._inner.complete(request, forward_delta), request, void_output
-        )
+        send = partial(self._inner.complete, request, None if on_delta is None else forward)
+        reply, failed_usage = await self._retry(send, request, void_output)
         return replace(reply, usage=failed_usage + reply.usage)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -265,11 +254,10 @@ def _format_final_error(error: EpicrisisError, failures: int, retry_after: float
 
 
 class RecordingModel(Layer):
-    """Appends a JSON line to the file for every completion, failures included.
+    """Appends a JSON line to the file for every completion, failures included. Processes may share the file.
 
     Keys: `time` (of the start, ISO 8601, UTC), `seconds`, `model`, `request` with all its fields, `reply` or `error`
-    (`kind`, `message`), `usage`, `replayed`. Several models and processes may share the file. Raises StorageError
-    before the first call if the file cannot be written.
+    (`kind`, `message`), `usage`, `replayed`. Raises StorageError before the first call if the file cannot be written.
     """
 
     def __init__(self, inner: ChatModel, path: Path) -> None:
@@ -278,13 +266,25 @@ class RecordingModel(Layer):
         self._prepared = False
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        self._prepare()
+        if not self._prepared:
+            # A kill or a full disk may have broken off the last line.
+            with self._open() as file:
+                if os.fstat(file).st_size:
+                    os.lseek(file, -1, os.SEEK_END)
+                    if os.read(file, 1) != b"\n":
+                        os.write(file, b"\n")
+            self._prepared = True
         moment, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
 
         def record(usage: Usage, **outcome: Any) -> None:
             seconds = round(time.monotonic() - start, 3)
-            call = {"time": moment, "seconds": seconds, "model": self.name, "request": request}
-            self._append({**call, **outcome, "usage": usage, "replayed": usage.replayed_calls > 0})
+            call: dict[str, Any] = {"time": moment, "seconds": seconds, "model": self.name, "request": request}
+            call |= {**outcome, "usage": usage, "replayed": usage.replayed_calls > 0}
+            line = printable_json(json.dumps(to_json(call), ensure_ascii=False)).encode() + b"\n"
+            # In one piece, so that the lines of several processes do not mix.
+            with self._open() as file:
+                while line:
+                    line = line[os.write(file, line) :]
 
         try:
             reply = await self._inner.complete(request, on_delta)
@@ -297,24 +297,6 @@ class RecordingModel(Layer):
             raise
         record(reply.usage, reply=reply)
         return reply
-
-    def _prepare(self) -> None:
-        """Complete the last line if a kill or a full disk broke it off."""
-        if self._prepared:
-            return
-        with self._open() as file:
-            if os.fstat(file).st_size:
-                os.lseek(file, -1, os.SEEK_END)
-                if os.read(file, 1) != b"\n":
-                    os.write(file, b"\n")
-        self._prepared = True
-
-    def _append(self, record: dict[str, Any]) -> None:
-        """Write the line in one piece, so that the lines of several processes do not mix."""
-        line = printable_json(json.dumps(to_json(record), ensure_ascii=False)).encode() + b"\n"
-        with self._open() as file:
-            while line:
-                line = line[os.write(file, line) :]
 
     @contextmanager
     def _open(self) -> Iterator[int]:

@@ -15,7 +15,7 @@ from epicrisis.models.chat.layers import (
     RecordingModel,
     RetryingModel,
 )
-from epicrisis.models.model_download import find_model
+from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
 
@@ -63,6 +63,17 @@ def add_layers(
     log_text: bool = False,
 ) -> ChatModel:
     """Return the model in the layers its settings ask for.
+
+    From the outside in, each with the reason for its place:
+
+    0. logging, if texts are wanted in the log: as 1;
+    1. recording: sees every call as the strategies do, replayed ones too;
+    2. cache: a cached reply costs no budget, time or place; a reply is stored before anything outside can fail;
+    3. time: cancels every wait below for a pause, a place, the rate or a reply;
+    4. retry: pauses while nothing is held; every try queues, counts and is paid for again;
+    5. concurrency: a call holds its place while it waits for the rate, or admitted calls would all start at once later;
+    6. rate: right before the call, since its window counts starts;
+    7. budget: reserves only for a call about to be sent, so a call cancelled in a queue costs nothing.
 
     Roles that use the same model must share the returned object, and with it one concurrency and rate limit. The
     caller closes `cache`.

@@ -1,8 +1,7 @@
 """A ChatModel over any OpenAI-compatible endpoint: OpenAI, Azure, Bedrock, vLLM, llama.cpp, Ollama and others.
 
-One request is one call: `layers` retry and limit calls, `cache` replays them. The only exception: endpoints accept
-different parameters, and none is guessed from a model's name. If an endpoint rejects one by name, the call is repeated
-without it, it is left out from then on, and every reply made without it has a note.
+One request is one call, with one exception: if an endpoint rejects a parameter by name, the call is repeated without
+it, it is left out from then on, and every reply made without it has a note.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.answers import Usage
@@ -79,21 +78,16 @@ def _drop_causes(call: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, 
 
 
 class OpenAICompatibleModel:
-    """One model of one endpoint. Nothing is contacted before the first call.
+    """One model of one endpoint. Nothing is contacted before the first call. `aclose` ends the calls in flight.
 
     `endpoint` is an address as `parse_endpoint` reads it. If neither it nor `model` names a model, the first model the
     endpoint lists is used. `api_key` is called when a client is created. `timeout_seconds` limits a whole reply, or the
-    wait between two pieces of a streamed one; None waits without limit. `context_tokens` is the window if the endpoint
-    does not report one, and an upper limit if it does. `name` replaces the host in messages.
+    wait between two pieces of a streamed one. `context_tokens` is the window if the endpoint does not report one, and
+    an upper limit if it does. `name` replaces the host in messages.
 
     `concurrency` is the number of simultaneous calls to allow for. `json_schema` and `option_logprobs` declare what the
     endpoint supports and override what it reports. `price` returns US dollars for a usage; by default this machine
     costs nothing and other hosts cost what the installed price list says. `extra` holds parameters of every call.
-
-    Usage is the endpoint's own if it is credible, else counted by its tokenizer, else an upper estimate that counts in
-    `uncounted_calls`. Thinking without a reported number of tokens is counted in the same way.
-
-    `aclose` ends the calls in flight, and every later call, with a ChatError.
     """
 
     def __init__(
@@ -182,7 +176,12 @@ class OpenAICompatibleModel:
         conforms = None if request.schema is None else build_schema_check(request.schema)
         model = await self._get_model()
         reply, failed_usage, rejected = await self._send_adapted(request, model, None if request.options else on_delta)
-        compute_cost = partial(self._compute_cost, model=model)
+
+        def compute_cost(usage: Usage) -> float | None:
+            if self._price is not None:
+                return self._price(usage)
+            return 0.0 if self._endpoint.local else look_up_cost(usage, model, self._endpoint.base_url)
+
         usage = failed_usage + await measure_usage(reply, request, model, self._probe, compute_cost)
         usage_if_invalid = replace(usage, failed_calls=usage.failed_calls + 1)
         if reply.flaw:
@@ -192,6 +191,19 @@ class OpenAICompatibleModel:
             logprobs = self._read_option_logprobs(reply, request, usage_if_invalid)
         else:
             check_answer(reply, self._host, usage_if_invalid)
+        irrelevant = {"seed", "temperature", "top_p"} if request.options else set()
+        if request.schema is None:
+            irrelevant.add("response_format")
+        notes = [note for name, note in _NOTES.items() if name in rejected - irrelevant]
+        if reply.thinking and not request.max_reasoning_tokens:
+            notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
+        if reply.repaired:
+            notes.append(SURROGATES_REPLACED)
+        if is_prompt_truncated(request, usage.prompt_tokens):
+            notes.append(
+                f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "
+                "raise num_ctx, and set context_tokens)"
+            )
         return ChatReply(
             text="" if request.options else reply.text,
             finish_reason=reply.finish or "stop",
@@ -200,16 +212,13 @@ class OpenAICompatibleModel:
             reasoning=reply.thinking,
             conforms=conforms and conforms(reply.text),
             option_logprobs=logprobs,
-            notes=_list_reply_notes(reply, request, rejected, usage),
+            notes=tuple(notes),
         )
 
     async def _send_adapted(
         self, request: ChatRequest, model: str, on_delta: DeltaCallback | None
     ) -> tuple[CompletedReply, Usage, frozenset[str]]:
-        """Send the request until no parameter is rejected.
-
-        Return the reply, the usage of the rejected calls, and all parameters that were left out.
-        """
+        """Send the request until no parameter is rejected. Return the usage of rejected calls and what was left out."""
         extra, failed_usage = self._extra | dict(request.extra), Usage()
         while True:
             rejected = self._rejected
@@ -220,8 +229,11 @@ class OpenAICompatibleModel:
                 error.usage = failed_usage + error.usage
                 raise
             except get_foreign_errors() as error:
-                parameter = self._find_rejected(error, body, extra)
-                if parameter is None:
+                # Parameters in `extra`, and a declared schema, are never left out.
+                optional = {name: value for name, value in body.items() if name not in extra}
+                response = read_error_response(error)
+                parameter = None if response is None else find_rejected_parameter(response, optional)
+                if parameter is None or (parameter == "response_format" and self._json_schema):
                     secrets = [message.content for message in request.messages]
                     chat_error = map_error(error, self._host, self._timeout, [*secrets, *self._secrets])
                     chat_error.usage = failed_usage + chat_error.usage
@@ -230,15 +242,6 @@ class OpenAICompatibleModel:
             if parameter == "logprobs":
                 raise self._reject_logprobs(failed_usage)
             self._rejected |= {parameter}
-
-    def _find_rejected(self, error: Exception, body: Mapping[str, Any], extra: Mapping[str, Any]) -> str | None:
-        """Return the parameter to leave out, if any. Those in `extra`, and a declared schema, are never left out."""
-        response = read_error_response(error)
-        if response is None:
-            return None
-        own = {name: value for name, value in body.items() if name not in extra}
-        parameter = find_rejected_parameter(response, own)
-        return None if parameter == "response_format" and self._json_schema else parameter
 
     async def _send(self, body: dict[str, Any], request: ChatRequest, on_delta: DeltaCallback | None) -> CompletedReply:
         async with self._connect(UNKNOWN_USAGE) as connection:
@@ -273,11 +276,6 @@ class OpenAICompatibleModel:
             usage=usage,
         )
 
-    def _compute_cost(self, usage: Usage, model: str) -> float | None:
-        if self._price is not None:
-            return self._price(usage)
-        return 0.0 if self._endpoint.local else look_up_cost(usage, model, self._endpoint.base_url)
-
     def _add_seconds(self, usage: Usage, start: float) -> Usage:
         is_free = usage.cost is None and self._endpoint.local and self._price is None
         return replace(usage, seconds=time.monotonic() - start, cost=0.0 if is_free else usage.cost)
@@ -296,7 +294,10 @@ class OpenAICompatibleModel:
             async with self._connect(Usage()) as connection, asyncio.timeout(limit):
                 return await (connection.get(path) if body is None else connection.post(path, body))
         except get_foreign_errors() as error:
-            chat_error = map_error(error, self._host, limit, [*_list_texts(body or {}), *self._secrets])
+            question = body or {}
+            texts = [message["content"] for message in question.get("messages", ())]
+            texts += [question[name] for name in ("content", "prompt") if name in question]
+            chat_error = map_error(error, self._host, limit, [*texts, *self._secrets])
             chat_error.usage = Usage()
             raise chat_error from None
 
@@ -335,28 +336,6 @@ class OpenAICompatibleModel:
         return self._session
 
 
-def _list_reply_notes(
-    reply: CompletedReply, request: ChatRequest, rejected: frozenset[str], usage: Usage
-) -> tuple[str, ...]:
-    notes = list(list_notes(rejected, request))
-    if reply.thinking and not request.max_reasoning_tokens:
-        notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
-    if reply.repaired:
-        notes.append(SURROGATES_REPLACED)
-    if is_prompt_truncated(request, usage.prompt_tokens):
-        notes.append(
-            f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "
-            "raise num_ctx, and set context_tokens)"
-        )
-    return tuple(notes)
-
-
-def _list_texts(body: Mapping[str, Any]) -> list[str]:
-    """Return the texts in the body of a question about the endpoint."""
-    texts = [message["content"] for message in body.get("messages", ())]
-    return texts + [body[name] for name in ("content", "prompt") if name in body]
-
-
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)
 _REJECTION_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter", "extra_forbidden")
 _REJECTION_WORDS = re.compile(
@@ -383,10 +362,7 @@ TOP_LOGPROBS = (20, 5)
 def build_body(
     request: ChatRequest, model: str, extra: Mapping[str, Any], rejected: frozenset[str], *, stream: bool
 ) -> dict[str, Any]:
-    """Build the JSON body of a call. `extra` overrides all other parameters.
-
-    `rejected` names parameters that the endpoint does not accept; `top_logprobs:20` rejects that number only.
-    """
+    """Build the JSON body of a call, without the `rejected` parameters (`top_logprobs:20` rejects that number only)."""
     limit = "max_completion_tokens" if "max_tokens" in rejected else "max_tokens"
     body: dict[str, Any] = {
         "model": model,
@@ -417,7 +393,12 @@ def find_rejected_parameter(response: ErrorResponse, body: Mapping[str, Any]) ->
     """Return the optional parameter of `body` that the server rejects, or None if it rejects something else."""
     if response.status not in (400, 403, 422) or is_overflow(response):
         return None
-    message, parameter = response.message, _read_parameter(response)
+    message = response.message
+    # OpenAI's error object has `param`, FastAPI's `loc`.
+    detail = response.body.get("detail")
+    path = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
+    name = path[-1] if isinstance(path, list) and path else response.body.get("param")
+    parameter = name.partition(".")[0] if isinstance(name, str) and name else None
     names_logprobs = re.search("logprob", message, re.IGNORECASE) or (parameter or "").endswith("logprobs")
     if "logprobs" in body and names_logprobs:
         count = body.get("top_logprobs")
@@ -441,22 +422,6 @@ def _mentions_parameter(message: str, name: str) -> bool:
     quoted = rf"(?:^|{marks}){name}(?:{marks}|:)"
     introduced = rf"\b(?:argument|parameter|field|option)s?\b[^.]{{0,30}}?\b{name}\b"
     return re.search(f"{quoted}|{introduced}", message) is not None
-
-
-def _read_parameter(response: ErrorResponse) -> str | None:
-    """Return the parameter in the error object of OpenAI (`param`) or FastAPI (`loc`)."""
-    detail = response.body.get("detail")
-    path = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
-    parameter = path[-1] if isinstance(path, list) and path else response.body.get("param")
-    return parameter.partition(".")[0] if isinstance(parameter, str) and parameter else None
-
-
-def list_notes(rejected: frozenset[str], request: ChatRequest) -> tuple[str, ...]:
-    """Return the notes of a reply to a request that was sent without the rejected parameters."""
-    irrelevant = {"seed", "temperature", "top_p"} if request.options else set()
-    if request.schema is None:
-        irrelevant.add("response_format")
-    return tuple(note for name, note in _NOTES.items() if name in rejected - irrelevant)
 
 
 def derive_seed(request: ChatRequest) -> int:

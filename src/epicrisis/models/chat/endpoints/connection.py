@@ -1,8 +1,7 @@
 """The HTTP client of one endpoint: OpenAI's client, restricted to what this package sends.
 
 Importing this module imports `openai`, which takes most of a second. Redirects are not followed: a call may contain a
-patient's record and goes only to the address in the settings. Nothing from the environment is sent, except AWS's
-credentials to Bedrock. The size of every reply is limited.
+patient's record. Nothing from the environment is sent, except AWS's credentials to Bedrock.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ Headers: TypeAlias = dict[str, str | Omit]
 
 
 class Connection:
-    """The client of one endpoint for one event loop, the one it is first used in. Passes foreign exceptions on.
-
-    Raises ModelMissing if Bedrock needs a package that is not installed.
-    """
+    """The client of one endpoint for one event loop. Raises ModelMissing if Bedrock needs a package that is missing."""
 
     def __init__(self, endpoint: Endpoint, key: str | None, timeout: float | None, concurrency: int) -> None:
         silence_dependency_logs()
@@ -53,15 +49,30 @@ class Connection:
         # A proxy for the outside world must not see calls to this machine.
         tls = endpoint.base_url.startswith("https:") or not endpoint.local
         http = _HttpClient(endpoint.host, trust_env=not endpoint.local, limits=limits, verify=tls)
-        signs = endpoint.kind == "bedrock" and key is None
-        self._headers: Headers = {} if signs else _build_authorization(endpoint, key)
+        options: dict[str, Any] = {"base_url": endpoint.base_url, "api_key": "none"}
+        self._headers: Headers = {"Authorization": f"Bearer {key or 'none'}"}
+        if endpoint.kind == "bedrock" and key is None:
+            # The AWS credentials of the environment sign each call.
+            if not os.environ.get("AWS_BEARER_TOKEN_BEDROCK") and find_spec("botocore") is None:
+                raise ModelMissing(
+                    "Bedrock needs a key (set api_key_file, or the variable that api_key_env names) or, for AWS "
+                    "credentials, another package: pip install 'epicrisis[bedrock]'"
+                )
+            family: Any = "mantle" if "bedrock-mantle" in endpoint.host else "runtime"
+            options = {"provider": bedrock(endpoint=family, region=endpoint.region, base_url=endpoint.base_url)}
+            self._headers = {}
+        elif endpoint.login is not None:
+            login = ":".join(endpoint.login).encode()
+            self._headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
+        elif endpoint.kind == "azure":
+            self._headers = {"Authorization": Omit(), "api-key": key or Omit()}
         self._client = _OpenAIClient(
             headers={"Connection": "close"} if endpoint.local else {},
             timeout=Timeout(timeout, connect=min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)),
             max_retries=0,
             default_query=dict(endpoint.query),
             http_client=http,
-            **(_build_signing(endpoint) if signs else {"base_url": endpoint.base_url, "api_key": "none"}),
+            **options,
         )
 
     async def get(self, path: str) -> object:
@@ -73,10 +84,7 @@ class Connection:
         return await self._client.post(path, cast_to=object, body=body, options={"headers": self._headers})
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[object, None]:
-        """Yield the JSON of each event of a stream, or of the whole reply if the endpoint does not stream.
-
-        Closing the iterator closes the connection, which ends the server's work.
-        """
+        """Yield the JSON of each event, or of a whole reply. Closing the iterator ends the server's work."""
         stream = await self._client.post(
             path,
             cast_to=object,
@@ -160,23 +168,3 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def _build_authorization(endpoint: Endpoint, key: str | None) -> Headers:
-    if endpoint.login is not None:
-        login = ":".join(endpoint.login).encode()
-        return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
-    if endpoint.kind == "azure":
-        return {"Authorization": Omit(), "api-key": key or Omit()}
-    return {"Authorization": f"Bearer {key or 'none'}"}
-
-
-def _build_signing(endpoint: Endpoint) -> dict[str, Any]:
-    """Return the client options for Bedrock with the AWS credentials of the environment."""
-    if not os.environ.get("AWS_BEARER_TOKEN_BEDROCK") and find_spec("botocore") is None:
-        raise ModelMissing(
-            "Bedrock needs a key (set api_key_file, or the variable that api_key_env names) or, for AWS credentials, "
-            "another package: pip install 'epicrisis[bedrock]'"
-        )
-    family: Any = "mantle" if "bedrock-mantle" in endpoint.host else "runtime"
-    return {"provider": bedrock(endpoint=family, region=endpoint.region, base_url=endpoint.base_url)}

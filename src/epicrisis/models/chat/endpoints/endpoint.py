@@ -72,7 +72,12 @@ def parse_endpoint(address: str) -> Endpoint:
     query_model = query.pop("model", "")
     model = parts.fragment or query_model or None
     if parts.scheme == "bedrock":
-        return _build_bedrock_endpoint(host or "", model)
+        region = host or ""
+        if not _REGION.fullmatch(region):
+            raise ModelMissing("bedrock:// needs an AWS region: write bedrock://us-east-1#MODEL")
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        origin = f"https://bedrock-runtime.{region}.{domain}"
+        return Endpoint("bedrock", f"{origin}/openai/v1", origin, local=False, model=model, region=region)
     if parts.scheme not in ("http", "https") or not host:
         raise ModelMissing(f"the URL of the model has no host, or its scheme is not http or https: {_REMEDY}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
@@ -101,18 +106,10 @@ def parse_endpoint(address: str) -> Endpoint:
     )
 
 
-def _build_bedrock_endpoint(region: str, model: str | None) -> Endpoint:
-    if not _REGION.fullmatch(region):
-        raise ModelMissing("bedrock:// needs an AWS region: write bedrock://us-east-1#MODEL")
-    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    origin = f"https://bedrock-runtime.{region}.{domain}"
-    return Endpoint("bedrock", f"{origin}/openai/v1", origin, local=False, model=model, region=region)
-
-
 def read_key(file: Path | None, variable: str) -> str | None:
     """Return the endpoint's key from the file, else from the environment variable, else None; without blanks around it.
 
-    Raise SettingsError if the file cannot be read or the key is invalid. No message repeats the key.
+    Raise SettingsError, which never repeats the key, if the file cannot be read or the key is invalid.
     """
     if file is None:
         return _validate_key(os.environ.get(variable, ""), f"the environment variable {variable}") or None

@@ -1,8 +1,7 @@
 """Errors of a chat call, mapped to the package's own exceptions, and the wait an endpoint asks for.
 
-Messages name the host and the remedy. They quote the server only if its words repeat neither the prompt nor a key.
-Every exception carries the usage of its call: if tokens may have been computed without a report, they are uncounted and
-their cost is unknown.
+Messages quote the server only if its words repeat neither the prompt nor a key. Every exception carries the usage of
+its call: if tokens may have been computed without a report, they are uncounted and their cost is unknown.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -77,10 +77,7 @@ class ErrorInReply(ValueError):
 
 
 def get_foreign_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions outside the package's own that a call may raise: the client's, its transports', parsing's.
-
-    A group is raised after failed connections to several addresses of a host.
-    """
+    """Return the exceptions of the client, of its transports and of parsing. Several failed addresses raise a group."""
     import aiohttp
     import httpx2
     import openai
@@ -127,10 +124,7 @@ def parse_error_body(body: object, status: int | None = None) -> ErrorResponse:
 
 
 def map_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
-    """Return the package's exception for one of `get_foreign_errors`, with the usage of one call.
-
-    No message repeats one of `secrets`.
-    """
+    """Return the package's exception for one of `get_foreign_errors`. No message repeats one of `secrets`."""
     import aiohttp
     import openai
 
@@ -183,7 +177,9 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
             f"prompt and reply do not fit the context window of the model at {host}{_format_counts(response.body)}: "
             "use fewer documents (-k), smaller partitions, or a model with a larger window"
         )
-    if _is_filtered(response.body):
+    inner = response.body.get("innererror")
+    codes = (response.body.get("code"), inner.get("code") if isinstance(inner, dict) else None)
+    if any(code in _FILTER_CODES for code in codes):
         return EndpointRejected(f"the content filter of {host} rejects the prompt: use another model, or reword it")
     if response.body.get("code") == "insufficient_quota":
         return EndpointRejected(f"the account at {host} has no credit left ({status}): check its billing")
@@ -198,7 +194,11 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     if status == 404:
         return EndpointRejected(f"{host} has no such model or path (404){reason}: check the URL and the model's name")
     if status < 400:
-        return EndpointRejected(f"{host} redirects to {_read_location(response.headers)} ({status}): use that address")
+        address = "another address"
+        with suppress(ValueError):
+            parts = urlsplit(response.headers.get("location", ""))
+            address = f"{parts.scheme}://{parts.hostname}" if parts.hostname else address
+        return EndpointRejected(f"{host} redirects to {address} ({status}): use that address")
     return EndpointRejected(f"{host} rejects the request ({status}){reason}: check the model's name and parameters")
 
 
@@ -211,24 +211,11 @@ def is_overflow(response: ErrorResponse) -> bool:
     return response.status in (400, 422) and _OVERFLOW_WORDS.search(response.message) is not None
 
 
-def _is_filtered(body: Mapping[str, Any]) -> bool:
-    inner = body.get("innererror")
-    return body.get("code") in _FILTER_CODES or (isinstance(inner, dict) and inner.get("code") in _FILTER_CODES)
-
-
 def _format_counts(body: Mapping[str, Any]) -> str:
     prompt, window = body.get("n_prompt_tokens"), body.get("n_ctx")
     if not (_parse_number(prompt) and _parse_number(window)):
         return ""
     return f" ({prompt} tokens, the window holds {window})"
-
-
-def _read_location(headers: Mapping[str, str]) -> str:
-    try:
-        parts = urlsplit(headers.get("location", ""))
-        return f"{parts.scheme}://{parts.hostname}" if parts.hostname else "another address"
-    except ValueError:
-        return "another address"
 
 
 def _parse_number(value: object) -> int | None:
@@ -256,10 +243,7 @@ def _repeats(line: str, secret: str) -> bool:
 
 
 def walk_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception, its causes and contexts, and the members of groups.
-
-    The client wraps a connection refused under --local-only in its own errors.
-    """
+    """Yield the exception, its causes and contexts, and the members of groups."""
     visited: set[int] = set()
     queue: list[BaseException | None] = [error]
     while queue:
@@ -288,9 +272,8 @@ _RATE_LIMITS = (
 def read_retry_after(headers: Mapping[str, str], message: str = "", *, limited: bool = True) -> float | None:
     """Return the seconds to wait by the headers and message of a refusal, or None. There is no upper limit.
 
-    Header names are case-insensitive if the mapping is. The first readable of these counts: `retry-after-ms`;
-    `retry-after` in seconds, or as a date (0 if it is past); "try again in 1.2s" in the message; for a `limited` call,
-    the reset of the exhausted rate limit, else the earliest reset. Nonsense and negative numbers are ignored.
+    The first readable of these counts: `retry-after-ms`; `retry-after` in seconds, or as a date (0 if it is past); "try
+    again in 1.2s" in the message; for a `limited` call, the reset of the exhausted rate limit, else the earliest reset.
     """
     retry_after = headers.get("retry-after", "")
     waits = [
@@ -302,7 +285,17 @@ def read_retry_after(headers: Mapping[str, str], message: str = "", *, limited: 
         waits.append(_sum_parts(_DURATION_PART.findall(hint[1])))
     if limited:
         # Endpoints send these headers with every reply, failures included.
-        waits.append(_read_reset(headers))
+        resets, exhausted = [], []
+        for remaining_header, reset_header in _RATE_LIMITS:
+            reset = headers.get(reset_header, "")
+            # `6m0s`, `120ms`, or a number of seconds
+            is_duration = re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", reset.strip(), re.ASCII)
+            seconds = _sum_parts(_DURATION_PART.findall(reset)) if is_duration else _parse_scaled(reset, 1.0)
+            if seconds is not None:
+                resets.append(seconds)
+                if headers.get(remaining_header, "").strip() == "0":
+                    exhausted.append(seconds)
+        waits.append(max(exhausted) if exhausted else min(resets, default=None))
     return next((wait for wait in waits if wait is not None), None)
 
 
@@ -321,25 +314,6 @@ def _parse_date(text: str, now: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         start = time.time()
     return max(0.0, end - start)
-
-
-def _read_reset(headers: Mapping[str, str]) -> float | None:
-    resets, exhausted = [], []
-    for remaining_header, reset_header in _RATE_LIMITS:
-        seconds = _parse_duration(headers.get(reset_header, ""))
-        if seconds is None:
-            continue
-        resets.append(seconds)
-        if headers.get(remaining_header, "").strip() == "0":
-            exhausted.append(seconds)
-    return max(exhausted) if exhausted else min(resets, default=None)
-
-
-def _parse_duration(text: str) -> float | None:
-    """Parse `6m0s`, `120ms`, or a number of seconds."""
-    if re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", text.strip(), re.ASCII):
-        return _sum_parts(_DURATION_PART.findall(text))
-    return _parse_scaled(text, 1.0)
 
 
 def _sum_parts(parts: Iterable[tuple[str, str]]) -> float | None:

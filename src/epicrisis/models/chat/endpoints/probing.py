@@ -129,7 +129,16 @@ class EndpointProbe:
         """Return the context window in tokens, or None if it is unknown."""
         async with self._lock():
             if self._reported_window is None:
-                self._reported_window = (await self._ask_window(model),)
+                window = None
+                properties = await self._ask(f"{self._root}/props", ServerProperties)
+                if properties is not None:
+                    window = properties.default_generation_settings.n_ctx
+                if not window:
+                    listing = self._models or await self._ask("/models", ModelList)
+                    entry = next((entry for entry in listing.data if entry.id == model), None) if listing else None
+                    if entry is not None:
+                        window = entry.max_model_len or (entry.meta.n_ctx if entry.meta else None)
+                self._reported_window = (window,)
         windows = (self._limit, self._reported_window[0])
         return min((window for window in windows if window), default=None)
 
@@ -137,49 +146,36 @@ class EndpointProbe:
         """Return how the tokens of this model are counted."""
         if self._counter is None:
             async with self._lock():
-                self._counter = self._counter or await self._ask_counter(model)
+                letter = [Message("user", "a")]
+                if self._counter is None and await self._count_with_llama_cpp(letter) is not None:
+                    self._counter = "llama.cpp"
+                if self._counter is None:
+                    has_vllm = await self._count_with_vllm(model, letter) is not None
+                    self._counter = "vllm" if has_vllm else "estimate"
         return self._counter
 
     async def count(self, model: str, messages: Sequence[Message]) -> tuple[int, bool]:
         """Return the prompt tokens of the messages, template included, and whether the number is exact."""
-        match await self.get_counter(model):
-            case "llama.cpp":
-                count = await self._count_with_llama_cpp(messages)
-            case "vllm":
-                count = await self._count_with_vllm(model, messages)
-            case _:
-                count = None
+        count, method = None, await self.get_counter(model)
+        if method == "llama.cpp":
+            count = await self._count_with_llama_cpp(messages)
+        elif method == "vllm":
+            count = await self._count_with_vllm(model, messages)
         return (estimate_prompt_tokens(messages), False) if count is None else (count, True)
 
     async def count_text(self, model: str, text: str) -> int | None:
         """Return the tokens of a text without a template, or None if the endpoint does not count them."""
         if not text:
             return 0
-        match await self.get_counter(model):
-            case "llama.cpp":
-                tokens = await self._ask(f"{self._root}/tokenize", TokenizeReply, {"content": text})
-                return None if tokens is None else len(tokens.tokens)
-            case "vllm":
-                body = {"model": model, "prompt": text, "add_special_tokens": False}
-                reply = await self._ask(f"{self._root}/tokenize", TokenCountReply, body)
-                return None if reply is None else reply.count
+        path, method = f"{self._root}/tokenize", await self.get_counter(model)
+        if method == "llama.cpp":
+            tokens = await self._ask(path, TokenizeReply, {"content": text})
+            return None if tokens is None else len(tokens.tokens)
+        if method == "vllm":
+            body = {"model": model, "prompt": text, "add_special_tokens": False}
+            reply = await self._ask(path, TokenCountReply, body)
+            return None if reply is None else reply.count
         return None
-
-    async def _ask_window(self, model: str) -> int | None:
-        properties = await self._ask(f"{self._root}/props", ServerProperties)
-        if properties is not None and properties.default_generation_settings.n_ctx:
-            return properties.default_generation_settings.n_ctx
-        listing = self._models or await self._ask("/models", ModelList)
-        for entry in listing.data if listing else ():
-            if entry.id == model:
-                return entry.max_model_len or (entry.meta and entry.meta.n_ctx) or None
-        return None
-
-    async def _ask_counter(self, model: str) -> CountingMethod:
-        letter = [Message("user", "a")]
-        if await self._count_with_llama_cpp(letter) is not None:
-            return "llama.cpp"
-        return "estimate" if await self._count_with_vllm(model, letter) is None else "vllm"
 
     async def _count_with_llama_cpp(self, messages: Sequence[Message]) -> int | None:
         body: dict[str, Any] = {"messages": build_messages(messages)}
@@ -237,18 +233,20 @@ async def measure_usage(
     probe: EndpointProbe,
     compute_cost: Callable[[Usage], float | None],
 ) -> Usage:
-    """Return the usage of one completed call.
+    """Return the usage of one completed call. A failed count never loses the reply.
 
     Estimates are upper bounds without a cost and count in `uncounted_calls`. Thinking without a reported number of
-    tokens is counted by the tokenizer, if there is one. A failed count never loses the reply. For an invalid reply only
-    the endpoint's report counts.
+    tokens is counted by the tokenizer, if there is one. For an invalid reply only the endpoint's report counts.
     """
     reported = read_reported_usage(reply.usage, request, bool(reply.text or reply.thinking))
     if reported is None and reply.flaw:
         return Usage(calls=1, uncounted_calls=1, cost=None)
     exact = True
     if reported is None:
-        prompt, prompt_exact = await _count_prompt(request, model, probe)
+        try:
+            prompt, prompt_exact = await probe.count(model, request.messages)
+        except ChatError:
+            prompt, prompt_exact = estimate_prompt_tokens(request.messages), False
         thinking, thinking_exact = await _count_text(reply.thinking, model, probe)
         text, text_exact = (1, True) if request.options else await _count_text(reply.text, model, probe)
         reported = ReportedUsage(prompt, thinking + text, reasoning=thinking)
@@ -267,14 +265,6 @@ async def measure_usage(
     return replace(usage, cost=compute_cost(usage) if exact else None)
 
 
-async def _count_prompt(request: ChatRequest, model: str, probe: EndpointProbe) -> tuple[int, bool]:
-    """Return the tokens of the prompt, and whether they are exact."""
-    try:
-        return await probe.count(model, request.messages)
-    except ChatError:
-        return estimate_prompt_tokens(request.messages), False
-
-
 async def _count_text(text: str, model: str, probe: EndpointProbe) -> tuple[int, bool]:
     """Return the tokens of a text, and whether they are exact."""
     try:
@@ -285,11 +275,9 @@ async def _count_text(text: str, model: str, probe: EndpointProbe) -> tuple[int,
 
 
 def read_reported_usage(raw: object, request: ChatRequest, has_text: bool) -> ReportedUsage | None:
-    """Return the usage that the endpoint reports, or None if it is missing or impossible.
+    """Return the usage that the endpoint reports, or None if it is missing or impossible for this request.
 
-    Impossible are: other values than whole numbers from 0, no tokens for a prompt or for a reply with text, more cached
-    tokens than the prompt has, more prompt tokens than the prompt has bytes, more reply tokens than allowed. Some
-    endpoints (xAI, Google) count thinking in the total only; it is added to the completion.
+    Some endpoints (xAI, Google) count thinking in the total only; it is added to the completion.
     """
     if not isinstance(raw, Mapping):
         return None

@@ -1,7 +1,6 @@
 """A reply of an endpoint: its JSON, whole or streamed, read into text, thinking and token probabilities.
 
-The types read an OpenAI-compatible endpoint strictly enough to trust and loosely enough for its dialects. Other JSON
-raises pydantic's ValidationError.
+Endpoints are read strictly enough to trust and loosely enough for their dialects; else pydantic's ValidationError.
 """
 
 from __future__ import annotations
@@ -37,6 +36,8 @@ _MAX_EVENTS_PER_TOKEN = 4
 _SLACK = 1000
 """Characters and events allowed beyond these limits. No tokenizer and no server needs more."""
 _MIN_CHARACTERS_PER_TOKEN = 6
+
+_EXCESS = "{host} keeps writing beyond the tokens it was allowed: try again, or use another server"
 
 _BROKEN = ("abort", "error")
 """Finish reasons of vLLM, SGLang and gateways for a reply that their engine did not complete."""
@@ -168,7 +169,7 @@ def read_whole_reply(raw: object, request: ChatRequest, host: str) -> CompletedR
         return replace(empty, flaw=f"{host} sent a reply without a choice: is it a chat endpoint?")
     raw_text, raw_thinking = message.text, message.thinking
     if len(raw_text) + len(raw_thinking) > _compute_max_characters(request):
-        return replace(empty, flaw=_describe_excess(host))
+        return replace(empty, flaw=_EXCESS.format(host=host))
     clean_text, clean_thinking = replace_surrogates(raw_text), replace_surrogates(raw_thinking)
     text, tagged_thinking = split_thinking(clean_text, expected=request.max_reasoning_tokens > 0)
     return replace(
@@ -189,11 +190,11 @@ async def read_streamed_reply(
     host: str,
     timeout: float | None,
 ) -> CompletedReply:
-    """Read a streamed reply. `on_delta` receives the answer's text without thinking.
+    """Read a streamed reply, and close the stream. `on_delta` receives the answer's text without thinking.
 
-    `timeout` is the number of seconds without progress; keep-alives and empty events are no progress. The stream is
-    closed if it does not end by itself. Raise TimeoutError, ReplyInvalid for a stream longer than the tokens allowed,
-    ReplyTruncated for thinking longer than allowed, and ErrorInReply for an event with an error.
+    `timeout` is the number of seconds without progress; keep-alives and empty events are no progress. Raise
+    TimeoutError, ReplyInvalid for a stream longer than the tokens allowed, ReplyTruncated for thinking longer than
+    allowed, and ErrorInReply for an event with an error.
     """
     reader = _StreamReader(request, on_delta, host)
     loop = asyncio.get_running_loop()
@@ -206,10 +207,6 @@ async def read_streamed_reply(
 
 def _compute_max_characters(request: ChatRequest) -> int:
     return _MAX_CHARACTERS_PER_TOKEN * compute_max_reply_tokens(request) + _SLACK
-
-
-def _describe_excess(host: str) -> str:
-    return f"{host} keeps writing beyond the tokens it was allowed: try again, or use another server"
 
 
 class _StreamReader:
@@ -241,7 +238,10 @@ class _StreamReader:
         if piece.thinking:
             self._write_thinking(piece.thinking)
         if piece.text:
-            self._feed(self._complete_characters(piece.text))
+            # The first half of a surrogate pair at the end waits for the next piece.
+            text = self._half + piece.text
+            self._half = text[-1] if ends_in_high_surrogate(text) else ""
+            self._feed(self._repair(text.removesuffix(self._half) if self._half else text))
         if piece.refusal:
             self._reply = replace(self._reply, refusal=True)
         if choice.finish_reason:
@@ -261,12 +261,6 @@ class _StreamReader:
         # An event may end within an escape, so escapes are complete only now.
         text, thinking = self._repair("".join(self._text)), self._repair("".join(self._thinking))
         return replace(self._reply, text=text, thinking=thinking, refusal=self._reply.refusal and not text)
-
-    def _complete_characters(self, piece: str) -> str:
-        """Return the piece as whole characters. The first half of a pair at its end waits for the next piece."""
-        piece = self._half + piece
-        self._half = piece[-1] if ends_in_high_surrogate(piece) else ""
-        return self._repair(piece.removesuffix(self._half) if self._half else piece)
 
     def _repair(self, text: str) -> str:
         clean = replace_surrogates(text)
@@ -301,14 +295,11 @@ class _StreamReader:
     def _check_length(self) -> None:
         characters = self._text_characters + self._thinking_characters
         if self._remaining_events < 0 or characters > self._max_characters:
-            raise ReplyInvalid(_describe_excess(self._host), usage=UNKNOWN_USAGE)
+            raise ReplyInvalid(_EXCESS.format(host=self._host), usage=UNKNOWN_USAGE)
 
 
 def check_answer(reply: CompletedReply, host: str, usage: Usage) -> None:
-    """Raise ReplyWithheld, ReplyInvalid or ReplyTruncated if the reply is no answer.
-
-    A text that ended at its length limit passes: its caller decides.
-    """
+    """Raise ReplyWithheld, ReplyInvalid or ReplyTruncated if the reply is no answer. A text cut at its limit passes."""
     if reply.finish == "content_filter" or reply.refusal:
         reason = "the model refuses to answer" if reply.refusal else "a content filter withholds the reply"
         raise ReplyWithheld(f"{reason} at {host}: ask again, or use another model", usage=usage)
@@ -344,8 +335,8 @@ class ThinkingSplitter:
     """Splits a text, piece by piece, into thinking and answer.
 
     Thinking is enclosed in marks (`<think>...</think>`) at the start of the text, once or several times in a row
-    (Bedrock). Blanks after it are not part of the answer. With `expected`, for a model known to think, a lone
-    `</think>` ends thinking too, since some templates put the opening mark into the prompt.
+    (Bedrock). With `expected`, for a model known to think, a lone `</think>` ends thinking too, since some templates
+    put the opening mark into the prompt.
     """
 
     def __init__(self, *, expected: bool = False) -> None:
@@ -369,7 +360,9 @@ class ThinkingSplitter:
                 end = text.find(self._end, position)
                 if end < 0:
                     tail = text[max(position, len(text) - len(self._end)) :]
-                    cut = len(text) - _count_overlap(tail, self._end)
+                    # The last characters may begin the mark.
+                    sizes = range(min(len(tail), len(self._end) - 1), 0, -1)
+                    cut = len(text) - next((size for size in sizes if self._end.startswith(tail[-size:])), 0)
                     self._buffer = text[cut:]
                     return ThinkingDelta(thinking="".join((*thinking, text[position:cut])))
                 thinking.append(text[position:end])
@@ -382,7 +375,10 @@ class ThinkingSplitter:
                 prefix = text[start : start + _MARK_LENGTH]
                 if any(mark.startswith(prefix) for mark in THINKING_MARKS):
                     return ThinkingDelta(thinking="".join(thinking))
-                return self._start_answer("".join(thinking))
+                self._answering = True
+                rest, self._buffer = self._buffer, ""
+                delta = self._extend_answer(rest.lstrip() if self._has_thinking else rest)
+                return ThinkingDelta(delta.answer, "".join(thinking) + delta.thinking, delta.void)
             position, self._end, self._has_thinking = start + len(mark), mark.replace("<", "</"), True
 
     def finish(self) -> ThinkingDelta:
@@ -391,12 +387,6 @@ class ThinkingSplitter:
         if self._end:
             return ThinkingDelta(thinking=rest)
         return ThinkingDelta(answer=rest.lstrip() if self._has_thinking else rest)
-
-    def _start_answer(self, thinking: str) -> ThinkingDelta:
-        self._answering = True
-        rest, self._buffer = self._buffer, ""
-        delta = self._extend_answer(rest.lstrip() if self._has_thinking else rest)
-        return ThinkingDelta(delta.answer, thinking + delta.thinking, delta.void)
 
     def _extend_answer(self, piece: str) -> ThinkingDelta:
         if not self._expected or self._has_thinking:
@@ -411,12 +401,6 @@ class ThinkingSplitter:
         return ThinkingDelta(rest.answer, self._answer[:end] + rest.thinking, void=True)
 
 
-def _count_overlap(text: str, mark: str) -> int:
-    """Return how many of the text's last characters may begin the mark."""
-    sizes = range(min(len(text), len(mark) - 1), 0, -1)
-    return next((size for size in sizes if mark.startswith(text[-size:])), 0)
-
-
 def split_thinking(text: str, *, expected: bool = False) -> tuple[str, str]:
     """Return (answer, thinking) of a whole text. See `ThinkingSplitter`."""
     splitter = ThinkingSplitter(expected=expected)
@@ -429,7 +413,6 @@ def compute_option_logprobs(options: Sequence[str], tokens: Iterable[tuple[str, 
 
     `tokens` are pairs of text and natural log-probability. A token matches an option without the blanks, marks and
     quotes around it, and in another letter case if no other option differs by case alone. All matches are summed.
-    Probabilities under a grammar are those before its mask, so options are never asked for with a schema.
     """
     by_text = {option: option for option in options}
     by_folded: dict[str, list[str]] = {}
@@ -451,10 +434,7 @@ def compute_option_logprobs(options: Sequence[str], tokens: Iterable[tuple[str, 
 
 
 def build_schema_check(schema: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Return a function that tells whether a text is JSON that satisfies the schema.
-
-    References are resolved within the schema only. Raise ValueError if the schema is invalid.
-    """
+    """Return a function that tells whether a text is JSON that satisfies the schema. Raise ValueError for no schema."""
     from jsonschema_rs import validator_for
 
     validator = validator_for(dict(schema), retriever=_refuse)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epicrisis.evaluation.experiments import record_arms
-from epicrisis.evaluation.experiments.ehr_study import study_tables
+from epicrisis.evaluation.experiments.record_studies import study_tables
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 
 

@@ -1,4 +1,4 @@
-"""A reward model and an NLI model without a download, and the contract checks of both protocols."""
+"""A reranker, a reward model and an NLI model without a download, and the contract checks of their protocols."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import NliModel, RewardModel, Vectors
+from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
 from epicrisis.testing.encoders import require
 
 _WORD = re.compile(r"\w+")
@@ -22,32 +23,28 @@ class TermOverlapRewardModel:
     """Scores each attribute as the share of new words in the answer, 0 to 1."""
 
     def __init__(self, attributes: Sequence[str] = ("truthfulness", "helpfulness"), max_words: int = 1000) -> None:
-        self._attributes = tuple(attributes)
+        self.attributes = tuple(attributes)
         self._max_words = max_words
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return self._attributes
 
     def score(self, question: str, answer: str) -> Mapping[str, float]:
         length = len(question.split()) + len(answer.split())
         if length > self._max_words:
             raise ContextOverflow(f"{length} words are more than {self._max_words}: score shorter answers")
         words = _words(answer)
-        return dict.fromkeys(self._attributes, len(words - _words(question)) / max(1, len(words)))
+        return dict.fromkeys(self.attributes, len(words - _words(question)) / max(1, len(words)))
 
 
 class TermOverlapNli:
     """Scores entailment as the share of the hypothesis in the premise, or contradiction if only one has `not`."""
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Vectors:
-        rows = [self._row(_words(premise), _words(hypothesis)) for premise, hypothesis in pairs]
-        return np.array(rows, dtype=np.float32).reshape(len(pairs), 3)
-
-    def _row(self, premise: set[str], hypothesis: set[str]) -> tuple[float, float, float]:
-        shared = len(premise & hypothesis) / max(1, len(hypothesis))
-        contradicts = ("not" in premise) != ("not" in hypothesis)
-        return (0.0, 1 - shared, shared) if contradicts else (shared, 1 - shared, 0.0)
+        rows = np.zeros((len(pairs), 3), dtype=np.float32)
+        for row, (premise, hypothesis) in zip(rows, pairs, strict=True):
+            words, stated = _words(premise), _words(hypothesis)
+            shared = len(words & stated) / max(1, len(stated))
+            contradicts = ("not" in words) != ("not" in stated)
+            row[1], row[2 if contradicts else 0] = 1 - shared, shared
+        return rows
 
 
 def check_reward_model(model: RewardModel) -> None:
@@ -79,3 +76,35 @@ def check_nli(model: NliModel) -> None:
     )
     require(np.allclose(probabilities[::-1], model.probabilities(pairs[::-1]), atol=1e-4), "rows follow their pairs")
     require(model.probabilities([]).shape == (0, 3), "no pairs give (0, 3)")
+
+
+class TermOverlapReranker:
+    """Scores a passage by the share of distinct query words in it, 0 to 1."""
+
+    def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
+        query_words = _words(query)
+        shared = [len(query_words & _words(passage)) for passage in passages]
+        return (np.array(shared) / max(len(query_words), 1)).astype(np.float32)
+
+    def notes(self, query: str, passages: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+
+def check_reranker(reranker: Reranker) -> None:
+    """Check the contract of `Reranker`. Raises AssertionError with the violated clause."""
+    query = "Does aspirin prevent stroke?"
+    passages = ["The weather in Lisbon is mild.", "Aspirin does prevent stroke in adults.", "Zebras graze."]
+    scores = reranker.score(query, passages)
+    require(scores.shape == (3,), f"the shape is (3,), got {scores.shape}")
+    require(scores.dtype == np.float32, f"the type is float32, got {scores.dtype}")
+    require(bool(np.isfinite(scores).all()), "every score is finite")
+    require(int(scores.argmax()) == 1, "the passage that answers the query scores highest")
+    require(np.allclose(scores[::-1], reranker.score(query, passages[::-1]), atol=1e-4), "scores follow their passages")
+    require(
+        np.allclose(scores[:1], reranker.score(query, passages[:1]), atol=1e-4), "a score depends on its own passage"
+    )
+    require(reranker.score(query, []).shape == (0,), "no passages give (0,)")
+    require(bool(np.isfinite(reranker.score("", [""])).all()), "empty texts give finite scores")
+    require(reranker.notes(query, passages) == (), "short texts need no note")
+    long = "warfarin " * 100_000
+    require("warfarin" not in "\n".join(reranker.notes(query, [long])), "a note holds none of the text")

@@ -1,0 +1,303 @@
+"""The experiments on patients' records, and the tables and plots that they share (EHR study).
+
+Each experiment has every metric by arm, its own tables, and the lengths of the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
+from epicrisis.evaluation.analysis.published import make_population_table
+from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.record_arms import (
+    ALL,
+    EXTRACTIVE_ARMS,
+    FULL,
+    RELATED,
+    RETRIEVAL_ARMS,
+    SETTINGS,
+)
+from epicrisis.evaluation.grading import measure_tables, metric_tables
+from epicrisis.evaluation.grading.calibration import judge_remarks
+from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
+from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.types import QuestionForm
+
+EHR = "ehr"
+"""Name of the experiment that has the tables of all others."""
+
+MeasuredByModel: TypeAlias = Mapping[str, Sequence[MeasuredCase]]
+"""The measured cases of each run, by the name of its model."""
+TableBuilder: TypeAlias = Callable[[MeasuredByModel, Sequence[str], str], Iterator[Table]]
+"""Yields tables of these cases, with these remarks, against this baseline."""
+
+_BY_LENGTH = ("set", "form", "bin")
+"""Conditions of the rows of tables, besides the arm."""
+_PROTOCOL_NOTES = {
+    "published": "Protocol published: an extractive question is answered with a short sentence, as the study asks it.",
+    "corrected": "Protocol corrected: an extractive question is answered with words of a note that occur in it; others "
+    "are no answer.",
+}
+_PANEL = ("model", "set", "form")
+_METRICS = {
+    "accuracy": "Accuracy",
+    "judge-correctness*": "Correctness, by judges",
+    "nli-entailment*": "Entailment",
+    "bertscore*": "BERTScore",
+    "meteor*": "METEOR",
+    "token-f1": "Token F1",
+}
+"""Patterns of columns of tables of measured answers, with their titles."""
+
+
+def _select_arms(cases: MeasuredByModel, keep: Callable[[Any], bool]) -> dict[str, list[MeasuredCase]]:
+    """Return the cases whose arm is to be kept."""
+    kept: dict[str, list[MeasuredCase]] = {}
+    for model, of_model in cases.items():
+        kept[model] = [case for case in of_model if keep(case.condition.get("arm"))]
+    return kept
+
+
+def _group_rows(cases: MeasuredByModel, by: Sequence[str], baseline: str) -> list[measure_tables.MeasuredRow]:
+    """Return a row for each model, value of these conditions, and arm."""
+    rows: list[measure_tables.MeasuredRow] = []
+    for model, of_model in cases.items():
+        rows += measure_tables.group_rows(model, of_model, by, baseline)
+    return rows
+
+
+def _metric_table(
+    title: str, cases: MeasuredByModel, by: Sequence[str], baseline: str, remarks: Sequence[str]
+) -> Table:
+    """Build the table of every metric, with a row for each model, value of these conditions, and arm."""
+    rows = _group_rows(cases, by, baseline)
+    return measure_tables.metrics_table(title, ("model", *by, "arm"), rows, baseline=baseline, remarks=remarks)
+
+
+def _length_table(cases: MeasuredByModel, remarks: Sequence[str], _: str) -> Iterator[Table]:
+    """Yield the metrics of the whole record by its length."""
+    whole_records = _select_arms(cases, (ALL, FULL).__contains__)
+    yield _metric_table("Include All by the length of the record", whole_records, _BY_LENGTH, "", remarks)
+
+
+def _retrieval_tables(cases: MeasuredByModel, remarks: Sequence[str], baseline: str) -> Iterator[Table]:
+    """Yield the metrics by the length of the record, and retrieval against full context by kind of question."""
+    yield _metric_table("By the length of the record", cases, _BY_LENGTH, baseline, remarks)
+    # The other settings depend on the marked notes, which retrieval does not know.
+    others = {*SETTINGS} - {baseline}
+    rows = _group_rows(_select_arms(cases, lambda arm: arm not in others), ("set", "category"), baseline)
+    if rows:
+        title, labels = "When does retrieval beat full context?", ("model", "set", "category", "arm")
+        yield measure_tables.pooled_table(title, labels, rows, baseline=baseline, remarks=remarks)
+
+
+def _agreement_tables(cases: MeasuredByModel, remarks: Sequence[str], _: str) -> Iterator[Table]:
+    """Yield the tables on the agreement of metrics, for each model."""
+    for model, of_model in cases.items():
+        for table in metric_tables.agreement_tables(of_model):
+            yield replace(table, source=model, notes=(*table.notes, *remarks))
+
+
+def study_tables(cases: MeasuredByModel, remarks: Sequence[str], baseline: str = ALL) -> Iterator[Table]:
+    """Yield the tables of retrieval and of metrics, against the whole record."""
+    yield from _retrieval_tables(cases, remarks, baseline)
+    yield from _agreement_tables(cases, remarks, baseline)
+
+
+def _build_tables(
+    runs: Runs, remarks: Sequence[str], baseline: str, title: str, build_more: TableBuilder
+) -> tuple[Table, ...]:
+    cases: dict[str, list[MeasuredCase]] = {}
+    notes: list[str] = [*remarks]
+    for run in runs:
+        cases[run.name] = _read_measured(run)
+        notes += _describe_run(run)
+    for run in runs:
+        notes += _describe_missing_measures(run, cases[run.name])
+    for run in runs:
+        notes += judge_remarks(run.path.parent)
+    notes = list(dict.fromkeys(notes))
+    built = [_metric_table(title, cases, ("set", "form"), baseline, notes), *build_more(cases, remarks, baseline)]
+    sizes: dict[str, Any] = {}
+    estimated = False
+    for run in runs:
+        if run.manifest is not None:
+            arguments = run.manifest.plan.arguments
+            sizes[run.name] = arguments.get("asked", {})
+            # The run's model does not count the tokens of a text.
+            estimated |= arguments.get("tokens") != "counted"
+    if any(sizes.values()):
+        built.append(make_population_table(sizes))
+    built.append(measure_tables.lengths_table(cases, estimated=estimated))
+    built.append(measure_tables.distribution_table(cases))
+    return tuple(built)
+
+
+def _read_measured(run: RecordedRun) -> list[MeasuredCase]:
+    """Read the run's cases with their measures, by arm (in the order of the plan) and question."""
+    arms = list(run.manifest.plan.arguments.get("arms", ())) if run.manifest else []
+
+    def place(case: MeasuredCase) -> tuple[int, str]:
+        arm = case.condition.get("arm")
+        return arms.index(arm) if arm in arms else len(arms), case.question
+
+    return sorted(read_measured_cases(run.path.parent), key=place)
+
+
+def _describe_run(run: RecordedRun) -> Iterator[str]:
+    """Yield notes on the questions of a run, and on how its records were cut and searched (errata E1)."""
+    if run.manifest is None:
+        return
+    plan, settings = run.manifest.plan, run.recipe.get("settings", {})
+    arguments: Mapping[str, Any] = plan.arguments
+    protocol = str(arguments.get("protocol"))
+    yield _PROTOCOL_NOTES.get(protocol, f"Protocol {protocol}.")
+    for name, lines in (plan.sample.get("notices") or {}).items():
+        for line in lines:
+            yield f"{run.name}, {name}: {line}."
+    rerank = (settings.get("rerank") or {}).get("name")
+    yield (
+        f"{run.name}: population {arguments.get('population')} (populations are never compared, errata E5); chunks of "
+        f"{arguments.get('chunk_tokens')} tokens of the encoder, {arguments.get('overlap')} shared by neighbours; "
+        f"search {settings.get('by')}, {settings.get('fusion_times') or 'a fixed number of'} times as many hits of "
+        f"each ranking fused as chunks requested, k of the fusion {settings.get('rrf_k')}, reranker {rerank or 'none'}."
+    )
+
+
+def _describe_missing_measures(run: RecordedRun, cases: Sequence[MeasuredCase]) -> Iterator[str]:
+    """Yield what to do where open answers have no measure yet."""
+    open_cases = [case for case in cases if case.form != "choice" and case.ending == "answered"]
+    if not open_cases:
+        return
+    if not any(measure_tables.list_metrics([case]) for case in open_cases):
+        yield (
+            f"{run.name}: these answers are not measured yet: `epicrisis grade run FOLDER --judge MODEL` with the "
+            "run's folder, then `epicrisis report`."
+        )
+    elif not any(name.startswith("judge-") for name in chain.from_iterable(map(attrgetter("values"), open_cases))):
+        yield (
+            f"{run.name}: no judge has graded these answers, so the study's Tables 6, 7 and 11 are missing: "
+            "`epicrisis grade run FOLDER --judge MODEL --nli MODEL`."
+        )
+
+
+def _metric_plots(by: str, baseline: str, series: tuple[str, ...]) -> tuple[PlotSpec, ...]:
+    """Return the plots of each metric, of the differences, and of the recall of evidence."""
+    along = ("arm", *series)
+    plots: list[PlotSpec] = []
+    for column, title in _METRICS.items():
+        plots.append(PlotSpec(f"{title} {by}", "points", (column,), along, series, _PANEL, optional=True))
+    plots.append(PlotSpec(f"Differences {by}", "points", (f"difference to {baseline}",), along, series, _PANEL))
+    title = f"Evidence that was read {by}"
+    plots.append(PlotSpec(title, "points", ("evidence recall",), along, series, _PANEL, optional=True))
+    return tuple(plots)
+
+
+def _study(
+    name: str,
+    question: str,
+    baseline: str,
+    title: str,
+    build_more: TableBuilder,
+    arms: tuple[str, ...],
+    published: tuple[str, ...],
+    forms: tuple[QuestionForm, ...] = (),
+) -> Experiment:
+    """Return an experiment on records. Its plots are those of the EHR study: by kind of question (Table 13), by length
+    (Figures 3, 4 and 8), by arm (Tables 2 to 4, Figure 5), the lengths of records (Figures 6 and 7), correlations
+    (Figures 9 and 10)."""
+    along, difference = ("category", "arm"), (f"difference to {baseline}",)
+    by_kind = PlotSpec("Differences by kind of question", "points", difference, along, ("arm",), _PANEL)
+    lengths = PlotSpec(
+        "Records by their length", "line", ("patients",), ("up to tokens",), ("set",), ("model",), log2=True
+    )
+    correlations = PlotSpec("Correlation of metrics", "points", ("Spearman*",), ("metric", "other"), panel=())
+    return Experiment(
+        name,
+        question,
+        _refuse,
+        lambda runs, remarks: _build_tables(runs, remarks, baseline, title, build_more),
+        grid=Grid(arms),
+        published=published,
+        plots=(
+            (by_kind,),
+            _metric_plots("by length of the record", baseline, ("bin",)),
+            _metric_plots("by arm", baseline, ()),
+            (lengths,),
+            (correlations,),
+        ),
+        reads="records",
+        strategy="rag",
+        whole_sets=True,
+        places_documents=False,
+        forms=forms,
+    )
+
+
+def _refuse(_: Any) -> Any:
+    """Raise InputError: the cases of these experiments come from `record_cases.plan_record_experiment`."""
+    raise InputError("this experiment asks records: name them with --data")
+
+
+CONTEXT = _study(
+    "ehr-context",
+    "What does a model make of a whole record, of its related notes, of the others, of none? (EHR study, Table 2)",
+    ALL,
+    "Every metric by setting",
+    _length_table,
+    SETTINGS,
+    ("ehr-datasets", "ehr-context"),
+)
+RETRIEVAL = _study(
+    "ehr-retrieval",
+    "When does retrieval beat full context? (EHR study, Tables 3, 8 and 13)",
+    FULL,
+    "Every metric by arm",
+    _retrieval_tables,
+    RETRIEVAL_ARMS,
+    ("ehr-retrieval", "ehr-sparse"),
+)
+EXTRACTIVE = _study(
+    "ehr-extractive",
+    "Extractive questions: full context against chunks (EHR study, Table 4)",
+    FULL,
+    "Every metric by arm",
+    _retrieval_tables,
+    EXTRACTIVE_ARMS,
+    ("ehr-extractive",),
+    ("extractive",),
+)
+METRICS = _study(
+    "ehr-metrics",
+    "Do the metrics agree, and where not? (EHR study, Tables 6, 7, 11 and 12, Figures 9 and 10)",
+    ALL,
+    "Every metric by setting",
+    _agreement_tables,
+    (RELATED, ALL),
+    ("ehr-judges-nli", "ehr-judges", "ehr-numbers"),
+    ("open", "extractive"),
+)
+WHOLE = _study(
+    EHR,
+    "The whole EHR study on one set of records: settings, retrieval, lengths, kinds of question, metrics",
+    ALL,
+    "Every metric by arm",
+    study_tables,
+    (*SETTINGS, *filter(FULL.__ne__, RETRIEVAL_ARMS)),
+    (
+        *CONTEXT.published,
+        "ehr-retrieval",
+        *EXTRACTIVE.published,
+        "ehr-judges-nli",
+        "ehr-judges",
+        "ehr-sparse",
+        "ehr-numbers",
+    ),
+)
