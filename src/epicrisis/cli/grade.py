@@ -211,7 +211,9 @@ def preference(
 def verdicts(
     folder: PairsFolder,
     files: Annotated[list[Path] | None, Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
-    judged: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
+    model_files: Annotated[
+        list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the verdicts: better and worse with a test, agreement of reviewers, and preference for a position.
@@ -221,8 +223,8 @@ def verdicts(
     """
     from epicrisis.evaluation.experiments import open_ended
 
-    if files or judged:
-        judging = open_ended.read_judging(folder, files or (), judged or ())
+    if files or models:
+        judging = open_ended.read_judging(folder, files or (), models or ())
     else:
         judging = open_ended.read_judging_folder(folder)
     if not (judging.people or judging.models):
