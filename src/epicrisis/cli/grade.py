@@ -211,9 +211,7 @@ def preference(
 def verdicts(
     folder: PairsFolder,
     files: Annotated[list[Path] | None, Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
-    model_files: Annotated[
-        list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")
-    ] = None,
+    models: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
     json: Json = False,
 ) -> None:
     """Show the verdicts: better and worse with a test, agreement of reviewers, and preference for a position.
