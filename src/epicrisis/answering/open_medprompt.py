@@ -42,7 +42,6 @@ TEMPERATURES = tuple(i / 10 for i in range(11))
 TOP_PS = (0.001, *(i / 10 for i in range(1, 11)))
 """The values for drafts, all equally likely, as in the study's code."""
 _NO_FAULT = "No fault was found."
-
 REWARD_ROLE = "reward"
 ATTRIBUTES = ("truthfulness", "honesty", "helpfulness")
 BEST_MARK = 5
@@ -91,11 +90,7 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     drafts = [await _add_rewards(question, context, await _draft(context, 0, prompt, reply_format, None))]
     while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
         number, last = len(drafts), drafts[-1]
-        texts = {
-            "question": question.text,
-            "options": question.options,
-            "answer": fence([last.text], label="answer"),
-        }
+        texts = {"question": question.text, "options": question.options, "answer": fence([last.text], label="answer")}
         try:
             critique_prompt = render(PROMPTS, "critique", **texts)
             reply = await ask(context, "writer", f"critique {last.number}", critique_prompt, critique_format)

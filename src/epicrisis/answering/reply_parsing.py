@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.answering.stated_choice import ChoiceReader
-from epicrisis.answering.structured_request import (
-    EmptyReply,
-    Unreadable,
-    json_objects,
-    object_schema,
-    text_schema,
-)
+from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.printable import replace_surrogates
 
 ANSWER_CHARACTERS = 500

@@ -245,7 +245,6 @@ _FIELD = re.compile(
     re.VERBOSE,
 )
 _FOUND_NOTHING = re.compile(r'"found"\s*:\s*false\b')
-
 _REPLY_CUE = re.compile(
     r"(?i)\b(?:answer|choice|option)\b[^\n.:=]{0,40}?(?:\b(?:is|would be|should be|must be)\b|:|=)[\s:*_]*"
     r"([^\n]{0,500})"

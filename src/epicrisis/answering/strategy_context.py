@@ -9,13 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from epicrisis.answering.reply_parsing import TextStream
-from epicrisis.answering.structured_request import (
-    ReplyFormat,
-    Sampling,
-    Unreadable,
-    fits_window,
-    request_structured,
-)
+from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
 from epicrisis.prompts import Prompt
@@ -34,7 +28,6 @@ from epicrisis.types import (
 )
 
 T = TypeVar("T")
-
 PROMPTS = "epicrisis.answering.prompts"
 """The package of the prompt files."""
 ANSWER = "answer"

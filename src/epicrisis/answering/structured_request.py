@@ -18,7 +18,6 @@ from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
 SECOND_TRY_TEMPERATURE = 0.5
 """Lowest temperature of the second request. At temperature 0 the model would repeat its unreadable reply."""
 MAX_BROKEN_OBJECTS = 50

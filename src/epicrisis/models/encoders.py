@@ -32,7 +32,6 @@ from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVecto
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-
 _FIRST_SETTINGS = {"pooling", "normalise", "max_tokens", "title"}
 """Settings that are always part of the fingerprint. Others enter it if they differ from their defaults."""
 
@@ -211,7 +210,6 @@ class TokenVectorEncoder:
 
 BATCH = 2
 """Texts per run. Each token gives a number for every vocabulary word: 60 MB for a text of 512 tokens."""
-
 CACHE_PASSAGES = 4096
 """Passages whose weights stay in memory, about 20 KB each: a dozen records of 128,000 tokens in chunks of 512."""
 

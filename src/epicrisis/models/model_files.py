@@ -54,7 +54,6 @@ WEIGHTS = (
     "pytorch_model.bin.index.json",
 )
 """Names of weights in a folder. The first existing one is used."""
-
 NETWORK_FOLDERS = ("query/", "article/")
 """The folders of a model with two networks, for questions and for passages."""
 
@@ -151,9 +150,7 @@ def _find_network_files(folder: Path, weights: Path | None, kind: ModelKind) -> 
 
 DownloadProgress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes so far, bytes of the whole model)."""
-
 RECORD = "model.json"
-
 _PLAN = "pull.json"
 """The files of an unfinished download of an unpinned model: the repository may change before it is resumed."""
 
@@ -332,7 +329,6 @@ def _build_model_files(model: PinnedModel, folder: Path, files: tuple[PinnedFile
 
 BLOCK = 1 << 20
 """Bytes per read."""
-
 HUB_TIMEOUT = 60.0
 """Seconds without data."""
 

@@ -33,21 +33,18 @@ from epicrisis.privacy import open_private
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 T = TypeVar("T")
-
 KEY_VERSION = 1
 """The version of the keys' meaning. Another version ignores all stored replies."""
 APPLICATION_ID = 0x45504943
 FORMAT = 1
 BUSY_SECONDS = 30.0
 """How long a process waits for another one's write."""
-
 _TABLES = (
     "CREATE TABLE replies(key BLOB PRIMARY KEY, reply TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE told(key BLOB PRIMARY KEY, value TEXT NOT NULL)",
 )
 _INSERT_REPLY = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?)"
 _INSERT_FACT = "INSERT OR REPLACE INTO told VALUES (?, ?)"
-
 _Write: TypeAlias = tuple[str, tuple[bytes | str, ...], "Future[None]"]
 
 

@@ -158,7 +158,6 @@ class RateLimitedModel(Layer):
 
 
 T = TypeVar("T")
-
 MAX_FACTOR = 64
 """Pauses double up to this many times the first."""
 

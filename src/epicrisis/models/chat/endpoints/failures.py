@@ -33,7 +33,6 @@ from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
 
 FAILED_CALL = Usage(calls=1, failed_calls=1)
 """The usage of a call that the endpoint certainly did not process."""
-
 _OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded")
 _OVERFLOW_WORDS = re.compile(
     r"maximum (?:context|model) length|context (?:size|window|length)|(?:prompt|input) is too long|input token count"
@@ -43,16 +42,12 @@ _OVERFLOW_WORDS = re.compile(
 _FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 _GATEWAY_TIMEOUTS = (408, 504, 524)
 """A gateway gave up; the model behind it may still be working."""
-
 _PERMANENT_SERVER_ERRORS = (501, 505)
 """Status codes of 500 and above that a second try does not change."""
-
 _MAX_QUOTE = 200
 """Characters of a server's message that are quoted."""
-
 _ECHO_LENGTH = 16
 """A server's message is not quoted if it shares this many characters with a secret."""
-
 _MAX_MESSAGE = 10_000
 """Characters of a server's message that are read. Its subject is in the first of them."""
 

@@ -34,15 +34,11 @@ from epicrisis.models.chat.endpoints.reply import CleanText, CompletedReply
 from epicrisis.protocols import ChatRequest, Message
 
 T = TypeVar("T", bound=BaseModel)
-
 Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]
 """Returns the JSON at a path: by POST if there is a body, else by GET. Raises ChatError."""
-
 CountingMethod: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
-
 PATIENCE = 5
 """A path that fails so often in a row, in ways that may pass, is treated as missing."""
-
 _TRANSIENT = (EndpointBusy, EndpointTimeout, EndpointUnreachable)
 
 
