@@ -254,12 +254,9 @@ class SpladeEncoder:
         self._network = load_network(files, threads, "words")
 
     def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        return self._encode(texts)
+        return self.encode_passages(texts)
 
     def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        return self._encode(texts)
-
-    def _encode(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         remedy = "cut the library into shorter chunks"
         encodings = encode_untruncated(self._tokenizer, texts, self._window, reader=self.name, remedy=remedy)
         results: dict[int, Mapping[int, float]] = {}

@@ -78,8 +78,12 @@ class CachedModel(Layer):
         if reply is None and not self._cache.replay:
             async with self._enter_flight(key) as flight:
                 if flight.reply is None:
-                    flight.reply = await self._inner.complete(request, on_delta)
-                    return await self._store(key, flight.reply)
+                    flight.reply = reply = await self._inner.complete(request, on_delta)
+                    try:
+                        await self._cache.put(key, reply)
+                    except (StorageError, InputError) as error:
+                        return replace(reply, notes=(*reply.notes, f"this reply was not cached: {error}"))
+                    return reply
                 reply = flight.reply
         if reply is None:
             raise self._make_not_cached_error("reply to this request")
@@ -129,13 +133,6 @@ class CachedModel(Layer):
             flight.callers -= 1
             if not flight.callers:
                 del self._flights[key]
-
-    async def _store(self, key: bytes, reply: ChatReply) -> ChatReply:
-        try:
-            await self._cache.put(key, reply)
-        except (StorageError, InputError) as error:
-            return replace(reply, notes=(*reply.notes, f"this reply was not cached: {error}"))
-        return reply
 
     def _make_not_cached_error(self, subject: str) -> NotCached:
         return NotCached(f"{self._cache.path} has no {subject} by {self.name}: run it once with cache.mode = on")

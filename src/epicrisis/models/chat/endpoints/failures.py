@@ -168,8 +168,11 @@ def map_error_response(
 def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     status = response.status
     if is_overflow(response):
+        prompt, window = response.body.get("n_prompt_tokens"), response.body.get("n_ctx")
+        has_counts = _parse_number(prompt) and _parse_number(window)
+        counts = f" ({prompt} tokens, the window holds {window})" if has_counts else ""
         return ContextOverflow(
-            f"prompt and reply do not fit the context window of the model at {host}{_format_counts(response.body)}: "
+            f"prompt and reply do not fit the context window of the model at {host}{counts}: "
             "use fewer documents (-k), smaller partitions, or a model with a larger window"
         )
     inner = response.body.get("innererror")
@@ -206,13 +209,6 @@ def is_overflow(response: ErrorResponse) -> bool:
     return response.status in (400, 422) and _OVERFLOW_WORDS.search(response.message) is not None
 
 
-def _format_counts(body: Mapping[str, Any]) -> str:
-    prompt, window = body.get("n_prompt_tokens"), body.get("n_ctx")
-    if not (_parse_number(prompt) and _parse_number(window)):
-        return ""
-    return f" ({prompt} tokens, the window holds {window})"
-
-
 def _parse_number(value: object) -> int | None:
     if isinstance(value, (int, str)) and re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
         return int(value)
@@ -225,16 +221,13 @@ def _quote(message: str, secrets: Sequence[str]) -> str:
     line = " ".join(message.split())[: _MAX_QUOTE + _ECHO_LENGTH]
     if not line or "<" in line or "\\u" in line or not line.isprintable():
         return ""
-    if any(_repeats(line, " ".join(secret.split())) for secret in secrets):
-        return ""
+    ends = range(_ECHO_LENGTH, max(_ECHO_LENGTH, len(line)) + 1)
+    for secret in (" ".join(secret.split()) for secret in secrets):
+        if 4 <= len(secret) <= _ECHO_LENGTH and secret in line:
+            return ""
+        if any(line[end - _ECHO_LENGTH : end] in secret for end in ends):
+            return ""
     return f": {line[:_MAX_QUOTE]}"
-
-
-def _repeats(line: str, secret: str) -> bool:
-    if 4 <= len(secret) <= _ECHO_LENGTH and secret in line:
-        return True
-    starts = range(max(1, len(line) - _ECHO_LENGTH + 1))
-    return any(line[start : start + _ECHO_LENGTH] in secret for start in starts)
 
 
 def walk_causes(error: BaseException) -> Iterator[BaseException]:
