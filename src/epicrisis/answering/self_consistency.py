@@ -181,7 +181,6 @@ class ShuffledOptions:
     options: Mapping[str, str]
     """As the model sees them, under the question's letters in their usual order."""
     letters: tuple[str, ...]
-    """The question's letter of the option in each place."""
 
     def restore_letter(self, letter: str) -> str:
         """Return the question's letter of the option shown under `letter`; of options with one text the first."""

@@ -29,9 +29,7 @@ from epicrisis.types import (
 
 T = TypeVar("T")
 PROMPTS = "epicrisis.answering.prompts"
-"""The package of the prompt files."""
 ANSWER = "answer"
-"""The field of a reply whose text is streamed."""
 MAJORITY, TIE = "majority", "tie"
 
 
@@ -52,9 +50,7 @@ class RefiningOptions:
     """How OpenMedprompt drafts and refines open answers."""
 
     drafts: int = 5
-    """Of ensemble refining."""
     rounds: int = 5
-    """Of self-reflection."""
     keep: DraftSelection = "best"
 
 
@@ -87,7 +83,6 @@ class Context:
     count: CountUnit = "documents"
     seed: int = 0
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
-    """By role."""
     deadline: float | None = None
     voting: VotingOptions = field(default_factory=VotingOptions)
     examples: Callable[[Question], Awaitable[Examples]] | None = None
@@ -97,7 +92,6 @@ class Context:
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""
     extract: ExtractionTarget = "span"
-    """What answers an extractive question."""
     about: tuple[str, ...] = ()
     """Lines before the documents of a prompt: the patient, the order, the meaning of the question's time words."""
 

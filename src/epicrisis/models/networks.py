@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Ids: TypeAlias = npt.NDArray[np.int64]
 """`(n, tokens)`."""
 USUAL_TOKENS = 512
-"""The window of most encoders, and the measure of a batch."""
 
 
 def load_tokenizer(

@@ -38,7 +38,6 @@ KEY_VERSION = 1
 APPLICATION_ID = 0x45504943
 FORMAT = 1
 BUSY_SECONDS = 30.0
-"""How long a process waits for another one's write."""
 _TABLES = (
     "CREATE TABLE replies(key BLOB PRIMARY KEY, reply TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE told(key BLOB PRIMARY KEY, value TEXT NOT NULL)",

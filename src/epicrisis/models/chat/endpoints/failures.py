@@ -45,7 +45,6 @@ _GATEWAY_TIMEOUTS = (408, 504, 524)
 _PERMANENT_SERVER_ERRORS = (501, 505)
 """Status codes of 500 and above that a second try does not change."""
 _MAX_QUOTE = 200
-"""Characters of a server's message that are quoted."""
 _ECHO_LENGTH = 16
 """A server's message is not quoted if it shares this many characters with a secret."""
 _MAX_MESSAGE = 10_000
@@ -58,7 +57,6 @@ class ErrorResponse:
 
     status: int | None
     body: Mapping[str, Any]
-    """The error object of the response, or an empty mapping."""
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
