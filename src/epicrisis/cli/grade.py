@@ -297,9 +297,8 @@ def calibrate(
         calibration_folder,
         calibration_tables,
     )
-    from epicrisis.evaluation.grading.cost_estimate import cost_question
     from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
-    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
 
     if data is None:
         raise InputError("name the folder with `judge` (files of MTS-Dialog and LLMBar) with --data")

@@ -161,10 +161,9 @@ async def _measure_by_judge(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureStore]:
     from epicrisis.components import describe_library
-    from epicrisis.evaluation.grading.cost_estimate import cost_question
     from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
-    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
     from epicrisis.library.library import Library
     from epicrisis.patient_data_policy import protect_patient_data

@@ -35,7 +35,6 @@ _QUOTES = "quotes within a field must be doubled, and fields with quotes or line
 _BOM = b"\xef\xbb\xbf"
 _NOT_STRUCTURE = re.compile(rb'[^",;\t|\r\n]+')
 _NUMBER_CHARACTERS = frozenset(" \t0123456789.+-<>=")
-"""Characters that may begin a cell in a table of findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +254,7 @@ class _LineSource:
         self._file = file
         self.number = 0
         self.first = 1
-        """The line with which the current row begins."""
         self.fault = ""
-        """The reason to skip the current row."""
         self.is_endless = False
         self._size = 0
 

@@ -31,7 +31,6 @@ from epicrisis.corpus.reader_base import (
     READ_ERRORS,
     DeletedDocument,
     FileFingerprint,
-    PatientIdentity,
     ReaderItem,
     Skipped,
     append_fingerprint,
@@ -60,13 +59,6 @@ def is_fhir(path: Path) -> bool:
     except READ_ERRORS:
         return False
     return beginning.startswith(b"{") and b'"resourceType"' in beginning
-
-
-def read_file(path: Path, name: str, cleaning: NoteCleaning | None = None) -> Iterator[ReaderItem]:
-    """Yield the items of `read_files` for one file, without its fingerprint and the patients' identities."""
-    for item in read_files([(path, name)], cleaning or NoteCleaning()):
-        if not isinstance(item, FileFingerprint | PatientIdentity):
-            yield item
 
 
 def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[ReaderItem]:

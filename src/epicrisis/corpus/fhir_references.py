@@ -20,7 +20,6 @@ _NoteKey: TypeAlias = tuple[str, str]
 
 _PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
 _VERSION = "/_history/"
-"""Begins the version at the end of an address."""
 _SUPERSEDES = ("replaces", "transforms")
 _STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
 _NO_STAY_STATUSES = (*WITHDRAWN, "planned")
@@ -52,15 +51,12 @@ class FhirReferences:
     identifiers: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
     """By type, system and value: the ids of the resources with this identifier."""
     servers: dict[str, str] = field(default_factory=dict)
-    """By type."""
     people: dict[str, PatientIdentity] = field(default_factory=dict)
-    """By patient id, from the Patient resources."""
     subject_identifiers: set[tuple[str, str]] = field(default_factory=set)
     """System and value of identifiers used for the patients of notes."""
     contradictory: list[PatientIdentity] = field(default_factory=list)
     """Identities in a second resource of a patient that differ from the first."""
     superseded: set[_NoteKey] = field(default_factory=set)
-    """Documents that another one replaces or transforms."""
     replacing: list[Resource] = field(default_factory=list)
     """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)

@@ -50,7 +50,6 @@ _FILE_NAME = re.compile(r"(embeds|pmids|pubmed)_chunk_(\d+)\.(npy|json)")
 _CURE = "fetch it again"
 _BATCH = 1024
 _PIECE_CHARACTERS = 1 << 22
-"""Characters of the text file read at once."""
 _MAX_ENTRY_CHARACTERS = 1 << 25
 """Characters without the end of an entry after which the file is taken to be broken."""
 _MAX_IDS_BYTES = 256 * 1024 * 1024
@@ -103,8 +102,8 @@ def find_chunks(folder: Path) -> list[EmbeddingChunk]:
     return [_check_chunk(folder, number) for number in numbers]
 
 
-def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocument | Skipped]:
-    """Yield the chunk's articles with their vectors in the text file's order, without the first `first` entries.
+def read_chunk(chunk: EmbeddingChunk) -> Iterator[EncodedDocument | Skipped]:
+    """Yield the chunk's articles with their vectors in the text file's order.
 
     A document is `pubmed:<PMID>`; its text is the abstract, or the title if there is none (`"abstract": false` in the
     metadata). An article without text, without vector, with a vector that is not finite or with an unreadable entry is
@@ -118,13 +117,12 @@ def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocumen
     batch: list[tuple[int, Document]] = []
     number = 0
     try:
-        for number, (key, value) in enumerate(_read_entries(chunk.texts), 1):
+        for key, value in _read_entries(chunk.texts):
+            number += 1
             row = _find_row(key, ids, order)
             is_repeated = row is not None and bool(has_text[row])
             if row is not None:
                 has_text[row] = True
-            if number <= first:
-                continue
             try:
                 if is_repeated:
                     raise ValueError("occurs twice")

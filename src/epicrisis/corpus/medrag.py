@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 CORPORA = {"textbooks": "Textbooks", "statpearls": "StatPearls", "wikipedia": "Wikipedia", "pubmed": "PubMed"}
-"""Sources of documents by the folder's name in MedRAG."""
 
 _NOT_METADATA = {"id", "title", "content", "contents", "PMID"}
 _SHORT_PARAGRAPH = 200
 """Characters below which a paragraph of StatPearls is added to the previous snippet."""
 _MAX_SNIPPET = 1000
-"""Characters of a snippet of StatPearls after an addition."""
 
 
 def read_snippets(path: Path) -> Iterator[Document | Skipped]:

@@ -20,7 +20,6 @@ _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abb
 _SEASONS = {"spr": 6, "sum": 9, "fal": 12, "aut": 12, "win": 12}
 _DATE_PART = re.compile(r"(\d{4})(?:-(\d\d)(?![\d-]))?|(\d{1,2})(?!\d)|([a-z]{3,})", re.ASCII)
 _RETRACTION_RELATIONS = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
-"""Relations of an article to the notice that retracts it."""
 _NAME_PARTS = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
 
 
@@ -36,7 +35,6 @@ class _Draft:
     sections: list[str] = field(default_factory=list)
     printed: str = ""
     published: list[str] = field(default_factory=list)
-    """Every date of publication that could be parsed."""
     electronic: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 

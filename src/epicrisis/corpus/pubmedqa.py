@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from epicrisis.corpus.line_schemas import PubMedQAEntry
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
-"""Limit of a file, which is parsed in one go."""
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 _LETTERS = {text: letter for letter, text in OPTIONS.items()}
 

@@ -54,7 +54,6 @@ class ArticleStatement:
     mark: str
     """An `ArticleMark` of `facets`, or `reinstated`, which lifts an earlier retraction."""
     day: int | None = None
-    """The date as yyyymmdd, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,6 @@ ReaderItem: TypeAlias = (
     | Skipped
     | FileFingerprint
 )
-"""Everything that a reader may yield."""
 
 
 def append_fingerprint(path: Path, items: Iterable[ReaderItem]) -> Iterator[ReaderItem]:

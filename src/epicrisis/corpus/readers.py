@@ -43,7 +43,6 @@ from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
-"""Limit of a text file: about thirty textbooks."""
 
 
 def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:

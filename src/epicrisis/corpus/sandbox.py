@@ -26,12 +26,10 @@ from epicrisis.types import Document
 SECONDS = 60
 """Wall-clock seconds for any file."""
 SECONDS_PER_MB = 10
-"""Additional seconds for a large file."""
 MEMORY = 3 * 1024**3
 """Bytes of address space of the child. A page of 64 MB takes half of it. On macOS, which has no such limit, only the
 time is limited."""
 MAX_REPLY_BYTES = 512 * 1024**2
-"""Bytes of the child's reply for one file."""
 OUT_OF_MEMORY = 3
 """The exit code of a child that reached its memory limit."""
 

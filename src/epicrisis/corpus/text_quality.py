@@ -55,7 +55,6 @@ def has_markup(text: str) -> bool:
 
 SHINGLE_WORDS = 5
 MIN_SIMILARITY = 0.8
-"""The least Jaccard similarity of the shingles of two near duplicates."""
 
 _COMPONENTS = 64
 _MAX_LEADERS = 32

@@ -110,10 +110,7 @@ class PlanningModel(Layer):
 
 
 async def measure_speed(model: ChatModel) -> Speed:
-    """Return the speed of a model, measured with two short calls that are paid for.
-
-    One has a long prompt and a reply of one token, the other a short prompt and a reply of fifty. Raises ChatError.
-    """
+    """Return the speed of a model, measured with two short calls that are paid for. Raises ChatError."""
     # Random words, so that no cache has the prompt.
     text = " ".join([secrets.token_bytes(8).hex(" ", 2), *map("word {},".format, range(4, PROMPT_WORDS // 2))])
     usage, seconds = await _time_call(model, f"{text}\nSay yes.", 1)

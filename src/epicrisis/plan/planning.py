@@ -111,10 +111,9 @@ async def plan_questions(
 
 
 async def plan_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[PlannedCase], *, sample: int) -> CostPlan:
-    """Return one estimate for all cases together, each with its overrides.
+    """Return one estimate for all cases together, each with its overrides; its name lists all strategies of the cases.
 
-    Its name lists all strategies of the cases. `sample` cases, two or more, spread over the kinds of overrides,
-    represent all. Calls shared by cases count for each of them.
+    `sample` cases, two or more, spread over the kinds of overrides, represent all.
     """
     selection = list(cases)
     if len(cases) > sample:
@@ -267,7 +266,6 @@ class _Outcome:
 
 
 _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
-"""With the shortest, the expected and the longest replies."""
 
 
 async def _plan_outcomes(
@@ -412,7 +410,7 @@ async def confirmation_question(
     """Return the question to ask before this run, or None if the run is cheap enough.
 
     `overrides` has one entry per question, if some differ from the settings. Plans a sample of 20 questions, or none
-    if no model charges or only cached replies are used. Raises the exceptions of `plan_questions`.
+    if no model charges or only cached replies are used.
     """
     million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
     free = all(build_cost_function(settings.model_for(role))(million) == 0 for role in settings.roles)
@@ -427,25 +425,17 @@ async def confirmation_question(
 
 
 def threshold_question(plan: CostPlan, settings: Settings, *, of_cases: bool = False) -> str | None:
-    """Return the question to ask if a strategy is expected to exceed `settings.plan`, or None.
-
-    With `of_cases`, the plan is for all cases together.
-    """
+    """Return the question to ask if a strategy, or all cases together, should exceed `settings.plan`, or None."""
     limits = settings.plan
     for strategy in plan.strategies:
         items = "cases" if of_cases else f"questions with {strategy.strategy}"
         subject = f"{plan.questions:,} {items} on {' and '.join(plan.models)} are expected to"
-        if strategy.usd is not None:
-            if strategy.usd.expected > limits.ask_above_usd:
-                usd = strategy.usd
-                return (
-                    f"{subject} cost {format_dollars(usd.expected)} (at least {format_dollars(usd.least)}, at most "
-                    f"{format_dollars(usd.most)}), above plan.ask_above_usd ({format_dollars(limits.ask_above_usd)}). "
-                    "Go on?"
-                )
-            continue
-        prompt, completion = strategy.prompt_tokens, strategy.completion_tokens
-        if prompt.expected + completion.expected > limits.ask_above_tokens:
+        usd, prompt, completion = strategy.usd, strategy.prompt_tokens, strategy.completion_tokens
+        if usd is not None and usd.expected > limits.ask_above_usd:
+            expected, least, most = map(format_dollars, (usd.expected, usd.least, usd.most))
+            limit = f"above plan.ask_above_usd ({format_dollars(limits.ask_above_usd)})"
+            return f"{subject} cost {expected} (at least {least}, at most {most}), {limit}. Go on?"
+        if usd is None and prompt.expected + completion.expected > limits.ask_above_tokens:
             return (
                 f"{subject} take {prompt.expected + completion.expected:,.0f} tokens (at least "
                 f"{prompt.least + completion.least:,.0f}, at most {prompt.most + completion.most:,.0f}) at an unknown "

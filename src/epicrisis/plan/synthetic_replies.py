@@ -1,7 +1,6 @@
-"""Build replies for a JSON schema: the shortest, the longest, and one of usual length.
+"""Build replies for a JSON schema of a strategy: the shortest, the longest, and one of usual length.
 
-The schemas are those of strategies: objects, arrays, `anyOf`, `enum`, integers, and strings with a maximum length. A
-reply of usual length has full lists and strings of half the maximum length; docs/design/plan.md compares it with
+A reply of usual length has full lists and strings of half the maximum length; docs/design/plan.md compares it with
 measured replies.
 """
 
@@ -21,20 +20,14 @@ of bleeding did not differ between both groups and few participants were lost.
 
 
 def synthetic_reply(schema: Mapping[str, Any] | None, size: ReplySize, document: int = 0) -> str:
-    """Return a reply for the schema as compact JSON, or the words of a short answer without a schema.
-
-    `document` is the number of the quoted document, from 0.
-    """
+    """Return a reply for the schema as compact JSON, or a short answer; it quotes document `document`, from 0."""
     if schema is None:
         return _text(size, 500, 0)
     return json.dumps(_fill(schema, size, document, 0), separators=(",", ":"))
 
 
 def copy_passages(text: str, documents: Sequence[str]) -> str:
-    """Return the reply with words of the quoted document in its `span`, if it has one.
-
-    A span of other words would not be found in the document, and cause a second request.
-    """
+    """Return the reply with words of the quoted document in its `span`: other words would cause a second request."""
     result = json.loads(text).get("result", {}) if '"span"' in text else {}
     if "span" not in result or not documents:
         return text

@@ -20,20 +20,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Difference, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.preflight_rules import (
-    BEYOND_3,
-    PAPERS_RULE,
-    Confusion,
-    Definition,
-    Label,
-    Rule,
-    confusion,
-    label_rankings,
-    roc_area,
-    signal_value,
-    specificity_at,
-    threshold_curve,
-)
+from epicrisis.evaluation.experiments import preflight_rules
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.retrieval.preflight import Signal
 
@@ -53,7 +40,7 @@ class HeldOutResult:
     """The label of a held-out question, and the verdict of each of the two rules (whether the rankings agree)."""
 
     key: str
-    label: Label
+    label: preflight_rules.Label
     fitted: bool
     papers: bool
     percentile: float = 0.0
@@ -64,31 +51,31 @@ class HeldOutResult:
 class PreflightCalibration:
     """A fitted rule, and the results of such rules on questions that they were not fitted on."""
 
-    rule: Rule
+    rule: preflight_rules.Rule
     """Fitted on all questions: the rule to use."""
-    definition: Definition
+    definition: preflight_rules.Definition
     recall: float | None
     """Requested recall; None: that of the papers' rule on the same questions."""
-    folds: tuple[Rule, ...]
+    folds: tuple[preflight_rules.Rule, ...]
     """The rule of each fold, fitted on the other questions."""
     results: tuple[HeldOutResult, ...]
     """Every question, by the rule of the fold in which it was held out."""
 
     @property
-    def held_out(self) -> Confusion:
+    def held_out(self) -> preflight_rules.Confusion:
         """Matrix of the fitted rules."""
-        return confusion(map(attrgetter("label", "fitted"), self.results))
+        return preflight_rules.confusion(map(attrgetter("label", "fitted"), self.results))
 
     @property
-    def papers(self) -> Confusion:
+    def papers(self) -> preflight_rules.Confusion:
         """Matrix of the papers' rule on the same questions."""
-        return confusion(map(attrgetter("label", "papers"), self.results))
+        return preflight_rules.confusion(map(attrgetter("label", "papers"), self.results))
 
-    def at_recall(self, recall: float) -> Confusion:
+    def at_recall(self, recall: float) -> preflight_rules.Confusion:
         """Return the matrix of the folds' signals under one threshold with at least this recall on all questions."""
         labels, percentiles = (list(map(attrgetter(name), self.results)) for name in ("label", "percentile"))
-        points = threshold_curve(labels, percentiles)
-        return specificity_at(points, recall).confusion
+        points = preflight_rules.threshold_curve(labels, percentiles)
+        return preflight_rules.specificity_at(points, recall).confusion
 
     @property
     def differences(self) -> tuple[Difference, Difference]:
@@ -110,12 +97,12 @@ class PreflightCalibration:
 
 def fit_rule(
     recorded: Sequence[QuestionRankings],
-    definition: Definition = BEYOND_3,
+    definition: preflight_rules.Definition = preflight_rules.BEYOND_3,
     recall: float | None = None,
     *,
     signals: Sequence[Signal] = SIGNALS,
     depth: int = 16,
-) -> Rule:
+) -> preflight_rules.Rule:
     """Return the rule of highest specificity whose recall on these questions is at least `recall`.
 
     The default recall is that of the papers' rule on them. Of equal rules the one with the higher recall wins, then the
@@ -129,7 +116,7 @@ def fit_rule(
             "give more questions whose gold documents the library holds"
         )
     if recall is None:
-        recall = confusion(zip(labels, _papers_verdicts(recorded), strict=True)).recall.value
+        recall = preflight_rules.confusion(zip(labels, _papers_verdicts(recorded), strict=True)).recall.value
     if recall <= 0:
         # The best rule of no recall never runs map-reduce, and settings cannot hold its threshold.
         raise InputError(
@@ -137,15 +124,15 @@ def fit_rule(
             "to fit to: name one with --recall, or give more questions"
         )
     cut = list(map(methodcaller("at_depth", depth), recorded))
-    best: tuple[tuple[float, float], Rule] | None = None
+    best: tuple[tuple[float, float], preflight_rules.Rule] | None = None
     for signal in signals:
-        signal_labels, values = label_rankings(cut, signal, definition, depth)
+        signal_labels, values = preflight_rules.label_rankings(cut, signal, definition, depth)
         if len(values) < len(cut):
             continue
-        point = specificity_at(threshold_curve(signal_labels, values), recall)
+        point = preflight_rules.specificity_at(preflight_rules.threshold_curve(signal_labels, values), recall)
         worth = (point.confusion.specificity.value, point.confusion.recall.value)
         if best is None or worth > best[0]:
-            best = worth, Rule(signal, point.threshold, depth)
+            best = worth, preflight_rules.Rule(signal, point.threshold, depth)
     if best is None:
         raise InputError(
             "none of the signals was recorded for every question: record them with the reranker, or leave it out"
@@ -155,7 +142,7 @@ def fit_rule(
 
 def calibrate(
     recorded: Sequence[QuestionRankings],
-    definition: Definition = BEYOND_3,
+    definition: preflight_rules.Definition = preflight_rules.BEYOND_3,
     recall: float | None = None,
     *,
     signals: Sequence[Signal] = SIGNALS,
@@ -168,7 +155,7 @@ def calibrate(
     Raises InputError where a part of the questions lacks one of the two kinds.
     """
     results: dict[str, HeldOutResult] = {}
-    rules: list[Rule] = []
+    rules: list[preflight_rules.Rule] = []
     for fold in range(folds):
         held_out: list[QuestionRankings] = []
         others: list[QuestionRankings] = []
@@ -176,9 +163,9 @@ def calibrate(
             (held_out if fold_of(rankings.key, folds, seed) == fold else others).append(rankings)
         rule = fit_rule(others, definition, recall, signals=signals, depth=depth)
         rules.append(rule)
-        values = sorted(label_rankings(others, rule.signal, definition, depth)[1])
+        values = sorted(preflight_rules.label_rankings(others, rule.signal, definition, depth)[1])
         for rankings, papers in zip(held_out, _papers_verdicts(held_out), strict=True):
-            value = signal_value(rule.signal, rankings, depth)
+            value = preflight_rules.signal_value(rule.signal, rankings, depth)
             below = 0.0 if value is None else bisect_left(values, value) / len(values)
             label, fitted = definition.label(rankings), bool(rule.agree(rankings))
             results[rankings.key] = HeldOutResult(rankings.key, label, fitted, papers, below)
@@ -192,7 +179,7 @@ def calibrate(
 
 
 def _papers_verdicts(recorded: Sequence[QuestionRankings]) -> list[bool]:
-    return list(map(bool, map(PAPERS_RULE.agree, recorded)))
+    return list(map(bool, map(preflight_rules.PAPERS_RULE.agree, recorded)))
 
 
 def fold_of(key: str, folds: int, seed: int) -> int:
@@ -217,19 +204,25 @@ def settings_text(calibration: PreflightCalibration) -> str:
     return "\n".join(lines) + "\n"
 
 
-def signals_table(recorded: Sequence[QuestionRankings], definition: Definition = BEYOND_3, depth: int = 16) -> Table:
+def signals_table(
+    recorded: Sequence[QuestionRankings],
+    definition: preflight_rules.Definition = preflight_rules.BEYOND_3,
+    depth: int = 16,
+) -> Table:
     """Build the table of each signal's ROC area, and its specificity at the recall of the papers' rule."""
     labels = map(definition.label, recorded)
-    papers = confusion(zip(labels, _papers_verdicts(recorded), strict=True))
+    papers = preflight_rules.confusion(zip(labels, _papers_verdicts(recorded), strict=True))
     rows: list[tuple[Cell, ...]] = []
     for signal in SIGNALS:
-        signal_labels, values = label_rankings(recorded, signal, definition, depth)
+        signal_labels, values = preflight_rules.label_rankings(recorded, signal, definition, depth)
         if signal_labels:
-            point = specificity_at(threshold_curve(signal_labels, values), papers.recall.value)
-            matrix, area = point.confusion, roc_area(signal_labels, values)
+            point = preflight_rules.specificity_at(
+                preflight_rules.threshold_curve(signal_labels, values), papers.recall.value
+            )
+            matrix, area = point.confusion, preflight_rules.roc_area(signal_labels, values)
             rows.append((str(signal), area, point.threshold, matrix.recall, matrix.specificity, matrix.skipped))
     notes = (
-        f"The issue: key document {definition.name}. The papers' rule ({PAPERS_RULE}) has recall "
+        f"The issue: key document {definition.name}. The papers' rule ({preflight_rules.PAPERS_RULE}) has recall "
         f"{papers.recall.value:.3f} and specificity {papers.specificity.value:.3f} here.",
         "Area: how often a question without the issue has the higher signal than one with it; 0.5 is chance (DeLong).",
         "Thresholds are chosen on the same questions that they are tested on, so this table flatters every signal.",
@@ -244,7 +237,7 @@ def calibration_table(calibration: PreflightCalibration, k: int = 16, partition:
     recall, specificity = calibration.differences
     parts = math.ceil(k / partition)
 
-    def row(name: str, matrix: Confusion) -> tuple[Cell, ...]:
+    def row(name: str, matrix: preflight_rules.Confusion) -> tuple[Cell, ...]:
         rates = (matrix.recall, matrix.specificity, matrix.precision, matrix.skipped)
         # Where the rule skips, one call replaces the parts and the reduce call.
         return (name, matrix.n, *rates, matrix.skipped.value * parts, matrix.apart)

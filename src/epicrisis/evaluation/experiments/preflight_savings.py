@@ -51,22 +51,19 @@ def errors_table(calibration: PreflightCalibration, source: str = "") -> Table:
         ("fitted, held out, less papers'", papers.n, -recall, -specificity, None, None),
         row("fitted, at the papers' rule's recall", calibration.at_recall(papers.recall.value)),
     )
+    request = "Asked for: to miss no more than the papers' rule."
+    if calibration.recall is not None:
+        request = f"Asked for: a recall of at least {calibration.recall:g}; held out it may fall short."
     columns = ("rule", "questions", "missed where needed", "run where not needed", "skipped", "apart")
     notes = (
         f"The issue: key document {calibration.definition.name}. Missed where needed: of the questions with the issue, "
         "those that are answered from one prompt. Run where not needed: of the others, those that are read in parts.",
         f"Fitted on all questions: {calibration.rule}. Held out: by rules fitted on the other folds' questions, which "
-        f"shows the value of such a rule on new ones. {_describe_request(calibration)}",
+        f"shows the value of such a rule on new ones. {request}",
         "Skipped: of all questions, those without a label (apart) included. Intervals: Wilson's, of differences by "
         "bootstrap over questions; p: McNemar's exact test, corrected by Holm for the two.",
     )
     return Table("Both errors of a preflight rule", columns, rows, notes, source)
-
-
-def _describe_request(calibration: PreflightCalibration) -> str:
-    if calibration.recall is None:
-        return "Asked for: to miss no more than the papers' rule."
-    return f"Asked for: a recall of at least {calibration.recall:g}; held out it may fall short."
 
 
 def estimated_shape(
@@ -88,7 +85,7 @@ def estimated_shape(
     shapes: list[tuple[float, float, float, float]] = []
     for question, rankings in sample:
         passages = store.fetch(rankings.passages_read(k), scope(question))
-        context = sum(estimate_tokens(format_passage(passage)) for passage in passages)
+        context = sum(map(estimate_tokens, map(format_passage, passages)))
         prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
         # Four characters a token in running text, where the form assumes two.
         output = AnswerFormat(question.options, documents=k).max_tokens / 4
@@ -140,14 +137,6 @@ def savings_table(savings: Sequence[RuleSavings], shape: PromptShape, price: str
         "half as long as they may be, no prefix cache, no retries.",
         f"Price: {price}.",
     )
-    columns = (
-        "rule",
-        "skipped",
-        "calls",
-        "input tokens",
-        "output tokens",
-        "tokens saved",
-        "US dollars for 1,000 questions",
-        "US dollars saved",
-    )
+    tokens_of = ("calls", "input tokens", "output tokens", "tokens saved")
+    columns = ("rule", "skipped", *tokens_of, "US dollars for 1,000 questions", "US dollars saved")
     return Table("What a preflight rule saves", columns, tuple(rows), notes, source)

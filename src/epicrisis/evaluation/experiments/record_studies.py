@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.population_tables import make_population_table
+from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.record_arms import (
@@ -25,7 +25,7 @@ from epicrisis.evaluation.experiments.record_arms import (
     SETTINGS,
 )
 from epicrisis.evaluation.grading import measure_tables, metric_tables
-from epicrisis.evaluation.grading.calibration_tables import judge_remarks
+from epicrisis.evaluation.grading.calibration import judge_remarks
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.types import QuestionForm

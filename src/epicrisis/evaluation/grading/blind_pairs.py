@@ -15,8 +15,9 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from epicrisis.answering.citations import cite
@@ -97,10 +98,8 @@ class BlindPairs:
     @property
     def revealing(self) -> int:
         """The number of pairs in which only one answer mentions documents, findings, passages or readers."""
-        count = 0
-        for pair in self.pairs:
-            count += bool(_REVEALING_WORD.search(pair.first)) != bool(_REVEALING_WORD.search(pair.second))
-        return count
+        search = _REVEALING_WORD.search
+        return sum(bool(search(pair.first)) != bool(search(pair.second)) for pair in self.pairs)
 
 
 def remove_citations(text: str) -> str:
@@ -129,7 +128,7 @@ def make_pairs(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -
         # Traces are not kept: those of thousands of answers would fill the memory.
         answers[key][arm] = replace(record.answer, trace=(), partials=())
         writers |= dict.fromkeys(model["name"] for model in record.recipe["models"].values())
-    missing = sorted(set(arms) - {arm for by_arm in answers.values() for arm in by_arm}, key=arms.index)
+    missing = sorted(set(arms).difference(*answers.values()), key=arms.index)
     if missing:
         raise InputError(f"no record of {' and '.join(missing)}: name runs of both {' and '.join(arms)}")
     return _pair_answers(answers, arms, seed, tuple(writers))
@@ -147,7 +146,8 @@ def _pair_answers(
             left_out[key] = states
             continue
         texts[key] = {arm: remove_citations(by_arm[arm].text) for arm in arms}
-        if len(set(map(_normalized_words, texts[key].values()))) == 1:
+        first_words, second_words = (" ".join(text.split()).casefold() for text in texts[key].values())
+        if first_words == second_words:
             same.append(key)
     # Each purpose has a hash of its own: the place in the file must not reveal the first arm.
     different = sorted(texts.keys() - set(same), key=lambda key: _hash(seed, "first", key))
@@ -155,24 +155,19 @@ def _pair_answers(
     first = {key: arms[(place + start) % 2] for place, key in enumerate(different)}
     pairs: dict[str, BlindPair] = {}
     for key in sorted(different, key=lambda key: _hash(seed, "place", key)):
-        question = answers[key][arms[0]].question.text.strip()
-        first_text, second_text = (texts[key][arm] for arm in sorted(arms, key=lambda arm: arm != first[key]))
-        pairs[key] = BlindPair(_pair_id(seed, question, first_text, second_text), question, first_text, second_text)
+        words = [answers[key][arms[0]].question.text.strip(), texts[key].pop(first[key]), *texts[key].values()]
+        pairs[key] = BlindPair(_pair_id(seed, *words), *words)
     blinding_key = BlindingKey(
         arms=arms,
         seed=seed,
         writers=writers,
         patients=any(a.question.patient is not None for by_arm in answers.values() for a in by_arm.values()),
         first={pair.id: first[key] for key, pair in pairs.items()},
-        questions={pair.id: key for key, pair in pairs.items()},
+        questions=dict(zip(map(attrgetter("id"), pairs.values()), pairs, strict=True)),
         same=tuple(same),
         left_out=left_out,
     )
     return BlindPairs(tuple(pairs.values()), blinding_key)
-
-
-def _normalized_words(text: str) -> str:
-    return " ".join(text.split()).casefold()
 
 
 def _hash(seed: int, purpose: str, key: str) -> bytes:
@@ -190,9 +185,18 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
     Raises InputError if one of them exists, because people may have written into it, and StorageError if the disk
     refuses them.
     """
-    lines = [printable_json(json.dumps(_json_row(pair), ensure_ascii=False)) + "\n" for pair in pairs.pairs]
+    table = io.StringIO()
+    # All cells are quoted, because spreadsheets of other countries separate cells by another character.
+    writer = csv.writer(table, quoting=csv.QUOTE_ALL)
+    writer.writerow(COLUMNS)
+    lines: list[str] = []
+    for pair in pairs.pairs:
+        cells = pair.id, pair.question, pair.first, pair.second
+        writer.writerow([*map(_without_formula, cells), "", "", ""])
+        row = {**dict(zip(_FIELDS, cells, strict=True)), "verdict": "", "reviewer": "", "why": ""}
+        lines.append(printable_json(json.dumps(row, ensure_ascii=False)) + "\n")
     texts = {
-        CSV: "\ufeff" + _csv_text(pairs.pairs),
+        CSV: "\ufeff" + table.getvalue(),
         JSONL: "".join(lines),
         KEY: json.dumps({"format": FORMAT, **asdict(pairs.key)}, ensure_ascii=False, indent=2) + "\n",
     }
@@ -211,24 +215,9 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
         ) from error
 
 
-def _csv_text(pairs: Sequence[BlindPair]) -> str:
-    text = io.StringIO()
-    # All cells are quoted, because spreadsheets of other countries separate cells by another character.
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerow(COLUMNS)
-    for pair in pairs:
-        writer.writerow([*map(_without_formula, (pair.id, pair.question, pair.first, pair.second)), "", "", ""])
-    return text.getvalue()
-
-
 def _without_formula(text: str) -> str:
     """Prefix an apostrophe to a text that a spreadsheet would run as a formula."""
     return f"'{text}" if text.lstrip().startswith(_FORMULA_STARTS) else text
-
-
-def _json_row(pair: BlindPair) -> dict[str, str]:
-    row = dict(zip(_FIELDS, (pair.id, pair.question, pair.first, pair.second), strict=True))
-    return {**row, "verdict": "", "reviewer": "", "why": ""}
 
 
 def read_pairs(folder: Path) -> BlindPairs:
@@ -256,7 +245,7 @@ def read_pairs(folder: Path) -> BlindPairs:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None
-    complete = {pair.id for pair in pairs} == key.first.keys()
+    complete = key.first.keys() == set(map(attrgetter("id"), pairs))
     if not complete or any(_pair_id(key.seed, p.question, p.first, p.second) != p.id for p in pairs):
         raise changed
     return BlindPairs(tuple(pairs), key)

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -99,23 +99,20 @@ def read_preference_pairs(folder: Path) -> tuple[PreferencePair, ...]:
         raise InputError(
             f"{printable_path(folder)}: has no {PAIRS.as_posix()}: name the folder that holds LLMBar's files"
         )
+    choices: Mapping[Any, PreferredAnswer] = {1: "1", 2: "2"}
     pairs: list[PreferencePair] = []
     for path in paths:
-        pairs.extend(_read_subset(path, path.parent.relative_to(folder / PAIRS).as_posix()))
+        subset = path.parent.relative_to(folder / PAIRS).as_posix()
+        try:
+            rows: list[Any] = json.loads(path.read_bytes())
+            for number, row in enumerate(rows):
+                texts = row["input"], row["output_1"], row["output_2"]
+                digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:8]
+                pair = BlindPair(f"{subset}:{number}:{digest}", *map(str, texts))
+                pairs.append(PreferencePair(pair, choices[row["label"]], subset))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise InputError(f"{printable_path(path)}: is not a list of judged pairs: download it again") from None
     return tuple(pairs)
-
-
-def _read_subset(path: Path, subset: str) -> Iterator[PreferencePair]:
-    choices: Mapping[Any, PreferredAnswer] = {1: "1", 2: "2"}
-    try:
-        rows: list[Any] = json.loads(path.read_bytes())
-        for number, row in enumerate(rows):
-            texts = row["input"], row["output_1"], row["output_2"]
-            digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:8]
-            pair = BlindPair(f"{subset}:{number}:{digest}", *map(str, texts))
-            yield PreferencePair(pair, choices[row["label"]], subset)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{printable_path(path)}: is not a list of judged pairs: download it again") from None
 
 
 def sample_items(items: Sequence[T], n: int | None, seed: int) -> tuple[T, ...]:
@@ -126,7 +123,7 @@ def sample_items(items: Sequence[T], n: int | None, seed: int) -> tuple[T, ...]:
     if n is None or n >= len(items):
         return tuple(items)
     places = sorted(range(len(items)), key=lambda place: hashlib.sha256(f"{seed}:{place}".encode()).digest())
-    return tuple(items[place] for place in sorted(places[:n]))
+    return tuple(map(items.__getitem__, sorted(places[:n])))
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,32 +42,25 @@ def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanV
     verdicts = []
     for path in paths:
         for place, row in _read_rows(path):
-            verdict = _parse_verdict(path, place, row, pairs)
-            if verdict is None:
+            cells: dict[str, str] = {}
+            for name in (*_COLUMNS, "reviewer", "why"):
+                cells[name] = "" if row.get(name) is None else str(row[name]).strip()
+            pair, reviewer = cells["pair"], cells["reviewer"] or printable_path(path.stem)
+            if pair not in pairs:
+                raise InputError(f"{place}: the pair is not one of these: use the files that belong to this key")
+            if not cells["verdict"]:
                 continue
-            key = verdict.pair, verdict.reviewer
-            if key in places:
+            choice = next((choice for choice in CHOICES if choice == cells["verdict"].casefold()), None)
+            if choice is None:
+                raise InputError(f"{place}: the verdict is none of {', '.join(CHOICES)}: write one of them, or nothing")
+            if (pair, reviewer) in places:
                 raise InputError(
-                    f"{place}: {verdict.reviewer!a} judged pair {verdict.pair} before, in {places[key]}: keep one of "
+                    f"{place}: {reviewer!a} judged pair {pair} before, in {places[pair, reviewer]}: keep one of "
                     "the two, or name two reviewers"
                 )
-            places[key] = place
-            verdicts.append(verdict)
+            places[pair, reviewer] = place
+            verdicts.append(HumanVerdict(pair, reviewer, choice, cells["why"]))
     return tuple(verdicts)
-
-
-def _parse_verdict(path: Path, place: str, row: Mapping[str, Any], pairs: Collection[str]) -> HumanVerdict | None:
-    cells = {}
-    for name in (*_COLUMNS, "reviewer", "why"):
-        cells[name] = "" if row.get(name) is None else str(row[name]).strip()
-    if cells["pair"] not in pairs:
-        raise InputError(f"{place}: the pair is not one of these: use the files that belong to this key")
-    if not cells["verdict"]:
-        return None
-    for choice in CHOICES:
-        if choice == cells["verdict"].casefold():
-            return HumanVerdict(cells["pair"], cells["reviewer"] or printable_path(path.stem), choice, cells["why"])
-    raise InputError(f"{place}: the verdict is none of {', '.join(CHOICES)}: write one of them, or nothing")
 
 
 def _read_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -90,7 +83,7 @@ def _read_csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         text = path.read_bytes().decode("utf-8-sig")
         header = text.partition("\n")[0]
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=header.count), strict=True)
-        columns = [column.strip().casefold() for column in next(rows, [])]
+        columns = list(map(str.casefold, map(str.strip, next(rows, []))))
         if missing := [column for column in _COLUMNS if column not in columns]:
             raise InputError(f"{name}: has no column {' and '.join(missing)}: keep the first row as it was")
         # Number the rows as the spreadsheet does: a cell may span several lines of the file.
@@ -119,8 +112,8 @@ def choices_by_reviewer(verdicts: Iterable[HumanVerdict]) -> dict[str, dict[str,
 
 def majority_choices(raters: Iterable[Mapping[str, PreferredAnswer]]) -> dict[str, PreferredAnswer]:
     """Return the majority's choice for every pair that a rater judged."""
-    choices: dict[str, list[PreferredAnswer]] = {}
+    choices: dict[str, list[PreferredAnswer]] = defaultdict(list)
     for rater in raters:
         for pair, choice in rater.items():
-            choices.setdefault(pair, []).append(choice)
-    return {pair: majority_choice(pair_choices) for pair, pair_choices in choices.items()}
+            choices[pair].append(choice)
+    return dict(zip(choices, map(majority_choice, choices.values()), strict=True))

@@ -1,14 +1,26 @@
-"""The chat model that grades answers or writes questions, opened from the settings."""
+"""The chat model that grades answers or writes questions, opened from the settings, and the cost of grading."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from statistics import fmean
 
 from epicrisis.answering.structured_request import ModelClient
+from epicrisis.answers import Usage
+from epicrisis.evaluation.grading.human_scores import sample_items
+from epicrisis.evaluation.grading.rubric import FORMAT, render_notes_prompt, render_prompt
+from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
+from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.pipeline import Pipeline
-from epicrisis.settings import ModelsByRole, Settings
+from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
+from epicrisis.plan.planning import QUICK_SAMPLE, threshold_question
+from epicrisis.prompts import Prompt
+from epicrisis.settings import ModelsByRole, ModelSettings, Settings
 from epicrisis.types import Scope
+
+CHARACTERS_PER_TOKEN = 4
+"""Of notes: a run stores their places without their texts."""
 
 
 @asynccontextmanager
@@ -23,3 +35,58 @@ async def open_model_client(settings: Settings, role: str = "writer") -> AsyncGe
         recipe = pipeline.recipe()["models"]["writer"]
         model, sampling = context.models["writer"], context.sampling["writer"]
         yield ModelClient(model, sampling, context.seed, recipe, pipeline.concurrency)
+
+
+async def cost_question(
+    client: ModelClient,
+    settings: Settings,
+    model: ModelSettings,
+    answers: Sequence[ScoredAnswer],
+    against_notes: Sequence[ScoredAnswer] = (),
+) -> str | None:
+    """Return the question to ask before grading, or None if it is cheap.
+
+    `answers` are graded against their references, `against_notes` against their notes. The prompts of a sample are
+    counted; the tokens of notes are estimated from their lengths.
+    """
+    cost = build_cost_function(model)
+    free = cost(Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)) == 0
+    with_notes = [answer for answer in against_notes if answer.cited or answer.given]
+    n, reply_tokens = len(answers) + len(with_notes), FORMAT.max_tokens
+    if not n or free or settings.cache.mode == "replay":
+        return None
+    prompts = [render_prompt(a.question, a.references[0], a.answer) for a in sample_items(answers, QUICK_SAMPLE, 0)]
+    bare_prompts: list[Prompt] = []
+    for answer in sample_items(with_notes, QUICK_SAMPLE, 0):
+        bare_prompts.append(render_notes_prompt(answer.question, answer.answer, (), Scope()))
+    # The notes of a prompt are those that the answer cites, or else all it is based on.
+    characters = 0
+    for answer in with_notes:
+        characters += sum(note.end - note.start for note in answer.cited or answer.given)
+    note_tokens = characters / CHARACTERS_PER_TOKEN
+    prompt_tokens = len(answers) * await _mean_tokens(client, prompts)
+    prompt_tokens += len(with_notes) * await _mean_tokens(client, bare_prompts) + note_tokens
+    # At most, each answer is requested twice, and each reply has the greatest length.
+    usages = []
+    for attempts, tokens in ((1, reply_tokens / 8), (1, reply_tokens / 3), (2, 2 * reply_tokens)):
+        usages.append(Usage(prompt_tokens=round(prompt_tokens * attempts), completion_tokens=round(n * tokens)))
+    usd = list(map(cost, usages))
+    plan = StrategyPlan(
+        strategy="judge",
+        calls=CostRange(n, n, 2 * n),
+        prompt_tokens=CostRange(*(usage.prompt_tokens for usage in usages)),
+        completion_tokens=CostRange(*(usage.completion_tokens for usage in usages)),
+        usd=None if None in usd else CostRange(*(amount or 0.0 for amount in usd)),
+        seconds=None,
+        exact=False,
+        states={},
+    )
+    sample_size = len(prompts) + len(bare_prompts)
+    cost_plan = CostPlan(n, sample_size, (model.name,), False, (plan,), {}, {})
+    return threshold_question(cost_plan, settings, of_cases=True)
+
+
+async def _mean_tokens(client: ModelClient, prompts: Sequence[Prompt]) -> float:
+    if not prompts:
+        return 0.0
+    return fmean([await client.model.count_tokens(prompt.messages) for prompt in prompts])
