@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import Measures, measure_run
 from epicrisis.cli.options import BUDGET, COMMON, ENCODER, MODEL, SEED, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
 from epicrisis.cli.terminal import open_console, say
+from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
-_compared = partial(typer.Option, rich_help_panel="What is compared")
-_measured = partial(typer.Option, rich_help_panel="Measures of open answers about records")
+_compared = partial(Option, rich_help_panel="What is compared")
+_measured = partial(Option, rich_help_panel="Measures of open answers about records")
 
 Texts = list[str] | None
 Numbers = list[int] | None
@@ -83,7 +84,7 @@ Population = Annotated[
     ),
 ]
 ChunkTokens = Annotated[
-    int | None, typer.Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run.")
+    int | None, Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run.")
 ]
 Judges = Annotated[Texts, _measured("--judge", help="Model that grades the answers (repeatable).")]
 AgainstNotes = Annotated[
@@ -96,31 +97,19 @@ _RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
 """Settings of the study of patient records: each ranking gives twice as many hits as chunks; every answer counts."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    shared = (MODEL, SEED, ENCODER, *BUDGET, *COMMON)
-    command(
-        app,
-        *shared,
-        panel=panel,
-        examples=[
-            "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
-            "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
-        ],
-    )(experiment)
-    command(
-        app,
-        *shared,
-        panel=panel,
-        examples=[
-            "epicrisis probe --library ~/lib --model URL",
-            "epicrisis probe --library ~/lib --model URL --set my-questions.jsonl -n 100 -k 32",
-        ],
-    )(probe)
-
-
+@command(
+    MODEL,
+    SEED,
+    ENCODER,
+    *BUDGET,
+    *COMMON,
+    examples=[
+        "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
+        "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
+    ],
+)
 def experiment(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
+    name: Annotated[str, Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
     library: LibraryOption = None,
     protocol: Protocol = "corrected",
     sets: Sets = None,
@@ -156,7 +145,6 @@ def experiment(
     `--setting cache.mode=on`.
     """
     from epicrisis.cli.preflight import run_study
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.experiment import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 
@@ -194,18 +182,29 @@ def experiment(
         _run_on_passages(call)
 
 
+@command(
+    MODEL,
+    SEED,
+    ENCODER,
+    *BUDGET,
+    *COMMON,
+    examples=[
+        "epicrisis probe --library ~/lib --model URL",
+        "epicrisis probe --library ~/lib --model URL --set my-questions.jsonl -n 100 -k 32",
+    ],
+)
 def probe(
     library: LibraryOption = None,
     sets: Annotated[
         Texts,
-        typer.Option(
+        Option(
             "--set",
             help="Question set whose key documents the library holds (repeatable). Default: sentences of the library "
             "with a number left out.",
         ),
     ] = None,
-    sample: Annotated[int, typer.Option("--questions", "-n", min=2, help="Number of questions.")] = 40,
-    k: Annotated[int, typer.Option("-k", min=3, help="Documents per prompt.")] = 16,
+    sample: Annotated[int, Option("--questions", "-n", min=2, help="Number of questions.")] = 40,
+    k: Annotated[int, Option("-k", min=3, help="Documents per prompt.")] = 16,
     output: RunFolder = None,
     data: Data = None,
     yes: Yes = False,
@@ -257,7 +256,6 @@ class _Call:
 
 def _check(experiment: Experiment, request: Request) -> None:
     """Raise InputError for options the experiment cannot use."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.experiment import Request
 
     uses_reranker = experiment.reads != "passages" or experiment.name in ("integration", "medprompt")

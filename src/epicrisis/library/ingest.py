@@ -17,18 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import (
-    ArticleStatement,
-    DeletedDocument,
-    EncodedDocument,
-    FileDocument,
-    FileFingerprint,
-    PatientIdentity,
-    ReaderItem,
-    Skipped,
-    fingerprint_file,
-    printable_path,
-)
+from epicrisis.corpus import reader_base as readers
+from epicrisis.corpus.reader_base import FileDocument, ReaderItem
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library.ingest_batches import SAME_ID_OTHER_NOTE, BatchWriter, PendingDocument, uninterrupted
 from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
@@ -163,21 +153,21 @@ class _ItemReader:
         self.first_hashes = _FirstHashes()
 
     def read(self, item: ReaderItem) -> None:
-        if isinstance(item, PatientIdentity):
+        if isinstance(item, readers.PatientIdentity):
             self._batch.patients.add(item)
             return
         self._batch.patients.record()
-        if isinstance(item, FileFingerprint):
+        if isinstance(item, readers.FileFingerprint):
             self._batch.whole_files.append(item)
             return
         self._counts.documents += 1
-        if isinstance(item, Skipped):
+        if isinstance(item, readers.Skipped):
             self._counts.add_skipped(item)
-        elif isinstance(item, DeletedDocument):
+        elif isinstance(item, readers.DeletedDocument):
             self._read_deletion(item)
-        elif isinstance(item, ArticleStatement):
+        elif isinstance(item, readers.ArticleStatement):
             self._batch.add_statement(item)
-        elif isinstance(item, EncodedDocument):
+        elif isinstance(item, readers.EncodedDocument):
             self._read_document(item.document, vector=item.vector)
         elif isinstance(item, FileDocument):
             resolved = self._file_ids.resolve(item) if item.origin.name else item
@@ -189,7 +179,7 @@ class _ItemReader:
         else:
             self._read_document(item)
 
-    def _read_deletion(self, item: DeletedDocument) -> None:
+    def _read_deletion(self, item: readers.DeletedDocument) -> None:
         """Delete the document, unless the library has a later revision."""
         self._batch.commit_if_pending(item.id)
         if not item.revision:
@@ -317,7 +307,7 @@ class _FileDocumentIds:
             name = self._choose_name(origin)
             self._by_path[origin.path] = name
             if isinstance(name, _DocumentCopy):
-                self._counts.add_remark(f"{printable_path(origin.path)}: already there as file:{name.name}")
+                self._counts.add_remark(f"{readers.printable_path(origin.path)}: already there as file:{name.name}")
             else:
                 renamed = dataclasses.replace(origin, name=name)
                 self._by_name[name] = renamed
@@ -343,7 +333,7 @@ class _FileDocumentIds:
             return None
         if origin.name and origin.sha256 == existing.sha256:
             return None
-        other = printable_path(Path(existing.path).name)
+        other = readers.printable_path(Path(existing.path).name)
         return (
             f"same id as a document of another file ({other}), but another text: pass --replace to replace it, or give "
             "this document its own id"
@@ -367,7 +357,7 @@ class _FileDocumentIds:
         if same is not None:
             path = Path(same.path)
             try:
-                still_exists = path.is_file() and fingerprint_file(path).sha256 == same.sha256
+                still_exists = path.is_file() and readers.fingerprint_file(path).sha256 == same.sha256
             except (InputError, OSError):
                 still_exists = True
             return _DocumentCopy(same.name) if still_exists else same.name
@@ -377,8 +367,8 @@ class _FileDocumentIds:
         while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
             digits += 1
         self._counts.add_remark(
-            f"{printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is "
-            "a new version of that file, delete this one and add it with --replace"
+            f"{readers.printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; "
+            "if it is a new version of that file, delete this one and add it with --replace"
         )
         return name
 

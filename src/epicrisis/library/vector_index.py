@@ -94,12 +94,7 @@ def write_report(folder: Path, report: IndexReport) -> None:
 
 
 def refresh_index(
-    folder: Path,
-    search: VectorSearch,
-    passages: int,
-    min_recall: float,
-    rebuild: bool,
-    on_step: Callable[[str], None],
+    folder: Path, search: VectorSearch, passages: int, min_recall: float, rebuild: bool, on_step: Callable[[str], None]
 ) -> IndexReport:
     """Build the index if it is missing or outdated, measure it, and write its report."""
     old = read_report(folder)
