@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from epicrisis.answering.document_answers import answer_from_documents, conclude
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answering.strategy_context import PROMPTS, TIE, Context, ask, call_model, make_unanswered
+from epicrisis.answering.strategy_context import PROMPTS, TIE, Context, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
@@ -38,7 +38,7 @@ async def _answer_from_memory(question: Question, context: Context, strategy: st
     reply_format = AnswerFormat(question.options, reasoning=reasoning)
     context.emit(AnswerStarted(strategy, documents=0))
     try:
-        reply = await ask(context, "writer", strategy, prompt, reply_format, stream=True)
+        reply = await context.ask("writer", strategy, prompt, reply_format, stream=True)
     except (ChatError, Unreadable) as error:
         return make_unanswered(question, strategy, error)
     return conclude(question, strategy, reply)
@@ -97,7 +97,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     )
     context.emit(AnswerStarted(ZERO_SHOT, documents=0))
     try:
-        reply = await call_model(context, "writer", ZERO_SHOT, prompt, request)
+        reply = await context.call_model("writer", ZERO_SHOT, prompt, request)
     except ChatError as error:
         return make_unanswered(question, ZERO_SHOT, error)
     logprobs = reply.option_logprobs

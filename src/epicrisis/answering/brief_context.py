@@ -18,16 +18,7 @@ from epicrisis.answering.document_answers import (
     locate_quotes,
 )
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import (
-    PROMPTS,
-    Context,
-    ask,
-    fits,
-    gather_all,
-    make_failure,
-    make_unanswered,
-    track_usage,
-)
+from epicrisis.answering.strategy_context import PROMPTS, Context, gather_all, make_failure, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
@@ -92,7 +83,7 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
     parts: list[tuple[Passage, ...]] = []
     while queue:
         part = queue.pop(0)
-        if await fits(context, "map", *build_documents_request(question, context, part, "map")):
+        if await context.fits("map", *build_documents_request(question, context, part, "map")):
             parts.append(part)
             continue
         if len(part) == 1:
@@ -117,10 +108,10 @@ async def _map_part(
     """
     ids = tuple(passage.id for passage in part)
     context.emit(MapStarted(number, ids))
-    tracked, usages = track_usage(context)
+    tracked, usages = context.track_usage()
     prompt, reply_format = build_documents_request(question, context, part, "map")
     try:
-        reply = await ask(tracked, "map", f"map {number}", prompt, reply_format)
+        reply = await tracked.ask("map", f"map {number}", prompt, reply_format)
     except (ChatError, Unreadable) as error:
         if isinstance(error, ContextOverflow) and len(part) > 1:
             first_half, second_half = _halve(context, part)
@@ -179,10 +170,10 @@ async def _sum_up(
     Findings that do not fit one prompt are summed up in halves.
     """
     prompt, reply_format = _build_reduce_request(question, context, findings, passages)
-    if await fits(context, "reduce", prompt, reply_format):
+    if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
-            reply = await ask(context, "reduce", "reduce", prompt, reply_format, stream=True)
+            reply = await context.ask("reduce", "reduce", prompt, reply_format, stream=True)
         except ContextOverflow:
             if len(findings) <= 2:
                 raise

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_all, locate_span
 from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import PROMPTS, Context, ask, fits
+from epicrisis.answering.strategy_context import PROMPTS, Context
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
@@ -63,12 +63,12 @@ async def answer_from_documents(
         return Answer(question, strategy, "abstained", failure=failure)
     prompt, reply_format = build_documents_request(question, context, passages)
     context.emit(AnswerStarted("rag", documents=len(passages)))
-    if not await fits(context, "writer", prompt, reply_format):
+    if not await context.fits("writer", prompt, reply_format):
         raise ContextOverflow(
             f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
             "window, or --strategy brief-context"
         )
-    reply = await ask(context, "writer", "rag", prompt, reply_format, stream=True)
+    reply = await context.ask("writer", "rag", prompt, reply_format, stream=True)
     quotations = locate_quotes(question, context, reply, passages)
     return conclude_from_documents(question, context, strategy, reply, quotations, passages)
 

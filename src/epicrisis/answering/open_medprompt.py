@@ -22,13 +22,10 @@ from epicrisis.answering.self_consistency import build_requests, find_examples
 from epicrisis.answering.strategy_context import (
     PROMPTS,
     Context,
-    ask,
-    fits,
     gather_all,
     get_failed_state,
     make_failure,
     make_unanswered,
-    track_usage,
 )
 from epicrisis.answering.structured_request import Sampling, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
@@ -42,7 +39,6 @@ TEMPERATURES = tuple(i / 10 for i in range(11))
 TOP_PS = (0.001, *(i / 10 for i in range(1, 11)))
 """The values for drafts, all equally likely, as in the study's code."""
 _NO_FAULT = "No fault was found."
-
 REWARD_ROLE = "reward"
 ATTRIBUTES = ("truthfulness", "honesty", "helpfulness")
 BEST_MARK = 5
@@ -71,9 +67,9 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     answers = fence((draft.text for draft in answered), label="answer")
     prompt = render(PROMPTS, "synthesis", question=question.text, options=question.options, answers=answers)
     try:
-        if not await fits(context, "writer", prompt, reply_format):
+        if not await context.fits("writer", prompt, reply_format):
             raise ContextOverflow(f"{len(answered)} drafts do not fit the model's window: make fewer (refine.drafts)")
-        reply = await ask(context, "writer", "synthesis", prompt, reply_format, stream=True)
+        reply = await context.ask("writer", "synthesis", prompt, reply_format, stream=True)
         answer = conclude(question, ENSEMBLE_REFINING, reply)
     except (ChatError, Unreadable) as error:
         answer = make_unanswered(question, ENSEMBLE_REFINING, error)
@@ -91,14 +87,10 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     drafts = [await _add_rewards(question, context, await _draft(context, 0, prompt, reply_format, None))]
     while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
         number, last = len(drafts), drafts[-1]
-        texts = {
-            "question": question.text,
-            "options": question.options,
-            "answer": fence([last.text], label="answer"),
-        }
+        texts = {"question": question.text, "options": question.options, "answer": fence([last.text], label="answer")}
         try:
             critique_prompt = render(PROMPTS, "critique", **texts)
-            reply = await ask(context, "writer", f"critique {last.number}", critique_prompt, critique_format)
+            reply = await context.ask("writer", f"critique {last.number}", critique_prompt, critique_format)
         except (ChatError, Unreadable) as error:
             context.emit(Notice("left-out", f"round {number}: {error}; the earlier drafts remain"))
             break
@@ -146,10 +138,10 @@ async def _draft(
     context: Context, number: int, prompt: Prompt, reply_format: AnswerFormat, sampling: Sampling | None
 ) -> Draft:
     """Return one draft. The state of a draft whose call failed is `failed`."""
-    tracked, usages = track_usage(context)
+    tracked, usages = context.track_usage()
     draft = Draft(number, "abstained")
     try:
-        reply = await ask(tracked, "writer", f"draft {number}", prompt, reply_format, sampling=sampling, sample=number)
+        reply = await tracked.ask("writer", f"draft {number}", prompt, reply_format, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:
         draft = replace(draft, state=get_failed_state(error), failure=make_failure(error))
     else:
@@ -195,4 +187,4 @@ async def request_reward(question: Question, text: str, context: Context) -> Map
     """Return the marks that a chat model gives an answer by attribute, in another scale than ArmoRM's scores."""
     answer = fence([text], label="answer")
     prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
-    return await ask(context, REWARD_ROLE, "reward", prompt, RewardFormat())
+    return await context.ask(REWARD_ROLE, "reward", prompt, RewardFormat())

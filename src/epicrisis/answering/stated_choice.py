@@ -77,7 +77,6 @@ _LISTED = re.compile(
 )
 """A list of letters: `A or B`, `both A and B are correct`."""
 _LINE_LETTER = re.compile(r"(?m)^[ \t]*+[(*]*+([A-Z])\**+[).:]")
-"""The letter of a line of a list: `A. yes`, `(B) no`."""
 _LINE = re.compile(r"[^\n]*+")
 
 
@@ -245,7 +244,6 @@ _FIELD = re.compile(
     re.VERBOSE,
 )
 _FOUND_NOTHING = re.compile(r'"found"\s*:\s*false\b')
-
 _REPLY_CUE = re.compile(
     r"(?i)\b(?:answer|choice|option)\b[^\n.:=]{0,40}?(?:\b(?:is|would be|should be|must be)\b|:|=)[\s:*_]*"
     r"([^\n]{0,500})"
@@ -256,7 +254,6 @@ _CUE_VARIANT = re.compile(
 )
 """`"answer"` and `answer to this question`, which `ChoiceReader` reads as `answer`."""
 _OPENING = re.compile(r"[^.,;:!]{2,}(?=[.,;:!])")
-"""The words before the first punctuation mark: `No, because ...`."""
 _FOREIGN_LETTER = re.compile(r"^[a-z][).:]+\s+")
 """A letter before an abstention: `E. None of the above` of four options is no fifth option."""
 _ABSTAINS = re.compile(

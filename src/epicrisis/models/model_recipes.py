@@ -108,14 +108,12 @@ class RerankerRecipe(_Recipe):
     max_tokens: int = Field(ge=4)
     max_query_tokens: int | None = Field(None, ge=4)
     query_marker: str = ""
-    """A token inserted after the first token of every question."""
     passage_marker: str = ""
     augment: bool = False
     """Whether questions are padded to their window with mask tokens, which count as words but get no attention."""
     skip_punctuation: bool = False
     """Whether the vectors of a passage's punctuation are left out."""
     projection: str | None = None
-    """The tensor that maps token vectors, if the network does not do so itself."""
 
     @staticmethod
     def read_folder(folder: Path) -> dict[str, Any]:
@@ -156,7 +154,6 @@ _ARMORM_ROWS = tuple(
     code-complexity code-style code-explanation code-instruction-following code-readability
     """.split()  # noqa: SIM905
 )
-"""The rows of ArmoRM's head, in order (Wang et al. 2024, model card)."""
 _LLAMA_3_TURNS = (
     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{question}<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\n{answer}<|eot_id|>"
@@ -169,11 +166,8 @@ class RewardRecipe(_Recipe):
     example = '{"settings": {"rows": ["helpfulness", "honesty"], "attributes": ["honesty"], "max_tokens": 4096}}'
 
     attributes: tuple[str, ...] = Field(min_length=1)
-    """The names of the rows to return."""
     rows: tuple[str, ...] = Field(min_length=1)
-    """The names of all rows of the head, in order."""
     head: str = "regression_layer.weight"
-    """The name of the head's tensor, `(rows, d)`."""
     turns: str = _LLAMA_3_TURNS
     """The template of the conversation, with `{question}` and `{answer}`."""
     max_tokens: int = Field(4096, ge=4)
