@@ -78,8 +78,8 @@ def calibrate(
     """
     from epicrisis.evaluation.experiments import preflight_calibration
     from epicrisis.evaluation.experiments.preflight import guards_table
+    from epicrisis.evaluation.experiments.preflight_calibration import errors_table, estimate_savings, savings_table
     from epicrisis.evaluation.experiments.preflight_rules import PAPERS_RULE, definitions
-    from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimate_savings, savings_table
 
     settings = flags.settings()
     if settings.local_only:
@@ -191,7 +191,7 @@ def _rank(
 ) -> tuple[list[QuestionRankings], PromptShape]:
     """Return the rankings of all questions, and the tokens of their prompts. Rankings saved in `path` are reused."""
     from epicrisis.components import build_scope
-    from epicrisis.evaluation.experiments.preflight_savings import estimated_shape
+    from epicrisis.evaluation.experiments.preflight_calibration import estimated_shape
     from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingStore, open_rankers, record_rankings
 
     def scope(question: Question) -> Scope:

@@ -6,14 +6,15 @@ import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.evaluation.experiments.preflight_calibration import HeldOutResult, PreflightCalibration
-from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED, Label, Rule
-from epicrisis.evaluation.experiments.preflight_savings import (
+from epicrisis.evaluation.experiments.preflight_calibration import (
+    HeldOutResult,
+    PreflightCalibration,
     errors_table,
     estimate_savings,
     estimated_shape,
     savings_table,
 )
+from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED, Label, Rule
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.token_costs import PromptShape
 from epicrisis.models.chat.call_costs import estimate_tokens
