@@ -78,7 +78,7 @@ def calibrate(
     """
     from epicrisis.evaluation.experiments import preflight_calibration
     from epicrisis.evaluation.experiments.preflight import guards_table
-    from epicrisis.evaluation.experiments.preflight_calibration import errors_table, estimate_savings, savings_table
+    from epicrisis.evaluation.experiments.preflight_calibration import errors_table, savings_table
     from epicrisis.evaluation.experiments.preflight_rules import PAPERS_RULE, definitions
 
     settings = flags.settings()
@@ -94,7 +94,7 @@ def calibrate(
     fitted = preflight_calibration.calibrate(recorded, issue, target, depth=settings.preflight.depth)
     skipped = {"papers' rule": fitted.papers.skipped.value, "fitted, held out": fitted.held_out.skipped.value}
     source = f"{library}, {len(recorded):,} questions; rankings in {path}"
-    tables = [errors_table(fitted, source), savings_table(estimate_savings(shape, skipped, cost), shape, price_text)]
+    tables = [errors_table(fitted, source), savings_table(shape, skipped, cost, price_text)]
     if guard != "none":
         hidden, _ = _rank(settings, library, questions, path.with_stem(f"{path.stem}-{guard}"), guard, json)
         tables.append(guards_table({"none": recorded, guard: hidden}, (PAPERS_RULE, fitted.rule), settings.k))

@@ -338,44 +338,28 @@ def estimated_shape(
     return token_costs.PromptShape(*map(fmean, zip(*shapes, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSavings:
-    """The mean cost of a question where the share `skipped` of them is answered from one prompt."""
-
-    name: str
-    skipped: float
-    tokens: token_costs.TokenTotals
-    usd: float | None
-    """None for an unknown price."""
-
-
-def estimate_savings(
-    shape: token_costs.PromptShape, skipped: Mapping[str, float], price: Callable[[Usage], float | None]
-) -> tuple[RuleSavings, ...]:
-    """Return always map-reduce, then each rule by its name with the share that it skips, then never map-reduce."""
+def savings_table(
+    shape: token_costs.PromptShape,
+    skipped: Mapping[str, float],
+    cost: Callable[[Usage], float | None],
+    price: str,
+) -> Table:
+    """Build the table of the cost of always map-reduce, then each rule by its name with the share that it skips, then
+    never map-reduce, with the savings against the first. `cost` returns dollars, and `price` names the price used."""
     rules = [("always map-reduce", 0.0, token_costs.map_reduce_tokens(shape))]
-    rules += [(name, share, token_costs.preflight_tokens(shape, share)) for name, share in skipped.items()]
+    for name, share in skipped.items():
+        rules.append((name, share, token_costs.preflight_tokens(shape, share)))
     rules.append(("never map-reduce", 1.0, token_costs.rag_tokens(shape)))
-    savings: list[RuleSavings] = []
+    costs = []
+    rows: list[tuple[Cell, ...]] = []
     for name, share, tokens in rules:
         usage = Usage(prompt_tokens=round(tokens.input), completion_tokens=round(tokens.output))
-        savings.append(RuleSavings(name, share, tokens, price(usage)))
-    return tuple(savings)
-
-
-def savings_table(
-    savings: Sequence[RuleSavings], shape: token_costs.PromptShape, price: str, source: str = ""
-) -> Table:
-    """Build the table of each rule's cost, and its savings against always map-reduce. `price` names the price used."""
-    always = savings[0]
-    all_tokens = always.tokens.input + always.tokens.output
-    rows: list[tuple[Cell, ...]] = []
-    for rule in savings:
-        tokens = rule.tokens
-        saved_tokens = 1 - (tokens.input + tokens.output) / all_tokens if all_tokens else None
-        usd = None if rule.usd is None else THOUSAND * rule.usd
-        saved_usd = None if rule.usd is None or always.usd is None else THOUSAND * (always.usd - rule.usd)
-        rows.append((rule.name, rule.skipped, tokens.calls, tokens.input, tokens.output, saved_tokens, usd, saved_usd))
+        costs.append((tokens.input + tokens.output, cost(usage)))
+        (all_tokens, always), (own_tokens, usd) = costs[0], costs[-1]
+        saved_tokens = 1 - own_tokens / all_tokens if all_tokens else None
+        saved = None if usd is None or always is None else THOUSAND * (always - usd)
+        dollars = None if usd is None else THOUSAND * usd
+        rows.append((name, share, tokens.calls, tokens.input, tokens.output, saved_tokens, dollars, saved))
     notes = (
         "Means a question by equations 4 and 5, with the reduce call's input (errata B5). Assumed: "
         f"{shape.context:,.0f} tokens of passages, {shape.instruction:,.0f} of instruction and question a call, "
@@ -385,4 +369,4 @@ def savings_table(
     )
     tokens_of = ("calls", "input tokens", "output tokens", "tokens saved")
     columns = ("rule", "skipped", *tokens_of, "US dollars for 1,000 questions", "US dollars saved")
-    return Table("What a preflight rule saves", columns, tuple(rows), notes, source)
+    return Table("What a preflight rule saves", columns, tuple(rows), notes)
