@@ -94,7 +94,10 @@ async def plan_questions(
         raise InputError("there is nothing to plan: give a question and a strategy")
     if sample is not None and sample < 2:
         raise InputError("a sample needs two questions or more: give --sample a larger number")
-    selection = _draw_sample(questions, sample or MAX_SAMPLE, settings.seed)
+    places: Sequence[int] = range(len(questions))
+    if len(questions) > (sample or MAX_SAMPLE):
+        places = sorted(random.Random(settings.seed).sample(places, sample or MAX_SAMPLE))
+    selection = list(map(questions.__getitem__, places))
     planner = await _open_planner(pipeline, settings, timed)
 
     async def plan_question(question: Question) -> dict[str, _Outcomes]:
@@ -148,13 +151,6 @@ async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> l
         # Several questions may fail for the same reason; one error is enough.
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def _draw_sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
-    if len(questions) <= n:
-        return list(questions)
-    places = random.Random(seed).sample(range(len(questions)), n)
-    return list(map(questions.__getitem__, sorted(places)))
 
 
 def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
