@@ -138,7 +138,7 @@ def preflight_verdict(
 
 
 def _scores(ranking: Ranking) -> list[tuple[str, float]]:
-    return [(hit.passage.id, hit.score) for hit in ranking.hits]
+    return list(map(attrgetter("passage.id", "score"), ranking.hits))
 
 
 def build_retrieved_cases(inputs: CaseInputs) -> tuple[Case, ...]:

@@ -179,17 +179,17 @@ def _describe_arguments(
     """Return the arguments of the plan, with the chunks of the library (errata E1)."""
     assert pipeline.search is not None
     manifest = pipeline.search.library.manifest
-    asked: dict[str, dict[str, str | int]] = {}
+    sizes: dict[str, dict[str, str | int]] = {}
     for dataset in chosen:
         questions, patients = populations.count_questions_and_patients(dataset.questions)
         unanswerable = sum(is_unanswerable(question.gold, question.options) for question in dataset.questions)
         size = {"questions": questions, "patients": patients, "unanswerable": unanswerable}
-        asked[dataset.name] = {"population": request.population, **size}
+        sizes[dataset.name] = {"population": request.population, **size}
     arguments: dict[str, Any] = {
         "protocol": request.protocol,
         **describe_grid(replace(request.grid, arms=tuple(arms))),
         "population": request.population,
-        "asked": asked,
+        "asked": sizes,
         "tokens": "counted" if exact else "estimated from above",
         "chunk_tokens": manifest.max_tokens,
         "overlap": manifest.overlap,

@@ -52,10 +52,10 @@ _METRICS = {
 
 def _select_arms(cases: MeasuredByModel, keep: Callable[[Any], bool]) -> dict[str, list[MeasuredCase]]:
     """Return the cases whose arm is to be kept."""
-    kept: dict[str, list[MeasuredCase]] = {}
+    selection: dict[str, list[MeasuredCase]] = {}
     for model, of_model in cases.items():
-        kept[model] = [case for case in of_model if keep(case.condition.get("arm"))]
-    return kept
+        selection[model] = [case for case in of_model if keep(case.condition.get("arm"))]
+    return selection
 
 
 def _group_rows(cases: MeasuredByModel, by: Sequence[str], baseline: str) -> list[measure_tables.MeasuredRow]:
