@@ -13,8 +13,8 @@ from epicrisis.evaluation.grading.rubric import FORMAT, render_notes_prompt, ren
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.pipeline import Pipeline
-from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
 from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
+from epicrisis.plan.planning import QUICK_SAMPLE, threshold_question
 from epicrisis.prompts import Prompt
 from epicrisis.settings import ModelsByRole, ModelSettings, Settings
 from epicrisis.types import Scope
