@@ -339,7 +339,7 @@ def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str,
 def correctness_remarks(grades: CorrectnessGrades, judge: str | None = None) -> tuple[str, ...]:
     """Return notes for tables of right and wrong answers from `grades.outcomes(judge)`."""
     gradable = list(filter(attrgetter("gradable"), grades.cases))
-    verdicts = Counter(grades.verdict(case.key, judge) for case in gradable)
+    verdicts = Counter(map(partial(grades.verdict, judge=judge), map(attrgetter("key"), gradable)))
     return (
         f"Right: marked correct against the reference by {judge or _judges_name(grades)}. Of {len(gradable)} answers, "
         f"{verdicts['cannot be said']} have the verdict `cannot be said` and count as unparsed; {verdicts[None]} have "
@@ -389,8 +389,11 @@ def _strata(
     """
 
     def place(case: OpenCase) -> list[tuple[float, str]]:
-        values = (case.outcome.condition.get(name, "") for name in names)
-        return [(0.0, value) if isinstance(value, str) else (float(value), "") for value in values]
+        key: list[tuple[float, str]] = []
+        for name in names:
+            value = case.outcome.condition.get(name, "")
+            key.append((0.0, value) if isinstance(value, str) else (float(value), ""))
+        return key
 
     for model, grades in runs.items():
         cases = sorted(grades.cases, key=place)
@@ -407,7 +410,7 @@ def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[s
     for labels, grades in _strata(runs, conditions):
         counts = Counter(map(attrgetter("outcome.state"), grades.cases))
         without_reference = [*map(attrgetter("reference"), grades.cases)].count(None)
-        words = [len(case.answer.split()) for case in grades.cases if case.gradable]
+        words = [len(case.answer.split()) for case in filter(attrgetter("gradable"), grades.cases)]
         length = sum(words) / len(words) if words else None
         rows.append((*labels, len(grades.cases), *map(counts.__getitem__, states), without_reference, length))
     columns = ("model", *conditions, "asked", *states, "without a reference", "words of an answer")
