@@ -227,24 +227,13 @@ class _ItemReader:
                 recorded = self._library.origins([document.id]).get(document.id)
                 if self._file_ids.is_better(origin, recorded):
                     self._batch.add_origin(document.id, origin)
-        elif existing is None or self._may_replace(document.id, origin):
+        elif existing is None or origin is None or self._file_ids.may_replace(document.id, origin):
             # A document with a precomputed vector is one passage.
             splitter = "whole" if vector is not None else manifest.splitter
             spans = self._encoder.token_spans
             passages = split_document(document, splitter, spans, manifest.max_tokens, manifest.overlap)
             check_fits_window(document, passages, manifest.splitter, self._encoder)
             self._batch.add(PendingDocument(document, digest, passages, vector, origin))
-
-    def _may_replace(self, document_id: str, origin: Origin | None) -> bool:
-        """Return whether a changed document may replace the existing one, which may be from another file."""
-        if origin is None:
-            return True
-        recorded = self._library.origins([document_id]).get(document_id)
-        if fault := self._file_ids.find_fault(origin, recorded):
-            self._counts.skip(document_id, fault)
-            return False
-        self._counts.of_unknown_file += recorded is None
-        return True
 
 
 def content_hash(document: Document) -> str:
@@ -327,17 +316,21 @@ class _FileDocumentIds:
             )
         return FileDocument(document, dataclasses.replace(origin, name=name))
 
-    def find_fault(self, origin: Origin, existing: Origin | None) -> str | None:
-        """Return why a document may not replace the one of its id from file `existing`, or None if it may."""
-        if self._replace or existing is None or origin.path == existing.path:
-            return None
-        if origin.name and origin.sha256 == existing.sha256:
-            return None
+    def may_replace(self, document_id: str, origin: Origin) -> bool:
+        """Return whether a changed document may replace the existing one. Otherwise count it as skipped."""
+        existing = self._library.origins([document_id]).get(document_id)
+        if existing is None:
+            self._counts.of_unknown_file += 1
+            return True
+        if self._replace or origin.path == existing.path or (origin.name and origin.sha256 == existing.sha256):
+            return True
         other = readers.printable_path(Path(existing.path).name)
-        return (
+        self._counts.skip(
+            document_id,
             f"same id as a document of another file ({other}), but another text: pass --replace to replace it, or give "
-            "this document its own id"
+            "this document its own id",
         )
+        return False
 
     def is_better(self, origin: Origin, existing: Origin | None) -> bool:
         """Return whether `origin` should replace the recorded file of an unchanged document."""
