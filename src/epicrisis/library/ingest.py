@@ -12,7 +12,6 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +170,7 @@ class _ItemReader:
             self._read_document(item.document, vector=item.vector)
         elif isinstance(item, FileDocument):
             resolved = self._file_ids.resolve(item) if item.origin.name else item
-            if isinstance(resolved, _DocumentCopy):
+            if resolved is None:
                 self._counts.already_there += 1
                 self._counts.unchanged += 1
             else:
@@ -264,14 +263,6 @@ class _FirstHashes:
         self._db.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _DocumentCopy:
-    """A copy of a file in the library."""
-
-    name: str
-    """The file's name in the library."""
-
-
 class _FileDocumentIds:
     """Resolves the ids of documents from files during one ingestion: new, a version of a document, or a copy.
 
@@ -285,25 +276,23 @@ class _FileDocumentIds:
         self._library = library
         self._counts = counts
         self._replace = replace
-        self._by_path: dict[str, str | _DocumentCopy] = {}
+        self._by_path: dict[str, str | None] = {}
         self._by_name: dict[str, Origin] = {}
         self._by_content: dict[str, Origin] = {}
 
-    def resolve(self, item: FileDocument) -> FileDocument | _DocumentCopy:
-        """Return the document with the id of its file in the library."""
+    def resolve(self, item: FileDocument) -> FileDocument | None:
+        """Return the document with the id of its file in the library, or None for a copy of a file in the library."""
         origin = item.origin
         if origin.path not in self._by_path:
             name = self._choose_name(origin)
             self._by_path[origin.path] = name
-            if isinstance(name, _DocumentCopy):
-                self._counts.add_remark(f"{readers.printable_path(origin.path)}: already there as file:{name.name}")
-            else:
+            if name is not None:
                 renamed = dataclasses.replace(origin, name=name)
                 self._by_name[name] = renamed
                 self._by_content.setdefault(origin.sha256, renamed)
         name = self._by_path[origin.path]
-        if isinstance(name, _DocumentCopy):
-            return name
+        if name is None:
+            return None
         document, old = item.document, origin.name
         if name != old:
             source = document.source
@@ -338,7 +327,8 @@ class _FileDocumentIds:
             return origin != existing
         return not Path(existing.path).is_file()
 
-    def _choose_name(self, origin: Origin) -> str | _DocumentCopy:
+    def _choose_name(self, origin: Origin) -> str | None:
+        """Return the name of the file in the library, or None for a copy."""
         at_path = self._library.find_origin(path=origin.path)
         if at_path is not None and at_path.name not in self._by_name:
             return at_path.name
@@ -353,7 +343,10 @@ class _FileDocumentIds:
                 still_exists = path.is_file() and readers.fingerprint_file(path).sha256 == same.sha256
             except (InputError, OSError):
                 still_exists = True
-            return _DocumentCopy(same.name) if still_exists else same.name
+            if not still_exists:
+                return same.name
+            self._counts.add_remark(f"{readers.printable_path(origin.path)}: already there as file:{same.name}")
+            return None
         if not self._is_taken(origin.name):
             return origin.name
         digits = _MIN_DIGITS
