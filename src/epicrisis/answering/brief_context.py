@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from epicrisis.answering.document_answers import (
@@ -127,13 +127,6 @@ async def _map_part(
     return [partial]
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    text: str
-    choice: str | None
-    quotations: tuple[Quotation, ...]
-
-
 async def _reduce(
     question: Question, context: Context, partials: Sequence[PartialAnswer], passages: tuple[Passage, ...]
 ) -> Answer:
@@ -141,10 +134,7 @@ async def _reduce(
     if failed:
         numbers = ", ".join(str(partial.partition) for partial in failed)
         context.emit(Notice("left-out", f"{len(failed)} of {len(partials)} parts could not be read: {numbers}"))
-    findings: list[_Finding] = []
-    for partial in partials:
-        if partial.state == "relevant":
-            findings.append(_Finding(partial.text, partial.choice, partial.quotations))
+    findings = [partial for partial in partials if partial.state == "relevant"]
     if not findings and not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
     if findings:
@@ -163,7 +153,7 @@ async def _reduce(
 
 
 async def _sum_up(
-    question: Question, context: Context, findings: Sequence[_Finding], passages: Mapping[str, Passage]
+    question: Question, context: Context, findings: Sequence[PartialAnswer], passages: Mapping[str, Passage]
 ) -> tuple[ParsedReply, tuple[Quotation, ...]]:
     """Return the reply of the reduce call and the quotations of the findings that it names.
 
@@ -187,18 +177,18 @@ async def _sum_up(
     message = f"{len(findings)} findings do not fit the model's window: summed up by halves"
     context.emit(Notice("re-partitioned", message))
     middle = len(findings) // 2
-    summaries: list[_Finding] = []
+    summaries: list[PartialAnswer] = []
     for half in (findings[:middle], findings[middle:]):
         reply, half_quotations = await _sum_up(question, context, half, passages)
         if reply.has_answer:
-            summaries.append(_Finding(reply.text, reply.choice, half_quotations))
+            summaries.append(replace(half[0], text=reply.text, choice=reply.choice, quotations=half_quotations))
     if not summaries:
         return ParsedReply(has_answer=False), ()
     return await _sum_up(question, context, summaries, passages)
 
 
 def _build_reduce_request(
-    question: Question, context: Context, findings: Sequence[_Finding], passages: Mapping[str, Passage]
+    question: Question, context: Context, findings: Sequence[PartialAnswer], passages: Mapping[str, Passage]
 ) -> tuple[Prompt, AnswerFormat]:
     """Return the prompt with the findings, and its reply's format. Quotations would make it as long as a map call."""
     items: list[str] = []
