@@ -18,7 +18,7 @@ from epicrisis.answering.document_answers import (
     locate_quotes,
 )
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import PROMPTS, Context, gather_all, make_failure, make_unanswered
+from epicrisis.answering.strategy_context import Context, gather_all, make_failure, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
@@ -35,7 +35,7 @@ from epicrisis.answers import (
 )
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
-from epicrisis.prompts import MARK_LABELS, Prompt, fence, render
+from epicrisis.prompts import MARK_LABELS, Prompt, fence
 from epicrisis.types import Passage, Question
 
 NAME = "brief-context"
@@ -201,12 +201,6 @@ def _build_reduce_request(
         option = f"option {finding.choice}" if finding.choice else ""
         notes = ", ".join(filter(None, (option, newest)))
         items.append(f"{finding.text} ({notes})" if notes else finding.text)
-    prompt = render(
-        PROMPTS,
-        "reduce",
-        documents=fence(items, label="finding", marks=marks),
-        question=question.text,
-        options=question.options,
-        about=context.about,
-    )
+    documents = fence(items, label="finding", marks=marks)
+    prompt = render_question("reduce", question, documents=documents, about=context.about)
     return prompt, AnswerFormat(question.options, sources=len(findings))

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_all, locate_span
 from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import PROMPTS, Context
+from epicrisis.answering.strategy_context import Context, render_question
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
-from epicrisis.prompts import Prompt, fence_passages, render
+from epicrisis.prompts import Prompt, fence_passages
 from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Passage, Question
 
@@ -43,15 +43,9 @@ def build_documents_request(
             documents=len(passages),
             choice_may_be_null=True,
         )
-    prompt = render(
-        PROMPTS,
-        "extract" if wants_span(question, context) else template,
-        documents=fence_passages(passages, context.scope),
-        question=question.text,
-        options=question.options,
-        about=context.about,
-    )
-    return prompt, reply_format
+    name = "extract" if wants_span(question, context) else template
+    documents = fence_passages(passages, context.scope)
+    return render_question(name, question, documents=documents, about=context.about), reply_format
 
 
 async def answer_from_documents(

@@ -20,17 +20,17 @@ from epicrisis.answering.document_answers import conclude
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.self_consistency import build_requests, find_examples
 from epicrisis.answering.strategy_context import (
-    PROMPTS,
     Context,
     gather_all,
     get_failed_state,
     make_failure,
     make_unanswered,
+    render_question,
 )
 from epicrisis.answering.structured_request import Sampling, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import Prompt, fence, render
+from epicrisis.prompts import Prompt, fence
 from epicrisis.types import Question
 
 ENSEMBLE_REFINING, SELF_REFLECTION = "ensemble-refining", "self-reflection"
@@ -65,7 +65,7 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
         numbers = ", ".join(str(draft.number) for draft in failed)
         context.emit(Notice("left-out", f"{len(failed)} of {len(drafts)} drafts failed or were unreadable: {numbers}"))
     answers = fence((draft.text for draft in answered), label="answer")
-    prompt = render(PROMPTS, "synthesis", question=question.text, options=question.options, answers=answers)
+    prompt = render_question("synthesis", question, answers=answers)
     try:
         if not await context.fits("writer", prompt, reply_format):
             raise ContextOverflow(f"{len(answered)} drafts do not fit the model's window: make fewer (refine.drafts)")
@@ -87,18 +87,18 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     drafts = [await _add_rewards(question, context, await _draft(context, 0, prompt, reply_format, None))]
     while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
         number, last = len(drafts), drafts[-1]
-        texts = {"question": question.text, "options": question.options, "answer": fence([last.text], label="answer")}
+        answer_text = fence([last.text], label="answer")
         try:
-            critique_prompt = render(PROMPTS, "critique", **texts)
+            critique_prompt = render_question("critique", question, answer=answer_text)
             reply = await context.ask("writer", f"critique {last.number}", critique_prompt, critique_format)
         except (ChatError, Unreadable) as error:
             context.emit(Notice("left-out", f"round {number}: {error}; the earlier drafts remain"))
             break
         drafts[-1] = replace(last, critique=reply.text if reply.has_answer else _NO_FAULT)
-        prompt = render(
-            PROMPTS,
+        prompt = render_question(
             "improvement",
-            **texts,
+            question,
+            answer=answer_text,
             critique=drafts[-1].critique,
             rewards={name: f"{value:.2f}" for name, value in last.rewards.items()},
             judged=judge is not None,
@@ -186,5 +186,5 @@ class RewardFormat:
 async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
     """Return the marks that a chat model gives an answer by attribute, in another scale than ArmoRM's scores."""
     answer = fence([text], label="answer")
-    prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
+    prompt = render_question("reward", question, answer=answer)
     return await context.ask(REWARD_ROLE, "reward", prompt, RewardFormat())

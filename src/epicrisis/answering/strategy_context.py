@@ -12,7 +12,7 @@ from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
-from epicrisis.prompts import Prompt
+from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
     AnswerState,
@@ -202,6 +202,11 @@ class Context:
     async def fits(self, role: str, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
         """Return whether the prompt and the longest reply fit the model's window; True if the window is unknown."""
         return await fits_window(self.models[role], prompt, reply_format, self.sampling_of(role).max_reasoning_tokens)
+
+
+def render_question(template: str, question: Question, **values: Any) -> Prompt:
+    """Return the prompt of a template with the question, its options and these values."""
+    return render(PROMPTS, template, question=question.text, options=question.options, **values)
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
