@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Literal
 
 from epicrisis.answering.document_answers import (
@@ -106,7 +107,7 @@ async def _map_part(
 
     If the part exceeds the window after all, both halves are read; the second half takes the next of `numbers`.
     """
-    ids = tuple(passage.id for passage in part)
+    ids = tuple(map(attrgetter("id"), part))
     context.emit(MapStarted(number, ids))
     tracked, usages = context.track_usage()
     prompt, reply_format = build_documents_request(question, context, part, "map")
@@ -131,9 +132,7 @@ async def _reduce(
     question: Question, context: Context, partials: Sequence[PartialAnswer], passages: tuple[Passage, ...]
 ) -> Answer:
     failed = [partial for partial in partials if partial.state == "failed"]
-    if failed:
-        numbers = ", ".join(str(partial.partition) for partial in failed)
-        context.emit(Notice("left-out", f"{len(failed)} of {len(partials)} parts could not be read: {numbers}"))
+    context.report_missing(list(map(attrgetter("partition"), failed)), len(partials), "parts could not be read")
     findings = [partial for partial in partials if partial.state == "relevant"]
     if not findings and not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
@@ -195,7 +194,7 @@ def _build_reduce_request(
     marks = []
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
-        source_marks = set(itertools.chain.from_iterable(source.marks for source in sources))
+        source_marks = set(itertools.chain.from_iterable(map(attrgetter("marks"), sources)))
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_all, locate_span
@@ -164,9 +165,8 @@ def withhold_unverified(answer: Answer) -> Answer:
     with the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show
     it.
     """
-    if answer.state != "answered" or any(citation.verified for citation in answer.citations):
-        return answer
-    if chose_unanswerable(answer):
+    is_verified = any(map(attrgetter("verified"), answer.citations))
+    if answer.state != "answered" or is_verified or chose_unanswerable(answer):
         return answer
     n = len(answer.citations)
     if not n:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -36,7 +37,7 @@ from epicrisis.types import Question
 ENSEMBLE_REFINING, SELF_REFLECTION = "ensemble-refining", "self-reflection"
 CRITIQUE_CHARACTERS = 600
 TEMPERATURES = tuple(i / 10 for i in range(11))
-TOP_PS = (0.001, *(i / 10 for i in range(1, 11)))
+TOP_PS = (0.001, *TEMPERATURES[1:])
 """The values for drafts, all equally likely, as in the study's code."""
 _NO_FAULT = "No fault was found."
 REWARD_ROLE = "reward"
@@ -61,10 +62,8 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     if not answered:
         return _answer_without_draft(question, ENSEMBLE_REFINING, drafts)
     failed = [draft for draft in drafts if draft.failure is not None]
-    if failed:
-        numbers = ", ".join(str(draft.number) for draft in failed)
-        context.emit(Notice("left-out", f"{len(failed)} of {len(drafts)} drafts failed or were unreadable: {numbers}"))
-    answers = fence((draft.text for draft in answered), label="answer")
+    context.report_missing(list(map(attrgetter("number"), failed)), len(drafts), "drafts failed or were unreadable")
+    answers = fence(map(attrgetter("text"), answered), label="answer")
     prompt = render_question("synthesis", question, answers=answers)
     try:
         if not await context.fits("writer", prompt, reply_format):
@@ -177,9 +176,9 @@ class RewardFormat:
     def read(self, text: str) -> Mapping[str, float]:
         """Return the mark of each attribute. Raises Unreadable."""
         for reply in json_objects(text, frozenset(ATTRIBUTES)):
-            marks = {name: reply.get(name) for name in ATTRIBUTES}
+            marks: dict[str, Any] = {name: reply.get(name) for name in ATTRIBUTES}
             if all(type(mark) is int and 1 <= mark <= BEST_MARK for mark in marks.values()):
-                return {name: float(reply[name]) for name in ATTRIBUTES}
+                return dict(zip(marks, map(float, marks.values()), strict=True))
         raise Unreadable(f"the reply gives no marks from 1 to {BEST_MARK}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -98,6 +98,12 @@ class Context:
     def sampling_of(self, role: str) -> Sampling:
         """Return the sampling parameters of a role."""
         return self.sampling.get(role, Sampling())
+
+    def report_missing(self, numbers: Sequence[int], total: int, problem: str) -> None:
+        """Emit a notice of the parts, drafts or votes without a result, if there are any."""
+        if numbers:
+            listed = ", ".join(map(str, numbers))
+            self.emit(Notice("left-out", f"{len(numbers)} of {total} {problem}: {listed}"))
 
     def track_usage(self) -> tuple[Context, list[Usage]]:
         """Return a copy of the context and a list that collects the usage of each call made with the copy."""
