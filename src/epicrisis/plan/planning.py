@@ -172,7 +172,6 @@ class _Planner:
     exact_counts: bool
 
     def build_plan(self, questions: int, planned: int, plans: Sequence[StrategyPlan]) -> CostPlan:
-        """Return the plan from the plans of all strategies."""
         calls = self.concurrent_calls
         return CostPlan(questions, planned, tuple(calls), self.exact_counts, tuple(plans), self.speeds, calls)
 
@@ -240,7 +239,6 @@ class _Outcome:
         return seconds
 
     def failed_with(self, kind: str) -> bool:
-        """Return whether the answer is a failure of this kind."""
         return self.answer.failure is not None and self.answer.failure.kind == kind
 
     @property
