@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, pubmedqa, retractions, sandbox
+from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
@@ -307,7 +307,7 @@ def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Pat
 def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
     path, name, format = file
     if format == "pubmedqa":
-        return partial(append_fingerprint, path, pubmedqa.read_documents(path, pubmedqa.load_entries(path)))
+        return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
     if format is None:
         suffixes = ", ".join(_FORMAT_BY_SUFFIX)
         reason = describe_damage(path) or f"its ending is not one of {suffixes}, or it is other XML, CSV or JSON"
