@@ -92,7 +92,7 @@ def _answer_file(
 ) -> None:
     from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
     from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.confirmation import confirmation_question
+    from epicrisis.plan.planning import confirmation_question
 
     async def record_answers() -> RecordStore:
         """Answer the questions that have no record yet. Return the records, in the order of the questions."""

@@ -57,7 +57,7 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
-    from epicrisis.models.model_download import list_installed_models
+    from epicrisis.models.model_files import list_installed_models
 
     roles: dict[str, dict[str, Any]] = {}
     for role in settings.roles:
@@ -172,7 +172,7 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
 
 def _written(settings: Settings) -> list[dict[str, Any]]:
     """Return the files written while questions are answered, with their permissions."""
-    from epicrisis.library.library_folder import REPLIES
+    from epicrisis.library.library_parts import REPLIES
 
     files: list[tuple[str, Path, str]] = []
     if settings.cache.mode != "off":

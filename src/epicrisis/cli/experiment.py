@@ -21,10 +21,13 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
+    from epicrisis.library.ingest_report import IngestProgress
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -300,7 +303,7 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
 
     Without a library, one is created from the notes of the sets, beside the runs, for all experiments on these sets.
     """
-    from epicrisis.evaluation.experiments.record_cases import load_record_sets, plan_record_experiment
+    from epicrisis.evaluation.experiments.record_cases import add_notes, load_record_sets, plan_record_experiment
     from epicrisis.evaluation.experiments.run_findings import read_findings
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
@@ -314,7 +317,15 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
     failed = 0
     for folder, settings in call.runs({**_RECORD_DEFAULTS, "strategy": experiment.strategy}, changes):
         path = call.library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
-        _add_notes(path, sets, settings, chunk_tokens, quiet=call.json)
+        with open_console(stderr=True, quiet=call.json).status("Reading the notes") as status:
+
+            def show_progress(progress: IngestProgress, status: Status = status) -> None:
+                status.update(f"Reading the notes: {progress.documents} read, {progress.passages} passages")
+
+            report = add_notes(path, sets, settings, chunk_tokens, show_progress)
+        if report.added or report.replaced:
+            say(f"{report.added + report.replaced} notes, {report.passages} passages in {path}", err=True)
+        say_skipped(report.first_skipped, report.skipped)
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return await plan_record_experiment(experiment, request, sets, settings, pipeline)
@@ -345,23 +356,3 @@ def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk
     if chunk_tokens:
         parts.append(str(chunk_tokens))
     return Path("runs") / f"library-{'-'.join(map(file_name_part, [*parts, digest]))}"
-
-
-def _add_notes(
-    path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_tokens: int | None, *, quiet: bool
-) -> None:
-    from epicrisis.evaluation.experiments.record_cases import add_notes
-
-    with open_console(stderr=True, quiet=quiet).status("Reading the notes") as status:
-        report = add_notes(
-            path,
-            sets,
-            settings,
-            chunk_tokens,
-            lambda progress: status.update(
-                f"Reading the notes: {progress.documents} read, {progress.passages} passages"
-            ),
-        )
-    if report.added or report.replaced:
-        say(f"{report.added + report.replaced} notes, {report.passages} passages in {path}", err=True)
-    say_skipped(report.first_skipped, report.skipped)

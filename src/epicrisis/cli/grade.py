@@ -95,8 +95,12 @@ def correctness(
 
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
     """Show the share of correct answers by each judge and by their majority, and the agreement of the judges."""
-    from epicrisis.evaluation.grading.correctness import WROTE, read_correctness
-    from epicrisis.evaluation.grading.correctness_tables import correctness_conclusions, correctness_tables
+    from epicrisis.evaluation.grading.correctness import (
+        WROTE,
+        correctness_conclusions,
+        correctness_tables,
+        read_correctness,
+    )
 
     grades = read_correctness(run, files or None)
     if not grades.judges:
@@ -207,7 +211,7 @@ def preference(
 def verdicts(
     folder: PairsFolder,
     files: Annotated[list[Path] | None, Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
-    judged: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
+    models: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
     json: Json = False,
 ) -> None:
     """Show the verdicts: better and worse with a test, agreement of reviewers, and preference for a position.
@@ -217,8 +221,8 @@ def verdicts(
     """
     from epicrisis.evaluation.experiments import open_ended
 
-    if files or judged:
-        judging = open_ended.read_judging(folder, files or (), judged or ())
+    if files or models:
+        judging = open_ended.read_judging(folder, files or (), models or ())
     else:
         judging = open_ended.read_judging_folder(folder)
     if not (judging.people or judging.models):
@@ -253,11 +257,14 @@ def calibrate(
     (LLMBar), in both orders. `epicrisis grade run` and reports show the result with that judge's grades. Interrupted,
     the same command continues.
     """
-    from epicrisis.evaluation.grading.calibration import CALIBRATION, calibrate_grader
-    from epicrisis.evaluation.grading.calibration_tables import calibration_folder, calibration_tables
-    from epicrisis.evaluation.grading.cost_estimate import cost_question
+    from epicrisis.evaluation.grading.calibration import (
+        CALIBRATION,
+        calibrate_grader,
+        calibration_folder,
+        calibration_tables,
+    )
     from epicrisis.evaluation.grading.human_scores import read_preference_pairs, read_summaries, sample_items
-    from epicrisis.evaluation.grading.model_client import open_model_client
+    from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
 
     if data is None:
         raise InputError("name the folder with `judge` (files of MTS-Dialog and LLMBar) with --data")
