@@ -19,25 +19,7 @@ import numpy as np
 
 from epicrisis.answers import Retrieved
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import (
-    FIGURES,
-    P_COLUMN,
-    SHARE_COLUMN,
-    STATES,
-    Group,
-    PairingKey,
-    add_differences,
-    compare_to_baseline,
-    count_endings,
-    describe_chance,
-    describe_omitted_parts,
-    group_by,
-    make_notes,
-    mean_by_pair,
-    mean_score,
-    score_outcome,
-)
+from epicrisis.evaluation.analysis import grouping, statistics
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
@@ -57,10 +39,8 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.document_ranking import take_first
-from epicrisis.retrieval.preflight import choose_rule, compare_rankings
-from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
-from epicrisis.retrieval.rerank import rerank
+from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
+from epicrisis.retrieval.rankings import rerank, take_first
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
@@ -241,25 +221,25 @@ def _comparison_table(runs: OutcomesByModel, arms: Sequence[str], remarks: Seque
             against = select(in_part, arm=baseline) if arm != baseline else []
             labels = (model, part, arm, here[0].condition.get("k"))
             if part == MACRO:
-                rows.append((*labels, macro_mean(here), *[None] * len(STATES)))
+                rows.append((*labels, macro_mean(here), *[None] * len(grouping.STATES)))
                 differences.append(macro_difference(here, against))
             else:
-                rows.append((*labels, mean_score(here), *count_endings(here)))
-                differences.append(compare_to_baseline(Group(labels, here, against, ("repeat",))))
+                rows.append((*labels, grouping.mean_score(here), *grouping.count_endings(here)))
+                differences.append(grouping.compare_to_baseline(grouping.Group(labels, here, against, ("repeat",))))
     tested = len(differences) - differences.count(None)
-    notes = (*describe_chance(compared), *describe_omitted_parts(compared), *_AVERAGES, *remarks)
+    notes = (*grouping.describe_chance(compared), *grouping.describe_omitted_parts(compared), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
-        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
-        add_differences(rows, differences),
-        make_notes(tested, notes),
+        ("model", "set", "arm", "k", *grouping.FIGURES, f"difference to {baseline}", grouping.P_COLUMN),
+        grouping.add_differences(rows, differences),
+        grouping.make_notes(tested, notes),
     )
 
 
 def macro_mean(outcomes: Sequence[Outcome]) -> Mean:
     """Return the mean of the sets' means; a question that was asked several times counts by its mean."""
     sets = [list(scores.values()) for scores in _scores_by_set(outcomes).values()]
-    unscored = list(map(score_outcome, outcomes)).count(None)
+    unscored = list(map(grouping.score_outcome, outcomes)).count(None)
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
     return Mean(fmean(map(fmean, sets)), _interval(sets, (0.0, 1.0)), len(outcomes) - unscored, unscored)
@@ -278,7 +258,7 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     if not all(by_set.values()):
         return None
     n = sum(map(len, by_set.values()))
-    weighted: dict[tuple[str, PairingKey], float] = {}
+    weighted: dict[tuple[str, grouping.PairingKey], float] = {}
     for name, differences in by_set.items():
         for pair, value in differences.items():
             weighted[name, pair] = value * n / (len(by_set) * len(differences))
@@ -287,11 +267,11 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     return replace(flipped, interval=_interval(sets, (-1.0, 1.0)))
 
 
-def _scores_by_set(outcomes: Iterable[Outcome]) -> dict[str, dict[PairingKey, float]]:
+def _scores_by_set(outcomes: Iterable[Outcome]) -> dict[str, dict[grouping.PairingKey, float]]:
     """Return the mean score of each question by set, the sets by name; sets without a score are left out."""
-    by_set: dict[str, dict[PairingKey, float]] = {}
-    for name, in_set in sorted(group_by(outcomes, lambda outcome: str(outcome.condition["dataset"])).items()):
-        scores = mean_by_pair(in_set, ())
+    by_set: dict[str, dict[grouping.PairingKey, float]] = {}
+    for name, in_set in sorted(grouping.group_by(outcomes, lambda outcome: str(outcome.condition["dataset"])).items()):
+        scores = grouping.mean_by_pair(in_set, ())
         if scores:
             by_set[name] = scores
     return by_set
@@ -365,7 +345,7 @@ EXPERIMENT = Experiment(
             PlotSpec(
                 "Share right by arm",
                 "points",
-                (SHARE_COLUMN,),
+                (grouping.SHARE_COLUMN,),
                 ("arm",),
                 ("arm",),
                 ("model", "set"),
