@@ -34,10 +34,10 @@ def test_add_documents_counts_new_unchanged_and_changed(tmp_path: Path) -> None:
         assert get_counts(first) == (30, 0, 0, 0)
         assert library.count() == (30, first.passages)
         before = contents(library)
-        version = library._table.version
+        version = library.open_table().version
         again = add_documents(library, documents(0, 30), encoder())
         assert (*get_counts(again), again.passages) == (0, 0, 30, 0, 0)
-        assert (contents(library), library._table.version) == (before, version), (
+        assert (contents(library), library.open_table().version) == (before, version), (
             "nothing is written where nothing changes"
         )
         changed = add_documents(library, documents(1, 36), encoder())

@@ -181,21 +181,22 @@ def _read_days(files: Sequence[tuple[Path, FhirReferences]]) -> Iterator[Clinica
             except (ValueError, *_STRUCTURE_ERRORS) as error:
                 yield skip(path, where, str(error) if isinstance(error, ValueError) else _BAD_STRUCTURE)
     _, references = files[0]
-    for day in days.all():
-        stay = references.stay(day.encounter)
+    for where, (patient, date, category, encounter), text in days.all():
+        stay = references.stay(encounter)
         yield ClinicalNote(
-            where=day.where,
-            patient=day.patient,
-            text=day.text,
-            times=(day.date,),
-            note_type=day.category,
+            where=where,
+            patient=patient,
+            text=text,
+            times=(date,),
+            note_type=category,
             encounter=stay.encounter,
-            note_id=day.id,
-            patient_name=references.names.get(day.patient, ""),
+            # Independent of the text, so that a later export of the day replaces it.
+            note_id=":".join((patient, date, encounter, category)),
+            patient_name=references.names.get(patient, ""),
             admitted=stay.admitted,
             discharged=stay.discharged,
             more={"visit": stay.visit},
-            is_error=not day.text,
+            is_error=not text,
         )
 
 
@@ -306,7 +307,6 @@ def _is_ndjson(path: Path) -> bool:
 
 
 def _load_resource(path: Path) -> Mapping[str, Any]:
-    """Return the file's only JSON object. Raises ValueError with the reason."""
     try:
         with open_packed(path) as file:
             raw = file.read(MAX_BUNDLE_BYTES + 1)

@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from epicrisis.corpus.note_times import parse_note_time
 
 WITHDRAWN = ("entered-in-error", "cancelled")
 
-_DayKey: TypeAlias = tuple[str, str, str, str]
+DayKey: TypeAlias = tuple[str, str, str, str]
 """Patient, day, category, encounter."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObservationDay:
-    """A patient's observations of one day, category and encounter, a line for each in order of time."""
-
-    where: str
-    patient: str
-    date: str
-    category: str
-    encounter: str
-    text: str
-    """Empty if all of them were withdrawn or moved to another day."""
-
-    @property
-    def id(self) -> str:
-        """An id independent of the text, so that a later export of the day replaces it."""
-        return ":".join((self.patient, self.date, self.encounter, self.category))
 
 
 class ObservationDays:
     """Group observations by day. Of several with one id the latest is used: by `meta.lastUpdated`, else by order."""
 
     def __init__(self) -> None:
-        self._lines: dict[_DayKey, dict[str, tuple[str, str]]] = {}
-        self._places: dict[_DayKey, str] = {}
-        self._latest: dict[tuple[str, str], tuple[str, _DayKey]] = {}
+        self._lines: dict[DayKey, dict[str, tuple[str, str]]] = {}
+        self._places: dict[DayKey, str] = {}
+        self._latest: dict[tuple[str, str], tuple[str, DayKey]] = {}
         self._count = 0
 
     def add(self, observation: Mapping[str, Any], where: str, patient: str, encounter: str) -> None:
@@ -67,12 +49,15 @@ class ObservationDays:
         self._latest[patient, observation_id] = (updated, key)
         self._places.setdefault(key, where)
 
-    def all(self) -> Iterator[ObservationDay]:
-        """Yield the days in the order of their first observation; lines are sorted by time, those without one first."""
+    def all(self) -> Iterator[tuple[str, DayKey, str]]:
+        """Yield place, key and text of each day, in the order of its first observation.
+
+        The text has a line for each observation, sorted by time, those without one first. It is empty if all of them
+        were withdrawn or moved to another day.
+        """
         for key, lines in self._lines.items():
-            patient, day, category, encounter = key
-            texts = (text for _, text in sorted(lines.values(), key=lambda line: line[0]))
-            yield ObservationDay(self._places[key], patient, day, category, encounter, "\n".join(filter(None, texts)))
+            texts = (text for _, text in sorted(lines.values(), key=itemgetter(0)))
+            yield self._places[key], key, "\n".join(filter(None, texts))
 
 
 def format_observation(observation: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from types import FrameType
 
 import numpy as np
@@ -130,29 +131,23 @@ class BatchWriter:
                 self.counts.skip(document_id, SAME_ID_OTHER_NOTE)
         self.patients.add_from_notes(pending.document for pending in self._documents.values())
         self.patients.record()
-        self._commit_statements()
+        # Statements precede their documents, because committed documents are not read for statements again.
+        sources = set()
+        for pending in self._documents.values():
+            if pending.document.revision is not None:
+                sources.add(pending.document.id)
+                self._statements += extract_statements(pending.document)
+        sources.update(map(attrgetter("source"), self._statements))
+        if sources:
+            with uninterrupted():
+                self.library.replace_statements(sorted(sources), self._statements)
+        self._statements.clear()
         if self._documents:
             self._commit_documents()
         for file in self.whole_files:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             self.library.add_source(IngestedFile(file.sha256, file.name, file.bytes, now))
         self.whole_files.clear()
-
-    def _commit_statements(self) -> None:
-        """Write the pending statements, including those of notices in the batch.
-
-        This precedes the documents, because committed documents are not read for statements again.
-        """
-        sources = set()
-        for pending in self._documents.values():
-            if pending.document.revision is not None:
-                sources.add(pending.document.id)
-                self._statements += extract_statements(pending.document)
-        sources.update(statement.source for statement in self._statements)
-        if sources:
-            with uninterrupted():
-                self.library.replace_statements(sorted(sources), self._statements)
-        self._statements.clear()
 
     def _commit_documents(self) -> None:
         start = time.monotonic()

@@ -39,10 +39,8 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.document_ranking import take_first
-from epicrisis.retrieval.preflight import choose_rule, compare_rankings
-from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
-from epicrisis.retrieval.rerank import rerank
+from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
+from epicrisis.retrieval.rankings import rerank, take_first
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 

@@ -234,10 +234,7 @@ EXPERIMENT = Experiment(
         (SHARES, PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",))),
         _size_plots("n", "drafts or rounds"),
         _size_plots("k", "examples"),
-        (
-            replace(vote_sampling.TOKENS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
-            replace(vote_sampling.CALLS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
-        ),
+        vote_sampling.usage_plots(along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
     ),
     strategy="self-reflection",
     places_documents=False,

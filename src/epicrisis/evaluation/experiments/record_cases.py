@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,7 +78,7 @@ def add_notes(
     encoder, name = load_ingest_encoder(settings, path, precomputed=False)
     if chunk_tokens is None and not (path / MANIFEST).is_file():
         chunk_tokens = min(CHUNK_TOKENS, encoder.max_tokens)
-    notes = chain.from_iterable(record_set.notes() for record_set in sets)
+    notes = chain.from_iterable(map(methodcaller("notes"), sets))
     with open_or_create(path, encoder, name, chunk_tokens=chunk_tokens) as library:
         return add_documents(library, notes, encoder, on_progress=on_progress)
 
@@ -111,13 +112,20 @@ async def plan_record_experiment(
     for record_set, dataset in zip(sets, chosen, strict=True):
         charts = reader.charts(dataset.questions, record_set)
         cases += await asyncio.to_thread(build_record_cases, charts, study, arms, {"set": record_set.name})
+    n, patients = populations.count_questions_and_patients(
+        list(chain.from_iterable(map(attrgetter("questions"), chosen)))
+    )
+    how = "all" if request.questions is None else "at-random"
+    sample: dict[str, Any] = {"how": how, "n": n, "patients": patients, "seed": request.draw}
+    if notices:
+        sample["notices"] = notices
     exact = (await model.capabilities()).exact_token_counts
     plan = RunPlan(
         name=experiment.name,
         arguments=_describe_arguments(request, chosen, arms, pipeline, exact=exact),
         recipe=pipeline.recipe(),
         dataset=describe_sets(chosen),
-        sample=_describe_sample(request, chosen, notices),
+        sample=sample,
         seed=settings.seed,
     )
     return plan, tuple(cases)
@@ -178,11 +186,17 @@ def _describe_arguments(
     """Return the arguments of the plan, with the chunks of the library (errata E1)."""
     assert pipeline.search is not None
     manifest = pipeline.search.library.manifest
+    asked: dict[str, dict[str, str | int]] = {}
+    for dataset in chosen:
+        questions, patients = populations.count_questions_and_patients(dataset.questions)
+        unanswerable = sum(is_unanswerable(question.gold, question.options) for question in dataset.questions)
+        size = {"questions": questions, "patients": patients, "unanswerable": unanswerable}
+        asked[dataset.name] = {"population": request.population, **size}
     arguments: dict[str, Any] = {
         "protocol": request.protocol,
         **describe_grid(replace(request.grid, arms=tuple(arms))),
         "population": request.population,
-        "asked": {dataset.name: _describe_size(dataset, request.population) for dataset in chosen},
+        "asked": asked,
         "tokens": "counted" if exact else "estimated from above",
         "chunk_tokens": manifest.max_tokens,
         "overlap": manifest.overlap,
@@ -190,24 +204,6 @@ def _describe_arguments(
     if request.sparse:
         arguments["sparse"] = request.sparse
     return {**arguments, "repeats": request.repeats}
-
-
-def _describe_size(dataset: Dataset, population: str) -> dict[str, str | int]:
-    questions, patients = populations.count_questions_and_patients(dataset.questions)
-    unanswerable = sum(is_unanswerable(question.gold, question.options) for question in dataset.questions)
-    return {"population": population, "questions": questions, "patients": patients, "unanswerable": unanswerable}
-
-
-def _describe_sample(
-    request: Request, chosen: Sequence[Dataset], notices: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
-    questions = list(chain.from_iterable(dataset.questions for dataset in chosen))
-    n, patients = populations.count_questions_and_patients(questions)
-    how = "all" if request.questions is None else "at-random"
-    sample: dict[str, Any] = {"how": how, "n": n, "patients": patients, "seed": request.draw}
-    if notices:
-        sample["notices"] = notices
-    return sample
 
 
 async def _token_counter(model: ChatModel) -> TokenCounter:

@@ -25,7 +25,6 @@ from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import BudgetSettings
 
 RESUME_HINT = "the answers so far are kept, and the same command continues from there"
-
 _BILLION = 1_000_000_000
 
 

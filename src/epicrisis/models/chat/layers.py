@@ -158,7 +158,6 @@ class RateLimitedModel(Layer):
 
 
 T = TypeVar("T")
-
 MAX_FACTOR = 64
 """Pauses double up to this many times the first."""
 
@@ -232,7 +231,13 @@ class RetryingModel(Layer):
                 if not error.retryable or tries >= self._tries or remaining == 0 or retry_after > remaining:
                     error.usage = failed_usage
                     if error.retryable:
-                        error.args = (_format_final_error(error, failures, retry_after, remaining),)
+                        message = str(error) if failures == 1 else f"{error} (tried {failures} times)"
+                        if retry_after > remaining:
+                            message += (
+                                f"; it asks to wait {retry_after:.0f} s, more than the {remaining:.0f} s that remain "
+                                "for retries: run the same command later, or raise retry_seconds"
+                            )
+                        error.args = (message,)
                     raise
             before_retry()
             jitter = jitter or random.Random(repr(seed))
@@ -240,17 +245,6 @@ class RetryingModel(Layer):
             wait = min(retry_after + pause, remaining)
             remaining -= wait
             await self._sleep(wait)
-
-
-def _format_final_error(error: EpicrisisError, failures: int, retry_after: float, remaining: float) -> str:
-    """Return the error's message with the reason why there is no further try."""
-    message = str(error) if failures == 1 else f"{error} (tried {failures} times)"
-    if retry_after <= remaining:
-        return message
-    return (
-        f"{message}; it asks to wait {retry_after:.0f} s, more than the {remaining:.0f} s that remain for retries: run "
-        "the same command later, or raise retry_seconds"
-    )
 
 
 class RecordingModel(Layer):
