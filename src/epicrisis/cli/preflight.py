@@ -78,8 +78,8 @@ def calibrate(
     """
     from epicrisis.evaluation.experiments import preflight_calibration
     from epicrisis.evaluation.experiments.preflight import guards_table
+    from epicrisis.evaluation.experiments.preflight_calibration import errors_table, savings_table
     from epicrisis.evaluation.experiments.preflight_rules import PAPERS_RULE, definitions
-    from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimate_savings, savings_table
 
     settings = flags.settings()
     if settings.local_only:
@@ -94,7 +94,7 @@ def calibrate(
     fitted = preflight_calibration.calibrate(recorded, issue, target, depth=settings.preflight.depth)
     skipped = {"papers' rule": fitted.papers.skipped.value, "fitted, held out": fitted.held_out.skipped.value}
     source = f"{library}, {len(recorded):,} questions; rankings in {path}"
-    tables = [errors_table(fitted, source), savings_table(estimate_savings(shape, skipped, cost), shape, price_text)]
+    tables = [errors_table(fitted, source), savings_table(shape, skipped, cost, price_text)]
     if guard != "none":
         hidden, _ = _rank(settings, library, questions, path.with_stem(f"{path.stem}-{guard}"), guard, json)
         tables.append(guards_table({"none": recorded, guard: hidden}, (PAPERS_RULE, fitted.rule), settings.k))
@@ -191,7 +191,7 @@ def _rank(
 ) -> tuple[list[QuestionRankings], PromptShape]:
     """Return the rankings of all questions, and the tokens of their prompts. Rankings saved in `path` are reused."""
     from epicrisis.components import build_scope
-    from epicrisis.evaluation.experiments.preflight_savings import estimated_shape
+    from epicrisis.evaluation.experiments.preflight_calibration import estimated_shape
     from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingStore, open_rankers, record_rankings
 
     def scope(question: Question) -> Scope:

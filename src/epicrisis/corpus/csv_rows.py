@@ -259,7 +259,6 @@ class _LineSource:
         self._size = 0
 
     def begin_row(self) -> None:
-        """Begin the next row with the next line."""
         self.first, self.fault, self._size = self.number + 1, "", 0
 
     def __iter__(self) -> _LineSource:

@@ -307,7 +307,6 @@ def _is_ndjson(path: Path) -> bool:
 
 
 def _load_resource(path: Path) -> Mapping[str, Any]:
-    """Return the file's only JSON object. Raises ValueError with the reason."""
     try:
         with open_packed(path) as file:
             raw = file.read(MAX_BUNDLE_BYTES + 1)

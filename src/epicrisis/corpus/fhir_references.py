@@ -259,7 +259,6 @@ def _resolve_reference(reference: Any, references: FhirReferences, kind: str) ->
 
 
 def _identifiers(resource: Resource) -> list[tuple[str, str]]:
-    """Return (system, value) of each identifier with a value."""
     identifiers = map(_identifier, filter(_is_dict, as_list(resource.get("identifier"))))
     return [identifier for identifier in identifiers if identifier[1]]
 
@@ -269,7 +268,6 @@ def _identifier(identifier: Resource) -> tuple[str, str]:
 
 
 def _split_address(address: str) -> tuple[str, str]:
-    """Return type and id of `.../Patient/1`."""
     parts = address.partition(_VERSION)[0].split("/")
     return (parts[-2], parts[-1]) if len(parts) > 1 else ("", "")
 

@@ -148,7 +148,6 @@ def read_chunk(chunk: EmbeddingChunk) -> Iterator[EncodedDocument | Skipped]:
 
 
 def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
-    """Return the chunk. Raises InputError if its files are not as expected."""
     import numpy as np
 
     paths = [folder / file.format(number) for file in _FILES]
@@ -170,7 +169,6 @@ def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
 
 
 def _open_vectors(path: Path) -> Vectors:
-    """Return the file's array as a memory map."""
     import numpy as np
 
     try:
@@ -184,7 +182,6 @@ def _open_vectors(path: Path) -> Vectors:
 
 
 def _read_ids(path: Path) -> Ids:
-    """Return the PMIDs by row, all different."""
     import numpy as np
 
     try:
@@ -236,7 +233,6 @@ def _add_vectors(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -
 
 
 def _build_document(pmid: int, value: Any) -> Document:
-    """Return the entry's document. Raises ValueError with the reason."""
     if fault := find_json_fault(value):
         raise ValueError(fault)
     if not isinstance(value, dict):

@@ -41,7 +41,6 @@ def read_snippets(path: Path) -> Iterator[Document | Skipped]:
 
 
 def _build_document(source: str, _: int, line: Mapping[str, Any]) -> Document:
-    """Return the line's document. Raises ValueError with a reason that repeats nothing of the line."""
     id_, title, content = _text(line, "id"), _text(line, "title"), _text(line, "content")
     pmid = str(line["PMID"]) if type(line.get("PMID")) in (int, str) else ""
     if id_.startswith("PMID:"):

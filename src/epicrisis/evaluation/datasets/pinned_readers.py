@@ -9,7 +9,7 @@ object, `{key: {id, question, correct_answer, options}}`. The answer is a letter
 entries also have a `category`. The name of a file may contradict its content (errata P13).
 
 PubMedQA itself has contexts: each question comes with its abstract, unlike in MIRAGE's set (errata P9).
-`corpus/pubmedqa.py` reads the format; the test split is added here.
+`corpus/questions.py` reads the format; the test split is added here.
 
 MedQ has 48 open questions with a reference answer, in a sheet with the file name medq-30.
 """
@@ -23,7 +23,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.corpus import pubmedqa, sandbox
+from epicrisis.corpus import sandbox
+from epicrisis.corpus.questions import load_pubmedqa, read_pubmedqa_documents, read_pubmedqa_questions
 from epicrisis.corpus.reader_base import check_file, path_error, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import read_content
@@ -131,9 +132,9 @@ def read_pubmedqa(path: Path, split: Path | None = None) -> tuple[tuple[Question
     With `split` (`test_ground_truth.json`), only the questions in the split, in its order. Raises InputError for
     another or an invalid file, or if the two files disagree.
     """
-    questions = tuple(pubmedqa.read_questions(path))
+    questions = tuple(read_pubmedqa_questions(path))
     documents: dict[str, Document] = {}
-    for item in pubmedqa.read_documents(path, pubmedqa.load_entries(path)):
+    for item in read_pubmedqa_documents(path, load_pubmedqa(path)):
         if isinstance(item, Document):
             documents[item.id] = item
     if split is None:

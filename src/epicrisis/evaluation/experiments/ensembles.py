@@ -172,10 +172,7 @@ EXPERIMENT = Experiment(
             PlotSpec("Share right by the number of votes", "line", (SHARE_COLUMN,), ("votes",), ("arm",), _MODEL),
             PlotSpec("What more votes change", "line", ("difference to the same arm *",), ("votes",), ("arm",), _MODEL),
         ),
-        (
-            replace(vote_sampling.TOKENS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
-            replace(vote_sampling.CALLS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
-        ),
+        vote_sampling.usage_plots(kind="line", along=("votes",), series=("arm",), panel=_MODEL),
     ),
     strategy="self-consistency",
     places_documents=False,

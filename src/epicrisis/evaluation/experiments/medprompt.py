@@ -7,7 +7,6 @@ reranker. The rivals are the same votes without examples (errata P6), and exampl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from epicrisis.errors import InputError
@@ -73,10 +72,8 @@ def cases(
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     sampling, votes = vote_sampling.sampling_of(inputs), vote_sampling.single_votes(inputs, NAME)
-    sources = inputs.study.examples
-    return vote_sampling.cases_by_set(
-        inputs, partial(cases, sampling=sampling, sources=sources, votes=votes, arms=inputs.grid.arms)
-    )
+    build = partial(cases, sampling=sampling, sources=inputs.study.examples, votes=votes, arms=inputs.grid.arms)
+    return vote_sampling.cases_by_set(inputs, build)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -116,10 +113,7 @@ EXPERIMENT = Experiment(
     plots=(
         (PlotSpec("Differences between examples", "points", (f"difference to {_FIRST}",), panel=("model",)),),
         (SHARES, DIFFERENCES),
-        (
-            replace(vote_sampling.TOKENS_PLOT, along=("examples",)),
-            replace(vote_sampling.CALLS_PLOT, along=("examples",)),
-        ),
+        vote_sampling.usage_plots(along=("examples",)),
     ),
     strategy="self-consistency",
     places_documents=False,

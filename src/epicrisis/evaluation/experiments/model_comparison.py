@@ -8,7 +8,6 @@ shown against both, since the study compares twenty votes with one prediction (e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from operator import attrgetter, itemgetter
 
@@ -125,10 +124,7 @@ EXPERIMENT = Experiment(
         ),
         (PlotSpec("What the examples bring", "points", ("difference to *",), _MODEL, _MODEL, ("set",)),),
         (PlotSpec("Leaderboard", "points", ("average",), _ROWS, ("arm",), ()),),
-        (
-            replace(vote_sampling.TOKENS_PLOT, along=("arm",), series=("arm",), panel=("model", "set")),
-            replace(vote_sampling.CALLS_PLOT, along=("arm",), series=("arm",), panel=("model", "set")),
-        ),
+        vote_sampling.usage_plots(along=("arm",), series=("arm",), panel=("model", "set")),
     ),
     strategy="self-consistency",
     places_documents=False,

@@ -79,15 +79,6 @@ class Judging:
     """By the judge's name: its verdicts by pair."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rater:
-    name: str
-    choices: Mapping[str, PreferredAnswer]
-    """By pair."""
-    tested: bool = True
-    """False: one of several reviewers whose majority counts."""
-
-
 def cases(questions: Sequence[Question]) -> tuple[Case, ...]:
     """Build each question by both arms, condition `arm`; retrieval, k and all else are those of the settings.
 
@@ -123,7 +114,7 @@ def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = ()) -> t
     """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree,
     and the effect of an answer's place."""
     answers = _answers_table(judgings, remarks)
-    if not any(map(_raters, judgings.values())):
+    if not any(judging.people or judging.models for judging in judgings.values()):
         return (answers,)
     return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings), _place_table(judgings)
 
@@ -153,14 +144,18 @@ def _describe_test(p: float, effect: str) -> str:
     return f"{effect} is {'shown' if p <= ALPHA else 'not shown'} (exact sign test, {value} corrected)"
 
 
-def _raters(judging: Judging) -> list[_Rater]:
-    """Return all raters, with the majority of several reviewers after these."""
+def _raters(judging: Judging) -> Iterator[tuple[str, Mapping[str, PreferredAnswer], bool]]:
+    """Yield all raters with their choices by pair, and whether these are tested: reviewers, their majority, models.
+
+    One of several reviewers is not tested, because their majority counts.
+    """
     reviewers = human_verdicts.choices_by_reviewer(judging.people)
-    raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
+    for name, choices in reviewers.items():
+        yield name, choices, len(reviewers) == 1
     if len(reviewers) > 1:
-        majority = human_verdicts.majority_choices(reviewers.values())
-        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", majority))
-    return raters + list(starmap(_Rater, _model_choices(judging).items()))
+        yield f"majority of {len(reviewers)} reviewers", human_verdicts.majority_choices(reviewers.values()), True
+    for name, choices in _model_choices(judging).items():
+        yield name, choices, True
 
 
 def _model_choices(judging: Judging) -> dict[str, dict[str, PreferredAnswer]]:
@@ -203,15 +198,15 @@ def _verdicts_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> 
     p_values: list[float | None] = []
     for model, judging in judgings.items():
         paired = judging.paired
-        for rater in _raters(judging):
-            arms = [paired.key.preferred(pair, choice) for pair, choice in rater.choices.items()]
+        for name, choices, is_tested in _raters(judging):
+            arms = list(starmap(paired.key.preferred, choices.items()))
             better, worse = arms.count(OURS), arms.count(RIVAL)
             same = arms.count(None) + len(paired.key.same)
             unjudged = len(paired.pairs) - len(arms)
             share = _mean([1.0] * better + [0.0] * (same + worse) + [None] * unjudged)
             decided = _mean([1.0] * better + [0.0] * worse)
-            rows.append((model, rater.name, better + same + worse, unjudged, better, same, worse, share, decided))
-            p_values.append(sign_test(better, worse) if rater.tested else None)
+            rows.append((model, name, better + same + worse, unjudged, better, same, worse, share, decided))
+            p_values.append(sign_test(better, worse) if is_tested else None)
     counts = ("judged", "not judged", "better", "same", "worse")
     columns = ("model", "judge", *counts, "share better", "share of decided", "p (Holm)")
     tested = len(p_values) - p_values.count(None)
