@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from epicrisis.answering.document_answers import answer_from_documents, conclude
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answering.strategy_context import PROMPTS, TIE, Context, make_unanswered
+from epicrisis.answering.strategy_context import TIE, Context, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import render
 from epicrisis.protocols import ChatRequest
 from epicrisis.question_options import first_same_option
 from epicrisis.types import Question
@@ -34,7 +33,7 @@ async def chain_of_thought(question: Question, context: Context) -> Answer:
 
 
 async def _answer_from_memory(question: Question, context: Context, strategy: str, *, reasoning: bool) -> Answer:
-    prompt = render(PROMPTS, strategy.replace("-", "_"), question=question.text, options=question.options)
+    prompt = render_question(strategy.replace("-", "_"), question)
     reply_format = AnswerFormat(question.options, reasoning=reasoning)
     context.emit(AnswerStarted(strategy, documents=0))
     try:
@@ -90,7 +89,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     if not question.options:
         message = f"{ZERO_SHOT} reads the probabilities of options and this question has none: ask it closed-book"
         return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoOptions", message))
-    prompt = render(PROMPTS, "next_token", question=question.text, options=question.options)
+    prompt = render_question("next_token", question)
     top_p = context.sampling_of("writer").top_p
     request = ChatRequest(
         prompt.messages, max_tokens=1, top_p=top_p, seed=context.seed, options=tuple(question.options)

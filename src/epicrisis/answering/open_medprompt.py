@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -20,23 +21,23 @@ from epicrisis.answering.document_answers import conclude
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.self_consistency import build_requests, find_examples
 from epicrisis.answering.strategy_context import (
-    PROMPTS,
     Context,
     gather_all,
     get_failed_state,
     make_failure,
     make_unanswered,
+    render_question,
 )
 from epicrisis.answering.structured_request import Sampling, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import Prompt, fence, render
+from epicrisis.prompts import Prompt, fence
 from epicrisis.types import Question
 
 ENSEMBLE_REFINING, SELF_REFLECTION = "ensemble-refining", "self-reflection"
 CRITIQUE_CHARACTERS = 600
 TEMPERATURES = tuple(i / 10 for i in range(11))
-TOP_PS = (0.001, *(i / 10 for i in range(1, 11)))
+TOP_PS = (0.001, *TEMPERATURES[1:])
 """The values for drafts, all equally likely, as in the study's code."""
 _NO_FAULT = "No fault was found."
 REWARD_ROLE = "reward"
@@ -61,11 +62,9 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     if not answered:
         return _answer_without_draft(question, ENSEMBLE_REFINING, drafts)
     failed = [draft for draft in drafts if draft.failure is not None]
-    if failed:
-        numbers = ", ".join(str(draft.number) for draft in failed)
-        context.emit(Notice("left-out", f"{len(failed)} of {len(drafts)} drafts failed or were unreadable: {numbers}"))
-    answers = fence((draft.text for draft in answered), label="answer")
-    prompt = render(PROMPTS, "synthesis", question=question.text, options=question.options, answers=answers)
+    context.report_missing(list(map(attrgetter("number"), failed)), len(drafts), "drafts failed or were unreadable")
+    answers = fence(map(attrgetter("text"), answered), label="answer")
+    prompt = render_question("synthesis", question, answers=answers)
     try:
         if not await context.fits("writer", prompt, reply_format):
             raise ContextOverflow(f"{len(answered)} drafts do not fit the model's window: make fewer (refine.drafts)")
@@ -87,18 +86,18 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     drafts = [await _add_rewards(question, context, await _draft(context, 0, prompt, reply_format, None))]
     while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
         number, last = len(drafts), drafts[-1]
-        texts = {"question": question.text, "options": question.options, "answer": fence([last.text], label="answer")}
+        answer_text = fence([last.text], label="answer")
         try:
-            critique_prompt = render(PROMPTS, "critique", **texts)
+            critique_prompt = render_question("critique", question, answer=answer_text)
             reply = await context.ask("writer", f"critique {last.number}", critique_prompt, critique_format)
         except (ChatError, Unreadable) as error:
             context.emit(Notice("left-out", f"round {number}: {error}; the earlier drafts remain"))
             break
         drafts[-1] = replace(last, critique=reply.text if reply.has_answer else _NO_FAULT)
-        prompt = render(
-            PROMPTS,
+        prompt = render_question(
             "improvement",
-            **texts,
+            question,
+            answer=answer_text,
             critique=drafts[-1].critique,
             rewards={name: f"{value:.2f}" for name, value in last.rewards.items()},
             judged=judge is not None,
@@ -177,14 +176,14 @@ class RewardFormat:
     def read(self, text: str) -> Mapping[str, float]:
         """Return the mark of each attribute. Raises Unreadable."""
         for reply in json_objects(text, frozenset(ATTRIBUTES)):
-            marks = {name: reply.get(name) for name in ATTRIBUTES}
+            marks: dict[str, Any] = {name: reply.get(name) for name in ATTRIBUTES}
             if all(type(mark) is int and 1 <= mark <= BEST_MARK for mark in marks.values()):
-                return {name: float(reply[name]) for name in ATTRIBUTES}
+                return dict(zip(marks, map(float, marks.values()), strict=True))
         raise Unreadable(f"the reply gives no marks from 1 to {BEST_MARK}")
 
 
 async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
     """Return the marks that a chat model gives an answer by attribute, in another scale than ArmoRM's scores."""
     answer = fence([text], label="answer")
-    prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
+    prompt = render_question("reward", question, answer=answer)
     return await context.ask(REWARD_ROLE, "reward", prompt, RewardFormat())

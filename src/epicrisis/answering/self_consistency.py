@@ -122,9 +122,7 @@ async def _vote(
     votes = await gather_all(calls)
     tally = count_votes(votes, tuple(question.options), context.voting.tie)
     missing = [vote for vote in votes if vote.state in ("failed", "unparsed")]
-    if missing:
-        numbers = ", ".join(str(vote.number) for vote in missing)
-        context.emit(Notice("left-out", f"{len(missing)} of {len(votes)} votes failed or were unreadable: {numbers}"))
+    context.report_missing(list(map(attrgetter("number"), missing)), len(votes), "votes failed or were unreadable")
     answer = Answer(
         question,
         strategy,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from epicrisis.question_options import first_same_option
 from epicrisis.types import AnswerState
@@ -125,18 +126,15 @@ class ChoiceReader:
         if several := self._read_list(text):
             return several
         mentioned = self._find(_MENTIONED, text)
-        if len(mentioned) > 1:
-            return mentioned
-        return self._find(_MENTIONED, _DISCUSSED.sub("", text))
+        return mentioned if len(mentioned) > 1 else self._find(_MENTIONED, _DISCUSSED.sub("", text))
 
     def _match(self, words: str) -> str | None:
         words = words.replace("**", "")
         normalized = _normalize(words)
         if normalized in self._letters:
             return self._letters[normalized]
-        same = [letter for letter, text in self._texts.items() if text == normalized]
-        if same:
-            return same[0] if len(self._merge_alike(same)) == 1 else None
+        if same := self._merge_alike(self._letters_with_text(normalized)):
+            return same.pop() if len(same) == 1 else None
         head, separator, rest = _split_letter(normalized)
         letter = self._letters.get(head) if separator else None
         labelled = _LABELLED.fullmatch(normalized)
@@ -150,7 +148,7 @@ class ChoiceReader:
 
     def _merge_alike(self, letters: Iterable[str]) -> set[str]:
         """Replace each letter by the first one whose option has the same text."""
-        return {first_same_option(self._options, letter) for letter in letters}
+        return set(map(partial(first_same_option, self._options), letters))
 
     def _begins_with(self, text: str, letter: str) -> bool:
         option = self._texts[letter]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -12,7 +12,7 @@ from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
-from epicrisis.prompts import Prompt
+from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
     AnswerState,
@@ -98,6 +98,12 @@ class Context:
     def sampling_of(self, role: str) -> Sampling:
         """Return the sampling parameters of a role."""
         return self.sampling.get(role, Sampling())
+
+    def report_missing(self, numbers: Sequence[int], total: int, problem: str) -> None:
+        """Emit a notice of the parts, drafts or votes without a result, if there are any."""
+        if numbers:
+            listed = ", ".join(map(str, numbers))
+            self.emit(Notice("left-out", f"{len(numbers)} of {total} {problem}: {listed}"))
 
     def track_usage(self) -> tuple[Context, list[Usage]]:
         """Return a copy of the context and a list that collects the usage of each call made with the copy."""
@@ -202,6 +208,11 @@ class Context:
     async def fits(self, role: str, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
         """Return whether the prompt and the longest reply fit the model's window; True if the window is unknown."""
         return await fits_window(self.models[role], prompt, reply_format, self.sampling_of(role).max_reasoning_tokens)
+
+
+def render_question(template: str, question: Question, **values: Any) -> Prompt:
+    """Return the prompt of a template with the question, its options and these values."""
+    return render(PROMPTS, template, question=question.text, options=question.options, **values)
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:

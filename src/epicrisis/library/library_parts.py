@@ -19,7 +19,7 @@ from epicrisis.library import word_index as indexes
 from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
-from epicrisis.library.manifest import LibraryManifest, sync_folder
+from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
@@ -311,7 +311,7 @@ def rebuild_from_passages(folder: Path, dimensions: int) -> None:
         journal.rebuild(rows, Checkpoint(table.version, opstamp), changes)
     with translate_errors(folder):
         (folder / REBUILT).replace(folder / journals.NAME)
-        sync_folder(folder)
+        sync_path(folder)
 
 
 def _read_old_journal(folder: Path) -> _JournalContent:

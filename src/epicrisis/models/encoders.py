@@ -152,8 +152,6 @@ class PrecomputedEncoder:
         self._raise_missing()
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
-        import numpy as np
-
         if texts:
             self._raise_missing()
         return np.empty((0, self.dimensions), dtype=np.float32)

@@ -52,7 +52,6 @@ class EncoderRecipe(_Recipe):
     """How texts become vectors. Windows count tokens, special ones included."""
 
     example = '{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}'
-
     pooling: Literal["mean", "cls", "last"]
     """The vector of a text: the mean of its token vectors, the first, or the last."""
     normalise: bool
@@ -103,7 +102,6 @@ class RerankerRecipe(_Recipe):
     """How a question and a passage become a score. Only late interaction uses the fields after `max_tokens`."""
 
     example = '{"settings": {"scoring": "cross-encoder", "max_tokens": 512}}'
-
     scoring: Literal["cross-encoder", "late-interaction"]
     max_tokens: int = Field(ge=4)
     max_query_tokens: int | None = Field(None, ge=4)
@@ -164,7 +162,6 @@ class RewardRecipe(_Recipe):
     """How a question and its answer become rewards: the last token's vector times a head with a row per attribute."""
 
     example = '{"settings": {"rows": ["helpfulness", "honesty"], "attributes": ["honesty"], "max_tokens": 4096}}'
-
     attributes: tuple[str, ...] = Field(min_length=1)
     rows: tuple[str, ...] = Field(min_length=1)
     head: str = "regression_layer.weight"
@@ -185,7 +182,6 @@ class NliRecipe(_Recipe):
     """The order of a network's three numbers, and its window."""
 
     example = '{"settings": {"labels": ["contradiction", "neutral", "entailment"], "max_tokens": 512}}'
-
     labels: tuple[str, ...] = Field(min_length=3, max_length=3)
     """`entailment`, `neutral` and `contradiction` in the order of the network's numbers."""
     max_tokens: int = Field(ge=4)
@@ -219,7 +215,6 @@ class SparseRecipe(_Recipe):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     example = '{"settings": {"max_tokens": 512}}'
-
     max_tokens: int = Field(ge=4)
 
 
