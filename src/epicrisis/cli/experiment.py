@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.library.ingest_report import IngestProgress
+    from epicrisis.library.ingest_batches import IngestProgress
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.library.ingest_report import IngestReport
+    from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
