@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.answering.document_answers import build_documents_request
-from epicrisis.answering.strategy_context import Context, fits
+from epicrisis.answering.strategy_context import Context
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
@@ -106,7 +106,7 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     """
     if tokens is None:
         notes = ranking.passages
-        while notes and not await fits(context, "writer", *build_documents_request(question, context, notes)):
+        while notes and not await context.fits("writer", *build_documents_request(question, context, notes)):
             notes = notes[:-1]
         budget = "what the model's window leaves"
     else:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import csv_rows, jsonl, medcpt, pubmedqa, reader_base, readers
+from epicrisis.corpus import csv_rows, jsonl, medcpt, questions, reader_base, readers
 from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
@@ -113,7 +113,7 @@ def test_json_file_over_value_limit_is_skipped(tmp_path: Path, monkeypatch: pyte
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "holds more than 1,000 values; split it"
     with pytest.raises(InputError, match=r"entries.json: holds more than 1,000 values; split it"):
-        pubmedqa.load_entries(entries)
+        questions.load_pubmedqa(entries)
     with pytest.raises(InputError, match="not a JSON list of PMIDs"):
         medcpt._read_ids(ids)
 

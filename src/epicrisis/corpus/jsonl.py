@@ -106,7 +106,6 @@ def read_objects(path: Path) -> Iterator[NumberedObject | Skipped]:
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:
-    """Return the line's object. Raises ValueError with a reason that repeats nothing of the line."""
     check_value_count(line, MAX_LINE_VALUES)
     try:
         value = json.loads(line.rstrip().decode())

@@ -30,6 +30,7 @@ from epicrisis.corpus.reader_base import (
     Skipped,
     check_file,
     is_folder,
+    is_number,
     os_error_reason,
     path_error,
     skip,
@@ -147,7 +148,6 @@ def read_chunk(chunk: EmbeddingChunk) -> Iterator[EncodedDocument | Skipped]:
 
 
 def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
-    """Return the chunk. Raises InputError if its files are not as expected."""
     import numpy as np
 
     paths = [folder / file.format(number) for file in _FILES]
@@ -169,7 +169,6 @@ def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
 
 
 def _open_vectors(path: Path) -> Vectors:
-    """Return the file's array as a memory map."""
     import numpy as np
 
     try:
@@ -183,7 +182,6 @@ def _open_vectors(path: Path) -> Vectors:
 
 
 def _read_ids(path: Path) -> Ids:
-    """Return the PMIDs by row, all different."""
     import numpy as np
 
     try:
@@ -192,9 +190,11 @@ def _read_ids(path: Path) -> Ids:
         raw = path.read_bytes()
         check_value_count(raw)
         values = json.loads(raw)
-        if not isinstance(values, list) or not {type(value) for value in values} <= {str, int}:
+        if not isinstance(values, list) or not {str, int}.issuperset(map(type, values)):
             raise ValueError("not a list of PMIDs")
-        ids = np.array(list(map(_parse_pmid, map(str, values))), dtype=np.int64)
+        if not all(map(_is_pmid, map(str, values))):
+            raise ValueError("not a PMID")
+        ids = np.array(list(map(int, values)), dtype=np.int64)
     except OSError as error:
         raise path_error(path, f"{os_error_reason(error)}; check the file and its permissions") from error
     except (ValueError, RecursionError) as error:
@@ -204,22 +204,19 @@ def _read_ids(path: Path) -> Ids:
     return ids
 
 
-def _parse_pmid(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 12):
-        raise ValueError("not a PMID")
-    return int(text)
-
-
 def _find_row(key: str, ids: Ids, order: Ids) -> int | None:
     """Return the row of a PMID, or None; `order` sorts the ids."""
     import numpy as np
 
-    try:
-        pmid = _parse_pmid(key)
-    except ValueError:
+    if not _is_pmid(key):
         return None
+    pmid = int(key)
     place = int(np.searchsorted(ids, pmid, sorter=order))
     return int(order[place]) if place < len(ids) and ids[order[place]] == pmid else None
+
+
+def _is_pmid(text: str) -> bool:
+    return is_number(text) and len(text) <= 12
 
 
 def _add_vectors(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -> Iterator[EncodedDocument | Skipped]:
@@ -236,7 +233,6 @@ def _add_vectors(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -
 
 
 def _build_document(pmid: int, value: Any) -> Document:
-    """Return the entry's document. Raises ValueError with the reason."""
     if fault := find_json_fault(value):
         raise ValueError(fault)
     if not isinstance(value, dict):

@@ -161,7 +161,6 @@ class RemovalLog:
 
 @contextmanager
 def _storage_errors(path: Path) -> Iterator[None]:
-    """Raise StorageError for an OSError within the context."""
     try:
         yield
     except OSError as error:

@@ -73,7 +73,6 @@ def sheet_rows(path: Path) -> list[list[str]]:
 
 
 def _request_value(request: Mapping[str, Any], data: bytes, size: int, key: str) -> Any:
-    """Return one value of the child's reply. Raises ValueError with the reason."""
     try:
         (reply,) = _CHILD.ask(request, data, size)
     except _ParserError as error:
@@ -147,7 +146,6 @@ class _Child:
         return dict(json.loads(body))
 
     def _describe_end(self, seconds: int) -> str:
-        """Return why the child ended."""
         assert self._process is not None, "it was started"
         code = self._process.wait()
         if code == -signal.SIGALRM:
@@ -158,7 +156,6 @@ class _Child:
         return f"its parser crashed ({how}), or ran out of memory; save the file as text, or recreate it"
 
     def end(self) -> None:
-        """Kill the child if there is one."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -81,7 +81,6 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
 
 
 def _read_sheet(path: Path) -> list[list[str]]:
-    """Return the rows of a spreadsheet's first sheet, cells as text. Raises ValueError with the reason."""
     from python_calamine import CalamineError, CalamineWorkbook
 
     try:

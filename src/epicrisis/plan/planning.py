@@ -67,14 +67,8 @@ async def estimate_costs(
     neediest = min(
         strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"), default=settings.strategy
     )
-    changes = {
-        "strategy": neediest,
-        "cache": CacheSettings(mode="off"),
-        "budget": BudgetSettings(),
-        "record": None,
-        "log": None,
-    }
-    bare = settings.model_copy(update=changes)
+    unlimited = {"cache": CacheSettings(mode="off"), "budget": BudgetSettings(), "record": None, "log": None}
+    bare = settings.model_copy(update={"strategy": neediest, **unlimited})
     async with Pipeline.open(bare, library, strategies) as pipeline:
         return await plan_questions(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
 
@@ -94,7 +88,10 @@ async def plan_questions(
         raise InputError("there is nothing to plan: give a question and a strategy")
     if sample is not None and sample < 2:
         raise InputError("a sample needs two questions or more: give --sample a larger number")
-    selection = _draw_sample(questions, sample or MAX_SAMPLE, settings.seed)
+    places: Sequence[int] = range(len(questions))
+    if len(questions) > (sample or MAX_SAMPLE):
+        places = sorted(random.Random(settings.seed).sample(places, sample or MAX_SAMPLE))
+    selection = list(map(questions.__getitem__, places))
     planner = await _open_planner(pipeline, settings, timed)
 
     async def plan_question(question: Question) -> dict[str, _Outcomes]:
@@ -150,13 +147,6 @@ async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> l
     return [task.result() for task in tasks]
 
 
-def _draw_sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
-    if len(questions) <= n:
-        return list(questions)
-    places = random.Random(seed).sample(range(len(questions)), n)
-    return list(map(questions.__getitem__, sorted(places)))
-
-
 def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
     """Return the overrides with the greatest influence on the cost of a case."""
     voting, refining = overrides.voting, overrides.refining
@@ -181,15 +171,7 @@ class _Planner:
     concurrent_calls: Mapping[str, int]
     exact_counts: bool
 
-    def build_models(self, size: ReplySize, dates: Mapping[str, str]) -> dict[str, ChatModel]:
-        """Return the planning models by role, for one question."""
-        models: dict[str, ChatModel] = {}
-        for role, model in self.counting.items():
-            models[role] = PlanningModel(model, size, dates, self.prices[role], self.speeds.get(model.name))
-        return models
-
     def build_plan(self, questions: int, planned: int, plans: Sequence[StrategyPlan]) -> CostPlan:
-        """Return the plan from the plans of all strategies."""
         calls = self.concurrent_calls
         return CostPlan(questions, planned, tuple(calls), self.exact_counts, tuple(plans), self.speeds, calls)
 
@@ -257,7 +239,6 @@ class _Outcome:
         return seconds
 
     def failed_with(self, kind: str) -> bool:
-        """Return whether the answer is a failure of this kind."""
         return self.answer.failure is not None and self.answer.failure.kind == kind
 
     @property
@@ -283,11 +264,20 @@ async def _plan_outcomes(
     async def average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
         return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
 
-    def build_context(restriction: TimeRestriction, overrides: RunOverrides) -> Context:
-        context = apply_overrides(pipeline.build_context(lambda event: None, scope, restriction), overrides)
+    contexts: dict[tuple[TimeRestriction, bool], Context] = {}
+
+    def get_context(restriction: TimeRestriction, unrestricted: bool) -> Context:
+        """Return the context shared by all strategies with this restriction, so that each search runs once."""
+        key = (restriction.without_hidden() if unrestricted else restriction, unrestricted)
+        if key in contexts:
+            return contexts[key]
+        context = apply_overrides(
+            pipeline.build_context(lambda event: None, scope, key[0]),
+            without_narrowing(overrides) if unrestricted else overrides,
+        )
         # A trained reward model makes no call, and its scores take a few tokens.
         trained = settings.refine.reward_model is not None
-        return replace(
+        contexts[key] = replace(
             context,
             retrieve=_cache_search(context.retrieve, collect_dates),
             record=_cache_search(context.record, collect_dates),
@@ -296,19 +286,14 @@ async def _plan_outcomes(
             reward=Rewarder(average_reward) if trained else context.reward,
             deadline=None,
         )
-
-    contexts: dict[tuple[TimeRestriction, bool], Context] = {}
-
-    def get_context(restriction: TimeRestriction, unrestricted: bool) -> Context:
-        """Return the context shared by all strategies with this restriction, so that each search runs once."""
-        key = (restriction.without_hidden() if unrestricted else restriction, unrestricted)
-        if key not in contexts:
-            contexts[key] = build_context(key[0], without_narrowing(overrides) if unrestricted else overrides)
         return contexts[key]
 
     async def run(name: str, size: ReplySize, restriction: TimeRestriction, unrestricted: bool = False) -> _Outcome:
         events: list[Event] = []
-        models = planner.build_models(size, dates)
+        models: dict[str, ChatModel] = {}
+        for role, model in planner.counting.items():
+            speed = planner.speeds.get(model.name)
+            models[role] = PlanningModel(model, size, dates, planner.prices[role], speed)
         context = replace(get_context(restriction, unrestricted), models=models, emit=events.append)
         answer = await STRATEGIES[name](question, context)
         return _Outcome(answer, tuple(events), is_narrowed(restriction, overrides))

@@ -289,7 +289,6 @@ def _value_channel(figure: PlotFigure) -> Spec:
 
 
 def _title_lines(figure: PlotFigure) -> list[str]:
-    """Return the title of the figures' axis in lines."""
     title = f"{figure.value} ({figure.unit})" if figure.value and figure.unit else figure.value or figure.unit
     return textwrap.wrap(title, 56)
 

@@ -118,11 +118,9 @@ class _TableView:
 
     @property
     def left_out(self) -> int:
-        """The number of rows not on paper."""
         return len(self.rows) - sum(map(self.on_paper, range(len(self.rows))))
 
     def on_paper(self, row: int) -> bool:
-        """Return whether the row is printed on paper."""
         return row % self.step == 0 or row == len(self.rows) - 1
 
     @property

@@ -36,25 +36,24 @@ def render_notes_prompt(question: str, answer: str, notes: Sequence[Passage], sc
 
 
 def _rubric_format(aspects: Sequence[str]) -> JsonFormat[tuple[Mapping[str, float], str]]:
+    """Return the format of a reply with a reason and a whole number, with or without quotes, for each aspect.
+
+    Grades are read as shares, 0 for the lowest and 1 for the highest.
+    """
+
     def read(reply: str) -> tuple[Mapping[str, float], str]:
         value = read_object(reply, aspects[-1])
-        shares = {aspect: _read_share(value, aspect) for aspect in aspects}
+        shares: dict[str, float] = {}
+        for aspect in aspects:
+            grade = str(value.get(aspect)).strip()
+            if grade not in map(str, _POINTS):
+                raise Unreadable(f"{aspect} is no whole number from {LOWEST} to {HIGHEST}")
+            shares[aspect] = (int(grade) - LOWEST) / (HIGHEST - LOWEST)
         return shares, str(value.get("reason", ""))
 
-    points = {aspect: {"type": "integer", "enum": list(_POINTS)} for aspect in aspects}
-    schema = {"reason": text_schema(_REASON_CHARACTERS), **points}
+    point = {"type": "integer", "enum": list(_POINTS)}
+    schema = {"reason": text_schema(_REASON_CHARACTERS), **dict.fromkeys(aspects, point)}
     return JsonFormat(schema, _REASON_CHARACTERS + 40 * len(aspects), read)
-
-
-def _read_share(value: Mapping[str, object], aspect: str) -> float:
-    """Return the grade as a share, 0 for the lowest and 1 for the highest.
-
-    Raises Unreadable unless the grade is a whole number from 1 to 5, with or without quotes.
-    """
-    grade = str(value.get(aspect)).strip()
-    if grade not in map(str, _POINTS):
-        raise Unreadable(f"{aspect} is no whole number from {LOWEST} to {HIGHEST}")
-    return (int(grade) - LOWEST) / (HIGHEST - LOWEST)
 
 
 FORMAT = _rubric_format(ASPECTS)
