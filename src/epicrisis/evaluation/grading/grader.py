@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
@@ -197,13 +198,9 @@ async def grade_all(
 ) -> AsyncGenerator[G, None]:
     """Grade the items, and yield each grade once it is stored. Raises as `run_concurrently` does."""
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
-    async with aclosing(run_concurrently(items, grade, store.add, _failure, concurrency)) as grades:
+    async with aclosing(run_concurrently(items, grade, store.add, attrgetter("failure"), concurrency)) as grades:
         async for one in grades:
             yield one
-
-
-def _failure(grade: StoredGrade) -> Failure | None:
-    return grade.failure
 
 
 def read_grades(path: Path, line_type: type[GradeLine[G]]) -> tuple[dict[str, Any], dict[Hashable, G]]:

@@ -10,7 +10,7 @@ from statistics import fmean
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import sample_items
-from epicrisis.evaluation.grading.rubric import FORMAT, render_notes_prompt, render_prompt
+from epicrisis.evaluation.grading.measurers import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.pipeline import Pipeline
