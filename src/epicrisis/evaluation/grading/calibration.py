@@ -380,4 +380,4 @@ def _run_calibration(run: Path, model: str) -> Path:
 
 
 def _is_same_judge(calibration: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
-    return all(calibration.get(name) == recipe.get(name) for name in ("judge", "prompt"))
+    return calibration.get("judge") == recipe.get("judge") and calibration.get("prompt") == recipe.get("prompt")

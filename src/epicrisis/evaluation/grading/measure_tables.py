@@ -122,7 +122,7 @@ def select_measures(row: MeasuredRow) -> tuple[str, ...]:
 def _is_scored(cases: MeasuredCases, metric: str) -> bool:
     """Return False if there are answers, but none has a value: the mean would be of cases without an answer only."""
     answers = _applicable_answers(cases, metric)
-    return not answers or any(metric in case.values for case in answers)
+    return not answers or metric in chain.from_iterable(map(attrgetter("values"), answers))
 
 
 def _applicable_answers(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:

@@ -9,6 +9,7 @@ and author.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def entailment_measurer_for(model: NliModel, name: str) -> Measurer:
 
     def values(answer: ScoredAnswer) -> dict[str, float] | Unscored:
         best = [0.0, 0.0]
-        for score in score_entailment(model, [(reference, answer.answer) for reference in answer.references]):
+        for score in score_entailment(model, list(product(answer.references, (answer.answer,)))):
             if isinstance(score, Unscored):
                 return score
             best = [max(best[0], score.entailment), max(best[1], score.non_contradiction)]
@@ -142,7 +143,7 @@ def bertscore_measurer(name: str, home: Path, threads: int | None = None) -> Mea
     def values(answer: ScoredAnswer) -> dict[str, float] | Unscored:
         # A mean of cosines may be negative if nothing is alike.
         best = 0.0
-        for score in compute_bert_scores(encoder, [(reference, answer.answer) for reference in answer.references]):
+        for score in compute_bert_scores(encoder, list(product(answer.references, (answer.answer,)))):
             if isinstance(score, Unscored):
                 return score
             best = max(best, score.f1)

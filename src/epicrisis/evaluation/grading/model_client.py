@@ -52,7 +52,7 @@ async def cost_question(
     """
     cost = build_cost_function(model)
     free = cost(Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)) == 0
-    with_notes = [answer for answer in against_notes if answer.cited or answer.given]
+    with_notes = list(filter(lambda answer: answer.cited or answer.given, against_notes))
     n, reply_tokens = len(answers) + len(with_notes), FORMAT.max_tokens
     if not n or free or settings.cache.mode == "replay":
         return None
