@@ -191,10 +191,7 @@ class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
 
 
 async def grade_all(
-    items: Iterable[Item],
-    grade: Callable[[Item], Coroutine[Any, Any, G]],
-    store: GradeStore[G],
-    concurrency: int = 1,
+    items: Iterable[Item], grade: Callable[[Item], Coroutine[Any, Any, G]], store: GradeStore[G], concurrency: int = 1
 ) -> AsyncGenerator[G, None]:
     """Grade the items, and yield each grade once it is stored. Raises as `run_concurrently` does."""
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.

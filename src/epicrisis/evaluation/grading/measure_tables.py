@@ -140,12 +140,7 @@ class _RowFigures:
 
 
 def metrics_table(
-    title: str,
-    labels: Sequence[str],
-    rows: Sequence[MeasuredRow],
-    *,
-    baseline: str,
-    remarks: Sequence[str] = (),
+    title: str, labels: Sequence[str], rows: Sequence[MeasuredRow], *, baseline: str, remarks: Sequence[str] = ()
 ) -> Table:
     """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
     baseline by the first metric of PRIMARY."""
@@ -161,12 +156,7 @@ def metrics_table(
 
 
 def pooled_table(
-    title: str,
-    labels: Sequence[str],
-    rows: Sequence[MeasuredRow],
-    *,
-    baseline: str,
-    remarks: Sequence[str] = (),
+    title: str, labels: Sequence[str], rows: Sequence[MeasuredRow], *, baseline: str, remarks: Sequence[str] = ()
 ) -> Table:
     """Return the table with one score per case instead of all metrics, so that a row has questions of every form."""
     figures: list[_RowFigures] = []

@@ -19,15 +19,7 @@ from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import chronic_conditions, unanswered_topics
 from epicrisis.types import EvidenceSpan, Question, QuestionForm
 
-CATEGORIES = (
-    "specific-fact",
-    "temporal",
-    "terminology",
-    "discharge-planning",
-    "cause-effect",
-    "holistic",
-    "absence",
-)
+CATEGORIES = ("specific-fact", "temporal", "terminology", "discharge-planning", "cause-effect", "holistic", "absence")
 """The kinds of question in Table 13 of the EHR study."""
 FORMS: tuple[QuestionForm, ...] = ("choice", "extractive", "open")
 UNSAID = "The record does not say"
