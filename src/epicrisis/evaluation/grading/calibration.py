@@ -151,9 +151,6 @@ class GraderCalibration:
     usage: Usage = field(default_factory=Usage)
 
 
-def _ignore(_: Measurement | PairGrade) -> None: ...
-
-
 async def calibrate_grader(
     client: ModelClient,
     folder: Path,
@@ -162,7 +159,7 @@ async def calibrate_grader(
     *,
     against_talk: bool = False,
     sample: Mapping[str, Any] | None = None,
-    on_grade: Callable[[Measurement | PairGrade], None] = _ignore,
+    on_grade: Callable[[Measurement | PairGrade], None] = lambda _: None,
 ) -> GraderCalibration:
     """Request the grades that the folder lacks, and write the calibration to its file CALIBRATION.
 

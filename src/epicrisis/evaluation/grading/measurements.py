@@ -170,11 +170,8 @@ def measure_answers(
     return grade_all(missing, measurer.measure, store, measurer.concurrency)
 
 
-def _ignore(_: Measurement) -> None: ...
-
-
 async def measure_run(
-    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = _ignore
+    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = lambda _: None
 ) -> dict[str, MeasureStore]:
     """Measure every answer of a run without a measurement. Return the stores by measurer.
 
