@@ -25,7 +25,7 @@ from epicrisis.evaluation.experiments.planning import describe_grid, describe_se
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.ingest_report import IngestProgress, IngestReport
+from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline import Pipeline
