@@ -43,6 +43,7 @@ from epicrisis.evaluation.grading.measurers import (
     FAITHFUL_TO_NOTES,
     metric_name,
     notes_measurer,
+    rubric_grader,
     rubric_measurer,
     short_model_name,
 )
@@ -53,7 +54,6 @@ from epicrisis.evaluation.grading.preference import (
     open_preference_store,
     preference_grader,
 )
-from epicrisis.evaluation.grading.rubric import rubric_grader
 from epicrisis.evaluation.grading.scored_answers import NoteTexts
 from epicrisis.printable import printable_json, quote_for_shell
 from epicrisis.privacy import open_private
@@ -380,4 +380,4 @@ def _run_calibration(run: Path, model: str) -> Path:
 
 
 def _is_same_judge(calibration: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
-    return all(calibration.get(name) == recipe.get(name) for name in ("judge", "prompt"))
+    return calibration.get("judge") == recipe.get("judge") and calibration.get("prompt") == recipe.get("prompt")

@@ -13,13 +13,7 @@ from functools import partial
 from itertools import count
 from operator import attrgetter
 
-from epicrisis.evaluation.synthesis.patient_records.facts import (
-    Fact,
-    FactSpan,
-    extract_spans,
-    mark_fact,
-    sentence_case,
-)
+from epicrisis.evaluation.synthesis.patient_records.facts import Fact, FactSpan, extract_spans, mark_fact, sentence_case
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, read_table
