@@ -140,7 +140,7 @@ def _check(experiment: Experiment, request: Request) -> None:
             raise InputError(f"{experiment.name} does not vary that: leave {flag} out")
     arms = grid.arms or experiment.grid.arms
     record_arms.check_arms(arms)
-    if record_arms.needs_sparse(arms) and request.sparse is None:
+    if request.sparse is None and "+splade" in " ".join(arms):
         raise InputError("the arms with +splade need a sparse encoder: name one with --sparse")
 
 
