@@ -45,7 +45,7 @@ from epicrisis.plan.cost_plan import (
     extrapolate,
     format_dollars,
 )
-from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
+from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed, synthetic_reply
 from epicrisis.plan.planning import (
     DEFAULT_STRATEGIES,
     confirmation_question,
@@ -54,7 +54,6 @@ from epicrisis.plan.planning import (
     plan_questions,
     threshold_question,
 )
-from epicrisis.plan.synthetic_replies import synthetic_reply
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, StoredDocument
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings

@@ -45,6 +45,10 @@ class EpicrisisError(Exception):
     retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, exit_code: int | None = None, retryable: bool | None = None) -> None:
+        cls.exit_code = cls.exit_code if exit_code is None else exit_code
+        cls.retryable = cls.retryable if retryable is None else retryable
+
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(printable(message))
         self.usage = usage or Usage()
@@ -59,10 +63,8 @@ class EpicrisisError(Exception):
         return Failure(kind=type(self).__name__, message=self.message)
 
 
-class UserError(EpicrisisError):
+class UserError(EpicrisisError, exit_code=2):
     """The input or the settings are wrong. The message says where, and how to correct it."""
-
-    exit_code: ClassVar[int] = 2
 
 
 class SettingsError(UserError):
@@ -105,63 +107,46 @@ class NetworkRefused(UserError):
     """`--local-only` is on, and a connection to another machine was attempted."""
 
 
-class StorageError(EpicrisisError):
+class StorageError(EpicrisisError, exit_code=2):
     """The disk is full or not writable."""
 
-    exit_code: ClassVar[int] = 2
 
-
-class ScopeViolation(EpicrisisError):
+class ScopeViolation(EpicrisisError, exit_code=2):
     """A passage outside the scope of the question reached a prompt. Nothing was sent."""
 
-    exit_code: ClassVar[int] = 2
 
-
-class BudgetExceeded(EpicrisisError):
+class BudgetExceeded(EpicrisisError, exit_code=2):
     """The next call might have exceeded the budget and was not made. Ends a run, not only a question."""
 
-    exit_code: ClassVar[int] = 2
 
-
-class RunStopped(EpicrisisError):
+class RunStopped(EpicrisisError, exit_code=2):
     """Too many questions failed in a row, so the remaining ones were not asked."""
 
-    exit_code: ClassVar[int] = 2
 
-
-class ChatError(EpicrisisError):
+class ChatError(EpicrisisError, exit_code=2):
     """A call of a chat model failed. `retry_after`: seconds to wait before a retry, if the endpoint gives them."""
 
-    exit_code: ClassVar[int] = 2
     retry_after: float | None = None
 
 
-class EndpointUnreachable(ChatError):
+class EndpointUnreachable(ChatError, retryable=True):
     """The connection was refused or reset, or the host does not exist."""
 
-    retryable: ClassVar[bool] = True
 
-
-class EndpointTimeout(ChatError):
+class EndpointTimeout(ChatError, retryable=True):
     """The endpoint did not answer in time."""
 
-    retryable: ClassVar[bool] = True
 
-
-class EndpointBusy(ChatError):
+class EndpointBusy(ChatError, retryable=True):
     """The endpoint returned 429 or a server error."""
-
-    retryable: ClassVar[bool] = True
 
 
 class EndpointRejected(ChatError):
     """The endpoint rejects this request (key, model name, parameters). Retrying does not help."""
 
 
-class ReplyInvalid(ChatError):
+class ReplyInvalid(ChatError, retryable=True):
     """The reply is unusable: HTML, malformed JSON, no choices, or an empty text."""
-
-    retryable: ClassVar[bool] = True
 
 
 class ReplyTruncated(ChatError):

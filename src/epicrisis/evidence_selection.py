@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.answering.document_answers import build_documents_request
-from epicrisis.answering.strategy_context import Context, fits
+from epicrisis.answering.strategy_context import Context
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
@@ -105,7 +105,9 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     Notes are not cut, and a remark names the excluded ones. The best note is kept however long it is.
     """
     if tokens is None:
-        notes = await _fit_window(question, context, ranking.passages)
+        notes = ranking.passages
+        while notes and not await context.fits("writer", *build_documents_request(question, context, notes)):
+            notes = notes[:-1]
         budget = "what the model's window leaves"
     else:
         model = context.models["writer"]
@@ -124,9 +126,3 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     )
     parameters = {**ranking.parameters, "left_out": left_out}
     return replace(ranking, hits=ranking.hits[:n], parameters=parameters, notes=(*ranking.notes, remark))
-
-
-async def _fit_window(question: Question, context: Context, notes: tuple[Passage, ...]) -> tuple[Passage, ...]:
-    while notes and not await fits(context, "writer", *build_documents_request(question, context, notes)):
-        notes = notes[:-1]
-    return notes

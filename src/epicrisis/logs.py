@@ -16,25 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, assert_never
 
-from epicrisis import errors
-from epicrisis.answers import (
-    EVENT_NAMES,
-    Answered,
-    AnswerStarted,
-    Drafted,
-    Event,
-    ExamplesFound,
-    Failure,
-    MapFinished,
-    MapStarted,
-    ModelCalled,
-    Notice,
-    PreflightChecked,
-    Retrieved,
-    SentencesSelected,
-    TextDelta,
-    Voted,
-)
+from epicrisis import answers, errors
+from epicrisis.answers import EVENT_NAMES, Event, Failure
 from epicrisis.errors import ChatError, StorageError
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
@@ -103,7 +86,7 @@ def open_log(path: Path, with_text: bool = False) -> LogFile:
 
 def log_event(question_key: str, event: Event) -> None:
     """Log an event of the question with this `Question.key`. Pieces of a stream are not logged."""
-    if _LOGGER.isEnabledFor(logging.INFO) and not isinstance(event, TextDelta):
+    if _LOGGER.isEnabledFor(logging.INFO) and not isinstance(event, answers.TextDelta):
         _write({"question": _safe_key(question_key), "event": EVENT_NAMES[type(event)], **_event_fields(event)})
 
 
@@ -153,22 +136,35 @@ def _format_line(fields: dict[str, Any]) -> str:
 def _event_fields(event: Event) -> dict[str, Any]:
     """Return the fields of an event: numbers, and names defined by this program."""
     match event:
-        case Retrieved(ranking):
+        case answers.Retrieved(ranking):
             return {"retriever": _safe_name(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
-        case PreflightChecked(verdict):
+        case answers.PreflightChecked(verdict):
             signal = {"signal": _safe_name(verdict.signal), "value": verdict.value}
             return {"agree": verdict.rankings_agree, **signal, "depth": verdict.depth}
-        case ExamplesFound(ids, left_out):
-            return {"examples": len(ids), "left_out": len(left_out)}
-        case MapStarted() | MapFinished() | Voted() | Drafted() | AnswerStarted():
-            return _step_fields(event)
-        case ModelCalled():
-            return _call_fields(event)
-        case Notice(kind, _):
-            return {"kind": _safe_name(kind)}
-        case SentencesSelected(sentences):
+        case answers.SentencesSelected(sentences):
             return {"sentences": len(sentences)}
-        case Answered(answer):
+        case answers.ExamplesFound(ids, left_out):
+            return {"examples": len(ids), "left_out": len(left_out)}
+        case (
+            answers.MapStarted() | answers.MapFinished() | answers.Voted() | answers.Drafted() | answers.AnswerStarted()
+        ):
+            return _step_fields(event)
+        case answers.ModelCalled():
+            reason = event.finish_reason
+            known = reason in _FINISH_REASONS or isinstance(getattr(errors, reason, None), type)
+            return {
+                "stage": _safe_name(event.stage),
+                "model": _safe_name(event.model),
+                "prompt_sha256": _safe_name(event.prompt_sha256),
+                "template": _safe_name(event.template),
+                "seed": event.seed,
+                "sample": event.sample,
+                "finish_reason": reason if known else "other",
+                "usage": asdict(event.usage),
+            }
+        case answers.Notice(kind, _):
+            return {"kind": _safe_name(kind)}
+        case answers.Answered(answer):
             return {
                 "strategy": _safe_name(answer.strategy),
                 "state": _safe_name(answer.state),
@@ -181,32 +177,19 @@ def _event_fields(event: Event) -> dict[str, Any]:
                 "drafts": len(answer.drafts),
                 "usage": asdict(answer.usage),
             }
-        case TextDelta():
+        case answers.TextDelta():
             return {}
         case _:
             assert_never(event)
 
 
-def _call_fields(event: ModelCalled) -> dict[str, Any]:
-    reason = event.finish_reason
-    known = reason in _FINISH_REASONS or isinstance(getattr(errors, reason, None), type)
-    return {
-        "stage": _safe_name(event.stage),
-        "model": _safe_name(event.model),
-        "prompt_sha256": _safe_name(event.prompt_sha256),
-        "template": _safe_name(event.template),
-        "seed": event.seed,
-        "sample": event.sample,
-        "finish_reason": reason if known else "other",
-        "usage": asdict(event.usage),
-    }
-
-
-def _step_fields(event: MapStarted | MapFinished | Voted | Drafted | AnswerStarted) -> dict[str, Any]:
+def _step_fields(
+    event: answers.MapStarted | answers.MapFinished | answers.Voted | answers.Drafted | answers.AnswerStarted,
+) -> dict[str, Any]:
     match event:
-        case MapStarted(partition, passages):
+        case answers.MapStarted(partition, passages):
             return {"partition": partition, "passages": len(passages)}
-        case MapFinished(partial):
+        case answers.MapFinished(partial):
             return {
                 "partition": partial.partition,
                 "passages": len(partial.passages),
@@ -214,11 +197,11 @@ def _step_fields(event: MapStarted | MapFinished | Voted | Drafted | AnswerStart
                 "quotations": len(partial.quotations),
                 "error": _failure_kind(partial.failure),
             }
-        case Voted(vote):
+        case answers.Voted(vote):
             return {"vote": vote.number, "state": _safe_name(vote.state), "error": _failure_kind(vote.failure)}
-        case Drafted(draft):
+        case answers.Drafted(draft):
             return {"draft": draft.number, "state": _safe_name(draft.state), "error": _failure_kind(draft.failure)}
-        case AnswerStarted(stage, documents):
+        case answers.AnswerStarted(stage, documents):
             return {"stage": _safe_name(stage), "documents": documents}
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
+from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
@@ -29,34 +30,14 @@ from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_co
 from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder, VotingOptions
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
-from epicrisis.components import (
-    ExampleSearch,
-    LibrarySearch,
-    build_scope,
-    describe_examples,
-    describe_library,
-    open_cache,
-    open_examples,
-    open_library_search,
-    open_models,
-    open_reward,
-    read_rosters,
-)
+from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
-from epicrisis.evidence_selection import (
-    NO_RESTRICTION,
-    RETRY_MESSAGE,
-    TimeRestriction,
-    find_evidence,
-    fit_notes,
-    is_chronological,
-    order_evidence,
-    resolve_time_restriction,
-)
+from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
+from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
@@ -151,25 +132,28 @@ class Pipeline:
                 resources.callback(open_log(settings.log, settings.log_text).close)
             search, rosters = None, tuple[Roster, ...]()
             if library is not None and needed - WITHOUT_LIBRARY:
-                search = open_library_search(settings, library, bool(needed - WITHOUT_SEARCH))
+                search = components.open_library_search(settings, library, bool(needed - WITHOUT_SEARCH))
                 resources.enter_context(search)
             elif library is not None:
-                rosters = read_rosters(library, *settings.beside)
-            examples = open_examples(settings) if needed & WITH_EXAMPLES else None
+                rosters = components.read_rosters(library, *settings.beside)
+            examples = components.open_examples(settings) if needed & WITH_EXAMPLES else None
             if examples is not None:
                 resources.enter_context(examples.search)
             elif "medprompt" in needed:
                 raise SettingsError(NO_EXAMPLES)
-            cache, note = open_cache(settings, search)
+            cache, note = components.open_cache(settings, search)
             if cache is not None:
                 resources.callback(cache.close)
-            models = open_models(settings, cache)
+            models = components.open_models(settings, cache)
+            name, reward = settings.refine.reward_model, None
+            if name is not None and "self-reflection" in needed:
+                reward = load_reward_model(name, settings.home, settings.threads)
             return cls(
                 settings,
                 models,
                 search,
                 examples,
-                open_reward(settings) if "self-reflection" in needed else None,
+                reward,
                 notes=[note] if note else [],
                 remote=list_remote_hosts(settings, library),
                 rosters=rosters,
@@ -262,14 +246,14 @@ class Pipeline:
             "models": models,
         }
         if self.search is not None:
-            recipe["library"] = describe_library(self.search.library)
-            recipe["library"]["fused"] = list(map(describe_library, self.search.others))
+            recipe["library"] = components.describe_library(self.search.library)
+            recipe["library"]["fused"] = list(map(components.describe_library, self.search.others))
             if self.search.literature:
-                recipe["library"]["beside"] = list(map(describe_library, self.search.literature))
+                recipe["library"]["beside"] = list(map(components.describe_library, self.search.literature))
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
-            recipe["examples"] = describe_examples(self.examples.search.library)
+            recipe["examples"] = components.describe_examples(self.examples.search.library)
         return recipe
 
     async def aclose(self) -> None:
@@ -289,7 +273,7 @@ class Pipeline:
     async def _work(
         self, question: Question, scope: Scope | None, overrides: RunOverrides, emit: Callable[[Event], None]
     ) -> Answer:
-        scope = scope or overrides.scope or build_scope(self.settings.scope, question=question)
+        scope = scope or overrides.scope or components.build_scope(self.settings.scope, question=question)
         scope = await self.resolve_scope(scope)
         await self.check_questions([replace(question, patient=scope.patient)])
         reads_record = scope.patient is not None and self._strategy(overrides) not in WITHOUT_LIBRARY
@@ -326,7 +310,7 @@ class Pipeline:
             return answer
         if answer.state != "abstained" and not chose_unanswerable(answer):
             return replace(answer, narrowing="kept")
-        emit(Notice("timeline", RETRY_MESSAGE))
+        emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         whole = apply_overrides(
             self.build_context(emit, scope, restriction.without_hidden()), without_narrowing(overrides)
         )
@@ -342,10 +326,12 @@ class Pipeline:
         search_scope = replace(scope, hidden=scope.hidden | restriction.hidden)
 
         async def retrieve(question: Question) -> Ranking:
-            ranking = await self._offload(find_evidence, settings, self._retriever(), question.text, search_scope)
+            ranking = await self._offload(
+                evidence_selection.find_evidence, settings, self._retriever(), question.text, search_scope
+            )
             if settings.unit == "note":
-                ranking = await fit_notes(question, context, ranking, settings.note_tokens)
-            return _emit_notes(order_evidence(settings, question.patient, ranking), emit)
+                ranking = await evidence_selection.fit_notes(question, context, ranking, settings.note_tokens)
+            return _emit_notes(evidence_selection.order_evidence(settings, question.patient, ranking), emit)
 
         async def record(question: Question) -> Ranking:
             if context.scope.patient is None:
@@ -384,7 +370,7 @@ class Pipeline:
             model = settings.model_for(role)
             sampling[role] = Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
         refine = settings.refine
-        chronological = scope.patient is not None and is_chronological(settings, scope.patient)
+        chronological = scope.patient is not None and evidence_selection.is_chronological(settings, scope.patient)
         deadline = settings.deadline_seconds
         context = Context(
             models=self.models,
@@ -428,7 +414,9 @@ class Pipeline:
         if no_record or overrides.about is not None or scope.patient is None or not self.settings.timeline:
             return NO_RESTRICTION
         read_record = self._retriever().record if ranking is None else lambda _: ranking
-        restriction = await self._offload(resolve_time_restriction, question.text, lambda: read_record(scope).passages)
+        restriction = await self._offload(
+            evidence_selection.resolve_time_restriction, question.text, lambda: read_record(scope).passages
+        )
         reads_everything = ranking is not None or strategy == "full-context"
         return restriction.without_hidden() if reads_everything else restriction
 

@@ -285,6 +285,16 @@ class Ranking:
         return tuple(hit.passage.id for hit in self.hits)
 
     @property
+    def scored_ids(self) -> tuple[tuple[str, float], ...]:
+        """The passage ids with their scores."""
+        return tuple((hit.passage.id, hit.score) for hit in self.hits)
+
+    @property
+    def document_ids(self) -> tuple[str, ...]:
+        """The document id of each passage."""
+        return tuple(hit.passage.document_id for hit in self.hits)
+
+    @property
     def passages(self) -> tuple[Passage, ...]:
         """The passages in order."""
         return tuple(hit.passage for hit in self.hits)

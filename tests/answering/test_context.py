@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import ask, fits, make_failure, make_unanswered
+from epicrisis.answering.strategy_context import make_failure, make_unanswered
 from epicrisis.answering.structured_request import SECOND_TRY_TEMPERATURE, Sampling, Unreadable
 from epicrisis.answers import Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
@@ -39,7 +39,7 @@ def in_turn(*replies: str | ChatError) -> ScriptedModel:
 
 
 def ask_in(asked: World, **more: Any) -> ParsedReply:
-    return asyncio.run(ask(asked.context, "writer", "stage", PROMPT, FORM, **more))
+    return asyncio.run(asked.context.ask("writer", "stage", PROMPT, FORM, **more))
 
 
 def test_valid_reply_makes_one_call() -> None:
@@ -195,7 +195,7 @@ def test_thinking_tokens_are_requested_and_reserved() -> None:
     room = 1000 + FORM.max_tokens + 500
     for window, fit in ((room, True), (room - 1, False)):
         small = ScriptedModel(lambda _: GOOD, context_tokens=window)
-        assert asyncio.run(fits(world(small, (), sampling=sampling).context, "writer", prompt, FORM)) is fit
+        assert asyncio.run(world(small, (), sampling=sampling).context.fits("writer", prompt, FORM)) is fit
 
 
 def test_tokens_are_counted_only_near_window() -> None:
@@ -205,7 +205,7 @@ def test_tokens_are_counted_only_near_window() -> None:
 
     prompt = Prompt((Message("user", "word " * 1000),), "test@0")
     asked = world(Counts(lambda _: GOOD), ())
-    assert asyncio.run(fits(asked.context, "writer", prompt, FORM))
+    assert asyncio.run(asked.context.fits("writer", prompt, FORM))
 
 
 class _Hangs(ScriptedModel):
@@ -259,11 +259,11 @@ class _Window(ScriptedModel):
 @pytest.mark.parametrize(("spare", "fitting"), [(0, True), (1, True), (-1, False)])
 def test_prompt_and_longest_reply_must_fit_window(spare: int, fitting: bool) -> None:
     asked = world(_Window(100 + FORM.max_tokens + spare, 100), ())
-    assert asyncio.run(fits(asked.context, "writer", PROMPT, FORM)) is fitting
+    assert asyncio.run(asked.context.fits("writer", PROMPT, FORM)) is fitting
 
 
 def test_unknown_window_accepts_any_prompt() -> None:
-    assert asyncio.run(fits(world(_Window(None, 10**9), ()).context, "writer", PROMPT, FORM)) is True
+    assert asyncio.run(world(_Window(None, 10**9), ()).context.fits("writer", PROMPT, FORM)) is True
 
 
 def test_failure_becomes_answer_state() -> None:

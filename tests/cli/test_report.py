@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from epicrisis.cli import results
+from epicrisis.cli import evaluate
 from epicrisis.errors import StorageError
 from tests.cli.conftest import Run
 from tests.support.run_folders import answers, folder, recipe
@@ -102,7 +102,7 @@ def test_write_page_is_readable_by_owner_only(tmp_path: Path) -> None:
         for text in ("old", "new"):
             page.touch()
             page.chmod(0o644)
-            results._write(page, text)
+            evaluate._write(page, text)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
     finally:
         os.umask(before)
@@ -117,7 +117,7 @@ def test_write_page_on_full_disk_leaves_old_page(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("os.fsync", fail_to_sync)
     with pytest.raises(StorageError, match="No space left"):
-        results._write(page, "new")
+        evaluate._write(page, "new")
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
 

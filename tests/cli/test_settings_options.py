@@ -32,11 +32,12 @@ def run_probe(*arguments: object) -> tuple[Result, list[Settings]]:
     results: list[Settings] = []
     probe_app = typer.Typer()
 
-    @command(probe_app, *ANSWER, ENCODER, examples=["epicrisis probe here"])
+    @command(*ANSWER, ENCODER, examples=["epicrisis probe here"])
     def probe(place: Annotated[str, typer.Argument()] = "here", *, flags: Flags) -> None:
         """Read the settings."""
         results.append(flags.settings())
 
+    probe.add_to(probe_app)
     return CliRunner().invoke(probe_app, [str(argument) for argument in arguments]), results
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from epicrisis.corpus import fhir
 from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import DeletedDocument, Skipped
+from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, PatientIdentity, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
@@ -47,6 +48,13 @@ def observation(name: str, time: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def read_file(path: Path, name: str, cleaning: NoteCleaning | None = None) -> Iterator[ReaderItem]:
+    """Yield the items of one file, without its fingerprint and the patients' identities."""
+    for item in fhir.read_files([(path, name)], cleaning or NoteCleaning()):
+        if not isinstance(item, FileFingerprint | PatientIdentity):
+            yield item
+
+
 def packed(text: str, encoding: str = "utf-8") -> str:
     return base64.b64encode(text.encode(encoding)).decode()
 
@@ -64,7 +72,7 @@ def put(folder: Path, *resources: Any, lines: bool = False) -> Path:
 
 
 def given_by(path: Path) -> list[Document]:
-    return [item for item in fhir.read_file(path, path.name) if isinstance(item, Document)]
+    return [item for item in read_file(path, path.name) if isinstance(item, Document)]
 
 
 @pytest.mark.parametrize("lines", [True, False])
@@ -119,7 +127,7 @@ def test_attachment_forms_are_decoded(tmp_path: Path, data: str, kind: str, text
 )
 def test_unreadable_resources_are_reported(tmp_path: Path, resource: dict[str, Any], reason: str) -> None:
     path = put(tmp_path, resource, document(packed("Good."), id="d2"))
-    items = list(fhir.read_file(path, path.name))
+    items = list(read_file(path, path.name))
     assert [item.text for item in items if isinstance(item, Document)] == ["Good."]
     (skip,) = [item for item in items if isinstance(item, Skipped)]
     assert (skip.where, reason in skip.reason) == ("entry 1", True)
@@ -141,7 +149,7 @@ def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
         {"resourceType": "Condition", "id": "c"},
     )
     log = RemovalLog()
-    found = [note for note in fhir.read_file(path, "b", NoteCleaning(removal_log=log)) if isinstance(note, Document)]
+    found = [note for note in read_file(path, "b", NoteCleaning(removal_log=log)) if isinstance(note, Document)]
     assert [(note.patient, note.date, note.text) for note in found] == [
         (
             "p1",
@@ -159,7 +167,7 @@ def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
 def test_withdrawn_document_is_deleted(tmp_path: Path) -> None:
     log = RemovalLog()
     path = put(tmp_path, document(packed("Wrong patient."), status="entered-in-error"))
-    assert list(fhir.read_file(path, "b", NoteCleaning(removal_log=log))) == [DeletedDocument("note:d1", patient="p1")]
+    assert list(read_file(path, "b", NoteCleaning(removal_log=log))) == [DeletedDocument("note:d1", patient="p1")]
     assert log.summary().kinds["marked-as-error"].notes == 1
 
 
@@ -169,7 +177,7 @@ def test_json_without_fhir_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not FHIR in JSON"):
         list(read_sources([path], "fhir"))
     path.write_text('{"resourceType": "Bundle", "entry": [')
-    assert [item.where for item in fhir.read_file(path, "x") if isinstance(item, Skipped)] == [""]
+    assert [item.where for item in read_file(path, "x") if isinstance(item, Skipped)] == [""]
 
 
 def test_later_observation_with_same_id_replaces_earlier(tmp_path: Path) -> None:
@@ -183,7 +191,7 @@ def test_later_observation_with_same_id_replaces_earlier(tmp_path: Path) -> None
     assert given_by(put(tmp_path, *stamped)) == [after], "the newest first, as a history has it"
     others = {**first, "subject": {"reference": "Patient/p2"}}
     assert len(given_by(put(tmp_path, first, others))) == 2, "an id of another patient's is another one"
-    gone = fhir.read_file(put(tmp_path, first, {**first, "status": "entered-in-error"}), "x")
+    gone = read_file(put(tmp_path, first, {**first, "status": "entered-in-error"}), "x")
     assert list(gone) == [DeletedDocument(before.id, patient="p1")]
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus import fhir
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.types import Document
-from tests.corpus.test_fhir import document, given_by, observation, packed
+from tests.corpus.test_fhir import document, given_by, observation, packed, read_file
 
 A, B = "http://a.example/fhir", "https://b.example/fhir"
 
@@ -88,7 +87,7 @@ def test_ambiguous_identifier_is_skipped_and_reported(
     tmp_path: Path, subject: dict[str, str], others: list[Any], reason: str
 ) -> None:
     path = bundle(tmp_path, note("d2", subject), *others)
-    items = list(fhir.read_file(path, "x"))
+    items = list(read_file(path, "x"))
     (skip,) = [item for item in items if isinstance(item, Skipped)]
     assert (skip.where, reason in skip.reason, "4711" in skip.reason) == ("entry 1", True, False)
     assert "note:d2" not in [item.id for item in items if isinstance(item, Document)]
@@ -149,7 +148,7 @@ def test_full_url_of_two_patients_is_rejected(tmp_path: Path) -> None:
 
 def test_full_url_of_other_resource_is_no_patient(tmp_path: Path) -> None:
     path = bundle(tmp_path, ("urn:uuid:1", {"resourceType": "Group", "id": "g"}), note("d1", "urn:uuid:1"))
-    assert [item.reason for item in fhir.read_file(path, "x") if isinstance(item, Skipped)] == [
+    assert [item.reason for item in read_file(path, "x") if isinstance(item, Skipped)] == [
         "names no patient, and every note needs one; export it with its subject"
     ]
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import csv_rows, fhir, jsonl, medcpt, pubmedqa, reader_base, readers
+from epicrisis.corpus import csv_rows, jsonl, medcpt, questions, reader_base, readers
 from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.errors import InputError
 from epicrisis.library.patient_check import _name_orders
 from epicrisis.types import Document
+from tests.corpus.test_fhir import read_file
 
 GOOD = b'{"id": "a", "text": "Aspirin."}\n'
 
@@ -108,11 +109,11 @@ def test_json_file_over_value_limit_is_skipped(tmp_path: Path, monkeypatch: pyte
     bundle.write_bytes(b'{"resourceType": "Bundle", "entry": ' + many + b"}")
     entries.write_bytes(b'{"1": {"CONTEXTS": ' + many + b"}}")
     ids.write_bytes(many)
-    (skipped,) = fhir.read_file(bundle, "bundle.json")
+    (skipped,) = read_file(bundle, "bundle.json")
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "holds more than 1,000 values; split it"
     with pytest.raises(InputError, match=r"entries.json: holds more than 1,000 values; split it"):
-        pubmedqa.load_entries(entries)
+        questions.load_pubmedqa(entries)
     with pytest.raises(InputError, match="not a JSON list of PMIDs"):
         medcpt._read_ids(ids)
 

@@ -86,17 +86,6 @@ def test_text_file_larger_than_buffer_is_read(tmp_path: Path) -> None:
     ]
 
 
-def test_reading_resumes_at_row(tmp_path: Path) -> None:
-    write(tmp_path, 0, {str(n): article(n) for n in range(30)}, [str(n) for n in range(31)])
-    (chunk,) = find_chunks(tmp_path)
-    whole = list(read_chunk(chunk))
-    rest = list(read_chunk(chunk, 12))
-    assert [item.document.id for item in rest if isinstance(item, EncodedDocument)] == [
-        f"pubmed:{n}" for n in range(12, 30)
-    ]
-    assert rest[-1] == whole[-1]
-
-
 @pytest.mark.parametrize(
     ("given_", "date", "kept"),
     [

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus import pubmedqa
-from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.questions import read_pubmedqa_questions, read_questions
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
@@ -52,7 +51,7 @@ def test_pubmedqa_document_omits_question_and_answer(tmp_path: Path) -> None:
 
 def test_pubmedqa_question_has_option_letters(tmp_path: Path) -> None:
     path = _put(tmp_path, {"21645374": ENTRY, "2": {**ENTRY, "final_decision": None}})
-    first, second = pubmedqa.read_questions(path)
+    first, second = read_pubmedqa_questions(path)
     assert first == Question(
         text="Does aspirin help?",
         options={"A": "yes", "B": "no", "C": "maybe"},
@@ -83,20 +82,20 @@ def test_malformed_pubmedqa_entry_is_skipped_as_document_and_fails_as_question(
     assert isinstance(good, Document)
     assert bad == Skipped(str(path), "entry '2'", reason)
     with pytest.raises(InputError, match=r"entry '2'.*fetch the file again"):
-        list(pubmedqa.read_questions(path))
+        list(read_pubmedqa_questions(path))
 
 
 def test_pubmedqa_unknown_decision_has_no_letter(tmp_path: Path) -> None:
     path = _put(tmp_path, {"1": {**ENTRY, "final_decision": "perhaps"}})
     assert len([item for item in read_sources([path]) if isinstance(item, Document)]) == 1
     with pytest.raises(InputError, match="final_decision: neither yes, no nor maybe"):
-        list(pubmedqa.read_questions(path))
+        list(read_pubmedqa_questions(path))
 
 
 @pytest.mark.data
 def test_real_pubmedqa_is_read(data_folder: Path) -> None:
     path = data_folder / "pubmedqa" / "ori_pqal.json"
-    asked = list(pubmedqa.read_questions(path))
+    asked = list(read_pubmedqa_questions(path))
     assert Counter(question.gold for question in asked) == {"A": 552, "B": 338, "C": 110}
     documents = [item for item in read_sources([path]) if isinstance(item, Document)]
     assert len(documents) == 1000
@@ -197,7 +196,7 @@ def test_path_without_questions_raises_before_reading(tmp_path: Path) -> None:
     (tmp_path / "q.csv").write_text("a,b")
     (tmp_path / "q.jsonl").write_text("")
     with pytest.raises(InputError, match="a folder; name the file in it"):
-        pubmedqa.read_questions(tmp_path)
+        read_pubmedqa_questions(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         read_questions(tmp_path / "none.jsonl")
     with pytest.raises(InputError, match=r"questions come as \.jsonl"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -282,7 +284,8 @@ def test_broken_promises_of_revisions_are_reported(
         present = next(entry for entry, digest in (promised | contents(library).hashes).items() if digest)
         library.delete([present])
         library.add_source(IngestedFile("0" * 64, "v1-2", 1, ""))
-        library._journal._db.execute("DELETE FROM deleted")
+        with closing(sqlite3.connect(folder / "journal.sqlite")) as database, database:
+            database.execute("DELETE FROM deleted")
         wrong = broken_promises(library, promised | {"doc:47": None}, 1, COUNT)
         assert any("neither as it was acknowledged" in entry for entry in wrong)
         assert any("was deleted, which is not remembered" in entry for entry in wrong)

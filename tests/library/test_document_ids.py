@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library import library_parts
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_report import IngestReport
+from epicrisis.library.ingest_batches import IngestReport
+from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.library_parts import LibraryParts
 from epicrisis.types import Document, Scope
@@ -45,10 +46,15 @@ def add(library: Library, *paths: Path, replace: bool = False) -> IngestReport:
     return add_documents(library, read_sources(list(paths), with_origins=True), encoder(), replace=replace)
 
 
+def read_checksums(folder: Path) -> Mapping[str, str] | None:
+    with closing(Journal(folder)) as journal:
+        return journal.files()
+
+
 def read_texts(library: Library) -> dict[str, str]:
     """Return the texts of documents with one passage by id."""
     texts = {}
-    for batch in library._table.batches():
+    for batch in library.open_table().batches():
         for stored in batch:
             texts[stored.passage.document_id] = stored.passage.text
     return texts
@@ -284,7 +290,7 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
     with create(folder) as library:
         add(library, first, write_lines(tmp_path / "a.jsonl", a="Digoxin."))
         library.delete([], {"pubmed:1": "2020"})
-        recorded = library._journal.files()
+        recorded = read_checksums(folder)
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setattr(library_parts, interrupted_before, _interrupt)
@@ -293,7 +299,7 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
         assert not (folder / "journal.sqlite").exists()
     Library.repair(folder)
     with Library.open(folder, write=True) as library:
-        assert library._journal.files() == recorded
+        assert read_checksums(folder) == recorded
         assert library.revisions(["pubmed:1"]) == {"pubmed:1": "2020"}
         assert get_counts(add(library, second)) == (1, 0, 0, 0)
         assert len(read_texts(library)) == 3

@@ -293,7 +293,7 @@ def test_check_health_repeats_within_document_are_ignored(folder: Path) -> None:
             rewrite(row, LONG)
 
     with Library.open(folder) as library:
-        assert len(library._table.passages_of(["doc:2"])) > 1
+        assert len(library.open_table().passages_of(["doc:2"])) > 1
     assert list_findings(change_rows(folder, change)) == {}
 
 
@@ -362,7 +362,7 @@ def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest
 def test_check_health_passage_without_word_entry_is_found(folder: Path) -> None:
     report = replace_words(folder, ["doc:4"], [])
     with Library.open(folder) as library:
-        lost = [stored.passage.id for stored in library._table.passages_of(["doc:4"])]
+        lost = [stored.passage.id for stored in library.open_table().passages_of(["doc:4"])]
     assert set(list_findings(report)) == {"not_in_words"}
     assert sorted(report.agreement.not_in_words.first) == sorted(lost)
 
@@ -370,7 +370,7 @@ def test_check_health_passage_without_word_entry_is_found(folder: Path) -> None:
 def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) -> None:
     """The counts agree."""
     with Library.open(folder) as library:
-        remaining = [stored for stored in library._table.passages_of(["doc:2"]) if stored.passage.ordinal]
+        remaining = [stored for stored in library.open_table().passages_of(["doc:2"]) if stored.passage.ordinal]
     report = replace_words(folder, ["doc:2"], [*remaining, make_passage("nobody#0")])
     assert list_findings(report) == {
         "not_in_words": Finding(1, ("doc:2#0",)),
@@ -380,7 +380,7 @@ def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) ->
 
 def test_check_health_outdated_and_repeated_entries_are_found(folder: Path) -> None:
     with Library.open(folder) as library:
-        stored = {passage.passage.id: passage for passage in library._table.passages_of(["doc:2"])}
+        stored = {passage.passage.id: passage for passage in library.open_table().passages_of(["doc:2"])}
     old = dataclasses.replace(stored["doc:2#0"], content_hash="00" * 16)
     others = [passage for id, passage in stored.items() if id != "doc:2#0"]
     report = replace_words(folder, ["doc:2"], [*others, old])
@@ -421,7 +421,7 @@ def test_check_health_journal_disagreement_is_found(statement: str, expected: di
 def test_check_health_documents_lost_from_table_are_found(folder: Path) -> None:
     """Whole documents: no ordinal is missing, only the other parts know."""
     with Library.open(folder) as library:
-        lost = [stored.passage.id for stored in library._table.passages_of(["doc:2"])]
+        lost = [stored.passage.id for stored in library.open_table().passages_of(["doc:2"])]
     report = change_rows(folder, lambda rows: [row for row in rows if row["document_id"] != "doc:2"], mend=False)
     assert set(list_findings(report)) == {"only_in_journal", "only_in_words"}
     assert report.agreement.only_in_journal.first == ("doc:2",)

@@ -15,7 +15,7 @@ from epicrisis.corpus.reader_base import DeletedDocument, Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library import ingest_batches
 from epicrisis.library.ingest import add_documents, content_hash
-from epicrisis.library.ingest_report import MAX_LISTED, IngestProgress, IngestReport
+from epicrisis.library.ingest_batches import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
@@ -34,10 +34,10 @@ def test_add_documents_counts_new_unchanged_and_changed(tmp_path: Path) -> None:
         assert get_counts(first) == (30, 0, 0, 0)
         assert library.count() == (30, first.passages)
         before = contents(library)
-        version = library._table.version
+        version = library.open_table().version
         again = add_documents(library, documents(0, 30), encoder())
         assert (*get_counts(again), again.passages) == (0, 0, 30, 0, 0)
-        assert (contents(library), library._table.version) == (before, version), (
+        assert (contents(library), library.open_table().version) == (before, version), (
             "nothing is written where nothing changes"
         )
         changed = add_documents(library, documents(1, 36), encoder())

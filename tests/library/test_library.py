@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -272,7 +273,8 @@ def test_info_reports_contents_and_problems(folder: Path) -> None:
         assert json.loads(json.dumps(to_json(info)))["path"] == str(folder)
         assert set(info.bytes_on_disk) == {"journal.sqlite", "passages.lance", "words"}
         assert all(size > 1000 for size in info.bytes_on_disk.values())
-        library._words.replace(["doc:1"], [])
+        with closing(WordIndex(folder)) as words:
+            words.replace(["doc:1"], [])
         (problem,) = library.info().problems
         assert problem.startswith("words has ")
         assert "epicrisis library repair" in problem

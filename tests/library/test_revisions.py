@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from epicrisis.corpus.reader_base import DeletedDocument, EncodedDocument, FileFingerprint, ReaderItem
 from epicrisis.errors import StorageError
 from epicrisis.library.ingest import add_documents, content_hash
-from epicrisis.library.ingest_report import IngestReport
+from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
 from epicrisis.protocols import Vectors
@@ -218,7 +218,7 @@ def test_add_changed_metadata_encodes_nothing(library: Library) -> None:
 
 def _passages_and_vectors(library: Library) -> tuple[list[str], list[Vectors]]:
     """Read from the table row by row: which vector stands beside which text."""
-    rows = library._table.lance.search().select(["text", "vector"]).to_list()
+    rows = library.open_table().lance.search().select(["text", "vector"]).to_list()
     texts = [row["text"] for row in rows]
     vectors = [np.asarray(row["vector"], dtype=np.float32) for row in rows]
     return texts, vectors

@@ -115,6 +115,10 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     return search_ways
 
 
+def index_name(library: Library) -> str | None:
+    return VectorSearch(library.path, library.open_table(), library.manifest.dimensions).index_name()
+
+
 def create(folder: Path, dimensions: int = DIMENSIONS) -> Library:
     return Library.create(
         folder, encoder_fingerprint="check", encoder_name="check", dimensions=dimensions, max_tokens=9, overlap=0
@@ -182,7 +186,7 @@ def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         library.add(DOCUMENTS[:LIMIT])
         assert library.optimize() is None
-        assert library._vectors.index_name() is None
+        assert index_name(library) is None
         assert (library.info().exact, library.info().index) == (True, None)
         assert read_report(tmp_path / "l") is None
         library.add(DOCUMENTS[LIMIT : LIMIT + 1])
@@ -464,11 +468,10 @@ def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
 def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
     """As of a folder that was copied with the report of another one."""
     with Library.open(folder, write=True) as library:
-        (name,) = [index.name for index in library._table.lance.list_indices() if index.columns == ["vector"]]
-        library._table.lance.drop_index(name)
+        library.open_table().lance.drop_index(str(index_name(library)))
         assert matches_exact(library)
         library.optimize(recall=0.5)
-        assert library._vectors.index_name() is not None
+        assert index_name(library) is not None
 
 
 # -- the contract -----------------------------------------------------------------------------------------------------
@@ -534,7 +537,7 @@ def test_indexed_library_satisfies_store_contract(
         return created[-1]
 
     check_store(make)
-    assert sum(library._vectors.index_name() is not None for library in created) >= len(created) - 2
+    assert sum(index_name(library) is not None for library in created) >= len(created) - 2
     assert ways.counts["approximate"] > 50
     for library in created:
         library.close()

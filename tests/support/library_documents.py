@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,9 @@ from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Reade
 from epicrisis.library import library as libraries
 from epicrisis.library import library_parts, vector_index, vector_search
 from epicrisis.library.ingest import add_documents
+from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
+from epicrisis.library.word_index import WordIndex
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
 
@@ -125,31 +129,25 @@ class Contents:
 
 
 def contents(library: Library) -> Contents:
-    """Read the contents below the public interface, so that no filter hides anything."""
-    import tantivy
-
-    library._table.refresh()
-    library._words.refresh()
-    stored = [entry for batch in library._table.batches() for entry in batch]
-    table = {entry.passage.id: (entry.passage.text, entry.content_hash) for entry in stored}
-    searcher = library._words._index.searcher()
-    addresses = [address for _, address in searcher.search(tantivy.Query.all_query(), 10_000).hits]
-    versions = searcher.fast_field_values("version", addresses) if addresses else []
-    words = []
-    for address, version in zip(addresses, versions, strict=True):
-        words.append((str(searcher.doc(address)["id"][0]), int(version or 0)))
-    hashes = library._journal._db.execute("SELECT id, content_hash FROM documents")
+    """Read the contents of each part, so that no filter hides anything."""
+    table = library.open_table()
+    stored = list(chain.from_iterable(table.batches()))
+    with closing(WordIndex(library.path)) as index:
+        words = sorted(chain.from_iterable(index.all_entries()))
+        assert len(words) == index.count()
+    with closing(Journal(library.path)) as journal:
+        documents, deleted = list(journal.documents()), dict(journal.deletions())
     vectors = {}
-    for row in library._table.lance.search().select(["id", "vector"]).to_list():
+    for row in table.lance.search().select(["id", "vector"]).to_list():
         vectors[row["id"]] = np.asarray(row["vector"], dtype=np.float16).tobytes()
     return Contents(
-        table=table,
+        table={entry.passage.id: (entry.passage.text, entry.content_hash) for entry in stored},
         vectors=vectors,
         rows=len(stored),
-        words=sorted(words),
-        hashes={document_id: digest.hex() for document_id, digest in hashes},
-        revisions=dict(library._journal._db.execute("SELECT id, revision FROM documents")),
-        deleted=dict(library._journal.deletions()),
+        words=words,
+        hashes={row.id: row.content_hash for row in documents},
+        revisions={row.id: row.revision for row in documents},
+        deleted=deleted,
         sources=sorted(source.name for source in library.sources()),
         results=tuple(_search(library)),
     )

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from epicrisis.answering.document_answers import answer_from_documents, conclude
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answering.strategy_context import PROMPTS, TIE, Context, ask, call_model, make_unanswered
+from epicrisis.answering.strategy_context import TIE, Context, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import render
 from epicrisis.protocols import ChatRequest
 from epicrisis.question_options import first_same_option
 from epicrisis.types import Question
@@ -34,11 +33,11 @@ async def chain_of_thought(question: Question, context: Context) -> Answer:
 
 
 async def _answer_from_memory(question: Question, context: Context, strategy: str, *, reasoning: bool) -> Answer:
-    prompt = render(PROMPTS, strategy.replace("-", "_"), question=question.text, options=question.options)
+    prompt = render_question(strategy.replace("-", "_"), question)
     reply_format = AnswerFormat(question.options, reasoning=reasoning)
     context.emit(AnswerStarted(strategy, documents=0))
     try:
-        reply = await ask(context, "writer", strategy, prompt, reply_format, stream=True)
+        reply = await context.ask("writer", strategy, prompt, reply_format, stream=True)
     except (ChatError, Unreadable) as error:
         return make_unanswered(question, strategy, error)
     return conclude(question, strategy, reply)
@@ -90,14 +89,14 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     if not question.options:
         message = f"{ZERO_SHOT} reads the probabilities of options and this question has none: ask it closed-book"
         return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoOptions", message))
-    prompt = render(PROMPTS, "next_token", question=question.text, options=question.options)
+    prompt = render_question("next_token", question)
     top_p = context.sampling_of("writer").top_p
     request = ChatRequest(
         prompt.messages, max_tokens=1, top_p=top_p, seed=context.seed, options=tuple(question.options)
     )
     context.emit(AnswerStarted(ZERO_SHOT, documents=0))
     try:
-        reply = await call_model(context, "writer", ZERO_SHOT, prompt, request)
+        reply = await context.call_model("writer", ZERO_SHOT, prompt, request)
     except ChatError as error:
         return make_unanswered(question, ZERO_SHOT, error)
     logprobs = reply.option_logprobs

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import attrgetter
 from typing import Literal
 
 from epicrisis.answering.document_answers import (
@@ -18,16 +19,7 @@ from epicrisis.answering.document_answers import (
     locate_quotes,
 )
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import (
-    PROMPTS,
-    Context,
-    ask,
-    fits,
-    gather_all,
-    make_failure,
-    make_unanswered,
-    track_usage,
-)
+from epicrisis.answering.strategy_context import Context, gather_all, make_failure, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
@@ -44,7 +36,7 @@ from epicrisis.answers import (
 )
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
-from epicrisis.prompts import MARK_LABELS, Prompt, fence, render
+from epicrisis.prompts import MARK_LABELS, Prompt, fence
 from epicrisis.types import Passage, Question
 
 NAME = "brief-context"
@@ -92,7 +84,7 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
     parts: list[tuple[Passage, ...]] = []
     while queue:
         part = queue.pop(0)
-        if await fits(context, "map", *build_documents_request(question, context, part, "map")):
+        if await context.fits("map", *build_documents_request(question, context, part, "map")):
             parts.append(part)
             continue
         if len(part) == 1:
@@ -115,12 +107,12 @@ async def _map_part(
 
     If the part exceeds the window after all, both halves are read; the second half takes the next of `numbers`.
     """
-    ids = tuple(passage.id for passage in part)
+    ids = tuple(map(attrgetter("id"), part))
     context.emit(MapStarted(number, ids))
-    tracked, usages = track_usage(context)
+    tracked, usages = context.track_usage()
     prompt, reply_format = build_documents_request(question, context, part, "map")
     try:
-        reply = await ask(tracked, "map", f"map {number}", prompt, reply_format)
+        reply = await tracked.ask("map", f"map {number}", prompt, reply_format)
     except (ChatError, Unreadable) as error:
         if isinstance(error, ContextOverflow) and len(part) > 1:
             first_half, second_half = _halve(context, part)
@@ -136,24 +128,12 @@ async def _map_part(
     return [partial]
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    text: str
-    choice: str | None
-    quotations: tuple[Quotation, ...]
-
-
 async def _reduce(
     question: Question, context: Context, partials: Sequence[PartialAnswer], passages: tuple[Passage, ...]
 ) -> Answer:
     failed = [partial for partial in partials if partial.state == "failed"]
-    if failed:
-        numbers = ", ".join(str(partial.partition) for partial in failed)
-        context.emit(Notice("left-out", f"{len(failed)} of {len(partials)} parts could not be read: {numbers}"))
-    findings: list[_Finding] = []
-    for partial in partials:
-        if partial.state == "relevant":
-            findings.append(_Finding(partial.text, partial.choice, partial.quotations))
+    context.report_missing(list(map(attrgetter("partition"), failed)), len(partials), "parts could not be read")
+    findings = [partial for partial in partials if partial.state == "relevant"]
     if not findings and not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
     if findings:
@@ -172,17 +152,17 @@ async def _reduce(
 
 
 async def _sum_up(
-    question: Question, context: Context, findings: Sequence[_Finding], passages: Mapping[str, Passage]
+    question: Question, context: Context, findings: Sequence[PartialAnswer], passages: Mapping[str, Passage]
 ) -> tuple[ParsedReply, tuple[Quotation, ...]]:
     """Return the reply of the reduce call and the quotations of the findings that it names.
 
     Findings that do not fit one prompt are summed up in halves.
     """
     prompt, reply_format = _build_reduce_request(question, context, findings, passages)
-    if await fits(context, "reduce", prompt, reply_format):
+    if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
-            reply = await ask(context, "reduce", "reduce", prompt, reply_format, stream=True)
+            reply = await context.ask("reduce", "reduce", prompt, reply_format, stream=True)
         except ContextOverflow:
             if len(findings) <= 2:
                 raise
@@ -196,36 +176,30 @@ async def _sum_up(
     message = f"{len(findings)} findings do not fit the model's window: summed up by halves"
     context.emit(Notice("re-partitioned", message))
     middle = len(findings) // 2
-    summaries: list[_Finding] = []
+    summaries: list[PartialAnswer] = []
     for half in (findings[:middle], findings[middle:]):
         reply, half_quotations = await _sum_up(question, context, half, passages)
         if reply.has_answer:
-            summaries.append(_Finding(reply.text, reply.choice, half_quotations))
+            summaries.append(replace(half[0], text=reply.text, choice=reply.choice, quotations=half_quotations))
     if not summaries:
         return ParsedReply(has_answer=False), ()
     return await _sum_up(question, context, summaries, passages)
 
 
 def _build_reduce_request(
-    question: Question, context: Context, findings: Sequence[_Finding], passages: Mapping[str, Passage]
+    question: Question, context: Context, findings: Sequence[PartialAnswer], passages: Mapping[str, Passage]
 ) -> tuple[Prompt, AnswerFormat]:
     """Return the prompt with the findings, and its reply's format. Quotations would make it as long as a map call."""
     items: list[str] = []
     marks = []
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
-        source_marks = set(itertools.chain.from_iterable(source.marks for source in sources))
+        source_marks = set(itertools.chain.from_iterable(map(attrgetter("marks"), sources)))
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
         notes = ", ".join(filter(None, (option, newest)))
         items.append(f"{finding.text} ({notes})" if notes else finding.text)
-    prompt = render(
-        PROMPTS,
-        "reduce",
-        documents=fence(items, label="finding", marks=marks),
-        question=question.text,
-        options=question.options,
-        about=context.about,
-    )
+    documents = fence(items, label="finding", marks=marks)
+    prompt = render_question("reduce", question, documents=documents, about=context.about)
     return prompt, AnswerFormat(question.options, sources=len(findings))

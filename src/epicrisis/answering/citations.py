@@ -17,7 +17,6 @@ from epicrisis.types import Passage
 
 MIN_WORDS = 3
 """A shorter quotation would match almost anywhere, so a match would show nothing."""
-
 _NAME = r"(?:docs?|documents?|evidence|findings?)"
 _MARKER = re.compile(
     rf"(?<!\s)\s*+\[(?:\s*+\d++|{_NAME}\s*+\d++(?:\s*+[,;]\s*+(?:{_NAME}\s*+)?\d++)*+)\]", re.IGNORECASE

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from epicrisis.answering.citations import MIN_WORDS, cite, locate_all, locate_span
 from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import PROMPTS, Context, ask, fits
+from epicrisis.answering.strategy_context import Context, render_question
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
-from epicrisis.prompts import Prompt, fence_passages, render
+from epicrisis.prompts import Prompt, fence_passages
 from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Passage, Question
 
@@ -44,15 +45,9 @@ def build_documents_request(
             documents=len(passages),
             choice_may_be_null=True,
         )
-    prompt = render(
-        PROMPTS,
-        "extract" if wants_span(question, context) else template,
-        documents=fence_passages(passages, context.scope),
-        question=question.text,
-        options=question.options,
-        about=context.about,
-    )
-    return prompt, reply_format
+    name = "extract" if wants_span(question, context) else template
+    documents = fence_passages(passages, context.scope)
+    return render_question(name, question, documents=documents, about=context.about), reply_format
 
 
 async def answer_from_documents(
@@ -63,12 +58,12 @@ async def answer_from_documents(
         return Answer(question, strategy, "abstained", failure=NOTHING_RETRIEVED)
     prompt, reply_format = build_documents_request(question, context, passages)
     context.emit(AnswerStarted("rag", documents=len(passages)))
-    if not await fits(context, "writer", prompt, reply_format):
+    if not await context.fits("writer", prompt, reply_format):
         raise ContextOverflow(
             f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
             "window, or --strategy brief-context"
         )
-    reply = await ask(context, "writer", "rag", prompt, reply_format, stream=True)
+    reply = await context.ask("writer", "rag", prompt, reply_format, stream=True)
     quotations = locate_quotes(question, context, reply, passages)
     return conclude_from_documents(question, context, strategy, reply, quotations, passages)
 
@@ -170,9 +165,8 @@ def withhold_unverified(answer: Answer) -> Answer:
     with the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show
     it.
     """
-    if answer.state != "answered" or any(citation.verified for citation in answer.citations):
-        return answer
-    if chose_unanswerable(answer):
+    is_verified = any(map(attrgetter("verified"), answer.citations))
+    if answer.state != "answered" or is_verified or chose_unanswerable(answer):
         return answer
     n = len(answer.citations)
     if not n:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -20,29 +21,25 @@ from epicrisis.answering.document_answers import conclude
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.self_consistency import build_requests, find_examples
 from epicrisis.answering.strategy_context import (
-    PROMPTS,
     Context,
-    ask,
-    fits,
     gather_all,
     get_failed_state,
     make_failure,
     make_unanswered,
-    track_usage,
+    render_question,
 )
 from epicrisis.answering.structured_request import Sampling, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import Prompt, fence, render
+from epicrisis.prompts import Prompt, fence
 from epicrisis.types import Question
 
 ENSEMBLE_REFINING, SELF_REFLECTION = "ensemble-refining", "self-reflection"
 CRITIQUE_CHARACTERS = 600
 TEMPERATURES = tuple(i / 10 for i in range(11))
-TOP_PS = (0.001, *(i / 10 for i in range(1, 11)))
+TOP_PS = (0.001, *TEMPERATURES[1:])
 """The values for drafts, all equally likely, as in the study's code."""
 _NO_FAULT = "No fault was found."
-
 REWARD_ROLE = "reward"
 ATTRIBUTES = ("truthfulness", "honesty", "helpfulness")
 BEST_MARK = 5
@@ -65,15 +62,13 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     if not answered:
         return _answer_without_draft(question, ENSEMBLE_REFINING, drafts)
     failed = [draft for draft in drafts if draft.failure is not None]
-    if failed:
-        numbers = ", ".join(str(draft.number) for draft in failed)
-        context.emit(Notice("left-out", f"{len(failed)} of {len(drafts)} drafts failed or were unreadable: {numbers}"))
-    answers = fence((draft.text for draft in answered), label="answer")
-    prompt = render(PROMPTS, "synthesis", question=question.text, options=question.options, answers=answers)
+    context.report_missing(list(map(attrgetter("number"), failed)), len(drafts), "drafts failed or were unreadable")
+    answers = fence(map(attrgetter("text"), answered), label="answer")
+    prompt = render_question("synthesis", question, answers=answers)
     try:
-        if not await fits(context, "writer", prompt, reply_format):
+        if not await context.fits("writer", prompt, reply_format):
             raise ContextOverflow(f"{len(answered)} drafts do not fit the model's window: make fewer (refine.drafts)")
-        reply = await ask(context, "writer", "synthesis", prompt, reply_format, stream=True)
+        reply = await context.ask("writer", "synthesis", prompt, reply_format, stream=True)
         answer = conclude(question, ENSEMBLE_REFINING, reply)
     except (ChatError, Unreadable) as error:
         answer = make_unanswered(question, ENSEMBLE_REFINING, error)
@@ -91,22 +86,18 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     drafts = [await _add_rewards(question, context, await _draft(context, 0, prompt, reply_format, None))]
     while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
         number, last = len(drafts), drafts[-1]
-        texts = {
-            "question": question.text,
-            "options": question.options,
-            "answer": fence([last.text], label="answer"),
-        }
+        answer_text = fence([last.text], label="answer")
         try:
-            critique_prompt = render(PROMPTS, "critique", **texts)
-            reply = await ask(context, "writer", f"critique {last.number}", critique_prompt, critique_format)
+            critique_prompt = render_question("critique", question, answer=answer_text)
+            reply = await context.ask("writer", f"critique {last.number}", critique_prompt, critique_format)
         except (ChatError, Unreadable) as error:
             context.emit(Notice("left-out", f"round {number}: {error}; the earlier drafts remain"))
             break
         drafts[-1] = replace(last, critique=reply.text if reply.has_answer else _NO_FAULT)
-        prompt = render(
-            PROMPTS,
+        prompt = render_question(
             "improvement",
-            **texts,
+            question,
+            answer=answer_text,
             critique=drafts[-1].critique,
             rewards={name: f"{value:.2f}" for name, value in last.rewards.items()},
             judged=judge is not None,
@@ -146,10 +137,10 @@ async def _draft(
     context: Context, number: int, prompt: Prompt, reply_format: AnswerFormat, sampling: Sampling | None
 ) -> Draft:
     """Return one draft. The state of a draft whose call failed is `failed`."""
-    tracked, usages = track_usage(context)
+    tracked, usages = context.track_usage()
     draft = Draft(number, "abstained")
     try:
-        reply = await ask(tracked, "writer", f"draft {number}", prompt, reply_format, sampling=sampling, sample=number)
+        reply = await tracked.ask("writer", f"draft {number}", prompt, reply_format, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:
         draft = replace(draft, state=get_failed_state(error), failure=make_failure(error))
     else:
@@ -185,14 +176,14 @@ class RewardFormat:
     def read(self, text: str) -> Mapping[str, float]:
         """Return the mark of each attribute. Raises Unreadable."""
         for reply in json_objects(text, frozenset(ATTRIBUTES)):
-            marks = {name: reply.get(name) for name in ATTRIBUTES}
+            marks: dict[str, Any] = {name: reply.get(name) for name in ATTRIBUTES}
             if all(type(mark) is int and 1 <= mark <= BEST_MARK for mark in marks.values()):
-                return {name: float(reply[name]) for name in ATTRIBUTES}
+                return dict(zip(marks, map(float, marks.values()), strict=True))
         raise Unreadable(f"the reply gives no marks from 1 to {BEST_MARK}")
 
 
 async def request_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
     """Return the marks that a chat model gives an answer by attribute, in another scale than ArmoRM's scores."""
     answer = fence([text], label="answer")
-    prompt = render(PROMPTS, "reward", question=question.text, options=question.options, answer=answer)
-    return await ask(context, REWARD_ROLE, "reward", prompt, RewardFormat())
+    prompt = render_question("reward", question, answer=answer)
+    return await context.ask(REWARD_ROLE, "reward", prompt, RewardFormat())

@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.answering.stated_choice import ChoiceReader
-from epicrisis.answering.structured_request import (
-    EmptyReply,
-    Unreadable,
-    json_objects,
-    object_schema,
-    text_schema,
-)
+from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.printable import replace_surrogates
 
 ANSWER_CHARACTERS = 500
@@ -27,7 +21,6 @@ FINDING_CHARACTERS = 180
 QUOTE_CHARACTERS = 240
 MAX_QUOTES = 3
 MAX_SOURCES = 3
-"""Findings that a summary may name."""
 REASONING_CHARACTERS = 1500
 MAX_QUOTES_READ = 50
 """Quotations that a reply may hold. Some endpoints do not enforce the schema."""
@@ -180,7 +173,6 @@ class TextStream:
         self._start = re.compile(rf'"{re.escape(text_field)}"\s*:\s*"')
         self._received = ""
         self._emitted = 0
-        """Characters of a prose reply that were returned."""
         self._at: int | None = None
         """Offset in the reply after the part of the field that was returned."""
 

@@ -20,13 +20,10 @@ from epicrisis.answering.strategy_context import (
     PROMPTS,
     TIE,
     Context,
-    ask,
-    fits,
     gather_all,
     get_failed_state,
     make_failure,
     make_unanswered,
-    track_usage,
 )
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
@@ -93,7 +90,7 @@ async def build_requests(
         system, *rest = prompt.messages
         prompt = replace(prompt, messages=(system, *turns, *rest))
         requests.append((prompt, AnswerFormat(options, reasoning=True)))
-    if not await fits(context, "writer", *requests[0]):
+    if not await context.fits("writer", *requests[0]):
         raise ContextOverflow(
             f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or name a model "
             "with a larger one"
@@ -125,9 +122,7 @@ async def _vote(
     votes = await gather_all(calls)
     tally = count_votes(votes, tuple(question.options), context.voting.tie)
     missing = [vote for vote in votes if vote.state in ("failed", "unparsed")]
-    if missing:
-        numbers = ", ".join(str(vote.number) for vote in missing)
-        context.emit(Notice("left-out", f"{len(missing)} of {len(votes)} votes failed or were unreadable: {numbers}"))
+    context.report_missing(list(map(attrgetter("number"), missing)), len(votes), "votes failed or were unreadable")
     answer = Answer(
         question,
         strategy,
@@ -148,12 +143,12 @@ async def _cast_vote(
     context: Context, number: int, order: ShuffledOptions, prompt: Prompt, reply_format: AnswerFormat
 ) -> Vote:
     """Return one vote. The state of a vote whose call failed is `failed`."""
-    tracked, usages = track_usage(context)
+    tracked, usages = context.track_usage()
     voting = context.voting
     sampling = replace(context.sampling_of("writer"), temperature=voting.temperature, top_p=voting.top_p)
     vote = Vote(number, order.letters, "abstained")
     try:
-        reply = await ask(tracked, "writer", f"vote {number}", prompt, reply_format, sampling=sampling, sample=number)
+        reply = await tracked.ask("writer", f"vote {number}", prompt, reply_format, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:
         vote = replace(vote, state=get_failed_state(error), failure=make_failure(error))
     else:
@@ -184,7 +179,6 @@ class ShuffledOptions:
     options: Mapping[str, str]
     """As the model sees them, under the question's letters in their usual order."""
     letters: tuple[str, ...]
-    """The question's letter of the option in each place."""
 
     def restore_letter(self, letter: str) -> str:
         """Return the question's letter of the option shown under `letter`; of options with one text the first."""

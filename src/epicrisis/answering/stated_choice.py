@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from epicrisis.question_options import first_same_option
 from epicrisis.types import AnswerState
@@ -77,7 +78,6 @@ _LISTED = re.compile(
 )
 """A list of letters: `A or B`, `both A and B are correct`."""
 _LINE_LETTER = re.compile(r"(?m)^[ \t]*+[(*]*+([A-Z])\**+[).:]")
-"""The letter of a line of a list: `A. yes`, `(B) no`."""
 _LINE = re.compile(r"[^\n]*+")
 
 
@@ -126,18 +126,15 @@ class ChoiceReader:
         if several := self._read_list(text):
             return several
         mentioned = self._find(_MENTIONED, text)
-        if len(mentioned) > 1:
-            return mentioned
-        return self._find(_MENTIONED, _DISCUSSED.sub("", text))
+        return mentioned if len(mentioned) > 1 else self._find(_MENTIONED, _DISCUSSED.sub("", text))
 
     def _match(self, words: str) -> str | None:
         words = words.replace("**", "")
         normalized = _normalize(words)
         if normalized in self._letters:
             return self._letters[normalized]
-        same = [letter for letter, text in self._texts.items() if text == normalized]
-        if same:
-            return same[0] if len(self._merge_alike(same)) == 1 else None
+        if same := self._merge_alike(self._letters_with_text(normalized)):
+            return same.pop() if len(same) == 1 else None
         head, separator, rest = _split_letter(normalized)
         letter = self._letters.get(head) if separator else None
         labelled = _LABELLED.fullmatch(normalized)
@@ -151,7 +148,7 @@ class ChoiceReader:
 
     def _merge_alike(self, letters: Iterable[str]) -> set[str]:
         """Replace each letter by the first one whose option has the same text."""
-        return {first_same_option(self._options, letter) for letter in letters}
+        return set(map(partial(first_same_option, self._options), letters))
 
     def _begins_with(self, text: str, letter: str) -> bool:
         option = self._texts[letter]
@@ -245,7 +242,6 @@ _FIELD = re.compile(
     re.VERBOSE,
 )
 _FOUND_NOTHING = re.compile(r'"found"\s*:\s*false\b')
-
 _REPLY_CUE = re.compile(
     r"(?i)\b(?:answer|choice|option)\b[^\n.:=]{0,40}?(?:\b(?:is|would be|should be|must be)\b|:|=)[\s:*_]*"
     r"([^\n]{0,500})"
@@ -256,7 +252,6 @@ _CUE_VARIANT = re.compile(
 )
 """`"answer"` and `answer to this question`, which `ChoiceReader` reads as `answer`."""
 _OPENING = re.compile(r"[^.,;:!]{2,}(?=[.,;:!])")
-"""The words before the first punctuation mark: `No, because ...`."""
 _FOREIGN_LETTER = re.compile(r"^[a-z][).:]+\s+")
 """A letter before an abstention: `E. None of the above` of four options is no fifth option."""
 _ABSTAINS = re.compile(

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from epicrisis.answering.reply_parsing import TextStream
-from epicrisis.answering.structured_request import (
-    ReplyFormat,
-    Sampling,
-    Unreadable,
-    fits_window,
-    request_structured,
-)
+from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
-from epicrisis.prompts import Prompt
+from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
     AnswerState,
@@ -35,11 +29,8 @@ from epicrisis.types import (
 )
 
 T = TypeVar("T")
-
 PROMPTS = "epicrisis.answering.prompts"
-"""The package of the prompt files."""
 ANSWER = "answer"
-"""The field of a reply whose text is streamed."""
 MAJORITY, TIE = "majority", "tie"
 
 
@@ -60,9 +51,7 @@ class RefiningOptions:
     """How OpenMedprompt drafts and refines open answers."""
 
     drafts: int = 5
-    """Of ensemble refining."""
     rounds: int = 5
-    """Of self-reflection."""
     keep: DraftSelection = "best"
 
 
@@ -102,7 +91,6 @@ class Context:
     count: CountUnit = "documents"
     seed: int = 0
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
-    """By role."""
     deadline: float | None = None
     voting: VotingOptions = field(default_factory=VotingOptions)
     examples: Callable[[Question], Awaitable[Examples]] | None = None
@@ -116,7 +104,6 @@ class Context:
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""
     extract: ExtractionTarget = "span"
-    """What answers an extractive question."""
     about: tuple[str, ...] = ()
     """Lines before the documents of a prompt: the patient, the order, the meaning of the question's time words."""
 
@@ -124,114 +111,120 @@ class Context:
         """Return the sampling parameters of a role."""
         return self.sampling.get(role, Sampling())
 
+    def report_missing(self, numbers: Sequence[int], total: int, problem: str) -> None:
+        """Emit a notice of the parts, drafts or votes without a result, if there are any."""
+        if numbers:
+            listed = ", ".join(map(str, numbers))
+            self.emit(Notice("left-out", f"{len(numbers)} of {total} {problem}: {listed}"))
 
-def track_usage(context: Context) -> tuple[Context, list[Usage]]:
-    """Return a copy of the context and a list that collects the usage of each call made with the copy."""
-    usages: list[Usage] = []
+    def track_usage(self) -> tuple[Context, list[Usage]]:
+        """Return a copy of the context and a list that collects the usage of each call made with the copy."""
+        usages: list[Usage] = []
 
-    def emit(event: Event) -> None:
-        if isinstance(event, ModelCalled):
-            usages.append(event.usage)
-        context.emit(event)
+        def emit(event: Event) -> None:
+            if isinstance(event, ModelCalled):
+                usages.append(event.usage)
+            self.emit(event)
 
-    return replace(context, emit=emit), usages
+        return replace(self, emit=emit), usages
 
+    async def ask(
+        self,
+        role: str,
+        stage: str,
+        prompt: Prompt,
+        reply_format: ReplyFormat[T],
+        *,
+        stream: bool = False,
+        sampling: Sampling | None = None,
+        sample: int = 0,
+    ) -> T:
+        """Send a prompt to the model of a role and return the value of the reply, as `request_structured` does.
 
-async def ask(
-    context: Context,
-    role: str,
-    stage: str,
-    prompt: Prompt,
-    reply_format: ReplyFormat[T],
-    *,
-    stream: bool = False,
-    sampling: Sampling | None = None,
-    sample: int = 0,
-) -> T:
-    """Send a prompt to the model of a role and return the value of the reply, as `request_structured` does.
+        `sampling` replaces the role's parameters, and `sample` distinguishes draws of one prompt. With `stream` the
+        text of the reply's `answer` is emitted while it arrives.
+        """
+        text_stream = TextStream(ANSWER)
 
-    `sampling` replaces the role's parameters, and `sample` distinguishes draws of the same prompt. With `stream` the
-    text of the reply's `answer` is emitted while it arrives.
-    """
-    text_stream = TextStream(ANSWER)
+        def on_delta(piece: str | None) -> None:
+            nonlocal text_stream
+            if piece is None:
+                text_stream = TextStream(ANSWER)
+                message = f"{stage}: the reply broke off and starts again; discard the text so far"
+                self.emit(Notice("restarted", message))
+            elif text := text_stream.feed(piece):
+                self.emit(TextDelta(stage, text))
 
-    def on_delta(piece: str | None) -> None:
-        nonlocal text_stream
-        if piece is None:
-            text_stream = TextStream(ANSWER)
-            message = f"{stage}: the reply broke off and starts again; discard the text so far"
-            context.emit(Notice("restarted", message))
-        elif text := text_stream.feed(piece):
-            context.emit(TextDelta(stage, text))
+        async def send(request: ChatRequest) -> ChatReply:
+            is_streamed = stream and request.sample == sample
+            return await self.call_model(role, stage, prompt, request, on_delta if is_streamed else None)
 
-    async def send(request: ChatRequest) -> ChatReply:
-        is_streamed = stream and request.sample == sample
-        return await call_model(context, role, stage, prompt, request, on_delta if is_streamed else None)
+        def on_retry(error: Exception) -> None:
+            self.emit(Notice("asked-again", f"{stage}: {error}; asked once more"))
 
-    def on_retry(error: Exception) -> None:
-        context.emit(Notice("asked-again", f"{stage}: {error}; asked once more"))
-
-    parameters = sampling or context.sampling_of(role)
-    return await request_structured(
-        send, prompt, reply_format, parameters, context.seed, sample=sample, on_retry=on_retry
-    )
-
-
-async def call_model(
-    context: Context, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: DeltaCallback | None = None
-) -> ChatReply:
-    """Send one request and return the reply. Emit `ModelCalled` even if the call fails. Raises ChatError."""
-    model = context.models[role]
-
-    def record_call(finish_reason: str, usage: Usage) -> None:
-        context.emit(
-            ModelCalled(
-                stage,
-                model.name,
-                prompt.sha256,
-                prompt.template,
-                request.seed,
-                request.sample,
-                finish_reason,
-                usage,
-                at=time.time(),
-            )
+        parameters = sampling or self.sampling_of(role)
+        return await request_structured(
+            send, prompt, reply_format, parameters, self.seed, sample=sample, on_retry=on_retry
         )
 
-    try:
-        reply = await _complete_before_deadline(context, model, request, on_delta)
-    except ChatError as error:
-        record_call(type(error).__name__, error.usage)
-        raise
-    record_call(reply.finish_reason, reply.usage)
-    if reply.usage.failed_calls:
-        context.emit(Notice("retried", f"{stage}: {reply.usage.failed_calls} failed tries before this reply"))
-    for note in reply.notes:
-        context.emit(Notice("model", f"{stage}: {note}"))
-    return reply
+    async def call_model(
+        self, role: str, stage: str, prompt: Prompt, request: ChatRequest, on_delta: DeltaCallback | None = None
+    ) -> ChatReply:
+        """Send one request and return the reply. Emit `ModelCalled` even if the call fails. Raises ChatError."""
+        model = self.models[role]
+
+        def record_call(finish_reason: str, usage: Usage) -> None:
+            self.emit(
+                ModelCalled(
+                    stage,
+                    model.name,
+                    prompt.sha256,
+                    prompt.template,
+                    request.seed,
+                    request.sample,
+                    finish_reason,
+                    usage,
+                    at=time.time(),
+                )
+            )
+
+        try:
+            reply = await self._complete_before_deadline(model, request, on_delta)
+        except ChatError as error:
+            record_call(type(error).__name__, error.usage)
+            raise
+        record_call(reply.finish_reason, reply.usage)
+        if reply.usage.failed_calls:
+            self.emit(Notice("retried", f"{stage}: {reply.usage.failed_calls} failed tries before this reply"))
+        for note in reply.notes:
+            self.emit(Notice("model", f"{stage}: {note}"))
+        return reply
+
+    async def _complete_before_deadline(
+        self, model: ChatModel, request: ChatRequest, on_delta: DeltaCallback | None
+    ) -> ChatReply:
+        if self.deadline is None:
+            return await model.complete(request, on_delta)
+        seconds = self.deadline - time.monotonic()
+        usage = Usage()
+        try:
+            if seconds > 0:
+                # The cost of a cancelled call is unknown.
+                usage = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
+                async with asyncio.timeout(seconds):
+                    return await model.complete(request, on_delta)
+        except TimeoutError:
+            pass
+        raise EndpointTimeout("the question's deadline passed: raise the setting deadline_seconds", usage=usage)
+
+    async def fits(self, role: str, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
+        """Return whether the prompt and the longest reply fit the model's window; True if the window is unknown."""
+        return await fits_window(self.models[role], prompt, reply_format, self.sampling_of(role).max_reasoning_tokens)
 
 
-async def _complete_before_deadline(
-    context: Context, model: ChatModel, request: ChatRequest, on_delta: DeltaCallback | None
-) -> ChatReply:
-    if context.deadline is None:
-        return await model.complete(request, on_delta)
-    seconds = context.deadline - time.monotonic()
-    usage = Usage()
-    try:
-        if seconds > 0:
-            # The cost of a cancelled call is unknown.
-            usage = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
-            async with asyncio.timeout(seconds):
-                return await model.complete(request, on_delta)
-    except TimeoutError:
-        pass
-    raise EndpointTimeout("the question's deadline passed: raise the setting deadline_seconds", usage=usage)
-
-
-async def fits(context: Context, role: str, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
-    """Return whether the prompt and the longest reply fit the model's window; True if the window is unknown."""
-    return await fits_window(context.models[role], prompt, reply_format, context.sampling_of(role).max_reasoning_tokens)
+def render_question(template: str, question: Question, **values: Any) -> Prompt:
+    """Return the prompt of a template with the question, its options and these values."""
+    return render(PROMPTS, template, question=question.text, options=question.options, **values)
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:

@@ -18,13 +18,11 @@ from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
 SECOND_TRY_TEMPERATURE = 0.5
 """Lowest temperature of the second request. At temperature 0 the model would repeat its unreadable reply."""
 MAX_BROKEN_OBJECTS = 50
 """Places in a reply where a JSON object may seem to begin but cannot be read."""
 TEMPLATE_BYTES = 1024
-"""Upper bound of the bytes that a chat template adds to a prompt."""
 
 
 class Unreadable(ValueError):
@@ -54,7 +52,6 @@ class JsonFormat(Generic[T]):
     properties: Mapping[str, Any]
     """JSON schema of each property, in the order in which the model writes them."""
     max_characters: int
-    """Length of the longest values that the properties allow."""
     read: Callable[[str], T]
     """Return the value of a reply. Raises Unreadable."""
 
@@ -196,7 +193,6 @@ class StructuredReply(Generic[T]):
     failure: Failure | None = None
     """The call failed or the reply was incomplete. Another attempt may succeed."""
     unreadable: str | None = None
-    """Why neither reply could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +203,7 @@ class ModelClient:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     model_recipe: Mapping[str, Any] = field(default_factory=dict)
-    """The model as `Pipeline.recipe` describes it."""
     concurrency: int = 1
-    """Number of prompts in flight."""
 
     async def fits(self, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
         """Return whether the prompt and the longest reply fit the context window; True if the window is unknown."""

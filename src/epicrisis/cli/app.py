@@ -6,6 +6,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from epicrisis import __version__
@@ -16,14 +17,14 @@ from epicrisis.cli import (
     examples,
     experiment,
     grade,
+    grade_run,
     library,
     models,
     plan,
     preflight,
     questions,
-    results,
 )
-from epicrisis.cli.command import INTERRUPTED, OK
+from epicrisis.cli.command import INTERRUPTED, OK, Command
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS = "Ask", "Libraries", "Evaluate", "Models and settings"
@@ -75,19 +76,70 @@ def _show_version(value: bool) -> None:
 @app.callback()
 def _program(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Answer medical questions from long evidence, wherever in it the key sentence is. Not a medical device."""
 
 
-for module in (ask, plan):
-    module.register(app, ASK)
-library.register(app, LIBRARIES)
-for module in (evaluate, experiment, results, grade, preflight, questions, examples):
-    module.register(app, EVALUATE)
-for module in (models, doctor):
-    module.register(app, MODELS)
+COMMANDS: dict[str, tuple[Command, ...]] = {
+    ASK: (ask.ask, ask.search, plan.plan),
+    EVALUATE: (
+        evaluate.evaluate,
+        evaluate.rescore,
+        evaluate.sample_size,
+        experiment.experiment,
+        experiment.probe,
+        evaluate.compare,
+        evaluate.report,
+        questions.synthesize_record,
+    ),
+    MODELS: (models.settings, doctor.doctor),
+}
+GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
+    "library": (
+        LIBRARIES,
+        "Create, fill, inspect and repair libraries of documents.",
+        (
+            library.add,
+            library.info,
+            library.patients,
+            library.delete,
+            library.check,
+            library.optimize,
+            library.repair,
+            library.forbid_remote,
+        ),
+    ),
+    "grade": (
+        EVALUATE,
+        "Grade open answers: by metrics, by models, by people.",
+        (grade_run.grade_runs, grade.correctness, grade.pairs, grade.preference, grade.verdicts, grade.calibrate),
+    ),
+    "preflight": (EVALUATE, "Fit the check that decides whether one prompt is enough.", (preflight.calibrate,)),
+    "questions": (
+        EVALUATE,
+        "List, download and generate question sets.",
+        (questions.list_sets, questions.pull, questions.generate),
+    ),
+    "examples": (
+        EVALUATE,
+        "Create, fill and inspect libraries of solved questions.",
+        (examples.build, examples.add, examples.info),
+    ),
+    "models": (MODELS, "List and download models.", (models.list_models, models.pull)),
+    "cache": (MODELS, "Inspect and clear cached replies of chat models.", (models.info, models.clear)),
+}
+for panel, commands in COMMANDS.items():
+    for entry in commands:
+        entry.add_to(app, panel)
+for group_name, (panel, purpose, commands) in GROUPS.items():
+    group = typer.Typer(no_args_is_help=True, help=purpose)
+    # With a callback a group of one command keeps its name.
+    group.callback()(lambda: None)
+    app.add_typer(group, name=group_name, rich_help_panel=panel)
+    for entry in commands:
+        entry.add_to(group)
 
 
 def main() -> None:

@@ -9,49 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument
 
+from epicrisis.answers import Answer, Answered
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes
+from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes, output_option
 from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import open_progress, say, say_above, show_json
+from epicrisis.errors import InputError
+from epicrisis.types import Question
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Answer
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.settings import Settings
-    from epicrisis.types import Question
 
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Also write answers to this file (JSONL).")]
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    command(
-        app,
-        *ANSWER,
-        panel=panel,
-        examples=[
-            'epicrisis ask ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
-            "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
-            'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --setting unit=note',
-        ],
-    )(ask)
-    command(
-        app,
-        *SEARCH,
-        panel=panel,
-        examples=[
-            'epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16',
-            'epicrisis search ~/pubmed "statins in dementia" --setting scope.since=2015 --setting rerank.name=medcpt',
-            'epicrisis search ~/ward --patient 10083814 "chest pain" -k 3 --setting unit=note',
-        ],
-    )(search)
+Output = Annotated[Path | None, output_option(help="Also write answers to this file (JSONL).")]
 
 
+@command(
+    *ANSWER,
+    examples=[
+        'epicrisis ask ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
+        "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
+        'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --setting unit=note',
+    ],
+)
 def ask(
     library: LibraryPath,
-    question: Annotated[str | None, typer.Argument(help="The question; `-` reads it from standard input.")] = None,
+    question: Annotated[str | None, Argument(help="The question; `-` reads it from standard input.")] = None,
     patient: Patient = None,
     options: Choices = None,
     file: QuestionFile = None,
@@ -66,12 +51,7 @@ def ask(
 
     settings = check_settings(flags.settings())
     if question is not None and file is None:
-        parsed = parse_question(question, options, patient)
-        answer = asyncio.run(_answer_on_screen(settings, library, parsed, output, json))
-        if json:
-            show_json(answer)
-        if answer.state in ("failed", "unparsed", "over-window"):
-            fail(answer.failure.message if answer.failure else "no answer")
+        _answer_one(settings, library, parse_question(question, options, patient), output, json)
     elif file is not None and question is None:
         if output is None:
             fail("--file needs an output file for the answers: add -o answers.jsonl")
@@ -81,32 +61,57 @@ def ask(
         fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
 
-async def _answer_on_screen(
-    settings: Settings, library: Path, question: Question, output: Path | None, json: bool
-) -> Answer:
-    """Return the answer. Show each event unless `json` is set, and record the answer in `output`, if any."""
-    from epicrisis.answers import Answered
+def _answer_one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
+    """Answer a question and record the answer in `output`, if any. Show each event unless `json` is set."""
     from epicrisis.cli.event_display import EventDisplay
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.pipeline import Pipeline
 
-    display = EventDisplay()
-    async with Pipeline.open(settings, library) as pipeline:
-        records = None if output is None else RecordStore(output, pipeline.recipe())
-        async for event in pipeline.events(question):
-            if isinstance(event, Answered) and records is not None:
-                records.append_answer(event.answer)
-            if not json:
-                display.show(event)
-            if isinstance(event, Answered):
-                return event.answer
-    raise RuntimeError("a pipeline's last event is its answer")
+    async def answer_on_screen() -> Answer:
+        display = EventDisplay()
+        async with Pipeline.open(settings, library) as pipeline:
+            records = None if output is None else RecordStore(output, pipeline.recipe())
+            async for event in pipeline.events(question):
+                if isinstance(event, Answered) and records is not None:
+                    records.append_answer(event.answer)
+                if not json:
+                    display.show(event)
+                if isinstance(event, Answered):
+                    return event.answer
+        raise RuntimeError("a pipeline's last event is its answer")
+
+    answer = asyncio.run(answer_on_screen())
+    if json:
+        show_json(answer)
+    if answer.state in ("failed", "unparsed", "over-window"):
+        fail(answer.failure.message if answer.failure else "no answer")
 
 
 def _answer_file(
     settings: Settings, library: Path, questions: list[Question], skipped: int, output: Path, yes: bool, json: bool
 ) -> None:
-    records = asyncio.run(_record_answers(settings, library, questions, output, yes, json))
+    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
+    from epicrisis.pipeline import Pipeline
+    from epicrisis.plan.planning import confirmation_question
+
+    async def record_answers() -> RecordStore:
+        """Answer the questions that have no record yet. Return the records, in the order of the questions."""
+        async with Pipeline.open(settings, library) as pipeline:
+            await pipeline.check_questions(questions, by_number=True)
+            records = RecordStore(output, pipeline.recipe())
+            remaining = [question for question in questions if not records.is_done(question.key)]
+            if not yes:
+                confirm(await confirmation_question(pipeline, settings, remaining))
+            with open_progress(quiet=json) as progress:
+                task = progress.add_task("Answering", total=len(questions))
+                async for question, answer in answer_questions(pipeline, questions, records, pipeline.concurrency):
+                    if answer is not None and answer.state == "failed" and answer.failure is not None:
+                        say_above(progress, f"{question.id}: {answer.failure.message}")
+                    progress.advance(task)
+            records.sort([question.key for question in questions])
+        return records
+
+    records = asyncio.run(record_answers())
     keys = {question.key for question in questions}
     states = Counter(records.states.get(question.key, "failed") for question in questions)
     long_questions = len(records.long_questions & keys)
@@ -124,30 +129,6 @@ def _answer_file(
             )
     if states["failed"]:
         fail(f"{states['failed']} questions failed; the same command asks them again")
-
-
-async def _record_answers(
-    settings: Settings, library: Path, questions: list[Question], output: Path, yes: bool, json: bool
-) -> RecordStore:
-    """Answer the questions that have no record yet. Return the file of records, in the order of the questions."""
-    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
-    from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.planning import confirmation_question
-
-    async with Pipeline.open(settings, library) as pipeline:
-        await pipeline.check_questions(questions, by_number=True)
-        records = RecordStore(output, pipeline.recipe())
-        remaining = [question for question in questions if not records.is_done(question.key)]
-        if not yes:
-            confirm(await confirmation_question(pipeline, settings, remaining))
-        with open_progress(quiet=json) as progress:
-            task = progress.add_task("Answering", total=len(questions))
-            async for question, answer in answer_questions(pipeline, questions, records, pipeline.concurrency):
-                if answer is not None and answer.state == "failed" and answer.failure is not None:
-                    say_above(progress, f"{question.id}: {answer.failure.message}")
-                progress.advance(task)
-        records.sort([question.key for question in questions])
-    return records
 
 
 def parse_question(text: str, options: str | None, patient: str | None = None) -> Question:
@@ -168,8 +149,6 @@ def parse_question(text: str, options: str | None, patient: str | None = None) -
 
 def read_standard_input() -> str:
     """Return standard input without surrounding blanks. Raises InputError if it is not UTF-8."""
-    from epicrisis.errors import InputError
-
     try:
         return sys.stdin.read().strip()
     except UnicodeDecodeError:
@@ -184,7 +163,6 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     """
     from epicrisis.corpus.questions import read_questions
     from epicrisis.corpus.reader_base import Skipped
-    from epicrisis.errors import InputError
 
     questions = []
     skipped = 0
@@ -206,9 +184,17 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     return questions, skipped
 
 
+@command(
+    *SEARCH,
+    examples=[
+        'epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16',
+        'epicrisis search ~/pubmed "statins in dementia" --setting scope.since=2015 --setting rerank.name=medcpt',
+        'epicrisis search ~/ward --patient 10083814 "chest pain" -k 3 --setting unit=note',
+    ],
+)
 def search(
     library: LibraryPath,
-    query: Annotated[str, typer.Argument(help="Words or a question; `-` reads them from standard input.")],
+    query: Annotated[str, Argument(help="Words or a question; `-` reads them from standard input.")],
     patient: Patient = None,
     *,
     flags: Flags,
@@ -221,7 +207,6 @@ def search(
     """
     from epicrisis.cli.event_display import EventDisplay
     from epicrisis.components import build_scope, open_library_search
-    from epicrisis.errors import InputError
     from epicrisis.evidence_selection import (
         EMPTY_MESSAGE,
         NO_RESTRICTION,
@@ -231,7 +216,6 @@ def search(
     )
     from epicrisis.library.patient_check import check_patient, resolve_patient
     from epicrisis.library.patients import MIXED_NOTICE
-    from epicrisis.types import Question
 
     if query == "-":
         query = read_standard_input()

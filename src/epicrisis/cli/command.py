@@ -1,10 +1,11 @@
 """One way to declare a command: shared options, examples in its help, and errors as one line with an exit code.
 
-    @command(app, *SEARCH, panel="Ask", examples=['epicrisis search ~/lib "aspirin" -k 5'])
+    @command(*SEARCH, examples=['epicrisis search ~/lib "aspirin" -k 5'])
     def search(library: LibraryPath, query: str, *, flags: Flags, json: Json = False) -> None:
         settings = flags.settings()
 
-A command with a parameter `flags` gets the shared options it names, and reads its settings from them.
+A command with a parameter `flags` gets the shared options it names, and reads its settings from them. `app.py` puts the
+commands together.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
@@ -31,8 +32,6 @@ ERROR = 2
 """Exit code for bad input, or incomplete work: part of it failed and can be done again."""
 INTERRUPTED = 130
 """Exit code for Ctrl-C. Everything saved until then is kept."""
-
-Command = TypeVar("Command", bound=Callable[..., None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +75,28 @@ class Flags:
         return load_settings(merge_tables(merge_tables(defaults or {}, self.values), changes or {}), self.config)
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the program."""
+
+    function: Callable[..., None]
+    shared: tuple[SharedOption, ...]
+    name: str | None
+    """None if it is the name of the function."""
+    examples: Sequence[str]
+
+    def add_to(self, app: typer.Typer, panel: str | None = None) -> None:
+        """Add the command to `app`. Errors of the program end it with one line on standard error and an exit code."""
+        callback = _with_one_line_errors(_with_shared_options(self.function, self.shared))
+        epilog = "\n\n".join(["Examples:" if len(self.examples) > 1 else "Example:", *self.examples])
+        app.command(self.name, epilog=epilog, rich_help_panel=panel)(callback)
+
+
 def command(
-    app: typer.Typer,
-    *shared: SharedOption,
-    name: str | None = None,
-    panel: str | None = None,
-    examples: Sequence[str],
-) -> Callable[[Command], Command]:
-    """Return a decorator that adds a function to `app` as a command with `shared` options.
-
-    Errors of the program end the command with one line on standard error and their exit code.
-    """
-    epilog = "\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples])
-
-    def register(function: Command) -> Command:
-        callback = _with_one_line_errors(_with_shared_options(function, shared))
-        app.command(name, epilog=epilog, rich_help_panel=panel)(callback)
-        return function
-
-    return register
+    *shared: SharedOption, name: str | None = None, examples: Sequence[str]
+) -> Callable[[Callable[..., None]], Command]:
+    """Return a decorator that makes a function a command with `shared` options and `examples` in its help."""
+    return lambda function: Command(function, shared, name, examples)
 
 
 def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedOption]) -> Callable[..., None]:
@@ -174,12 +176,3 @@ def fail(message: str, code: int = ERROR) -> NoReturn:
     """End the command with one line on standard error."""
     say(f"epicrisis: {' '.join(printable(message).split())}", err=True)
     raise typer.Exit(code) from None
-
-
-def new_group(app: typer.Typer, name: str, help: str, panel: str) -> typer.Typer:
-    """Return a new group of commands, added to `app`."""
-    group = typer.Typer(no_args_is_help=True, help=help)
-    # With a callback a group of one command keeps its name.
-    group.callback()(lambda: None)
-    app.add_typer(group, name=name, rich_help_panel=panel)
-    return group

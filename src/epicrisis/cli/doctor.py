@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies, proxy_bypass
 
-import typer
-
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import LOCAL, Json
 from epicrisis.cli.terminal import say, show_json
+from epicrisis.errors import ModelMissing, SettingsError
+from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
 
 if TYPE_CHECKING:
     from epicrisis.settings import ModelSettings, RerankSettings, Settings
@@ -33,18 +33,12 @@ DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 PIP_DEFAULT, HUB_DEFAULT = "pip's default index", "https://huggingface.co"
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    command(app, *LOCAL, panel=panel, examples=["epicrisis doctor --local-only"])(doctor)
-
-
+@command(*LOCAL, examples=["epicrisis doctor --local-only"])
 def doctor(*, flags: Flags, json: Json = False) -> None:
     """Show what is installed, which hosts would be contacted and why, and which files are written.
 
     With --local-only it also shows what would be refused.
     """
-    from epicrisis.errors import SettingsError
-
     refusal = None
     try:
         settings = flags.settings()
@@ -64,7 +58,6 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
     from epicrisis.models.model_files import list_installed_models
-    from epicrisis.privacy import TELEMETRY_OFF, strip_secrets
 
     roles: dict[str, dict[str, Any]] = {}
     for role in settings.roles:
@@ -97,9 +90,7 @@ def _version(name: str) -> str | None:
 
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Return the hosts beyond this machine that a question could reach, with purpose and key."""
-    from epicrisis.errors import ModelMissing
     from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
-    from epicrisis.privacy import parse_host, remote_host
 
     purposes: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
@@ -135,8 +126,6 @@ def _key(part: ModelSettings | RerankSettings) -> str:
 
 def _proxy(url: str) -> str | None:
     """Return the proxy from the environment for a URL, or None. This machine is never reached through a proxy."""
-    from epicrisis.privacy import parse_host
-
     host, proxies = parse_host(url), getproxies()
     proxy = proxies.get(url.partition(":")[0]) or proxies.get("all")
     if host is None or proxy is None or proxy_bypass(host):
@@ -150,7 +139,6 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
     Those of `models pull` come from pip's settings, its files and the environment. pip contacts none of them.
     """
     from epicrisis.evaluation.datasets.load import load_catalogue
-    from epicrisis.privacy import parse_host
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

@@ -1,17 +1,21 @@
-"""`epicrisis evaluate`, `rescore` and `sample-size`: a question set answered and scored."""
+"""`epicrisis evaluate`, `rescore`, `sample-size`, `compare` and `report`: question sets scored, and runs compared."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes
+from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes, output_option
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
-from epicrisis.cli.terminal import say_sentence, show_data, show_table
+from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_tables
+from epicrisis.errors import InputError, StorageError
+from epicrisis.privacy import open_private
+from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,48 +24,25 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.runs.run_folder import RunPlan
     from epicrisis.pipeline import Pipeline
 
+Runs = Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
 Sample = Annotated[
-    int | None, typer.Option("--questions", "-n", min=1, help="Size of a random sample. Default: all questions.")
+    int | None, Option("--questions", "-n", min=1, help="Size of a random sample. Default: all questions.")
 ]
 LeakGuard = Annotated[
     Literal["none", "source-hidden", "before-source"],
-    typer.Option(help="Hide the documents a question was made from, or all documents not older than them."),
+    Option(help="Hide the documents a question was made from, or all documents not older than them."),
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    command(
-        app,
-        *ANSWER,
-        panel=panel,
-        examples=[
-            "epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL",
-            "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
-        ],
-    )(evaluate)
-    command(
-        app,
-        CONFIG,
-        panel=panel,
-        examples=[
-            "epicrisis rescore runs/rag",
-            "epicrisis rescore gpt35_cot_pubmedqa.jsonl --dataset mirage/pubmedqa --scoring mirage-2024",
-        ],
-    )(rescore)
-    command(
-        app,
-        name="sample-size",
-        panel=panel,
-        examples=[
-            "epicrisis sample-size --difference 5 --comparisons 5",
-            "epicrisis sample-size --available 105",
-        ],
-    )(sample_size)
-
-
+@command(
+    *ANSWER,
+    examples=[
+        "epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL",
+        "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
+    ],
+)
 def evaluate(
-    questions: Annotated[str, typer.Argument(metavar="SET", help="Name of a question set, or a file of questions.")],
+    questions: Annotated[str, Argument(metavar="SET", help="Name of a question set, or a file of questions.")],
     library: LibraryOption = None,
     sample: Sample = None,
     draw: Draw = 0,
@@ -90,10 +71,17 @@ def evaluate(
     show_runs(read_findings([folder]), {folder: manifest}, json=json)
 
 
+@command(
+    CONFIG,
+    examples=[
+        "epicrisis rescore runs/rag",
+        "epicrisis rescore gpt35_cot_pubmedqa.jsonl --dataset mirage/pubmedqa --scoring mirage-2024",
+    ],
+)
 def rescore(
     runs: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="RUN",
             help="Folders of runs, files of answers, or MIRAGE's released replies (JSON lines of id and outputs, or a "
             "folder of test_<id>.json).",
@@ -101,10 +89,10 @@ def rescore(
     ],
     scoring: Annotated[
         Literal["ours", "mirage-2024", "mirage-head"] | None,
-        typer.Option(help="How replies are read. Default: all three, side by side."),
+        Option(help="How replies are read. Default: all three, side by side."),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Question set of released replies. Default: recognised by the ids.")
+        str | None, Option(help="Question set of released replies. Default: recognised by the ids.")
     ] = None,
     data: Data = None,
     *,
@@ -124,18 +112,19 @@ def rescore(
     if json:
         show_data(scores)
     else:
-        show_table(make_table(scores))
+        show_tables([make_table(scores)])
 
 
+@command(examples=["epicrisis sample-size --difference 5 --comparisons 5", "epicrisis sample-size --available 105"])
 def sample_size(
-    difference: Annotated[float, typer.Option(help="Difference to detect, in points (5: 60 % against 65 %).")] = 5,
+    difference: Annotated[float, Option(help="Difference to detect, in points (5: 60 % against 65 %).")] = 5,
     discordant: Annotated[
-        float, typer.Option(help="Share of questions that only one of the two answers correctly, 0 to 1.")
+        float, Option(help="Share of questions that only one of the two answers correctly, 0 to 1.")
     ] = 0.2,
-    power: Annotated[float, typer.Option(help="Probability of detecting the difference, 0 to 1.")] = 0.8,
-    comparisons: Annotated[int, typer.Option(help="Number of comparisons that p values are corrected for.")] = 1,
+    power: Annotated[float, Option(help="Probability of detecting the difference, 0 to 1.")] = 0.8,
+    comparisons: Annotated[int, Option(help="Number of comparisons that p values are corrected for.")] = 1,
     available: Annotated[
-        int | None, typer.Option(help="Also show what this many questions can detect (MIRAGE's PubMedQA: 500).")
+        int | None, Option(help="Also show what this many questions can detect (MIRAGE's PubMedQA: 500).")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -145,7 +134,6 @@ def sample_size(
     questions (won and lost together); without one, guess on the high side.
     """
     from epicrisis.evaluation.analysis.sample_size import compute_sample_size
-    from epicrisis.serialization import to_json
 
     result = compute_sample_size(difference / 100, discordant, power, comparisons, available)
     if json:
@@ -153,3 +141,99 @@ def sample_size(
         return
     for sentence in result.sentences:
         say_sentence(sentence)
+
+
+@command(
+    examples=[
+        "epicrisis compare runs/rag runs/brief-context",
+        "epicrisis compare before.jsonl after.jsonl --measure right-of-answered",
+    ]
+)
+def compare(
+    runs: Runs,
+    measure: Annotated[
+        Literal["right", "right-of-answered"],
+        Option(help="Correct among all questions that did not fail, or among those with a choice."),
+    ] = "right",
+    ascii_only: Annotated[bool, Option("--ascii", help="Draw with ASCII characters.")] = False,
+    json: Json = False,
+) -> None:
+    """Compare runs question by question: accuracy, paired differences, and conclusions.
+
+    Each run is compared with each run named before it. If two runs differ in more than one setting, this is shown,
+    because no difference can then be attributed to one of them.
+    """
+    from epicrisis.evaluation.analysis.run_comparison import compare_run_files
+
+    if len(runs) < 2:
+        raise InputError("a comparison needs two or more runs")
+    comparison = compare_run_files(runs, measure=measure)
+    if json:
+        show_data(comparison)
+    else:
+        show_findings(comparison, ascii_only=ascii_only, with_intervals=True)
+
+
+@command(
+    examples=["epicrisis report runs/positions -o report.html", "epicrisis report runs/* -o report.html --no-plots"]
+)
+def report(
+    runs: Runs,
+    output: Annotated[
+        Path | None, output_option(help="File of the page. An existing report is overwritten, other files are not.")
+    ] = None,
+    plots: Annotated[bool, Option("--plots/--no-plots", help="Draw plots (needs the extra `report`).")] = True,
+    title: Annotated[str, Option(help="Title of the page.")] = "Report of experiments",
+    json: Json = False,
+) -> None:
+    """Write one HTML page about finished runs: tables, plots with their data, and the papers' figures.
+
+    The page works offline, without JavaScript, and on paper. Runs of one experiment share their tables; `preflight`
+    has a section for each library. No model is called.
+    """
+    from epicrisis.evaluation.experiments.run_findings import read_findings
+
+    if output is None and not json:
+        raise InputError("name the page with -o report.html, or add --json")
+    if output is not None:
+        _check_output(output)
+    findings = read_findings(runs)
+    if output is not None:
+        from epicrisis.report.page import render_page
+
+        _write(output, render_page(findings, title, plots=plots))
+    if json:
+        show_data(findings)
+    elif output is not None:
+        say(f"{len(findings)} experiment{'s' if len(findings) != 1 else ''} written to {output}")
+
+
+def _check_output(path: Path) -> None:
+    """Raise InputError if the page cannot be written there."""
+    from epicrisis.report.page import GENERATOR
+
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
+    if not path.exists():
+        return
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as file:
+            if GENERATOR in file.read(2_000):
+                return
+    raise InputError(f"{path} exists and is not a report of this program: choose another file")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file completely or not at all, readable by its owner only. Raises StorageError."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}; make room, or choose another file") from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -10,42 +10,25 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.answers import Usage
-from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath, output_option
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
+from epicrisis.errors import BudgetExceeded, EpicrisisError, RunStopped
+from epicrisis.privacy import local_path, set_local_only
 
 if TYPE_CHECKING:
     from epicrisis.corpus.reader_base import ReaderItem
-    from epicrisis.errors import EpicrisisError
     from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
-    from epicrisis.library.ingest_report import IngestReport
+    from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.protocols import Encoder
     from epicrisis.settings import Settings
 
 _EXAMPLE_IDS = 5
 """Ids shown on the screen; --json shows all."""
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "examples", "Create, fill and inspect libraries of solved questions.", panel)
-    command(
-        group,
-        ENCODER,
-        *GRADER,
-        examples=[
-            "epicrisis examples build ~/solved --from train.jsonl --how solved --model URL -n 500",
-            "epicrisis examples build ~/cot --from mirage/medmcqa --how chain-of-thought --model URL --budget-usd 5",
-        ],
-    )(build)
-    command(
-        group, ENCODER, CONFIG, LOCAL_ONLY, examples=["epicrisis examples add ~/solved solved.jsonl more.jsonl.gz"]
-    )(add)
-    command(group, CONFIG, examples=["epicrisis examples info ~/solved --against mirage/medqa --json"])(info)
 
 
 @dataclass(slots=True)
@@ -57,25 +40,28 @@ class _Progress:
     usage: Usage = field(default_factory=Usage)
 
 
+@command(
+    ENCODER,
+    *GRADER,
+    examples=[
+        "epicrisis examples build ~/solved --from train.jsonl --how solved --model URL -n 500",
+        "epicrisis examples build ~/cot --from mirage/medmcqa --how chain-of-thought --model URL --budget-usd 5",
+    ],
+)
 def build(
     library: LibraryPath,
-    source: Annotated[str, typer.Option("--from", help="Question set, by name or file.")],
+    source: Annotated[str, Option("--from", help="Question set, by name or file.")],
     how: Annotated[
         Literal["solved", "chain-of-thought", "tree-of-thought"],
-        typer.Option(help="Keep correct solutions of the model, or give it the answer and let it explain."),
+        Option(help="Keep correct solutions of the model, or give it the answer and let it explain."),
     ],
-    n: Annotated[
-        int | None, typer.Option("--questions", "-n", min=1, help="Size of a random sample. Default: all.")
-    ] = None,
+    n: Annotated[int | None, Option("--questions", "-n", min=1, help="Size of a random sample. Default: all.")] = None,
     draw: Draw = 0,
     data: Data = None,
-    openly: Annotated[
-        bool, typer.Option("--open", help="Ask without options; the correct option is the answer.")
-    ] = False,
-    tries: Annotated[int, typer.Option(min=1, help="Attempts until an explanation arrives at the answer.")] = 3,
+    openly: Annotated[bool, Option("--open", help="Ask without options; the correct option is the answer.")] = False,
+    tries: Annotated[int, Option(min=1, help="Attempts until an explanation arrives at the answer.")] = 3,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File of all results (JSONL). Default: next to the library."),
+        Path | None, output_option(help="File of all results (JSONL). Default: next to the library.")
     ] = None,
     *,
     flags: Flags,
@@ -132,7 +118,6 @@ async def _solve(
     quiet: bool,
 ) -> EpicrisisError | None:
     """Solve the questions that have no result yet. Return the error if a budget or a dead endpoint ended the work."""
-    from epicrisis.errors import BudgetExceeded, RunStopped
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.solved_examples import SolutionStore, recipe, solve_questions
 
@@ -156,9 +141,10 @@ async def _solve(
     return None
 
 
+@command(ENCODER, CONFIG, LOCAL_ONLY, examples=["epicrisis examples add ~/solved solved.jsonl more.jsonl.gz"])
 def add(
     library: LibraryPath,
-    files: Annotated[list[Path], typer.Argument(help="Solved questions, one JSON object per line.")],
+    files: Annotated[list[Path], Argument(help="Solved questions, one JSON object per line.")],
     *,
     flags: Flags,
     json: Json = False,
@@ -189,7 +175,6 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
     from epicrisis.evaluation.synthesis.example_documents import library_examples
     from epicrisis.library.library import Library
     from epicrisis.library.manifest import NAME
-    from epicrisis.privacy import local_path, set_local_only
 
     if settings.local_only:
         set_local_only(True)
@@ -223,10 +208,11 @@ def _report_line(path: Path, report: IngestReport) -> str:
     )
 
 
+@command(CONFIG, examples=["epicrisis examples info ~/solved --against mirage/medqa --json"])
 def info(
     library: LibraryPath,
     against: Annotated[
-        str | None, typer.Option("--against", help="Also find examples that are questions of this set or file.")
+        str | None, Option("--against", help="Also find examples that are questions of this set or file.")
     ] = None,
     data: Data = None,
     *,

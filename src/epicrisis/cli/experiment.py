@@ -10,25 +10,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import Measures, measure_run
 from epicrisis.cli.options import BUDGET, COMMON, ENCODER, MODEL, SEED, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
 from epicrisis.cli.terminal import open_console, say
+from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
+    from epicrisis.library.ingest_batches import IngestProgress
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
-_compared = partial(typer.Option, rich_help_panel="What is compared")
-_measured = partial(typer.Option, rich_help_panel="Measures of open answers about records")
+_compared = partial(Option, rich_help_panel="What is compared")
+_measured = partial(Option, rich_help_panel="Measures of open answers about records")
 
 Texts = list[str] | None
 Numbers = list[int] | None
@@ -83,7 +87,7 @@ Population = Annotated[
     ),
 ]
 ChunkTokens = Annotated[
-    int | None, typer.Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run.")
+    int | None, Option("--chunk-tokens", min=8, help="Tokens per passage of a library made for the run.")
 ]
 Judges = Annotated[Texts, _measured("--judge", help="Model that grades the answers (repeatable).")]
 AgainstNotes = Annotated[
@@ -96,31 +100,19 @@ _RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
 """Settings of the study of patient records: each ranking gives twice as many hits as chunks; every answer counts."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    shared = (MODEL, SEED, ENCODER, *BUDGET, *COMMON)
-    command(
-        app,
-        *shared,
-        panel=panel,
-        examples=[
-            "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
-            "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
-        ],
-    )(experiment)
-    command(
-        app,
-        *shared,
-        panel=panel,
-        examples=[
-            "epicrisis probe --library ~/lib --model URL",
-            "epicrisis probe --library ~/lib --model URL --set my-questions.jsonl -n 100 -k 32",
-        ],
-    )(probe)
-
-
+@command(
+    MODEL,
+    SEED,
+    ENCODER,
+    *BUDGET,
+    *COMMON,
+    examples=[
+        "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
+        "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
+    ],
+)
 def experiment(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
+    name: Annotated[str, Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")],
     library: LibraryOption = None,
     protocol: Protocol = "corrected",
     sets: Sets = None,
@@ -156,7 +148,6 @@ def experiment(
     `--setting cache.mode=on`.
     """
     from epicrisis.cli.preflight import run_study
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.experiment import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 
@@ -194,18 +185,29 @@ def experiment(
         _run_on_passages(call)
 
 
+@command(
+    MODEL,
+    SEED,
+    ENCODER,
+    *BUDGET,
+    *COMMON,
+    examples=[
+        "epicrisis probe --library ~/lib --model URL",
+        "epicrisis probe --library ~/lib --model URL --set my-questions.jsonl -n 100 -k 32",
+    ],
+)
 def probe(
     library: LibraryOption = None,
     sets: Annotated[
         Texts,
-        typer.Option(
+        Option(
             "--set",
             help="Question set whose key documents the library holds (repeatable). Default: sentences of the library "
             "with a number left out.",
         ),
     ] = None,
-    sample: Annotated[int, typer.Option("--questions", "-n", min=2, help="Number of questions.")] = 40,
-    k: Annotated[int, typer.Option("-k", min=3, help="Documents per prompt.")] = 16,
+    sample: Annotated[int, Option("--questions", "-n", min=2, help="Number of questions.")] = 40,
+    k: Annotated[int, Option("-k", min=3, help="Documents per prompt.")] = 16,
     output: RunFolder = None,
     data: Data = None,
     yes: Yes = False,
@@ -257,7 +259,6 @@ class _Call:
 
 def _check(experiment: Experiment, request: Request) -> None:
     """Raise InputError for options the experiment cannot use."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.experiment import Request
 
     uses_reranker = experiment.reads != "passages" or experiment.name in ("integration", "medprompt")
@@ -300,9 +301,9 @@ def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
 def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_tokens: int | None) -> None:
     """Run or continue an experiment on patient records, measure its answers, and show its findings.
 
-    Without a library, one is created from the notes of the sets, beside the runs, for all experiments on these sets.
+    Without a library, one is created from the notes of the sets, next to the runs, for all experiments on these sets.
     """
-    from epicrisis.evaluation.experiments.record_cases import load_record_sets, plan_record_experiment
+    from epicrisis.evaluation.experiments.record_cases import add_notes, load_record_sets, plan_record_experiment
     from epicrisis.evaluation.experiments.run_findings import read_findings
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
@@ -316,7 +317,15 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
     failed = 0
     for folder, settings in call.runs({**_RECORD_DEFAULTS, "strategy": experiment.strategy}, changes):
         path = call.library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
-        _add_notes(path, sets, settings, chunk_tokens, quiet=call.json)
+        with open_console(stderr=True, quiet=call.json).status("Reading the notes") as status:
+
+            def show_progress(progress: IngestProgress, status: Status = status) -> None:
+                status.update(f"Reading the notes: {progress.documents} read, {progress.passages} passages")
+
+            report = add_notes(path, sets, settings, chunk_tokens, show_progress)
+        if report.added or report.replaced:
+            say(f"{report.added + report.replaced} notes, {report.passages} passages in {path}", err=True)
+        say_skipped(report.first_skipped, report.skipped)
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return await plan_record_experiment(experiment, request, sets, settings, pipeline)
@@ -347,23 +356,3 @@ def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk
     if chunk_tokens:
         parts.append(str(chunk_tokens))
     return Path("runs") / f"library-{'-'.join(map(file_name_part, [*parts, digest]))}"
-
-
-def _add_notes(
-    path: Path, sets: Sequence[RecordSet], settings: Settings, chunk_tokens: int | None, *, quiet: bool
-) -> None:
-    from epicrisis.evaluation.experiments.record_cases import add_notes
-
-    with open_console(stderr=True, quiet=quiet).status("Reading the notes") as status:
-        report = add_notes(
-            path,
-            sets,
-            settings,
-            chunk_tokens,
-            lambda progress: status.update(
-                f"Reading the notes: {progress.documents} read, {progress.passages} passages"
-            ),
-        )
-    if report.added or report.replaced:
-        say(f"{report.added + report.replaced} notes, {report.passages} passages in {path}", err=True)
-    say_skipped(report.first_skipped, report.skipped)

@@ -9,13 +9,14 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.grade_run import grade_runs, grading_progress, settings_for_run, with_judge
-from epicrisis.cli.options import BUDGET, COMMON, GRADER, SEED, Data, Draw, Json, Yes
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.grade_run import grading_progress, settings_for_run, with_judge
+from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes, output_option
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_data, show_json, show_tables
+from epicrisis.errors import InputError
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
@@ -25,54 +26,24 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.grading.preference import PairGrade
     from epicrisis.settings import Settings
 
-PairsFolder = Annotated[Path, typer.Argument(help="A folder written by `grade pairs`.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its file of records.")]
+PairsFolder = Annotated[Path, Argument(help="A folder written by `grade pairs`.")]
+RunPath = Annotated[Path, Argument(metavar="RUN", help="Folder of a run, or its file of records.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "grade", "Grade open answers: by metrics, by models, by people.", panel)
-    command(
-        group,
-        SEED,
-        *BUDGET,
-        *COMMON,
-        name="run",
-        examples=[
-            "epicrisis grade run runs/ehr",
-            "epicrisis grade run runs/ehr --judge URL#one --judge URL#two --nli FOLDER --bertscore minilm",
-            "epicrisis grade run runs/ehr --judge URL --against-notes ~/ward",
-        ],
-    )(grade_runs)
-    command(
-        group,
-        *GRADER,
-        examples=[
-            "epicrisis grade correctness runs/openmedqa --model URL",
-            "epicrisis grade correctness runs/openmedqa --show",
-        ],
-    )(correctness)
-    command(group, examples=["epicrisis grade pairs runs/medq"])(pairs)
-    command(group, *GRADER, examples=["epicrisis grade preference runs/medq/judging --model URL"])(preference)
-    command(
-        group,
-        examples=[
-            "epicrisis grade verdicts runs/medq/judging",
-            "epicrisis grade verdicts runs/medq/judging anna.csv ben.csv",
-        ],
-    )(verdicts)
-    command(group, *GRADER, examples=["epicrisis grade calibrate --model URL#judge -n 100 --data FOLDER"])(calibrate)
-
-
+@command(
+    *GRADER,
+    examples=[
+        "epicrisis grade correctness runs/openmedqa --model URL",
+        "epicrisis grade correctness runs/openmedqa --show",
+    ],
+)
 def correctness(
     run: RunPath,
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[MARKS]...", help="Files of marks. Default: all of the run.")
+        list[Path] | None, Argument(metavar="[MARKS]...", help="Files of marks. Default: all of the run.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show the marks of all judges without asking one.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File of the marks. Default: RUN/marking/MODEL.jsonl.")
-    ] = None,
+    show: Annotated[bool, Option("--show", help="Show the marks of all judges without asking one.")] = False,
+    output: Annotated[Path | None, output_option(help="File of the marks. Default: RUN/marking/MODEL.jsonl.")] = None,
     *,
     flags: Flags,
     json: Json = False,
@@ -85,7 +56,6 @@ def correctness(
     if show or files:
         _show_correctness(run, files, json)
         return
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.grading import correctness as grading
     from epicrisis.evaluation.grading.model_client import open_model_client
 
@@ -125,20 +95,14 @@ def correctness(
 
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
     """Show the share of correct answers by each judge and by their majority, and the agreement of the judges."""
-    from epicrisis.errors import InputError
-    from epicrisis.evaluation.grading.correctness import (
-        WROTE,
-        correctness_conclusions,
-        correctness_tables,
-        read_correctness,
-    )
+    from epicrisis.evaluation.grading import correctness as grading
 
-    grades = read_correctness(run, files or None)
+    grades = grading.read_correctness(run, files or None)
     if not grades.judges:
         grade = f"epicrisis grade correctness {quote_for_shell(run)} --model URL"
         raise InputError(f"{run} has no grades yet: let a model grade its answers with `{grade}`")
-    by_model = {" and ".join(sorted(grades.models[WROTE])): grades}
-    tables, conclusions = correctness_tables(by_model), correctness_conclusions(by_model)
+    by_model = {" and ".join(sorted(grades.models[grading.WROTE])): grades}
+    tables, conclusions = grading.correctness_tables(by_model), grading.correctness_conclusions(by_model)
     if json:
         show_data({"conclusions": conclusions, "tables": tables})
     else:
@@ -154,14 +118,11 @@ def _grader_settings(flags: Flags, run: Path, *, patients: bool) -> tuple[Settin
     return settings, role
 
 
+@command(examples=["epicrisis grade pairs runs/medq"])
 def pairs(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folder or records of a run; or one run for each arm.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="New folder. Default: `judging` in the first run.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed for the order of the two answers.")] = 0,
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Folder or records of a run; or one run for each arm.")],
+    output: Annotated[Path | None, output_option(help="New folder. Default: `judging` in the first run.")] = None,
+    seed: Annotated[int, Option("--seed", help="Seed for the order of the two answers.")] = 0,
     json: Json = False,
 ) -> None:
     """Pair the answers of RAG and BriefContext for blind comparison by reviewers.
@@ -194,10 +155,11 @@ def pairs(
     say(f"keep {KEY} away from the reviewers")
 
 
+@command(*GRADER, examples=["epicrisis grade preference runs/medq/judging --model URL"])
 def preference(
     folder: PairsFolder,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File of the verdicts. Default: judged-MODEL.jsonl there.")
+        Path | None, output_option(help="File of the verdicts. Default: judged-MODEL.jsonl there.")
     ] = None,
     *,
     flags: Flags,
@@ -235,12 +197,16 @@ def preference(
         fail(f"{states['failed']} calls failed; the same command repeats them")
 
 
+@command(
+    examples=[
+        "epicrisis grade verdicts runs/medq/judging",
+        "epicrisis grade verdicts runs/medq/judging anna.csv ben.csv",
+    ]
+)
 def verdicts(
     folder: PairsFolder,
-    files: Annotated[list[Path] | None, typer.Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
-    judged: Annotated[
-        list[Path] | None, typer.Option("--judged", help="File of a model's verdicts (repeatable).")
-    ] = None,
+    files: Annotated[list[Path] | None, Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
+    models: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
     json: Json = False,
 ) -> None:
     """Show the verdicts: better and worse with a test, agreement of reviewers, and preference for a position.
@@ -248,11 +214,10 @@ def verdicts(
     Without files, those in the folder are read: verdicts-NAME.csv or .jsonl of reviewers, judged-NAME.jsonl of models.
     `epicrisis report` of the run shows them too.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments import open_ended
 
-    if files or judged:
-        judging = open_ended.read_judging(folder, files or (), judged or ())
+    if files or models:
+        judging = open_ended.read_judging(folder, files or (), models or ())
     else:
         judging = open_ended.read_judging_folder(folder)
     if not (judging.people or judging.models):
@@ -265,20 +230,17 @@ def verdicts(
         show_tables(tables, conclusions)
 
 
+@command(*GRADER, examples=["epicrisis grade calibrate --model URL#judge -n 100 --data FOLDER"])
 def calibrate(
     data: Data = None,
     sample: Annotated[
-        int | None,
-        typer.Option("--questions", "-n", min=1, help="Random sample of this many summaries, and as many pairs."),
+        int | None, Option("--questions", "-n", min=1, help="Random sample of this many summaries, and as many pairs.")
     ] = None,
     draw: Draw = 0,
     against_talk: Annotated[
-        bool,
-        typer.Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls."),
+        bool, Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder of the result. Default: with the models.")
-    ] = None,
+    output: Annotated[Path | None, output_option(help="Folder of the result. Default: with the models.")] = None,
     yes: Yes = False,
     *,
     flags: Flags,
@@ -290,7 +252,6 @@ def calibrate(
     (LLMBar), in both orders. `epicrisis grade run` and reports show the result with that judge's grades. Interrupted,
     the same command continues.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.grading.calibration import (
         CALIBRATION,
         calibrate_grader,

@@ -10,15 +10,17 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-import typer
+from typer import Argument, Option
 
-from epicrisis.cli.command import Flags, fail
-from epicrisis.cli.options import Json, Yes
+from epicrisis.answers import Failure
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.options import BUDGET, COMMON, SEED, Json, Yes
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
 from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_tables
+from epicrisis.errors import InputError, ModelMissing, SettingsError
+from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Failure
     from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore
     from epicrisis.settings import Settings
 
@@ -32,15 +34,25 @@ if TYPE_CHECKING:
 Names = list[str] | None
 
 
+@command(
+    SEED,
+    *BUDGET,
+    *COMMON,
+    name="run",
+    examples=[
+        "epicrisis grade run runs/ehr",
+        "epicrisis grade run runs/ehr --judge URL#one --judge URL#two --nli FOLDER --bertscore minilm",
+        "epicrisis grade run runs/ehr --judge URL --against-notes ~/ward",
+    ],
+)
 def grade_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or their files of records.")],
-    judge: Annotated[Names, typer.Option("--judge", help="Model that grades each answer (repeatable).")] = None,
-    nli: Annotated[Names, typer.Option("--nli", help="Entailment model: name or folder (repeatable).")] = None,
-    bertscore: Annotated[Names, typer.Option("--bertscore", help="Encoder for BERTScore (repeatable).")] = None,
-    no_meteor: Annotated[bool, typer.Option("--no-meteor", help="Leave METEOR out.")] = False,
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, or their files of records.")],
+    judge: Annotated[Names, Option("--judge", help="Model that grades each answer (repeatable).")] = None,
+    nli: Annotated[Names, Option("--nli", help="Entailment model: name or folder (repeatable).")] = None,
+    bertscore: Annotated[Names, Option("--bertscore", help="Encoder for BERTScore (repeatable).")] = None,
+    no_meteor: Annotated[bool, Option("--no-meteor", help="Leave METEOR out.")] = False,
     against_notes: Annotated[
-        Path | None,
-        typer.Option("--against-notes", help="Also grade faithfulness to the notes of this library."),
+        Path | None, Option("--against-notes", help="Also grade faithfulness to the notes of this library.")
     ] = None,
     yes: Yes = False,
     *,
@@ -53,8 +65,6 @@ def grade_runs(
     faithfulness from 1 to 5. Results are saved in RUN/measures; interrupted, the same command continues. Empty,
     refused and failed answers are counted and have no value.
     """
-    from epicrisis.errors import InputError
-
     if against_notes is not None and not judge:
         raise InputError("--against-notes needs a judge: add --judge URL")
     settings = flags.settings()
@@ -82,7 +92,6 @@ def measure_run(
 
     With a library, judges also read its notes. METEOR is left out if it is not installed. Raises UserError.
     """
-    from epicrisis.errors import InputError, ModelMissing
     from epicrisis.evaluation.grading import measurers
     from epicrisis.evaluation.grading.calibration import copy_calibrations
     from epicrisis.evaluation.grading.scored_answers import read_answers
@@ -130,7 +139,6 @@ def with_judge(settings: Settings, name: str | None) -> Settings:
     """Return settings whose only model is this judge, with the options of `models.judge`. Raises SettingsError."""
     from pydantic import ValidationError
 
-    from epicrisis.errors import SettingsError
     from epicrisis.settings import Settings
 
     table = settings.models.judge
@@ -167,7 +175,6 @@ async def _measure_by_judge(
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
     from epicrisis.library.library import Library
     from epicrisis.patient_data_policy import protect_patient_data
-    from epicrisis.privacy import local_path
 
     settings = protect_patient_data(settings, library)
     warn_about_demo_models(settings, ["writer"])

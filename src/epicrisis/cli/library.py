@@ -2,40 +2,291 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from epicrisis.cli import library_add
-from epicrisis.cli.command import command, fail, new_group
-from epicrisis.cli.options import Json, LibraryPath
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
+from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
+from epicrisis.errors import InputError
+from epicrisis.privacy import local_path, set_local_only
+from epicrisis.serialization import to_json
+from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
-    from epicrisis.library.patients import PatientRecord
+    from epicrisis.corpus.note_documents import NoteCleaning
+    from epicrisis.corpus.note_tables import NoteColumns
+    from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
+    from epicrisis.corpus.removal_log import RemovalSummary
+    from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+    from epicrisis.library.library import Library
     from epicrisis.library.remote_consent import RemoteConsent
     from epicrisis.library.vector_index import IndexReport
+    from epicrisis.protocols import Encoder
+
+_SOURCES = (
+    "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
+    "Retraction Watch's list (CSV)."
+)
+_COLUMN_ROLES = {
+    "patient": "patient",
+    "time": "time",
+    "type": "type",
+    "text": "text",
+    "encounter": "encounter",
+    "note-id": "note_id",
+    "patient-name": "patient_name",
+    "birth-date": "born",
+    "record-number": "record_number",
+    "admitted": "admitted",
+    "discharged": "discharged",
+}
+"""What `--column ROLE=NAME` may name, and the attribute of `NoteColumns`."""
+_new = partial(Option, rich_help_panel="New libraries")
+_notes = partial(Option, rich_help_panel="Notes of patients")
+_Splitter = Annotated[
+    SplitterName | None, _new(help="How documents are split: by tokens (default), like MedRAG, or not at all.")
+]
+_Overlap = Annotated[int, _new(min=0, help="Tokens that neighbouring passages share.")]
+_ChunkTokens = Annotated[int | None, _new(min=1, help="Tokens per passage. Default: as many as the encoder reads.")]
+_Columns = Annotated[
+    list[str] | None,
+    _notes(
+        metavar="ROLE=NAME",
+        help=f"Column of a CSV file (repeatable; MIMIC's are known). Roles: {', '.join(_COLUMN_ROLES)}.",
+    ),
+]
+_TimeFormat = Annotated[str | None, _notes(help="Format of times that are not ISO: %d/%m/%Y %H:%M.")]
+_KeepBoilerplate = Annotated[bool, _notes("--keep-boilerplate", help="Keep recurring texts and footers.")]
+_KeepSuperseded = Annotated[
+    bool, _notes("--keep-superseded", help="Keep documents that others replace (FHIR: status, relatesTo).")
+]
+_Literature = Annotated[
+    bool,
+    _notes(
+        "--literature",
+        help="Take documents without a patient as literature, read with the questions about every patient.",
+    ),
+]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "library", "Create, fill, inspect and repair libraries of documents.", panel)
-    library_add.register(group)
-    command(group, examples=["epicrisis library info ~/lib --json"])(info)
-    command(group, examples=["epicrisis library patients ~/ward"])(patients)
-    command(group, examples=["epicrisis library delete ~/lib pubmed:12377809"])(delete)
-    command(group, examples=["epicrisis library check ~/pubmed --json"])(check)
-    command(group, examples=["epicrisis library optimize ~/pubmed --recall 0.95"])(optimize)
-    command(group, examples=["epicrisis library repair ~/lib"])(repair)
-    command(group, name="forbid-remote", examples=["epicrisis library forbid-remote ~/ward"])(forbid_remote)
+@command(
+    ENCODER,
+    CONFIG,
+    LOCAL_ONLY,
+    examples=[
+        "epicrisis library add ~/lib papers/*.jsonl reports/",
+        "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz retraction_watch.csv",
+        "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json",
+        "epicrisis library add ~/ward notes.csv --column patient=subject_id --column time=charttime "
+        "--column type=note_type --column text=text",
+    ],
+)
+def add(
+    library: LibraryPath,
+    sources: Annotated[list[Path], Argument(help=_SOURCES)],
+    format: Annotated[str | None, Option(help="Read every source as this format.")] = None,
+    replace: Annotated[
+        bool, Option("--replace", help="Also replace documents of the same id from other files.")
+    ] = False,
+    splitter: _Splitter = None,
+    overlap: _Overlap = 32,
+    chunk_tokens: _ChunkTokens = None,
+    column: _Columns = None,
+    time_format: _TimeFormat = None,
+    keep_boilerplate: _KeepBoilerplate = False,
+    keep_superseded: _KeepSuperseded = False,
+    literature: _Literature = False,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Add documents to a library, which is created if necessary.
+
+    Unchanged documents cost nothing; changed ones are replaced by their own file. Interrupted, the same command
+    continues. PubMed's files may come in any order: the latest revision and deletion of an article count.
+    """
+    from epicrisis.components import load_ingest_encoder
+    from epicrisis.corpus.note_documents import NoteCleaning
+    from epicrisis.corpus.note_times import check_time_format
+    from epicrisis.corpus.readers import read_sources
+    from epicrisis.corpus.removal_log import RemovalLog
+    from epicrisis.library.ingest import open_or_create
+    from epicrisis.library.splitters import check_notes_fit_window
+
+    settings = flags.settings()
+    # The sources may hold notes of patients, and adding them needs no other machine.
+    set_local_only(True)
+    path = local_path(library)
+    columns = _columns(column or (), format)
+    if time_format:
+        check_time_format(time_format)
+    cleaning = NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded)
+    splitter_name, complete_files = _read_library(path)
+    items = read_sources(sources, format, complete_files, columns, cleaning, with_origins=True)
+    # The first item is read now, so that wrong arguments fail before a library is created.
+    first = list(islice(items, 1))
+    ready_made = format == "medcpt"
+    encoder, encoder_name = load_ingest_encoder(settings, path, ready_made)
+    splitter_name = splitter_name or splitter or "tokens"
+    if splitter_name != "tokens" and not ready_made:
+        # An encoder that could not read all notes is refused before a library is created.
+        recount = dataclasses.replace(cleaning, removal_log=RemovalLog())
+        notes = read_sources(sources, format, (), columns, recount, only_notes=True)
+        check_notes_fit_window(notes, splitter_name, encoder)
+    store = open_or_create(path, encoder, encoder_name, overlap, splitter, ready_made, chunk_tokens)
+    report = _add(store, chain(first, items), encoder, cleaning, replace=replace, literature=literature, quiet=json)
+    if json:
+        show_json(report)
+    else:
+        say_lines(_report_lines(report, path))
+    for remark in report.remarks:
+        say(f"note: {remark}", err=True)
+    if report.more_remarks:
+        say(f"note: {report.more_remarks} more files were already in the library, or were renamed", err=True)
+    say_report_skipped(report)
 
 
+def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColumns | None:
+    """Return the columns named by `--column`, or None. Raises InputError for an unknown role."""
+    from epicrisis.corpus.note_tables import NoteColumns
+
+    if not assignments:
+        return None
+    if format not in (None, "notes"):
+        raise InputError(f"--column is for --format notes, not for {format}: leave one of them out")
+    names: dict[str, str] = {}
+    times: list[str] = []
+    for assignment in assignments:
+        role, _, name = assignment.partition("=")
+        if role not in _COLUMN_ROLES or not name:
+            raise InputError(
+                f"--column {assignment}: write ROLE=NAME, with one of the roles {', '.join(_COLUMN_ROLES)}"
+            )
+        if role == "time":
+            times.append(name)
+        else:
+            names[_COLUMN_ROLES[role]] = name
+    return NoteColumns(time=tuple(times), **names)
+
+
+def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:
+    """Return how the library splits documents, and the files that it holds completely; none without a library."""
+    from epicrisis.corpus.reader_base import FileFingerprint
+    from epicrisis.library.library import Library
+    from epicrisis.library.manifest import complete_manifest
+
+    manifest = complete_manifest(path)
+    if manifest is None:
+        return None, []
+    with Library.open(path) as store:
+        return manifest.splitter, [FileFingerprint(file.name, file.sha256, file.bytes) for file in store.sources()]
+
+
+def _add(
+    library: Library,
+    items: Iterable[ReaderItem],
+    encoder: Encoder,
+    cleaning: NoteCleaning,
+    *,
+    replace: bool,
+    literature: bool,
+    quiet: bool,
+) -> IngestReport:
+    """Add the items, check the vectors, and return a report with what was removed from notes."""
+    from epicrisis.library.ingest import add_documents, check_vectors
+    from epicrisis.models.encoders import PrecomputedEncoder
+
+    def show_progress(progress: IngestProgress) -> None:
+        rate = progress.passages / max(progress.seconds, 1e-9)
+        status.update(
+            f"Adding: {progress.documents} read, {progress.saved} saved, {progress.unchanged} unchanged, "
+            f"{progress.passages} passages, {rate:.0f} per second"
+        )
+
+    removal_log = cleaning.removal_log
+    with library:
+        removal_log.write_to(library.path)
+        try:
+            with open_console(stderr=True, quiet=quiet).status("Adding") as status:
+                report = add_documents(
+                    library, items, encoder, replace=replace, literature=literature, on_progress=show_progress
+                )
+            if not isinstance(encoder, PrecomputedEncoder):
+                check_vectors(library, encoder)
+        finally:
+            removal_log.close()
+    return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
+
+
+def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
+    """Yield the counts of an addition, and what a reader must know about them."""
+    yield (
+        f"{report.added} documents added, {report.replaced} replaced, {report.unchanged} unchanged, "
+        f"{report.outdated} older than the library's, {report.deleted} deleted, {report.skipped} skipped; "
+        f"{report.passages} passages in {report.seconds:.1f} s"
+    )
+    if report.statements:
+        nameless = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
+        yield f"{report.statements} entries on retractions, concerns and corrections read{nameless}"
+    if report.marked:
+        yield f"{report.marked} documents of the library received a new mark"
+    if report.cut_off:
+        yield f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends"
+    if report.renamed:
+        patients = counted(report.renamed, "patient")
+        yield f"{patients} with a new name, the same person by birth date and record number"
+    if report.removed is not None:
+        yield from removed_lines(report.removed, path)
+    if report.of_unknown_file:
+        yield (
+            f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not "
+            "record their files: they were matched by id"
+        )
+
+
+def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
+    """Yield what was removed from notes, or left out with them."""
+    from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, WHOLE_NOTE_KINDS
+
+    if removed.kinds:
+        parts = []
+        for name, kind in removed.kinds.items():
+            characters, notes = counted(kind.characters, "character"), counted(kind.notes, "note")
+            parts.append(f"{name} {characters} of {notes} ({counted(kind.texts, 'text')})")
+        line = f"removed: {'; '.join(parts)}; listed in {library / REMOVAL_LOG_FILE}"
+        boilerplate = [name for name in removed.kinds if name not in WHOLE_NOTE_KINDS]
+        if boilerplate:
+            line += f"; --keep-boilerplate keeps: {', '.join(boilerplate)}"
+        if "superseded" in removed.kinds:
+            line += "; --keep-superseded keeps documents that others replace"
+        yield line
+    problems = []
+    for count, problem in ((removed.without_time, "no time"), (removed.time_not_read, "an unreadable time")):
+        if count:
+            problems.append(f"{count:,} {'has' if count == 1 else 'have'} {problem}")
+    if problems:
+        yield f"of {counted(removed.notes, 'note')} {' and '.join(problems)} (--column time=NAME, --time-format)"
+    if removed.other_resources:
+        others = ", ".join(f"{count} {name}" for name, count in removed.other_resources.items())
+        yield f"resources without a note were not read: {others}"
+        if {"Patient", "Encounter"} & set(removed.other_resources):
+            yield "Patient and Encounter describe notes of the same `library add`: name all files of an export at once"
+
+
+@command(examples=["epicrisis library info ~/lib --json"])
 def info(library: LibraryPath, json: Json = False) -> None:
     """Show size, encoder and passages of a library, and whether its parts agree."""
     from epicrisis.library.library import Library
     from epicrisis.library.patients import holds_patients
     from epicrisis.library.remote_consent import read_remote
-    from epicrisis.serialization import to_json
 
     with Library.open(library) as store:
         report = store.info()
@@ -67,6 +318,7 @@ def info(library: LibraryPath, json: Json = False) -> None:
         fail("; ".join(report.problems))
 
 
+@command(examples=["epicrisis library patients ~/ward"])
 def patients(library: LibraryPath, json: Json = False) -> None:
     """List the patients of a library: ids, notes by type, first and last date, hospital stays.
 
@@ -82,15 +334,24 @@ def patients(library: LibraryPath, json: Json = False) -> None:
         show_json(records)
         return
     for record in records:
-        say(_patient_line(record))
+        details = [record.name or "", f"born {record.born}" if record.born else ""]
+        for number in record.numbers:
+            # Before the bar stands the address of the numbering system, which means nothing to a reader.
+            details.append(f"number {number.rpartition('|')[2]}")
+        identity = ", ".join(filter(None, details))
+        dates = "no dates" if record.first is None else f"{record.first} to {record.last}"
+        types = ", ".join(f"{count} {name}" for name, count in record.note_types.items())
+        say(
+            f"{record.id}{f' ({identity})' if identity else ''}: {counted(record.notes, 'note')}, {dates}, "
+            f"{counted(record.encounters, 'hospital stay')}{f'; {types}' if types else ''}"
+        )
     notes = sum(record.notes for record in records)
     say(f"{counted(len(records), 'patient')}, {counted(notes, 'note')}")
 
 
+@command(examples=["epicrisis library delete ~/lib pubmed:12377809"])
 def delete(
-    library: LibraryPath,
-    documents: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
-    json: Json = False,
+    library: LibraryPath, documents: Annotated[list[str], Argument(help="Ids of the documents.")], json: Json = False
 ) -> None:
     """Delete documents, also for searches in progress. Added again, they return.
 
@@ -114,10 +375,11 @@ def delete(
     if unknown:
         fail(
             f"not in the library: {', '.join(unknown)}. They were deleted before, or the ids are wrong: check them "
-            "with `epicrisis search --json`",
+            "with `epicrisis search --json`"
         )
 
 
+@command(examples=["epicrisis library check ~/pubmed --json"])
 def check(library: LibraryPath, json: Json = False) -> None:
     """Check texts, ids and vectors of a library, and whether its parts agree.
 
@@ -139,10 +401,11 @@ def check(library: LibraryPath, json: Json = False) -> None:
         fail(f"{len(report.problems)} problems; they are listed above with their cures")
 
 
+@command(examples=["epicrisis library optimize ~/pubmed --recall 0.95"])
 def optimize(
     library: LibraryPath,
-    recall: Annotated[float, typer.Option(min=0.5, max=1.0, help="Recall@16 that the index must reach.")] = 0.95,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the index even if there is one.")] = False,
+    recall: Annotated[float, Option(min=0.5, max=1.0, help="Recall@16 that the index must reach.")] = 0.95,
+    rebuild: Annotated[bool, Option("--rebuild", help="Build the index even if there is one.")] = False,
     json: Json = False,
 ) -> None:
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
@@ -159,10 +422,11 @@ def optimize(
     if report is not None and not report.good:
         fail(
             f"the index does not reach recall {report.asked}, so it is not used: searches stay exact and slower. "
-            "Accept less with --recall, or keep it so",
+            "Accept less with --recall, or keep it so"
         )
 
 
+@command(examples=["epicrisis library repair ~/lib"])
 def repair(library: LibraryPath, json: Json = False) -> None:
     """Rebuild the word index and the list of documents from the passages."""
     from epicrisis.library.library import Library
@@ -176,6 +440,7 @@ def repair(library: LibraryPath, json: Json = False) -> None:
         fail("; ".join(report.problems))
 
 
+@command(examples=["epicrisis library forbid-remote ~/ward"])
 def forbid_remote(library: LibraryPath, json: Json = False) -> None:
     """Withdraw --allow-remote: the notes of this library stay on this machine again.
 
@@ -184,7 +449,6 @@ def forbid_remote(library: LibraryPath, json: Json = False) -> None:
     from epicrisis.library.manifest import read_manifest
     from epicrisis.library.remote_consent import forbid_remote as withdraw
     from epicrisis.library.remote_consent import read_remote
-    from epicrisis.privacy import local_path
 
     folder = local_path(library)
     read_manifest(folder)
@@ -211,18 +475,4 @@ def _remote_line(remote: RemoteConsent) -> str:
     return (
         f"patients' notes: sending them to other machines is allowed since {remote.since} ({hosts}); "
         "`epicrisis library forbid-remote` withdraws it"
-    )
-
-
-def _patient_line(patient: PatientRecord) -> str:
-    details = [patient.name or "", f"born {patient.born}" if patient.born else ""]
-    for number in patient.numbers:
-        # Before the bar stands the address of the numbering system, which means nothing to a reader.
-        details.append(f"number {number.rpartition('|')[2]}")
-    identity = ", ".join(filter(None, details))
-    dates = "no dates" if patient.first is None else f"{patient.first} to {patient.last}"
-    types = ", ".join(f"{count} {name}" for name, count in patient.note_types.items())
-    return (
-        f"{patient.id}{f' ({identity})' if identity else ''}: {counted(patient.notes, 'note')}, {dates}, "
-        f"{counted(patient.encounters, 'hospital stay')}{f'; {types}' if types else ''}"
     )

@@ -5,32 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
-from epicrisis.cli.command import Flags, command, new_group
+from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.terminal import open_download_progress, say, show_json
+from epicrisis.errors import InputError
+from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.cache import ReplyCache
 
 CacheOwner = Annotated[
     Path | None,
-    typer.Argument(metavar="[LIBRARY]", help="Library with the cache. Default: the cache shared by all libraries."),
+    Argument(metavar="[LIBRARY]", help="Library with the cache. Default: the cache shared by all libraries."),
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    models = new_group(app, "models", "List and download models.", panel)
-    command(models, CONFIG, name="list", examples=["epicrisis models list --json"])(list_models)
-    command(models, CONFIG, LOCAL_ONLY, examples=["epicrisis models pull minilm smollm2-135m"])(pull)
-    cache = new_group(app, "cache", "Inspect and clear cached replies of chat models.", panel)
-    command(cache, CONFIG, examples=["epicrisis cache info ~/lib"])(info)
-    command(cache, CONFIG, examples=["epicrisis cache clear ~/lib"])(clear)
-    command(app, panel=panel, examples=["epicrisis settings", "epicrisis settings preflight"])(settings)
-
-
+@command(CONFIG, name="list", examples=["epicrisis models list --json"])
 def list_models(*, flags: Flags, json: Json = False) -> None:
     """List the models of the catalogue: kind, size, licence, and whether they are installed."""
     from epicrisis.models.catalogue import load_catalogue
@@ -58,8 +50,9 @@ def list_models(*, flags: Flags, json: Json = False) -> None:
     say("unpinned: downloaded from the hub in its current version; later downloads must have the same hashes")
 
 
+@command(CONFIG, LOCAL_ONLY, examples=["epicrisis models pull minilm smollm2-135m"])
 def pull(
-    names: Annotated[list[str], typer.Argument(help="Names from `epicrisis models list`.")],
+    names: Annotated[list[str], Argument(help="Names from `epicrisis models list`.")],
     *,
     flags: Flags,
     json: Json = False,
@@ -87,6 +80,7 @@ def pull(
         say(f"{name}: {folder}")
 
 
+@command(CONFIG, examples=["epicrisis cache info ~/lib"])
 def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
     """Show place, number and size of cached replies."""
     cache = _open_cache(library, flags)
@@ -98,6 +92,7 @@ def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> Non
         say(f"{stats.replies:,} replies in {cache.path}, {stats.bytes / 1e6:,.1f} MB")
 
 
+@command(CONFIG, examples=["epicrisis cache clear ~/lib"])
 def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
     """Delete all cached replies, also from the disk. Deleting them loses nothing but time and money."""
     cache = _open_cache(library, flags)
@@ -113,7 +108,6 @@ def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.library.manifest import read_manifest
     from epicrisis.models.chat.cache import ReplyCache
-    from epicrisis.privacy import local_path
 
     current = flags.settings()
     if library is not None:
@@ -122,9 +116,9 @@ def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
     return ReplyCache(current.cache.path or (library or current.home) / REPLIES)
 
 
+@command(examples=["epicrisis settings", "epicrisis settings preflight"])
 def settings(
-    prefix: Annotated[str, typer.Argument(help="Show only keys that begin with this text.")] = "",
-    json: Json = False,
+    prefix: Annotated[str, Argument(help="Show only keys that begin with this text.")] = "", json: Json = False
 ) -> None:
     """List every setting: key, default, unit and meaning.
 
@@ -132,7 +126,6 @@ def settings(
     EPICRISIS_VOTES__N=20.
     """
     from epicrisis.configuration import setting_rows
-    from epicrisis.errors import InputError
 
     rows = [row for row in setting_rows() if row.key.startswith(prefix)]
     if not rows:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.command import SharedOption
 from epicrisis.types import SearchMode, StrategyName
@@ -17,23 +18,20 @@ SETTINGS = "Settings and privacy"
 
 # Arguments and options that are no settings.
 
-LibraryPath = Annotated[Path, typer.Argument(metavar="LIBRARY", help="Folder of the library.")]
-LibraryOption = Annotated[Path | None, typer.Option("--library", metavar="FOLDER", help="Folder of the library.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Start a large run without asking first.")]
-Patient = Annotated[str | None, typer.Option("--patient", help="Also read the record of this patient (id or number).")]
-Choices = Annotated[str | None, typer.Option("--options", help="Options of a multiple-choice question: yes,no,maybe.")]
-QuestionFile = Annotated[
-    Path | None, typer.Option("--file", help="Read questions from a file: one JSON object per line.")
-]
+LibraryPath = Annotated[Path, Argument(metavar="LIBRARY", help="Folder of the library.")]
+LibraryOption = Annotated[Path | None, Option("--library", metavar="FOLDER", help="Folder of the library.")]
+Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]
+Yes = Annotated[bool, Option("--yes", help="Start a large run without asking first.")]
+Patient = Annotated[str | None, Option("--patient", help="Also read the record of this patient (id or number).")]
+Choices = Annotated[str | None, Option("--options", help="Options of a multiple-choice question: yes,no,maybe.")]
+QuestionFile = Annotated[Path | None, Option("--file", help="Read questions from a file: one JSON object per line.")]
 Data = Annotated[
-    Path | None,
-    typer.Option("--data", envvar="EPICRISIS_DATA", help="Folder of question sets that you downloaded yourself."),
+    Path | None, Option("--data", envvar="EPICRISIS_DATA", help="Folder of question sets that you downloaded yourself.")
 ]
-Draw = Annotated[int, typer.Option("--draw", help="Seed for drawing the sample of questions.")]
+output_option = partial(Option, "-o", "--output")
+Draw = Annotated[int, Option("--draw", help="Seed for drawing the sample of questions.")]
 RunFolder = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", help="Folder of the run, new or to continue. Default: a folder in runs/."),
+    Path | None, output_option(help="Folder of the run, new or to continue. Default: a folder in runs/.")
 ]
 
 # Options that are settings.
@@ -41,7 +39,7 @@ RunFolder = Annotated[
 
 def _setting(flag: str, key: str, kind: Any, panel: str, help: str, metavar: str | None = None) -> SharedOption:
     """Return the option `flag` for the setting `key`. An option of type bool is a switch."""
-    option = typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel)
+    option = Option(flag, help=help, metavar=metavar, rich_help_panel=panel)
     return SharedOption(flag.lstrip("-").replace("-", "_"), key, kind, option, False if kind is bool else None)
 
 
@@ -64,11 +62,7 @@ SEED = _setting("--seed", "seed", int | None, ANSWERING, "Seed of the model. Def
 BY = _setting("--by", "by", SearchMode | None, SEARCHING, "Search method. Default: hybrid.")
 K = _setting("-k", "k", int | None, SEARCHING, "Documents to read; in a patient's record, passages. Default: 16.")
 AS_OF = _setting(
-    "--as-of",
-    "scope.as_of",
-    str | None,
-    SEARCHING,
-    "Hide documents newer than this date: 2015, 2015-06 or 2015-06-30.",
+    "--as-of", "scope.as_of", str | None, SEARCHING, "Hide documents newer than this date: 2015, 2015-06 or 2015-06-30."
 )
 ENCODER = _setting("--encoder", "encoder", str | None, SETTINGS, "Encoder: catalogue name or folder. Default: minilm.")
 BUDGET = (

@@ -6,45 +6,40 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from epicrisis.cli.ask import parse_question, read_question_file
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import MODEL, SEARCH, SEED, Choices, Json, LibraryPath, QuestionFile
 from epicrisis.cli.terminal import counted, open_console, open_progress, show_json
+from epicrisis.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    command(
-        app,
-        MODEL,
-        SEED,
-        *SEARCH,
-        panel=panel,
-        examples=[
-            'epicrisis plan ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
-            "epicrisis plan ~/lib --file questions.jsonl --strategy rag --strategy brief-context "
-            "--model https://api.openai.com/v1#gpt-4o-mini",
-        ],
-    )(plan)
-
-
+@command(
+    MODEL,
+    SEED,
+    *SEARCH,
+    examples=[
+        'epicrisis plan ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
+        "epicrisis plan ~/lib --file questions.jsonl --strategy rag --strategy brief-context "
+        "--model https://api.openai.com/v1#gpt-4o-mini",
+    ],
+)
 def plan(
     library: LibraryPath,
-    question: Annotated[str | None, typer.Argument(help="The question.")] = None,
+    question: Annotated[str | None, Argument(help="The question.")] = None,
     options: Choices = None,
     file: QuestionFile = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="Strategy to plan (repeatable). Default: all strategies without votes.")
+        list[str] | None, Option(help="Strategy to plan (repeatable). Default: all strategies without votes.")
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(help="Plan a random sample of this many questions. Default: 200 of a larger file.")
+        int | None, Option(help="Plan a random sample of this many questions. Default: 200 of a larger file.")
     ] = None,
-    time: Annotated[bool, typer.Option("--time", help="Measure the speed of the model with two short calls.")] = False,
+    time: Annotated[bool, Option("--time", help="Measure the speed of the model with two short calls.")] = False,
     *,
     flags: Flags,
     json: Json = False,
@@ -53,7 +48,6 @@ def plan(
 
     Searches the library and counts the tokens of the prompts. No model is called, except with --time.
     """
-    from epicrisis.errors import InputError, SettingsError
     from epicrisis.pipeline import STRATEGIES
     from epicrisis.plan import planning
 

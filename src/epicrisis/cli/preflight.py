@@ -7,21 +7,23 @@ from math import inf, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
-import typer
+from typer import Option
 
-from epicrisis.cli.command import Flags, command, new_group
-from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K
+from epicrisis.answers import Usage
+from epicrisis.cli.command import Flags, command
+from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K, output_option
 from epicrisis.cli.terminal import open_progress, say, say_text, show_data, show_findings, show_tables
+from epicrisis.errors import InputError
 from epicrisis.printable import quote_for_shell
+from epicrisis.privacy import set_local_only, strip_secrets
+from epicrisis.types import Question, Scope
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Usage
     from epicrisis.evaluation.analysis.table import Table
     from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
     from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings
     from epicrisis.evaluation.experiments.token_costs import PromptShape
     from epicrisis.settings import Settings
-    from epicrisis.types import Question, Scope
 
 SETS = ("mirage/pubmedqa", "mirage/bioasq")
 PAPER = "paper"
@@ -29,49 +31,39 @@ Issue: TypeAlias = Literal["published", "beyond-3", "middle", "not-retrieved", "
 """Names of the definitions in `experiments.preflight`, in their order."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    group = new_group(app, "preflight", "Fit the check that decides whether one prompt is enough.", panel)
-    command(
-        group,
-        MODEL,
-        K,
-        ENCODER,
-        *COMMON,
-        examples=[
-            "epicrisis preflight calibrate --library ~/lib",
-            "epicrisis preflight calibrate --library ~/lib --file own.jsonl --recall 0.9 --model URL",
-        ],
-    )(calibrate)
-
-
+@command(
+    MODEL,
+    K,
+    ENCODER,
+    *COMMON,
+    examples=[
+        "epicrisis preflight calibrate --library ~/lib",
+        "epicrisis preflight calibrate --library ~/lib --file own.jsonl --recall 0.9 --model URL",
+    ],
+)
 def calibrate(
-    library: Annotated[Path, typer.Option("--library", metavar="FOLDER", help="Folder of the library.")],
+    library: Annotated[Path, Option("--library", metavar="FOLDER", help="Folder of the library.")],
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", help=f"Question set with gold documents (repeatable). Default: {' and '.join(SETS)}."),
+        Option("--set", help=f"Question set with gold documents (repeatable). Default: {' and '.join(SETS)}."),
     ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", help="Your own questions with gold_documents (JSON lines).")
-    ] = None,
+    file: Annotated[Path | None, Option("--file", help="Your own questions with gold_documents (JSON lines).")] = None,
     recall: Annotated[
-        str, typer.Option("--recall", help="Share of questions with the issue to catch; `paper`: as the papers' rule.")
+        str, Option("--recall", help="Share of questions with the issue to catch; `paper`: as the papers' rule.")
     ] = PAPER,
     definition: Annotated[
-        Issue,
-        typer.Option("--definition", help="When a question has the issue, by the rank of its key document."),
+        Issue, Option("--definition", help="When a question has the issue, by the rank of its key document.")
     ] = "beyond-3",
     guard: Annotated[
         Literal["none", "source-hidden", "before-source"],
-        typer.Option("--guard", help="Also apply the rules where a question cannot find its own documents."),
+        Option("--guard", help="Also apply the rules where a question cannot find its own documents."),
     ] = "none",
     price: Annotated[
         tuple[float, float] | None,
-        typer.Option("--usd-per-million-tokens", help="Price of input and output tokens. Default: that of --model."),
+        Option("--usd-per-million-tokens", help="Price of input and output tokens. Default: that of --model."),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File of rankings (JSONL), new or to continue. Default: runs/."),
+        Path | None, output_option(help="File of rankings (JSONL), new or to continue. Default: runs/.")
     ] = None,
     data: Data = None,
     *,
@@ -86,9 +78,8 @@ def calibrate(
     """
     from epicrisis.evaluation.experiments import preflight_calibration
     from epicrisis.evaluation.experiments.preflight import guards_table
+    from epicrisis.evaluation.experiments.preflight_calibration import errors_table, savings_table
     from epicrisis.evaluation.experiments.preflight_rules import PAPERS_RULE, definitions
-    from epicrisis.evaluation.experiments.preflight_savings import errors_table, estimate_savings, savings_table
-    from epicrisis.privacy import set_local_only
 
     settings = flags.settings()
     if settings.local_only:
@@ -103,7 +94,7 @@ def calibrate(
     fitted = preflight_calibration.calibrate(recorded, issue, target, depth=settings.preflight.depth)
     skipped = {"papers' rule": fitted.papers.skipped.value, "fitted, held out": fitted.held_out.skipped.value}
     source = f"{library}, {len(recorded):,} questions; rankings in {path}"
-    tables = [errors_table(fitted, source), savings_table(estimate_savings(shape, skipped, cost), shape, price_text)]
+    tables = [errors_table(fitted, source), savings_table(shape, skipped, cost, price_text)]
     if guard != "none":
         hidden, _ = _rank(settings, library, questions, path.with_stem(f"{path.stem}-{guard}"), guard, json)
         tables.append(guards_table({"none": recorded, guard: hidden}, (PAPERS_RULE, fitted.rule), settings.k))
@@ -114,10 +105,8 @@ def run_study(
     settings: Settings, library: Path, sets: Sequence[str], data: Path | None, folder: Path, json: bool
 ) -> None:
     """Run `epicrisis experiment preflight`: rankings with and without each question's own documents, and all tables."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.experiments.preflight import rankings_path
     from epicrisis.evaluation.experiments.run_findings import read_findings
-    from epicrisis.privacy import set_local_only
 
     if settings.local_only:
         set_local_only(True)
@@ -139,8 +128,6 @@ def run_study(
 
 def _target_recall(recall: str) -> float | None:
     """Return the recall to reach, or None for that of the papers' rule. Raises InputError."""
-    from epicrisis.errors import InputError
-
     if recall == PAPER:
         return None
     try:
@@ -154,10 +141,7 @@ def _target_recall(recall: str) -> float | None:
 
 def _price(settings: Settings, price: tuple[float, float] | None) -> tuple[Callable[[Usage], float | None], str]:
     """Return a function from usage to US dollars, and a sentence on the source of the price."""
-    from epicrisis.answers import Usage
-    from epicrisis.errors import InputError
     from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
-    from epicrisis.privacy import strip_secrets
     from epicrisis.settings import Price
 
     if price is not None:
@@ -177,7 +161,6 @@ def _load_questions(
     settings: Settings, names: Sequence[str], data: Path | None
 ) -> list[tuple[str, tuple[Question, ...]]]:
     """Return the question sets by name. Raises InputError for a set without gold documents."""
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.experiments import cloze
 
@@ -208,7 +191,7 @@ def _rank(
 ) -> tuple[list[QuestionRankings], PromptShape]:
     """Return the rankings of all questions, and the tokens of their prompts. Rankings saved in `path` are reused."""
     from epicrisis.components import build_scope
-    from epicrisis.evaluation.experiments.preflight_savings import estimated_shape
+    from epicrisis.evaluation.experiments.preflight_calibration import estimated_shape
     from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingStore, open_rankers, record_rankings
 
     def scope(question: Question) -> Scope:
@@ -234,7 +217,6 @@ def _rank(
 def _show(fitted: PreflightCalibration, tables: Sequence[Table], settings: Settings, json: bool) -> None:
     """Show the tables, then the lines for the settings file."""
     from epicrisis.evaluation.experiments.preflight_calibration import settings_text
-    from epicrisis.privacy import strip_secrets
 
     rule = fitted.rule
     if isinf(rule.threshold):

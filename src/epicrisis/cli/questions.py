@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from epicrisis.cli.command import Flags, command, fail, new_group
-from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json
+from epicrisis.answers import Usage
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json, output_option
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
+from epicrisis.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -21,31 +23,7 @@ _EXAMPLE_PAIRS = 3
 """Near-duplicates shown on the screen; --json shows all."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    group = new_group(app, "questions", "List, download and generate question sets.", panel)
-    command(group, SETTING, CONFIG, name="list", examples=["epicrisis questions list --json"])(list_sets)
-    command(group, SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])(pull)
-    command(
-        group,
-        *GRADER,
-        name="generate",
-        examples=[
-            "epicrisis questions generate ~/lib -n 50 --model URL -o questions.jsonl",
-            "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl",
-        ],
-    )(generate_command)
-    command(
-        app,
-        name="synthesize-record",
-        panel=panel,
-        examples=[
-            "epicrisis synthesize-record -o records/ --patients 10 --tokens 128000",
-            "epicrisis synthesize-record -o records/ --patients 25 --tokens 4000,8000,16000,32000,128000",
-        ],
-    )(synthesize_record)
-
-
+@command(SETTING, CONFIG, name="list", examples=["epicrisis questions list --json"])
 def list_sets(*, flags: Flags, json: Json = False) -> None:
     """List the known question sets: size, licence, source, and whether they are installed."""
     from epicrisis.evaluation.datasets.download import is_downloaded
@@ -68,8 +46,9 @@ def list_sets(*, flags: Flags, json: Json = False) -> None:
         say_lines(f"{'':<{width}} {line}" for line in (row["description"], *row["sources"]))
 
 
+@command(SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])
 def pull(
-    names: Annotated[list[str], typer.Argument(help="Names from `epicrisis questions list`.")],
+    names: Annotated[list[str], Argument(help="Names from `epicrisis questions list`.")],
     *,
     flags: Flags,
     json: Json = False,
@@ -103,10 +82,17 @@ def pull(
         show_json(rows)
 
 
-def generate_command(
-    sources: Annotated[list[Path], typer.Argument(help="A library, or files and folders of documents.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File for the questions (JSONL).")],
-    n: Annotated[int, typer.Option("-n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
+@command(
+    *GRADER,
+    examples=[
+        "epicrisis questions generate ~/lib -n 50 --model URL -o questions.jsonl",
+        "epicrisis questions generate papers/ notes.pdf --model URL -o questions.jsonl",
+    ],
+)
+def generate(
+    sources: Annotated[list[Path], Argument(help="A library, or files and folders of documents.")],
+    output: Annotated[Path, output_option(help="File for the questions (JSONL).")],
+    n: Annotated[int, Option("-n", min=1, help="Passages to draw; each gives one question or none.")] = 50,
     *,
     flags: Flags,
     json: Json = False,
@@ -116,7 +102,6 @@ def generate_command(
     Review the file and set the "state" of each line to "accepted" or "rejected": only accepted questions are used.
     Interrupted, the same command continues; with a larger -n it adds questions.
     """
-    from epicrisis.answers import Usage
     from epicrisis.components import build_scope
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionStore, draw_passages, generate_questions, recipe
@@ -127,7 +112,7 @@ def generate_command(
     scope = build_scope(settings.scope)
     sample = draw_passages(sources, n, settings.seed, scope)
 
-    async def generate() -> tuple[QuestionStore, Usage, int]:
+    async def ask_model() -> tuple[QuestionStore, Usage, int]:
         usage, failed = Usage(), 0
         async with open_model_client(settings) as client:
             file = QuestionStore(output, recipe(client))
@@ -142,7 +127,7 @@ def generate_command(
                     progress.advance(task)
         return file, usage, failed
 
-    file, usage, failed = asyncio.run(generate())
+    file, usage, failed = asyncio.run(ask_model())
     near_duplicates = file.near_duplicates()
     if json:
         row = {"drawn": len(sample.passages), "lines": file.states, "failed": failed}
@@ -169,23 +154,29 @@ def generate_command(
         fail(f"{failed} calls failed; the same command repeats them")
 
 
+@command(
+    examples=[
+        "epicrisis synthesize-record -o records/ --patients 10 --tokens 128000",
+        "epicrisis synthesize-record -o records/ --patients 25 --tokens 4000,8000,16000,32000,128000",
+    ]
+)
 def synthesize_record(
-    output: Annotated[Path, typer.Option("-o", "--output", help="New folder for notes.csv and questions.jsonl.")],
-    patients: Annotated[int, typer.Option("--patients", min=1, max=999, help="Number of patients.")] = 10,
+    output: Annotated[Path, output_option(help="New folder for notes.csv and questions.jsonl.")],
+    patients: Annotated[int, Option("--patients", min=1, max=999, help="Number of patients.")] = 10,
     tokens: Annotated[
         str,
-        typer.Option(
+        Option(
             "--tokens",
             help="Approximate length of a record, from 4,000 tokens; several lengths, with commas, are used in turn.",
         ),
     ] = "128000",
     stays: Annotated[
-        int | None, typer.Option("--stays", min=1, help="Hospital stays per patient. Default: by length.")
+        int | None, Option("--stays", min=1, help="Hospital stays per patient. Default: by length.")
     ] = None,
     questions_each: Annotated[
-        int, typer.Option("--questions-each", min=0, help="Questions per patient; kinds and forms alternate.")
+        int, Option("--questions-each", min=0, help="Questions per patient; kinds and forms alternate.")
     ] = 21,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the records.")] = 0,
+    seed: Annotated[int, Option("--seed", help="Seed of the records.")] = 0,
     json: Json = False,
 ) -> None:
     """Write fictional patient records of any length, and questions with known answers and evidence.
@@ -193,7 +184,6 @@ def synthesize_record(
     Nothing in them concerns a real person, and every note says so. The same options write the same files. Lengths are
     estimated without a model: the count of a tokenizer that reads numbers digit by digit is within a tenth.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 
     try:

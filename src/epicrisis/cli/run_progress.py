@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from epicrisis.answers import Answer, Notice, Usage
 from epicrisis.cli.command import INTERRUPTED, fail
 from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above, show_data, show_findings
+from epicrisis.errors import InputError
 from epicrisis.printable import quote_for_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from epicrisis.answers import Answer, Usage
     from epicrisis.corpus.reader_base import Skipped
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.library.ingest_report import IngestReport
+    from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -60,7 +61,6 @@ async def run_cases(
 
     `prepare` returns the plan and the cases of the run, given the open pipeline.
     """
-    from epicrisis.errors import InputError
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
     from epicrisis.evaluation.runs.outcomes import score_record
@@ -111,8 +111,6 @@ async def run_cases(
 
 def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
     """Return notices of the answer that are not in `notices` yet, which are added there, and its failure."""
-    from epicrisis.answers import Notice
-
     lines = []
     for event in answer.trace:
         if isinstance(event, Notice) and event.kind in _NOTICES_OF_A_RUN and event.message not in notices:
@@ -166,7 +164,7 @@ def say_report_skipped(report: IngestReport) -> None:
 def confirm(question: str | None) -> None:
     """Return if there is no question, or a person answers yes; else end the command.
 
-    Without a terminal nobody can answer: the command ends with a hint at `--yes`.
+    Without a terminal no answer is possible: the command ends with a hint at `--yes`.
     """
     if question is None:
         return
@@ -186,8 +184,6 @@ def show_runs(
     findings: Sequence[Findings], runs: Mapping[Path, RunManifest], *, json: bool, first_table_only: bool = False
 ) -> None:
     """Show findings and state of runs, by folder. End the command with an error if a case failed."""
-    from epicrisis.answers import Usage
-
     if json:
         rows = [{"folder": str(folder), "manifest": manifest} for folder, manifest in runs.items()]
         run_data = rows[0] if len(rows) == 1 else {"runs": rows}

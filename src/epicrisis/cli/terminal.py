@@ -1,4 +1,4 @@
-"""The one place where text goes to the screen: every line is made printable, whoever wrote it.
+"""The one place where text goes to the screen: every line is made printable, from any source.
 
 Commands write with `say`, `say_lines`, `say_text` and `show_json`, errors included. Progress bars draw on the console
 of `open_console`. A test checks that no other module writes to the screen. Tables and findings are as wide as the
@@ -129,17 +129,12 @@ def say_sentence(sentence: str) -> None:
     say_text(wrap_text(sentence, line_width()))
 
 
-def show_table(table: Table) -> None:
-    """Write the table and a blank line."""
+def show_tables(tables: Iterable[Table], conclusions: Iterable[str] = ()) -> None:
+    """Write tables, each with a blank line, then the sentences concluded from them."""
     from epicrisis.evaluation.analysis.table_text import format_table
 
-    say_text(format_table(table, line_width()) + "\n")
-
-
-def show_tables(tables: Iterable[Table], conclusions: Iterable[str] = ()) -> None:
-    """Write tables, then the sentences concluded from them."""
     for table in tables:
-        show_table(table)
+        say_text(format_table(table, line_width()) + "\n")
     for sentence in conclusions:
         say_sentence(sentence)
 
@@ -156,7 +151,7 @@ def show_findings(findings: Findings, *, ascii_only: bool = False, with_interval
         common = [note for note in tables[0].notes if all(note in table.notes for table in tables)]
     ascii_only = ascii_only or "utf" not in (sys.stdout.encoding or "").lower()
     for table in tables:
-        show_table(replace(table, notes=tuple(note for note in table.notes if note not in common)))
+        show_tables([replace(table, notes=tuple(note for note in table.notes if note not in common))])
         plot = draw_forest_plot(table, min(line_width() or 100, 100), ascii_only=ascii_only) if with_intervals else ""
         if plot:
             say_text(plot + "\n")

@@ -11,16 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from epicrisis.corpus.fhir_observation import WITHDRAWN, as_list
 from epicrisis.corpus.reader_base import PatientIdentity
 
 Resource: TypeAlias = Mapping[str, Any]
 _NoteKey: TypeAlias = tuple[str, str]
 """Patient and id of a document."""
 
+WITHDRAWN = ("entered-in-error", "cancelled")
 _PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
 _VERSION = "/_history/"
-"""Begins the version at the end of an address."""
 _SUPERSEDES = ("replaces", "transforms")
 _STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
 _NO_STAY_STATUSES = (*WITHDRAWN, "planned")
@@ -52,15 +51,12 @@ class FhirReferences:
     identifiers: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
     """By type, system and value: the ids of the resources with this identifier."""
     servers: dict[str, str] = field(default_factory=dict)
-    """By type."""
     people: dict[str, PatientIdentity] = field(default_factory=dict)
-    """By patient id, from the Patient resources."""
     subject_identifiers: set[tuple[str, str]] = field(default_factory=set)
     """System and value of identifiers used for the patients of notes."""
     contradictory: list[PatientIdentity] = field(default_factory=list)
     """Identities in a second resource of a patient that differ from the first."""
     superseded: set[_NoteKey] = field(default_factory=set)
-    """Documents that another one replaces or transforms."""
     replacing: list[Resource] = field(default_factory=list)
     """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -263,7 +259,6 @@ def _resolve_reference(reference: Any, references: FhirReferences, kind: str) ->
 
 
 def _identifiers(resource: Resource) -> list[tuple[str, str]]:
-    """Return (system, value) of each identifier with a value."""
     identifiers = map(_identifier, filter(_is_dict, as_list(resource.get("identifier"))))
     return [identifier for identifier in identifiers if identifier[1]]
 
@@ -273,7 +268,6 @@ def _identifier(identifier: Resource) -> tuple[str, str]:
 
 
 def _split_address(address: str) -> tuple[str, str]:
-    """Return type and id of `.../Patient/1`."""
     parts = address.partition(_VERSION)[0].split("/")
     return (parts[-2], parts[-1]) if len(parts) > 1 else ("", "")
 
@@ -287,3 +281,10 @@ def _web_address(address: str) -> str:
 def _server(address: str, kind: str) -> str:
     """Return `a.example/fhir` of `http://a.example/fhir/Patient/1`; empty for an address of another form."""
     return _web_address(address).rpartition(f"/{kind}/")[0].rstrip("/") if _split_address(address)[0] == kind else ""
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, None as an empty list, and anything else as a list of one."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

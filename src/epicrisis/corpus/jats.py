@@ -29,7 +29,6 @@ _IGNORED = frozenset(
     ("ref-list", "graphic", "object-id", "sec-meta", "permissions", "fn-group", "bio", "label", "title")
 )
 _PUBLICATION_DATES = frozenset(("epub", "ppub", "epub-ppub", "collection", "pub"))
-"""Kinds of dates on which the article itself was published."""
 
 
 def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:

@@ -21,7 +21,6 @@ MAX_LINE_VALUES = 2_000_000
 MAX_VALUES = 20_000_000
 """Values of a JSON file that is parsed in one go: about 2 GB of memory. 10 MB of JSON can take 300 MB."""
 MAX_DEPTH = 32
-"""Levels of nesting."""
 
 _BOM = b"\xef\xbb\xbf"
 _PIECE_BYTES = 1 << 20
@@ -107,7 +106,6 @@ def read_objects(path: Path) -> Iterator[NumberedObject | Skipped]:
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:
-    """Return the line's object. Raises ValueError with a reason that repeats nothing of the line."""
     check_value_count(line, MAX_LINE_VALUES)
     try:
         value = json.loads(line.rstrip().decode())

@@ -158,15 +158,11 @@ class QuestionLine(BaseModel):
         return {**line, "options": dict(zip(string.ascii_uppercase, options, strict=False))}
 
     @model_validator(mode="after")
-    def _check_letters(self) -> QuestionLine:
+    def _check_form(self) -> QuestionLine:
         if self.options and not set(self.options).issubset(string.ascii_uppercase):
             raise ValueError("options: each key must be one letter, A to Z")
         if self.options and self.gold is not None and self.gold not in self.options:
             raise ValueError("gold: not a letter of the options")
-        return self
-
-    @model_validator(mode="after")
-    def _check_form(self) -> QuestionLine:
         # An empty gold means that no document has the answer; without a form it may be a slip.
         if self.gold == "" and self.form is None:
             raise ValueError("gold: empty; leave it out, or add the form if no document has the answer")

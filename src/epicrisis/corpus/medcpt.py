@@ -30,6 +30,7 @@ from epicrisis.corpus.reader_base import (
     Skipped,
     check_file,
     is_folder,
+    is_number,
     os_error_reason,
     path_error,
     skip,
@@ -50,7 +51,6 @@ _FILE_NAME = re.compile(r"(embeds|pmids|pubmed)_chunk_(\d+)\.(npy|json)")
 _CURE = "fetch it again"
 _BATCH = 1024
 _PIECE_CHARACTERS = 1 << 22
-"""Characters of the text file read at once."""
 _MAX_ENTRY_CHARACTERS = 1 << 25
 """Characters without the end of an entry after which the file is taken to be broken."""
 _MAX_IDS_BYTES = 256 * 1024 * 1024
@@ -103,8 +103,8 @@ def find_chunks(folder: Path) -> list[EmbeddingChunk]:
     return [_check_chunk(folder, number) for number in numbers]
 
 
-def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocument | Skipped]:
-    """Yield the chunk's articles with their vectors in the text file's order, without the first `first` entries.
+def read_chunk(chunk: EmbeddingChunk) -> Iterator[EncodedDocument | Skipped]:
+    """Yield the chunk's articles with their vectors in the text file's order.
 
     A document is `pubmed:<PMID>`; its text is the abstract, or the title if there is none (`"abstract": false` in the
     metadata). An article without text, without vector, with a vector that is not finite or with an unreadable entry is
@@ -118,13 +118,12 @@ def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocumen
     batch: list[tuple[int, Document]] = []
     number = 0
     try:
-        for number, (key, value) in enumerate(_read_entries(chunk.texts), 1):
+        for key, value in _read_entries(chunk.texts):
+            number += 1
             row = _find_row(key, ids, order)
             is_repeated = row is not None and bool(has_text[row])
             if row is not None:
                 has_text[row] = True
-            if number <= first:
-                continue
             try:
                 if is_repeated:
                     raise ValueError("occurs twice")
@@ -149,7 +148,6 @@ def read_chunk(chunk: EmbeddingChunk, first: int = 0) -> Iterator[EncodedDocumen
 
 
 def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
-    """Return the chunk. Raises InputError if its files are not as expected."""
     import numpy as np
 
     paths = [folder / file.format(number) for file in _FILES]
@@ -171,7 +169,6 @@ def _check_chunk(folder: Path, number: int) -> EmbeddingChunk:
 
 
 def _open_vectors(path: Path) -> Vectors:
-    """Return the file's array as a memory map."""
     import numpy as np
 
     try:
@@ -185,7 +182,6 @@ def _open_vectors(path: Path) -> Vectors:
 
 
 def _read_ids(path: Path) -> Ids:
-    """Return the PMIDs by row, all different."""
     import numpy as np
 
     try:
@@ -194,9 +190,11 @@ def _read_ids(path: Path) -> Ids:
         raw = path.read_bytes()
         check_value_count(raw)
         values = json.loads(raw)
-        if not isinstance(values, list) or not {type(value) for value in values} <= {str, int}:
+        if not isinstance(values, list) or not {str, int}.issuperset(map(type, values)):
             raise ValueError("not a list of PMIDs")
-        ids = np.array(list(map(_parse_pmid, map(str, values))), dtype=np.int64)
+        if not all(map(_is_pmid, map(str, values))):
+            raise ValueError("not a PMID")
+        ids = np.array(list(map(int, values)), dtype=np.int64)
     except OSError as error:
         raise path_error(path, f"{os_error_reason(error)}; check the file and its permissions") from error
     except (ValueError, RecursionError) as error:
@@ -206,22 +204,19 @@ def _read_ids(path: Path) -> Ids:
     return ids
 
 
-def _parse_pmid(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 12):
-        raise ValueError("not a PMID")
-    return int(text)
-
-
 def _find_row(key: str, ids: Ids, order: Ids) -> int | None:
     """Return the row of a PMID, or None; `order` sorts the ids."""
     import numpy as np
 
-    try:
-        pmid = _parse_pmid(key)
-    except ValueError:
+    if not _is_pmid(key):
         return None
+    pmid = int(key)
     place = int(np.searchsorted(ids, pmid, sorter=order))
     return int(order[place]) if place < len(ids) and ids[order[place]] == pmid else None
+
+
+def _is_pmid(text: str) -> bool:
+    return is_number(text) and len(text) <= 12
 
 
 def _add_vectors(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -> Iterator[EncodedDocument | Skipped]:
@@ -238,7 +233,6 @@ def _add_vectors(chunk: EmbeddingChunk, batch: Sequence[tuple[int, Document]]) -
 
 
 def _build_document(pmid: int, value: Any) -> Document:
-    """Return the entry's document. Raises ValueError with the reason."""
     if fault := find_json_fault(value):
         raise ValueError(fault)
     if not isinstance(value, dict):

@@ -15,20 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus import jsonl, xml_text
-from epicrisis.corpus.reader_base import Skipped, skip
+from epicrisis.corpus.reader_base import Skipped, is_number, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
 CORPORA = {"textbooks": "Textbooks", "statpearls": "StatPearls", "wikipedia": "Wikipedia", "pubmed": "PubMed"}
-"""Sources of documents by the folder's name in MedRAG."""
 
 _NOT_METADATA = {"id", "title", "content", "contents", "PMID"}
 _SHORT_PARAGRAPH = 200
 """Characters below which a paragraph of StatPearls is added to the previous snippet."""
 _MAX_SNIPPET = 1000
-"""Characters of a snippet of StatPearls after an addition."""
 
 
 def read_snippets(path: Path) -> Iterator[Document | Skipped]:
@@ -43,12 +41,11 @@ def read_snippets(path: Path) -> Iterator[Document | Skipped]:
 
 
 def _build_document(source: str, _: int, line: Mapping[str, Any]) -> Document:
-    """Return the line's document. Raises ValueError with a reason that repeats nothing of the line."""
     id_, title, content = _text(line, "id"), _text(line, "title"), _text(line, "content")
     pmid = str(line["PMID"]) if type(line.get("PMID")) in (int, str) else ""
     if id_.startswith("PMID:"):
         pmid = pmid or id_.removeprefix("PMID:")
-    if pmid and not (pmid.isascii() and pmid.isdecimal()):
+    if pmid and not is_number(pmid):
         raise ValueError("PMID: not a number")
     if not (pmid or id_.strip()):
         raise ValueError("id: missing; a MedRAG snippet has id, title and content")
@@ -99,10 +96,13 @@ def _cut_section(section: _Element, chapter: str) -> list[tuple[str, str]]:
     section_title = " -- ".join(parts)
     heading = section_title
     snippets: list[tuple[str, str]] = []
-    is_open = False
-    previous: _Element | None = None
+    is_open = is_heading = False
     for child in section:
-        if _is_heading(child):
+        # A heading is a paragraph of one bold element.
+        follows_heading = is_heading
+        is_bold = len(child) == 1 and child[0].tag == "bold" and not (child[0].tail or "").strip()
+        is_heading = child.tag == "p" and is_bold
+        if is_heading:
             heading, is_open = " -- ".join([*parts[:2], _join_texts(child)]), False
         elif child.tag in ("p", "list"):
             texts = list(map(_join_texts, [child] if child.tag == "p" else child))
@@ -116,17 +116,9 @@ def _cut_section(section: _Element, chapter: str) -> list[tuple[str, str]]:
             else:
                 snippets += [(heading, item) for item in texts]
                 is_open = False
-            if child.tag == "list" and previous is not None and _is_heading(previous):
+            if child.tag == "list" and follows_heading:
                 heading = section_title
-        previous = child
     return snippets
-
-
-def _is_heading(element: _Element) -> bool:
-    """Return whether the element is a paragraph of one bold element."""
-    if element.tag != "p" or len(element) != 1:
-        return False
-    return element[0].tag == "bold" and not (element[0].tail or "").strip()
 
 
 def _join_texts(element: _Element) -> str:

@@ -25,7 +25,6 @@ MIN_NOTES = 20
 MIN_PATIENTS = 10
 MIN_SHARE = 0.5
 MIN_CHARACTERS = 80
-"""Characters of a text that can recur, with white space folded."""
 MAX_COUNTED_TEXTS = 100_000
 """Texts counted at once. Beyond it the rarest are dropped: counts are then too low, never too high."""
 
@@ -122,7 +121,6 @@ FOOTERS: Mapping[str, re.Pattern[str]] = {
     kind: re.compile(rf"^[ \t*]{{0,20}}(?=.{{1,{_MAX_FOOTER_CHARACTERS}}}$)(?:{pattern})[ \t*]{{0,20}}$", re.MULTILINE)
     for kind, pattern in _FOOTER_PATTERNS.items()
 }
-"""Complete lines that systems write, by kind."""
 
 
 def clean_text(text: str) -> str:
@@ -143,7 +141,6 @@ class RecurringText:
     text: str
     notes: int
     notes_of_type: int
-    """All notes of that type in the file."""
 
 
 @dataclass(frozen=True, slots=True)

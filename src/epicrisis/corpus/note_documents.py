@@ -31,7 +31,6 @@ from epicrisis.types import Document
 
 SOURCE = "notes"
 _MISSING_VALUES = frozenset(("nan", "nat", "null", "none", "na", "n/a", "\\n", "<na>"))
-"""What exports write into an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,8 @@ class ClinicalNote:
     admitted: str = ""
     discharged: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Further metadata."""
     is_error: bool = False
-    """Whether the source says that the note was written by mistake."""
     is_superseded: bool = False
-    """Whether the source says that another note replaces this one."""
 
 
 NoteSource: TypeAlias = Callable[[], Iterator[ClinicalNote | Skipped]]

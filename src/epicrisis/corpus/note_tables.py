@@ -33,7 +33,6 @@ class NoteColumns:
     born: str = ""
     record_number: str = ""
     error: str = ""
-    """Has the value 1 if the note was written by mistake."""
 
 
 _ID, _STAY = "subject_id", "hadm_id"

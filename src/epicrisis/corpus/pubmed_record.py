@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from epicrisis.corpus.reader_base import is_number
 from epicrisis.corpus.xml_text import element_text
 from epicrisis.dates import last_day
 from epicrisis.types import Document
@@ -20,7 +21,6 @@ _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abb
 _SEASONS = {"spr": 6, "sum": 9, "fal": 12, "aut": 12, "win": 12}
 _DATE_PART = re.compile(r"(\d{4})(?:-(\d\d)(?![\d-]))?|(\d{1,2})(?!\d)|([a-z]{3,})", re.ASCII)
 _RETRACTION_RELATIONS = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
-"""Relations of an article to the notice that retracts it."""
 _NAME_PARTS = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
 
 
@@ -36,7 +36,6 @@ class _Draft:
     sections: list[str] = field(default_factory=list)
     printed: str = ""
     published: list[str] = field(default_factory=list)
-    """Every date of publication that could be parsed."""
     electronic: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -49,13 +48,10 @@ _Handler: TypeAlias = Callable[["_Element", _Draft], None]
 
 
 def read_record(element: _Element, file_key: str, details: bool) -> tuple[Document, str]:
-    """Return the record's document, and its date of revision (`20240131`, or empty).
-
-    Raises ValueError with the reason for a record without a PMID, or without a title and an abstract.
-    """
+    """Return the record's document, and its date of revision (`20240131`, or empty). Raises ValueError if unusable."""
     draft = _Draft()
     _walk(element, draft, _tables(details))
-    if not _is_number(draft.pmid):
+    if not is_number(draft.pmid):
         raise ValueError("no PMID; fetch the file again")
     metadata = draft.metadata
     title = draft.title
@@ -90,15 +86,8 @@ def read_record(element: _Element, file_key: str, details: bool) -> tuple[Docume
 
 
 def find_pmids(element: _Element) -> Iterator[str]:
-    """Yield the number in every PMID child of the element, in order."""
-    for child in element.iterchildren("PMID"):
-        pmid = element_text(child)
-        if _is_number(pmid):
-            yield pmid
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    """Return the number in every PMID child of the element, in order."""
+    return filter(is_number, map(element_text, element.iterchildren("PMID")))
 
 
 def parse_printed_date(printed: str) -> str | None:
@@ -328,7 +317,7 @@ def _date_of(field_name: str) -> _Handler:
         parts = _child_texts(element)
         year = parts.get("Year", "")
         date = f"{year}{parts.get('Month', ''):0>2}{parts.get('Day', ''):0>2}"
-        if len(year) == 4 and len(date) == 8 and _is_number(date):
+        if len(year) == 4 and len(date) == 8 and is_number(date):
             setattr(draft, field_name, date)
 
     return handle

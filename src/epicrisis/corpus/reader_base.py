@@ -54,7 +54,6 @@ class ArticleStatement:
     mark: str
     """An `ArticleMark` of `facets`, or `reinstated`, which lifts an earlier retraction."""
     day: int | None = None
-    """The date as yyyymmdd, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class FileDocument:
 
 @dataclass(frozen=True, slots=True)
 class FileFingerprint:
-    """Name without folder, hash and size of a file. Follows the file's last document if all of the file was read."""
+    """Name without folder, hash and size of a file. Follows its last document if all of the file was read."""
 
     name: str
     sha256: str
@@ -108,7 +107,6 @@ ReaderItem: TypeAlias = (
     | Skipped
     | FileFingerprint
 )
-"""Everything that a reader may yield."""
 
 
 def append_fingerprint(path: Path, items: Iterable[ReaderItem]) -> Iterator[ReaderItem]:
@@ -146,6 +144,11 @@ def os_error_reason(error: OSError) -> str:
 def skip(path: Path, where: str, reason: str) -> Skipped:
     """Return the item for a part of a file that is not read; `where` is empty for the complete file."""
     return Skipped(printable_path(path), where, reason)
+
+
+def is_number(text: str) -> bool:
+    """Return whether the text has only the digits 0 to 9, and at least one."""
+    return text.isascii() and text.isdecimal()
 
 
 def path_error(path: Path | str, reason: str) -> InputError:

@@ -9,17 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from epicrisis.corpus import (
-    fhir,
-    jsonl,
-    medcpt,
-    medrag,
-    note_tables,
-    pubmed,
-    pubmedqa,
-    retractions,
-    sandbox,
-)
+from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
@@ -43,7 +33,6 @@ from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
-"""Limit of a text file: about thirty textbooks."""
 
 
 def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
@@ -176,15 +165,16 @@ def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -
         for file in candidates:
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
-                first = path_by_key.get(key)
-                if first is not None and first.resolve() == file.path.resolve():
+                if key not in path_by_key:
+                    path_by_key[key] = file.path
+                elif path_by_key[key].resolve() == file.path.resolve():
                     continue
-                if first is not None:
-                    raise InputError(
-                        f"{printable_path(first)} and {printable_path(file.path)} would both be the document "
-                        f"file:{printable_path(file.name)}; name the folder above both, or rename one"
+                else:
+                    both = (
+                        f"{printable_path(path_by_key[key])} and {printable_path(file.path)} would both be the document"
                     )
-                path_by_key[key] = file.path
+                    reason = f"file:{printable_path(file.name)}; name the folder above both, or rename one"
+                    raise InputError(f"{both} {reason}")
             files.append(file)
     return files
 
@@ -194,11 +184,8 @@ def _describe_file(path: Path, override: str | None) -> _SourceFile:
     check_file(path)
     format = _detect_format(path, override, _DEFAULT_FORMATS)
     if format is None:
-        raise path_error(
-            path,
-            f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither "
-            f"PubMed nor JATS; rename it, or name the format ({', '.join(FORMATS)})",
-        )
+        reason = f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
+        raise path_error(path, f"{reason}; rename it, or name the format ({', '.join(FORMATS)})")
     return _SourceFile(path, path.name, format)
 
 
@@ -320,7 +307,7 @@ def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Pat
 def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
     path, name, format = file
     if format == "pubmedqa":
-        return partial(append_fingerprint, path, pubmedqa.read_documents(path, pubmedqa.load_entries(path)))
+        return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
     if format is None:
         suffixes = ", ".join(_FORMAT_BY_SUFFIX)
         reason = describe_damage(path) or f"its ending is not one of {suffixes}, or it is other XML, CSV or JSON"

@@ -17,7 +17,6 @@ from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 
 REMOVAL_LOG_FILE = "removed.jsonl"
-"""The file's name in a library's folder."""
 WHOLE_NOTE_KINDS = frozenset(("duplicate", "marked-as-error", "superseded"))
 """Kinds of complete notes; the other kinds are boilerplate."""
 _BATCH = 1000
@@ -38,7 +37,6 @@ class RemovalSummary:
     """What happened to the notes of an addition: counts only, no text."""
 
     notes: int
-    """Notes yielded as documents."""
     kinds: Mapping[str, RemovalCounts]
     """By kind: those of `WHOLE_NOTE_KINDS`, `recurring` texts of a template, and the kinds of footers."""
     without_time: int
@@ -163,7 +161,6 @@ class RemovalLog:
 
 @contextmanager
 def _storage_errors(path: Path) -> Iterator[None]:
-    """Raise StorageError for an OSError within the context."""
     try:
         yield
     except OSError as error:

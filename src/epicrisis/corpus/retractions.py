@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.reader_base import ArticleStatement, Skipped, path_error, skip, unreadable
+from epicrisis.corpus.reader_base import ArticleStatement, Skipped, is_number, path_error, skip, unreadable
 from epicrisis.dates import first_day, last_day
 from epicrisis.types import Document
 
@@ -41,12 +41,8 @@ def article_names(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return names, other than the id, by which statements may refer to a document with these metadata."""
     values = {key.casefold(): value for key, value in metadata.items() if isinstance(key, str)}
     pmid, doi = str(values.get("pmid") or ""), str(values.get("doi") or "")
-    names = [f"pubmed:{int(pmid)}"] if _is_number(pmid) else []
+    names = [f"pubmed:{int(pmid)}"] if is_number(pmid) else []
     return (*names, *_find_dois(doi))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
 
 
 def _find_dois(text: str) -> list[str]:
@@ -59,10 +55,8 @@ def _find_dois(text: str) -> list[str]:
 
 
 def extract_statements(document: Document) -> tuple[ArticleStatement, ...]:
-    """Return the statements of a PubMed record about other articles; none for documents of other sources.
-
-    Only PubMed's own records have revisions: otherwise any source could withhold any article.
-    """
+    """Return the statements of a PubMed record about other articles; none for documents of other sources."""
+    # Only PubMed's own records have revisions: otherwise any source could withhold any article.
     corrections = document.metadata.get("corrections")
     if document.revision is None or not document.id.startswith("pubmed:") or not isinstance(corrections, list):
         return ()
@@ -70,7 +64,7 @@ def extract_statements(document: Document) -> tuple[ArticleStatement, ...]:
     statements = []
     for correction in corrections:
         mark, pmid = _MARK_BY_RELATION.get(str(correction.get("type"))), str(correction.get("pmid", ""))
-        if mark is not None and _is_number(pmid):
+        if mark is not None and is_number(pmid):
             statements.append(ArticleStatement(document.id, (f"pubmed:{int(pmid)}",), mark, day))
     return tuple(statements)
 

@@ -26,12 +26,10 @@ from epicrisis.types import Document
 SECONDS = 60
 """Wall-clock seconds for any file."""
 SECONDS_PER_MB = 10
-"""Additional seconds for a large file."""
 MEMORY = 3 * 1024**3
 """Bytes of address space of the child. A page of 64 MB takes half of it. On macOS, which has no such limit, only the
 time is limited."""
 MAX_REPLY_BYTES = 512 * 1024**2
-"""Bytes of the child's reply for one file."""
 OUT_OF_MEMORY = 3
 """The exit code of a child that reached its memory limit."""
 
@@ -75,7 +73,6 @@ def sheet_rows(path: Path) -> list[list[str]]:
 
 
 def _request_value(request: Mapping[str, Any], data: bytes, size: int, key: str) -> Any:
-    """Return one value of the child's reply. Raises ValueError with the reason."""
     try:
         (reply,) = _CHILD.ask(request, data, size)
     except _ParserError as error:
@@ -149,7 +146,6 @@ class _Child:
         return dict(json.loads(body))
 
     def _describe_end(self, seconds: int) -> str:
-        """Return why the child ended."""
         assert self._process is not None, "it was started"
         code = self._process.wait()
         if code == -signal.SIGALRM:
@@ -160,7 +156,6 @@ class _Child:
         return f"its parser crashed ({how}), or ran out of memory; save the file as text, or recreate it"
 
     def end(self) -> None:
-        """Kill the child if there is one."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

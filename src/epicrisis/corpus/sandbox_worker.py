@@ -18,7 +18,6 @@ from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
 MAX_SHEET_BYTES = 64 * 1024 * 1024
-"""Bytes of a spreadsheet."""
 _REPLACE_BYTES = 512 * 1024**2
 """Memory in use after which a child is replaced, so that the remains of one file cannot make the next fail."""
 _READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped]]] = {
@@ -82,7 +81,6 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
 
 
 def _read_sheet(path: Path) -> list[list[str]]:
-    """Return the rows of a spreadsheet's first sheet, cells as text. Raises ValueError with the reason."""
     from python_calamine import CalamineError, CalamineWorkbook
 
     try:

@@ -21,22 +21,10 @@ import numpy.typing as npt
 
 from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
 from epicrisis.errors import LibraryBusy, LibraryDamaged
+from epicrisis.library import health_report as reports
 from epicrisis.library.checksums import verify_data_files
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.health_report import (
-    MARKS_DUE,
-    MAX_LISTED,
-    Contents,
-    Finding,
-    HealthReport,
-    IndexAgreement,
-    Pairs,
-    Rows,
-    Texts,
-    describe_damaged_files,
-    find_notices,
-    find_problems,
-)
+from epicrisis.library.health_report import MAX_LISTED, Finding, HealthReport, IndexAgreement
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import PassageTable
@@ -109,17 +97,17 @@ def check_health(library: Library, on_progress: Callable[[int, int], None] | Non
                 damage = replace(damage, missing=())
         except LibraryDamaged as error:
             if journal.data_version() == before:
-                if sentences := describe_damaged_files(damage):
+                if sentences := reports.describe_damaged_files(damage):
                     raise LibraryDamaged(f"{library.path} cannot be read: {'; '.join(sentences)}") from error
                 raise
             raise LibraryBusy(
                 f"{library.path} was changed during the check: check it again after the writer has ended"
             ) from error
-    notices = list(find_notices(info, contents, texts, rows, agreement, damage))
+    notices = list(reports.find_notices(info, contents, texts, rows, agreement, damage))
     if Roster(library).is_mixed():
         notices.append(MIXED_NOTICE)
     if has_due_marks:
-        notices.append(MARKS_DUE)
+        notices.append(reports.MARKS_DUE)
     return HealthReport(
         library=info,
         contents=contents,
@@ -127,7 +115,7 @@ def check_health(library: Library, on_progress: Callable[[int, int], None] | Non
         rows=rows,
         agreement=agreement,
         files=damage,
-        problems=find_problems(info, rows, agreement, damage),
+        problems=reports.find_problems(info, rows, agreement, damage),
         notices=tuple(notices),
     )
 
@@ -221,12 +209,12 @@ class _Scan:
         if RETRACTED in facets:
             self._retracted.add(id_)
 
-    def contents(self, deleted: int) -> Contents:
+    def contents(self, deleted: int) -> reports.Contents:
         """Return the summary of the content, given the number of recorded deletions."""
         decades: Counter[str] = Counter()
         for year, documents in sorted(self._years.items()):
             decades[f"{year // 10 * 10}s"] += documents
-        return Contents(
+        return reports.Contents(
             documents=len(self.keys.documents()[0]),
             passages=self.keys.rows,
             by_source=dict(self._sources),
@@ -334,9 +322,9 @@ class _Findings:
         """Return the number of rows, and the first names: of passages (0) or documents (1)."""
         return Finding(len(rows), tuple(self._names[row][name_index] for row in rows[:MAX_LISTED].tolist()))
 
-    def rows(self) -> Rows:
+    def rows(self) -> reports.Rows:
         scan = self._scan
-        return Rows(
+        return reports.Rows(
             wrong_ids=scan.wrong_ids.finding,
             repeated_ids=self._finding(self._repeated, 0),
             broken=self._finding(self._broken, 1),
@@ -345,7 +333,7 @@ class _Findings:
             odd_vector=self._finding(self._odd, 0),
         )
 
-    def texts(self) -> Texts:
+    def texts(self) -> reports.Texts:
         scan = self._scan
         repeated = tuple(zip(self._finding(self._earlier, 0).first, self._finding(self._later, 0).first, strict=True))
         near_count, near = 0, []
@@ -354,11 +342,11 @@ class _Findings:
                 near_count += 1
                 if near_count <= MAX_LISTED:
                     near.append((earlier, later))
-        return Texts(
+        return reports.Texts(
             empty=scan.empty.finding,
             markup=scan.markup.finding,
-            repeated=Pairs(len(self._later), repeated),
-            near=Pairs(near_count, tuple(near)),
+            repeated=reports.Pairs(len(self._later), repeated),
+            near=reports.Pairs(near_count, tuple(near)),
             compared=scan.compared,
             crowded=scan.near.not_compared,
         )

@@ -12,26 +12,22 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import (
-    ArticleStatement,
-    DeletedDocument,
-    EncodedDocument,
-    FileDocument,
-    FileFingerprint,
-    PatientIdentity,
-    ReaderItem,
-    Skipped,
-    fingerprint_file,
-    printable_path,
-)
+from epicrisis.corpus import reader_base as readers
+from epicrisis.corpus.reader_base import FileDocument, ReaderItem
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
-from epicrisis.library.ingest_batches import SAME_ID_OTHER_NOTE, BatchWriter, PendingDocument, uninterrupted
-from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
+from epicrisis.library.ingest_batches import (
+    SAME_ID_OTHER_NOTE,
+    BatchWriter,
+    IngestCounts,
+    IngestProgress,
+    IngestReport,
+    PendingDocument,
+    uninterrupted,
+)
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
 from epicrisis.library.passage_table import find_fault, find_vector_fault
@@ -163,25 +159,25 @@ class _ItemReader:
         self.first_hashes = _FirstHashes()
 
     def read(self, item: ReaderItem) -> None:
-        if isinstance(item, PatientIdentity):
+        if isinstance(item, readers.PatientIdentity):
             self._batch.patients.add(item)
             return
         self._batch.patients.record()
-        if isinstance(item, FileFingerprint):
+        if isinstance(item, readers.FileFingerprint):
             self._batch.whole_files.append(item)
             return
         self._counts.documents += 1
-        if isinstance(item, Skipped):
+        if isinstance(item, readers.Skipped):
             self._counts.add_skipped(item)
-        elif isinstance(item, DeletedDocument):
+        elif isinstance(item, readers.DeletedDocument):
             self._read_deletion(item)
-        elif isinstance(item, ArticleStatement):
+        elif isinstance(item, readers.ArticleStatement):
             self._batch.add_statement(item)
-        elif isinstance(item, EncodedDocument):
+        elif isinstance(item, readers.EncodedDocument):
             self._read_document(item.document, vector=item.vector)
         elif isinstance(item, FileDocument):
             resolved = self._file_ids.resolve(item) if item.origin.name else item
-            if isinstance(resolved, _DocumentCopy):
+            if resolved is None:
                 self._counts.already_there += 1
                 self._counts.unchanged += 1
             else:
@@ -189,7 +185,7 @@ class _ItemReader:
         else:
             self._read_document(item)
 
-    def _read_deletion(self, item: DeletedDocument) -> None:
+    def _read_deletion(self, item: readers.DeletedDocument) -> None:
         """Delete the document, unless the library has a later revision."""
         self._batch.commit_if_pending(item.id)
         if not item.revision:
@@ -237,24 +233,13 @@ class _ItemReader:
                 recorded = self._library.origins([document.id]).get(document.id)
                 if self._file_ids.is_better(origin, recorded):
                     self._batch.add_origin(document.id, origin)
-        elif existing is None or self._may_replace(document.id, origin):
+        elif existing is None or origin is None or self._file_ids.may_replace(document.id, origin):
             # A document with a precomputed vector is one passage.
             splitter = "whole" if vector is not None else manifest.splitter
             spans = self._encoder.token_spans
             passages = split_document(document, splitter, spans, manifest.max_tokens, manifest.overlap)
             check_fits_window(document, passages, manifest.splitter, self._encoder)
             self._batch.add(PendingDocument(document, digest, passages, vector, origin))
-
-    def _may_replace(self, document_id: str, origin: Origin | None) -> bool:
-        """Return whether a changed document may replace the existing one, which may be from another file."""
-        if origin is None:
-            return True
-        recorded = self._library.origins([document_id]).get(document_id)
-        if fault := self._file_ids.find_fault(origin, recorded):
-            self._counts.skip(document_id, fault)
-            return False
-        self._counts.of_unknown_file += recorded is None
-        return True
 
 
 def content_hash(document: Document) -> str:
@@ -285,14 +270,6 @@ class _FirstHashes:
         self._db.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _DocumentCopy:
-    """A copy of a file in the library."""
-
-    name: str
-    """The file's name in the library."""
-
-
 class _FileDocumentIds:
     """Resolves the ids of documents from files during one ingestion: new, a version of a document, or a copy.
 
@@ -306,25 +283,23 @@ class _FileDocumentIds:
         self._library = library
         self._counts = counts
         self._replace = replace
-        self._by_path: dict[str, str | _DocumentCopy] = {}
+        self._by_path: dict[str, str | None] = {}
         self._by_name: dict[str, Origin] = {}
         self._by_content: dict[str, Origin] = {}
 
-    def resolve(self, item: FileDocument) -> FileDocument | _DocumentCopy:
-        """Return the document with the id of its file in the library."""
+    def resolve(self, item: FileDocument) -> FileDocument | None:
+        """Return the document with the id of its file in the library, or None for a copy of a file in the library."""
         origin = item.origin
         if origin.path not in self._by_path:
             name = self._choose_name(origin)
             self._by_path[origin.path] = name
-            if isinstance(name, _DocumentCopy):
-                self._counts.add_remark(f"{printable_path(origin.path)}: already there as file:{name.name}")
-            else:
+            if name is not None:
                 renamed = dataclasses.replace(origin, name=name)
                 self._by_name[name] = renamed
                 self._by_content.setdefault(origin.sha256, renamed)
         name = self._by_path[origin.path]
-        if isinstance(name, _DocumentCopy):
-            return name
+        if name is None:
+            return None
         document, old = item.document, origin.name
         if name != old:
             source = document.source
@@ -337,17 +312,21 @@ class _FileDocumentIds:
             )
         return FileDocument(document, dataclasses.replace(origin, name=name))
 
-    def find_fault(self, origin: Origin, existing: Origin | None) -> str | None:
-        """Return why a document may not replace the one of its id from file `existing`, or None if it may."""
-        if self._replace or existing is None or origin.path == existing.path:
-            return None
-        if origin.name and origin.sha256 == existing.sha256:
-            return None
-        other = printable_path(Path(existing.path).name)
-        return (
+    def may_replace(self, document_id: str, origin: Origin) -> bool:
+        """Return whether a changed document may replace the existing one. Otherwise count it as skipped."""
+        existing = self._library.origins([document_id]).get(document_id)
+        if existing is None:
+            self._counts.of_unknown_file += 1
+            return True
+        if self._replace or origin.path == existing.path or (origin.name and origin.sha256 == existing.sha256):
+            return True
+        other = readers.printable_path(Path(existing.path).name)
+        self._counts.skip(
+            document_id,
             f"same id as a document of another file ({other}), but another text: pass --replace to replace it, or give "
-            "this document its own id"
+            "this document its own id",
         )
+        return False
 
     def is_better(self, origin: Origin, existing: Origin | None) -> bool:
         """Return whether `origin` should replace the recorded file of an unchanged document."""
@@ -355,7 +334,8 @@ class _FileDocumentIds:
             return origin != existing
         return not Path(existing.path).is_file()
 
-    def _choose_name(self, origin: Origin) -> str | _DocumentCopy:
+    def _choose_name(self, origin: Origin) -> str | None:
+        """Return the name of the file in the library, or None for a copy."""
         at_path = self._library.find_origin(path=origin.path)
         if at_path is not None and at_path.name not in self._by_name:
             return at_path.name
@@ -367,18 +347,21 @@ class _FileDocumentIds:
         if same is not None:
             path = Path(same.path)
             try:
-                still_exists = path.is_file() and fingerprint_file(path).sha256 == same.sha256
+                still_exists = path.is_file() and readers.fingerprint_file(path).sha256 == same.sha256
             except (InputError, OSError):
                 still_exists = True
-            return _DocumentCopy(same.name) if still_exists else same.name
+            if not still_exists:
+                return same.name
+            self._counts.add_remark(f"{readers.printable_path(origin.path)}: already there as file:{same.name}")
+            return None
         if not self._is_taken(origin.name):
             return origin.name
         digits = _MIN_DIGITS
         while self._is_taken(name := f"{origin.name}~{origin.sha256[:digits]}"):
             digits += 1
         self._counts.add_remark(
-            f"{printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; if it is "
-            "a new version of that file, delete this one and add it with --replace"
+            f"{readers.printable_path(origin.path)}: file:{origin.name} is another file, so this one is file:{name}; "
+            "if it is a new version of that file, delete this one and add it with --replace"
         )
         return name
 

@@ -66,6 +66,13 @@ CREATE TABLE IF NOT EXISTS due(target TEXT PRIMARY KEY) WITHOUT ROWID;
 A target with changed statements is `due` until the library's documents carry its new marks.
 """
 _SELECT_STATEMENTS = "SELECT target, source, mark, day FROM marks"
+_SETTLE_ORIGINS = (
+    "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?",
+    "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
+    "JOIN source_files USING (path) JOIN documents ON documents.id = coming.id "
+    "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
+    "DELETE FROM coming_origins WHERE sequence = ?",
+)
 _AMONG_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
 _FILES = "CREATE TABLE IF NOT EXISTS data_files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;"
 """Libraries of earlier versions lack this table until `start_recording_files`."""
@@ -202,7 +209,12 @@ class Journal:
                 documents += 1
                 passages += row.passages
             self._add_to_counts(documents - removed_documents, passages - removed_passages)
-            self._settle_origins(sequence, before)
+            # The files of changed and deleted documents are forgotten, and those of this batch recorded.
+            after = self.hashes(list(before))
+            changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
+            self._db.execute(f"DELETE FROM origins {_AMONG_IDS}", (json.dumps(changed),))
+            for command in _SETTLE_ORIGINS:
+                self._db.execute(command, (sequence,))
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
             self._set_checkpoint(checkpoint)
             if files is not None:
@@ -406,22 +418,6 @@ class Journal:
             self._create_origin_tables()
         rows = self._read(f"{_SELECT_ORIGINS} {condition}", (value,))
         return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
-
-    def _settle_origins(self, sequence: int, before: Mapping[str, str]) -> None:
-        """Remove the origins of changed and deleted documents and insert those of this batch."""
-        after = self.hashes(list(before))
-        changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
-        self._db.execute(f"DELETE FROM origins {_AMONG_IDS}", (json.dumps(changed),))
-        self._db.execute(
-            "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?", (sequence,)
-        )
-        self._db.execute(
-            "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
-            "JOIN source_files USING (path) JOIN documents ON documents.id = coming.id "
-            "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
-            (sequence,),
-        )
-        self._db.execute("DELETE FROM coming_origins WHERE sequence = ?", (sequence,))
 
     def _parse_row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> DocumentRow:
         """Return a row of `documents`. Raise LibraryDamaged if a value has a wrong type."""

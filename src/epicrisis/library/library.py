@@ -26,23 +26,12 @@ from filelock import FileLock
 
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
 from epicrisis.library.checksums import check_before_compaction
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.journal import IngestedFile, Journal, statements_about
-from epicrisis.library.library_parts import (
-    PARTS,
-    REBUILT,
-    REPLIES,
-    LibraryInfo,
-    LibraryParts,
-    acquire_lock,
-    check_parts,
-    check_vacant,
-    rebuild_from_passages,
-    remove_leftovers,
-    remove_parts,
-)
+from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
 from epicrisis.library.retraction_marking import (
@@ -51,14 +40,9 @@ from epicrisis.library.retraction_marking import (
     find_documents,
     read_library_statements,
 )
-from epicrisis.library.vector_index import (
-    DEFAULT_RECALL,
-    IndexReport,
-    read_search_parameters,
-    refresh_index,
-)
+from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
-from epicrisis.library.word_index import WordIndex, rank_by_words
+from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import local_path, restrict_to_owner
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.types import Document, Hit, Origin, Passage, Scope
@@ -127,14 +111,14 @@ class Library:
             software={name: version(name) for name in manifests.SOFTWARE},
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        check_vacant(folder)
+        parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             restrict_to_owner(folder)
-        lock = acquire_lock(folder)
+        lock = parts.acquire_lock(folder)
         try:
-            check_vacant(folder)
+            parts.check_vacant(folder)
             manifests.write_manifest(folder, manifest)
             return cls._build(folder, manifest, lock)
         except BaseException:
@@ -152,7 +136,7 @@ class Library:
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
-        lock = acquire_lock(folder) if write else None
+        lock = parts.acquire_lock(folder) if write else None
         try:
             if lock is not None:
                 manifest = manifests.read_manifest(folder)
@@ -167,7 +151,7 @@ class Library:
     @classmethod
     def _build(cls, folder: Path, manifest: LibraryManifest, lock: FileLock) -> Self:
         """Create the parts, then mark the manifest complete, so that an interrupted creation is recognised."""
-        remove_parts(folder, *PARTS)
+        parts.remove_parts(folder, *parts.PARTS)
         complete = manifests.mark_complete(manifest)
         library = cls(folder, complete, lock, build=True)
         library._journal.rebuild([], library._parts.checkpoint())
@@ -181,10 +165,10 @@ class Library:
                 f"{folder} is being created, or its creation was interrupted: try again in a moment, or repeat the "
                 "command that creates it"
             )
-        check_parts(folder)
+        parts.check_parts(folder)
         if lock is not None:
-            remove_leftovers(folder)
-            remove_parts(folder, REBUILT)
+            parts.remove_leftovers(folder)
+            parts.remove_parts(folder, parts.REBUILT)
         library = cls(folder, manifest, lock)
         try:
             library._parts.check_whole()
@@ -258,7 +242,7 @@ class Library:
         with self._thread_lock:
             self._settle()
             if revisions is None:
-                remove_parts(self.path, REPLIES)
+                parts.remove_parts(self.path, parts.REPLIES)
             else:
                 self._journal.record_deletions(revisions)
             existing = list(self._journal.hashes(document_ids))
@@ -389,7 +373,7 @@ class Library:
         if k < 1:
             return ()
         with self._thread_lock:
-            ranking = rank_by_words(self._table, self._words, self._vectors, query, k, scope, within)
+            ranking = self._parts.rank_by_words(query, k, scope, within)
             hits = self._to_hits(ranking)
         admitted = [hit for hit in hits if scope.admits(hit.passage)]
         return tuple(Hit(hit.passage, hit.score, rank) for rank, hit in enumerate(admitted))
@@ -484,11 +468,11 @@ class Library:
         """
         folder = local_path(path).absolute()
         manifests.read_manifest(folder)
-        lock = acquire_lock(folder)
+        lock = parts.acquire_lock(folder)
         try:
             manifest = manifests.read_manifest(folder)
             if manifest.complete:
-                rebuild_from_passages(folder, manifest.dimensions)
+                parts.rebuild_from_passages(folder, manifest.dimensions)
             else:
                 cls._build(folder, manifest, lock)._parts.close()
         finally:

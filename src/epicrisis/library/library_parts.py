@@ -16,19 +16,15 @@ from epicrisis.library import journal as journals
 from epicrisis.library import manifest as manifests
 from epicrisis.library import passage_table as tables
 from epicrisis.library import word_index as indexes
-from epicrisis.library.checksums import (
-    ChecksumChanges,
-    check_small_files,
-    find_checksum_changes,
-)
+from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
-from epicrisis.library.manifest import LibraryManifest, sync_folder
+from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
-from epicrisis.library.word_index import WordIndex
-from epicrisis.types import Origin
+from epicrisis.library.word_index import WordIndex, version_of
+from epicrisis.types import Origin, Scope
 
 LOCK = "write.lock"
 PARTS = (journals.NAME, tables.NAME, indexes.NAME)
@@ -36,6 +32,8 @@ REPLIES = "replies.sqlite"
 """Cached model replies, which may quote the documents. The file lies in the folder but is no part of the library."""
 REBUILT = f"{journals.NAME}.new"
 """The new journal during a repair. A killed repair leaves it next to the old one."""
+_MARGIN = 64
+_SCORE_DIGITS = 4
 
 
 def acquire_lock(folder: Path) -> FileLock:
@@ -153,6 +151,31 @@ class LibraryParts:
         checksums = self.journal.files()
         files = None if checksums is None else find_checksum_changes(self.folder, checksums)
         self.journal.finish(sequence, document_ids, rows, checkpoint, files)
+
+    def rank_by_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None) -> list[tuple[str, float]]:
+        """Return (passage id, BM25 score) of the `k` best passages in scope, best first, ties by passage id.
+
+        Passages committed during the search may be missing. Afterwards the table is at least as new as the word index.
+        """
+        limit = k + _MARGIN
+        while True:
+            self.table.refresh()
+            # The caller drops the first patient's passages if they are committed from here on.
+            patients = self.vectors.has_patients()
+            # The words are refreshed before the table, so that the table is at least as new.
+            self.words.refresh()
+            hits = self.words.search(query, limit, scope, within, patients=patients)
+            self.table.refresh()
+            hashes = self.table.hashes([passage_id for passage_id, _, _ in hits])
+            ranking = []
+            for passage_id, version, score in hits:
+                if version == version_of(hashes.get(passage_id, "")):
+                    ranking.append((-round(score, _SCORE_DIGITS), passage_id))
+            ranking.sort()
+            # The result is final if no passage that was not fetched can tie with the last result.
+            if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
+                return [(passage_id, -score) for score, passage_id in ranking[:k]]
+            limit *= 4
 
     def checkpoint(self) -> Checkpoint:
         """Return the current state of the engines."""
@@ -288,7 +311,7 @@ def rebuild_from_passages(folder: Path, dimensions: int) -> None:
         journal.rebuild(rows, Checkpoint(table.version, opstamp), changes)
     with translate_errors(folder):
         (folder / REBUILT).replace(folder / journals.NAME)
-        sync_folder(folder)
+        sync_path(folder)
 
 
 def _read_old_journal(folder: Path) -> _JournalContent:

@@ -56,7 +56,7 @@ def write_manifest(folder: Path, manifest: LibraryManifest) -> None:
             file.flush()
             os.fsync(file.fileno())
         (folder / TEMPORARY).replace(folder / NAME)
-        sync_folder(folder)
+        sync_path(folder)
 
 
 def mark_complete(manifest: LibraryManifest) -> LibraryManifest:
@@ -64,9 +64,9 @@ def mark_complete(manifest: LibraryManifest) -> LibraryManifest:
     return dataclasses.replace(manifest, complete=True)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make new and renamed entries of the folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Make the content of a file, or the new and renamed entries of a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -7,7 +7,6 @@ checked against the limits of the engines.
 from __future__ import annotations
 
 import json
-import os
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.manifest import sync_folder
+from epicrisis.library.manifest import sync_path
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage, Scope, list_facets
@@ -185,14 +184,8 @@ class PassageTable:
         with translate_errors(self._folder):
             for folder in sorted((self._folder / NAME).glob("**/")):
                 new = [path for path in folder.iterdir() if path not in self._synced and path.is_file()]
-                for path in new:
-                    handle = os.open(path, os.O_RDONLY)
-                    try:
-                        os.fsync(handle)
-                    finally:
-                        os.close(handle)
-                if new:
-                    sync_folder(folder)
+                for path in (*new, folder) if new else ():
+                    sync_path(path)
                 # Lance rewrites only its hint, which need not be durable.
                 self._synced.update(new)
 

@@ -49,8 +49,14 @@ def find_contradiction(before: PatientIdentity, now: PatientIdentity) -> str:
     old, new = _numbers_by_system(before), _numbers_by_system(now)
     if any(old[system].isdisjoint(new[system]) for system in old.keys() & new.keys() - {""}):
         return "record number"
-    if _is_renamed(before, now) and not (before.born and before.born == now.born and _shares_number(before, now)):
-        return "name"
+    if _is_renamed(before, now):
+        # Numbers of tables have no system and match those of any system.
+        shares_number = any(
+            value == other and (system == other_system or not system or not other_system)
+            for (system, value), (other_system, other) in product(before.numbers, now.numbers)
+        )
+        if not (shares_number and before.born and before.born == now.born):
+            return "name"
     return ""
 
 
@@ -59,14 +65,6 @@ def _numbers_by_system(identity: PatientIdentity) -> Mapping[str, set[str]]:
     for system, value in identity.numbers:
         numbers[system].add(value)
     return numbers
-
-
-def _shares_number(before: PatientIdentity, now: PatientIdentity) -> bool:
-    """Return whether both share a number. Numbers of tables have no system and match those of any system."""
-    for (system, value), (other_system, other) in product(before.numbers, now.numbers):
-        if value == other and (system == other_system or not system or not other_system):
-            return True
-    return False
 
 
 def _is_renamed(before: PatientIdentity, now: PatientIdentity) -> bool:

@@ -16,21 +16,12 @@ from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import InputError, LibraryError
 from epicrisis.library import journal
+from epicrisis.library import patient_identities as registry
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.ingest_report import IngestCounts
 from epicrisis.library.library import Library
 from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import NAME, read_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
-from epicrisis.library.patient_identities import (
-    declare_literature,
-    find_contradiction,
-    forget_identities,
-    is_literature_declared,
-    read_identities,
-    read_version,
-    record_identities,
-)
 from epicrisis.library.person_names import name_keys, normalize_text
 from epicrisis.types import Document
 
@@ -126,18 +117,18 @@ class Roster:
     def _refresh(self) -> None:
         with self._lock:
             self._table.refresh()
-            version = (self._table.version, read_version(self.path))
+            version = (self._table.version, registry.read_version(self.path))
             if self._version != version:
                 self._read()
                 self._version = version
             if self._has_literature and not self._is_declared:
-                self._is_declared = is_literature_declared(self.path)
+                self._is_declared = registry.is_literature_declared(self.path)
 
     def _read(self) -> None:
         summaries: dict[str, _RecordSummary] = defaultdict(_RecordSummary)
         for row in _read_notes(self._table, self.path, "patient IS NOT NULL"):
             summaries[row["patient"]].add(row)
-        identities = read_identities(self.path)
+        identities = registry.read_identities(self.path)
         patients = {}
         for id_ in sorted(summaries):
             patients[id_] = summaries[id_].build(identities.get(id_, PatientIdentity(id_)))
@@ -167,7 +158,7 @@ def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, st
 
 def forget_patients(library: Library, patients: Iterable[str]) -> None:
     """Delete the identities of those patients without remaining notes."""
-    forget_identities(library.path, set(patients) - Roster(library).patients().keys())
+    registry.forget_identities(library.path, set(patients) - Roster(library).patients().keys())
 
 
 def number_without_system(number: str) -> str:
@@ -257,15 +248,15 @@ class NotesAndLiterature:
     def save(self) -> None:
         """Record in the library that both were allowed, if it holds both."""
         if self._literature and self._has_notes and self._has_literature:
-            declare_literature(self._library.path)
+            registry.declare_literature(self._library.path)
 
 
 class PatientRegistration:
     """Records who the patients are, before their first notes are committed."""
 
-    def __init__(self, library: Library, counts: IngestCounts) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
-        self._counts = counts
+        self.renamed = 0
         self._pending: list[PatientIdentity] = []
         self._names: set[tuple[str, str]] = set()
 
@@ -291,9 +282,9 @@ class PatientRegistration:
         identities, self._pending = self._pending, []
         patients = {identity.patient for identity in identities}
         # Libraries of earlier versions have names in their notes and no table of patients.
-        unrecorded = patients.difference(read_identities(self._library.path, patients))
+        unrecorded = patients.difference(registry.read_identities(self._library.path, patients))
         names = names_in_notes(self._library, unrecorded)
-        self._counts.renamed += record_identities(self._library.path, identities, names)
+        self.renamed += registry.record_identities(self._library.path, identities, names)
 
 
 def read_document_patients(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | None]:
@@ -327,9 +318,9 @@ def check_same_documents(first: Library, second: Library) -> None:
         raise LibraryError(f"{second.path} does not hold the documents that {first.path} holds: {_CURE}")
     if not with_notes:
         return
-    identities = read_identities(first.path)
-    for patient, identity in read_identities(second.path).items():
-        if patient in identities and (kind := find_contradiction(identities[patient], identity)):
+    identities = registry.read_identities(first.path)
+    for patient, identity in registry.read_identities(second.path).items():
+        if patient in identities and (kind := registry.find_contradiction(identities[patient], identity)):
             raise LibraryError(
                 f"{second.path} has another {kind} for patient {patient!a} than {first.path}, so one id may stand for "
                 f"two people: {_CURE}"

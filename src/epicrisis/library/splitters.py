@@ -19,11 +19,7 @@ from epicrisis.types import Document, Passage, SplitterName
 
 
 def split_document(
-    document: Document,
-    splitter: str,
-    spans: Callable[[str], Sequence[tuple[int, int]]],
-    max_tokens: int,
-    overlap: int,
+    document: Document, splitter: str, spans: Callable[[str], Sequence[tuple[int, int]]], max_tokens: int, overlap: int
 ) -> tuple[Passage, ...]:
     """Return the document's passages in order, at least one unless the text is blank.
 

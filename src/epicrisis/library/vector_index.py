@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.manifest import sync_folder
+from epicrisis.library.manifest import sync_path
 from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, IndexSearchParameters, VectorSearch
 from epicrisis.protocols import Vectors
 
@@ -90,16 +90,11 @@ def write_report(folder: Path, report: IndexReport) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(folder / NAME)
-        sync_folder(folder)
+        sync_path(folder)
 
 
 def refresh_index(
-    folder: Path,
-    search: VectorSearch,
-    passages: int,
-    min_recall: float,
-    rebuild: bool,
-    on_step: Callable[[str], None],
+    folder: Path, search: VectorSearch, passages: int, min_recall: float, rebuild: bool, on_step: Callable[[str], None]
 ) -> IndexReport:
     """Build the index if it is missing or outdated, measure it, and write its report."""
     old = read_report(folder)
@@ -112,7 +107,7 @@ def refresh_index(
         # The old report does not apply to the new index. Without a report searches are exact.
         with translate_errors(folder):
             (folder / NAME).unlink(missing_ok=True)
-            sync_folder(folder)
+            sync_path(folder)
         search.build_index(partitions)
     else:
         partitions = old.partitions

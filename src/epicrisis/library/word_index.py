@@ -1,7 +1,7 @@
 """The word index: BM25 over titles and texts, in tantivy.
 
 The index stores ids and no text. It may be a commit before or behind the passage table, so each entry has a version
-(of its document's content), and `rank_by_words` drops hits whose version the table does not have.
+(of its document's content), and searches drop hits whose version the table does not have.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.passage_table import PassageTable, StoredPassage
-from epicrisis.library.vector_search import VectorSearch
+from epicrisis.library.passage_table import StoredPassage
 from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import RETRACTION_FACETS, Scope, list_facets
 
@@ -35,47 +34,11 @@ _LITERATURE = "none"
 _WRITER_HEAP_BYTES = 64_000_000
 _VERSIONS = 1 << 56
 _PIECE = 50_000
-_MARGIN = 64
-_SCORE_DIGITS = 4
 
 
 def version_of(content_hash: str) -> int:
     """Return a 56-bit hash of the content hash, which fits tantivy's integers."""
     return int.from_bytes(hashlib.blake2b(content_hash.encode(), digest_size=7).digest(), "big")
-
-
-def rank_by_words(
-    table: PassageTable,
-    words: WordIndex,
-    vectors: VectorSearch,
-    query: str,
-    k: int,
-    scope: Scope,
-    within: Sequence[str] | None,
-) -> list[tuple[str, float]]:
-    """Return (passage id, BM25 score) of the `k` best passages in scope, best first, ties by passage id.
-
-    Passages committed during the search may be missing. Afterwards the table is at least as new as the word index.
-    """
-    limit = k + _MARGIN
-    while True:
-        table.refresh()
-        # The caller drops the first patient's passages if they are committed from here on.
-        patients = vectors.has_patients()
-        # The words are refreshed before the table, so that the table is at least as new.
-        words.refresh()
-        hits = words.search(query, limit, scope, within, patients=patients)
-        table.refresh()
-        hashes = table.hashes([passage_id for passage_id, _, _ in hits])
-        ranking = []
-        for passage_id, version, score in hits:
-            if version == version_of(hashes.get(passage_id, "")):
-                ranking.append((-round(score, _SCORE_DIGITS), passage_id))
-        ranking.sort()
-        # The result is final if no passage that was not fetched can tie with the last result.
-        if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
-            return [(passage_id, -score) for score, passage_id in ranking[:k]]
-        limit *= 4
 
 
 class WordIndex:
@@ -85,13 +48,20 @@ class WordIndex:
         import tantivy
 
         self._folder = folder / NAME
-        self._analyzer = _build_analyzer()
+        self._analyzer = _load_analyzer()
         self._writer: tantivy.IndexWriter | None = None
         self._links: _LinkedCopy | None = None
         with translate_errors(self._folder):
             if create:
                 self._folder.mkdir()
-                self._index = tantivy.Index(_build_schema(), path=str(self._folder))
+                schema = tantivy.SchemaBuilder()
+                schema.add_text_field("body", tokenizer_name=_ANALYZER, index_option="freq")
+                schema.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
+                for name in ("document_id", "patient", "facets"):
+                    schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
+                schema.add_integer_field("last_day", indexed=True, fast=True)
+                schema.add_integer_field("version", fast=True)
+                self._index = tantivy.Index(schema.build(), path=str(self._folder))
             else:
                 # To read, tantivy creates a lock in the folder.
                 lock = self._folder / _META_LOCK
@@ -282,28 +252,16 @@ def _read_entries(searcher: tantivy.Searcher, hits: Sequence[tuple[Any, tantivy.
     return entries
 
 
-def _build_schema() -> tantivy.Schema:
-    import tantivy
-
-    builder = tantivy.SchemaBuilder()
-    builder.add_text_field("body", tokenizer_name=_ANALYZER, index_option="freq")
-    builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
-    for name in ("document_id", "patient", "facets"):
-        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
-    builder.add_integer_field("last_day", indexed=True, fast=True)
-    builder.add_integer_field("version", fast=True)
-    return builder.build()
-
-
 @cache
-def _build_analyzer() -> tantivy.TextAnalyzer:
+def _load_analyzer() -> tantivy.TextAnalyzer:
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
-    builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(100)).filter(Filter.lowercase())
-    builder = builder.filter(Filter.ascii_fold()).filter(Filter.stopword("english")).filter(Filter.stemmer("english"))
-    return builder.build()
+    builder = TextAnalyzerBuilder(Tokenizer.simple())
+    for step in (Filter.remove_long(100), Filter.lowercase(), Filter.ascii_fold()):
+        builder = builder.filter(step)
+    return builder.filter(Filter.stopword("english")).filter(Filter.stemmer("english")).build()
 
 
 def analyze_words(text: str) -> list[str]:
     """Return the words of a text as the index has them: lower case, stemmed, without English stop words."""
-    return _build_analyzer().analyze(text)
+    return _load_analyzer().analyze(text)

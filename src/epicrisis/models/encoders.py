@@ -32,7 +32,6 @@ from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVecto
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-
 _FIRST_SETTINGS = {"pooling", "normalise", "max_tokens", "title"}
 """Settings that are always part of the fingerprint. Others enter it if they differ from their defaults."""
 
@@ -153,8 +152,6 @@ class PrecomputedEncoder:
         self._raise_missing()
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
-        import numpy as np
-
         if texts:
             self._raise_missing()
         return np.empty((0, self.dimensions), dtype=np.float32)
@@ -211,7 +208,6 @@ class TokenVectorEncoder:
 
 BATCH = 2
 """Texts per run. Each token gives a number for every vocabulary word: 60 MB for a text of 512 tokens."""
-
 CACHE_PASSAGES = 4096
 """Passages whose weights stay in memory, about 20 KB each: a dozen records of 128,000 tokens in chunks of 512."""
 
@@ -256,12 +252,9 @@ class SpladeEncoder:
         self._network = load_network(files, threads, "words")
 
     def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        return self._encode(texts)
+        return self.encode_passages(texts)
 
     def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        return self._encode(texts)
-
-    def _encode(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         remedy = "cut the library into shorter chunks"
         encodings = encode_untruncated(self._tokenizer, texts, self._window, reader=self.name, remedy=remedy)
         results: dict[int, Mapping[int, float]] = {}

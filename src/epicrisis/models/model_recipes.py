@@ -52,7 +52,6 @@ class EncoderRecipe(_Recipe):
     """How texts become vectors. Windows count tokens, special ones included."""
 
     example = '{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}'
-
     pooling: Literal["mean", "cls", "last"]
     """The vector of a text: the mean of its token vectors, the first, or the last."""
     normalise: bool
@@ -103,19 +102,16 @@ class RerankerRecipe(_Recipe):
     """How a question and a passage become a score. Only late interaction uses the fields after `max_tokens`."""
 
     example = '{"settings": {"scoring": "cross-encoder", "max_tokens": 512}}'
-
     scoring: Literal["cross-encoder", "late-interaction"]
     max_tokens: int = Field(ge=4)
     max_query_tokens: int | None = Field(None, ge=4)
     query_marker: str = ""
-    """A token inserted after the first token of every question."""
     passage_marker: str = ""
     augment: bool = False
     """Whether questions are padded to their window with mask tokens, which count as words but get no attention."""
     skip_punctuation: bool = False
     """Whether the vectors of a passage's punctuation are left out."""
     projection: str | None = None
-    """The tensor that maps token vectors, if the network does not do so itself."""
 
     @staticmethod
     def read_folder(folder: Path) -> dict[str, Any]:
@@ -156,7 +152,6 @@ _ARMORM_ROWS = tuple(
     code-complexity code-style code-explanation code-instruction-following code-readability
     """.split()  # noqa: SIM905
 )
-"""The rows of ArmoRM's head, in order (Wang et al. 2024, model card)."""
 _LLAMA_3_TURNS = (
     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{question}<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\n{answer}<|eot_id|>"
@@ -167,13 +162,9 @@ class RewardRecipe(_Recipe):
     """How a question and its answer become rewards: the last token's vector times a head with a row per attribute."""
 
     example = '{"settings": {"rows": ["helpfulness", "honesty"], "attributes": ["honesty"], "max_tokens": 4096}}'
-
     attributes: tuple[str, ...] = Field(min_length=1)
-    """The names of the rows to return."""
     rows: tuple[str, ...] = Field(min_length=1)
-    """The names of all rows of the head, in order."""
     head: str = "regression_layer.weight"
-    """The name of the head's tensor, `(rows, d)`."""
     turns: str = _LLAMA_3_TURNS
     """The template of the conversation, with `{question}` and `{answer}`."""
     max_tokens: int = Field(4096, ge=4)
@@ -191,7 +182,6 @@ class NliRecipe(_Recipe):
     """The order of a network's three numbers, and its window."""
 
     example = '{"settings": {"labels": ["contradiction", "neutral", "entailment"], "max_tokens": 512}}'
-
     labels: tuple[str, ...] = Field(min_length=3, max_length=3)
     """`entailment`, `neutral` and `contradiction` in the order of the network's numbers."""
     max_tokens: int = Field(ge=4)
@@ -225,7 +215,6 @@ class SparseRecipe(_Recipe):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     example = '{"settings": {"max_tokens": 512}}'
-
     max_tokens: int = Field(ge=4)
 
 

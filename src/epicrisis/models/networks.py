@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 
     from tokenizers import Encoding, Tokenizer
 
-
 Ids: TypeAlias = npt.NDArray[np.int64]
 """`(n, tokens)`."""
-
 USUAL_TOKENS = 512
-"""The window of most encoders, and the measure of a batch."""
 
 
 def load_tokenizer(
@@ -136,19 +133,15 @@ def join_title(title: str, text: str, separator: str) -> str:
 
 _LOAD_ERRORS = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented", "RuntimeException")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-
 NetworkOutput: TypeAlias = Literal["tokens", "scores", "words"]
 """Token vectors; scores of each text; or for each token a weight of every vocabulary word, `(n, tokens, words)`."""
-
 _MODEL_CLASSES: Mapping[NetworkOutput, str] = {
     "tokens": "AutoModel",
     "scores": "AutoModelForSequenceClassification",
     "words": "AutoModelForMaskedLM",
 }
-
 CPU_BATCH = 8
 """Texts per run. Larger batches are slower on a CPU, since their activations exceed its caches."""
-
 GPU_BATCH = 64
 
 

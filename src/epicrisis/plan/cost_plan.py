@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 ReplySize: TypeAlias = Literal["least", "expected", "most"]
@@ -54,9 +55,7 @@ class StrategyPlan:
     exact: bool
     """Whether the prompt tokens are exact: no prompt depends on a reply, and the model's tokenizer counted all."""
     states: Mapping[str, int]
-    """Numbers of planned questions by state: `read in parts`, `re-partitioned to fit the window`, `may be asked again
-    with the whole record`, `nothing retrieved`, `does not fit the window` (with the shortest replies), `may not fit the
-    window` (with the longest)."""
+    """Numbers of planned questions by state, such as `read in parts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,6 @@ class CostPlan:
 
     questions: int
     planned: int
-    """The size of the sample, or all questions."""
     models: tuple[str, ...]
     exact_counts: bool
     """False: a model does not count tokens, so their number is an upper bound."""
@@ -73,7 +71,6 @@ class CostPlan:
     speeds: Mapping[str, Speed]
     """By model; empty without measurements."""
     at_once: Mapping[str, int]
-    """Assumed concurrent calls by model."""
 
 
 def extrapolate(rows: Sequence[Sequence[float]], questions: int) -> CostRange:
@@ -81,7 +78,7 @@ def extrapolate(rows: Sequence[Sequence[float]], questions: int) -> CostRange:
     if not rows:
         return CostRange(0, 0, 0)
     factor = questions / len(rows)
-    values = [row[1] for row in rows]
+    values = list(map(itemgetter(1), rows))
     least, expected, most = sum(map(min, rows)), sum(values), sum(map(max, rows))
     if factor == 1:
         return CostRange(least, expected, most)

@@ -1,22 +1,32 @@
-"""Chat models for planning: they count the prompt and invent a reply without a call. Also measures a model's speed."""
+"""Chat models for planning: they count the prompt and invent a reply without a call. Also measures a model's speed.
+
+Replies are for the JSON schemas of strategies. One of usual length has full lists and strings of half the maximum
+length; docs/design/plan.md compares it with measured replies.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, UserError
 from epicrisis.models.chat.layers import Layer
 from epicrisis.plan.cost_plan import ReplySize, Speed
-from epicrisis.plan.synthetic_replies import copy_passages, synthetic_reply
 from epicrisis.prompts import unfence
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_PROSE = """
+Patients who were given the drug had fewer strokes than those on placebo during two years of follow-up, while the rate
+of bleeding did not differ between both groups and few participants were lost.
+"""
 PROMPT_WORDS = 200
 REPLY_TOKENS = 50
 """Sizes of the two timed calls: about 500 prompt tokens, and 50 reply tokens."""
@@ -110,10 +120,7 @@ class PlanningModel(Layer):
 
 
 async def measure_speed(model: ChatModel) -> Speed:
-    """Return the speed of a model, measured with two short calls that are paid for.
-
-    One has a long prompt and a reply of one token, the other a short prompt and a reply of fifty. Raises ChatError.
-    """
+    """Return the speed of a model, measured with two short calls that are paid for. Raises ChatError."""
     # Random words, so that no cache has the prompt.
     text = " ".join([secrets.token_bytes(8).hex(" ", 2), *map("word {},".format, range(4, PROMPT_WORDS // 2))])
     usage, seconds = await _time_call(model, f"{text}\nSay yes.", 1)
@@ -127,3 +134,56 @@ async def _time_call(model: ChatModel, text: str, max_tokens: int) -> tuple[Usag
     started = time.monotonic()
     reply = await model.complete(ChatRequest((Message("user", text),), max_tokens))
     return reply.usage, max(time.monotonic() - started, 1e-6)
+
+
+def synthetic_reply(schema: Mapping[str, Any] | None, size: ReplySize, document: int = 0) -> str:
+    """Return a reply for the schema as compact JSON, or a short answer; it quotes document `document`, from 0."""
+    if schema is None:
+        return _text(size, 500, 0)
+    return json.dumps(_fill(schema, size, document, 0), separators=(",", ":"))
+
+
+def copy_passages(text: str, documents: Sequence[str]) -> str:
+    """Return the reply with words of the quoted document in its `span`: other words would cause a second request."""
+    result = json.loads(text).get("result", {}) if '"span"' in text else {}
+    if "span" not in result or not documents:
+        return text
+    words = documents[result["doc"] - 1].split("\n", 1)[-1].split()
+    length = max(len(result["span"]), len(words[0]) if words else 0)
+    span = " ".join(words)[:length].rsplit(" ", 1)[0]
+    return json.dumps({"result": {**result, "span": span}}, separators=(",", ":"))
+
+
+def _fill(schema: Mapping[str, Any], size: ReplySize, document: int, item: int) -> Any:
+    """Return a value for the schema. `item` makes the items of a list differ, as equal ones count once."""
+    if "anyOf" in schema:
+        branches = [_fill(branch, size, document, item) for branch in schema["anyOf"]]
+        return (min if size == "least" else max)(branches, key=_length)
+    if "enum" in schema:
+        choices = [choice for choice in schema["enum"] if choice is not None] or schema["enum"]
+        return min(choices, key=_length) if size == "least" else choices[document % len(choices)]
+    match schema["type"]:
+        case "object":
+            return {name: _fill(inner, size, document, item) for name, inner in schema["properties"].items()}
+        case "array":
+            items, n = schema["items"], schema["minItems" if size == "least" else "maxItems"]
+            return items["enum"][:n] if "enum" in items else [_fill(items, size, document, i) for i in range(n)]
+        case "integer":
+            return schema["minimum"]
+        case "string":
+            return _text(size, schema["maxLength"], item)
+        case other:
+            raise ValueError(f"no reply is known for a schema of type {other}")
+
+
+def _text(size: ReplySize, longest: int, item: int) -> str:
+    """Return a text of this size. The longest has two characters per token, as replies are limited."""
+    if size == "least":
+        return _LETTERS[item % len(_LETTERS)]
+    source, length = (_LETTERS, longest) if size == "most" else (_PROSE.split(), longest // 2)
+    words = [source[(item + i) % len(source)] for i in range(length // 2 + 1)]
+    return " ".join(words)[:length].strip()
+
+
+def _length(value: Any) -> int:
+    return len(json.dumps(value))

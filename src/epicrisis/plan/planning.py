@@ -67,14 +67,8 @@ async def estimate_costs(
     neediest = min(
         strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"), default=settings.strategy
     )
-    changes = {
-        "strategy": neediest,
-        "cache": CacheSettings(mode="off"),
-        "budget": BudgetSettings(),
-        "record": None,
-        "log": None,
-    }
-    bare = settings.model_copy(update=changes)
+    unlimited = {"cache": CacheSettings(mode="off"), "budget": BudgetSettings(), "record": None, "log": None}
+    bare = settings.model_copy(update={"strategy": neediest, **unlimited})
     async with Pipeline.open(bare, library, strategies) as pipeline:
         return await plan_questions(pipeline, bare, questions, strategies, sample=sample, timed=timed, advance=advance)
 
@@ -94,7 +88,10 @@ async def plan_questions(
         raise InputError("there is nothing to plan: give a question and a strategy")
     if sample is not None and sample < 2:
         raise InputError("a sample needs two questions or more: give --sample a larger number")
-    selection = _draw_sample(questions, sample or MAX_SAMPLE, settings.seed)
+    places: Sequence[int] = range(len(questions))
+    if len(questions) > (sample or MAX_SAMPLE):
+        places = sorted(random.Random(settings.seed).sample(places, sample or MAX_SAMPLE))
+    selection = list(map(questions.__getitem__, places))
     planner = await _open_planner(pipeline, settings, timed)
 
     async def plan_question(question: Question) -> dict[str, _Outcomes]:
@@ -111,10 +108,9 @@ async def plan_questions(
 
 
 async def plan_cases(pipeline: Pipeline, settings: Settings, cases: Sequence[PlannedCase], *, sample: int) -> CostPlan:
-    """Return one estimate for all cases together, each with its overrides.
+    """Return one estimate for all cases together, each with its overrides; its name lists all strategies of the cases.
 
-    Its name lists all strategies of the cases. `sample` cases, two or more, spread over the kinds of overrides,
-    represent all. Calls shared by cases count for each of them.
+    `sample` cases, two or more, spread over the kinds of overrides, represent all.
     """
     selection = list(cases)
     if len(cases) > sample:
@@ -148,14 +144,7 @@ async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> l
     except ExceptionGroup as errors:
         # Several questions may fail for the same reason; one error is enough.
         raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-def _draw_sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
-    if len(questions) <= n:
-        return list(questions)
-    places = random.Random(seed).sample(range(len(questions)), n)
-    return list(map(questions.__getitem__, sorted(places)))
+    return list(map(asyncio.Task.result, tasks))
 
 
 def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
@@ -182,15 +171,7 @@ class _Planner:
     concurrent_calls: Mapping[str, int]
     exact_counts: bool
 
-    def build_models(self, size: ReplySize, dates: Mapping[str, str]) -> dict[str, ChatModel]:
-        """Return the planning models by role, for one question."""
-        models: dict[str, ChatModel] = {}
-        for role, model in self.counting.items():
-            models[role] = PlanningModel(model, size, dates, self.prices[role], self.speeds.get(model.name))
-        return models
-
     def build_plan(self, questions: int, planned: int, plans: Sequence[StrategyPlan]) -> CostPlan:
-        """Return the plan from the plans of all strategies."""
         calls = self.concurrent_calls
         return CostPlan(questions, planned, tuple(calls), self.exact_counts, tuple(plans), self.speeds, calls)
 
@@ -240,7 +221,7 @@ class _Outcome:
 
     @property
     def usage(self) -> Usage:
-        return sum((call.usage for call in self.calls), Usage())
+        return sum(map(attrgetter("usage"), self.calls), Usage())
 
     @property
     def seconds(self) -> float:
@@ -258,7 +239,6 @@ class _Outcome:
         return seconds
 
     def failed_with(self, kind: str) -> bool:
-        """Return whether the answer is a failure of this kind."""
         return self.answer.failure is not None and self.answer.failure.kind == kind
 
     @property
@@ -267,7 +247,6 @@ class _Outcome:
 
 
 _Outcomes = tuple[_Outcome, _Outcome, _Outcome]
-"""With the shortest, the expected and the longest replies."""
 
 
 async def _plan_outcomes(
@@ -285,11 +264,20 @@ async def _plan_outcomes(
     async def average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
         return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
 
-    def build_context(restriction: TimeRestriction, overrides: RunOverrides) -> Context:
-        context = apply_overrides(pipeline.build_context(lambda event: None, scope, restriction), overrides)
+    contexts: dict[tuple[TimeRestriction, bool], Context] = {}
+
+    def get_context(restriction: TimeRestriction, unrestricted: bool) -> Context:
+        """Return the context shared by all strategies with this restriction, so that each search runs once."""
+        key = (restriction.without_hidden() if unrestricted else restriction, unrestricted)
+        if key in contexts:
+            return contexts[key]
+        context = apply_overrides(
+            pipeline.build_context(lambda event: None, scope, key[0]),
+            without_narrowing(overrides) if unrestricted else overrides,
+        )
         # A trained reward model makes no call, and its scores take a few tokens.
         trained = settings.refine.reward_model is not None
-        return replace(
+        contexts[key] = replace(
             context,
             retrieve=_cache_search(context.retrieve, collect_dates),
             record=_cache_search(context.record, collect_dates),
@@ -298,19 +286,14 @@ async def _plan_outcomes(
             reward=Rewarder(average_reward) if trained else context.reward,
             deadline=None,
         )
-
-    contexts: dict[tuple[TimeRestriction, bool], Context] = {}
-
-    def get_context(restriction: TimeRestriction, unrestricted: bool) -> Context:
-        """Return the context shared by all strategies with this restriction, so that each search runs once."""
-        key = (restriction.without_hidden() if unrestricted else restriction, unrestricted)
-        if key not in contexts:
-            contexts[key] = build_context(key[0], without_narrowing(overrides) if unrestricted else overrides)
         return contexts[key]
 
     async def run(name: str, size: ReplySize, restriction: TimeRestriction, unrestricted: bool = False) -> _Outcome:
         events: list[Event] = []
-        models = planner.build_models(size, dates)
+        models: dict[str, ChatModel] = {}
+        for role, model in planner.counting.items():
+            speed = planner.speeds.get(model.name)
+            models[role] = PlanningModel(model, size, dates, planner.prices[role], speed)
         context = replace(get_context(restriction, unrestricted), models=models, emit=events.append)
         answer = await STRATEGIES[name](question, context)
         return _Outcome(answer, tuple(events), is_narrowed(restriction, overrides))
@@ -412,7 +395,7 @@ async def confirmation_question(
     """Return the question to ask before this run, or None if the run is cheap enough.
 
     `overrides` has one entry per question, if some differ from the settings. Plans a sample of 20 questions, or none
-    if no model charges or only cached replies are used. Raises the exceptions of `plan_questions`.
+    if no model charges or only cached replies are used.
     """
     million = Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)
     free = all(build_cost_function(settings.model_for(role))(million) == 0 for role in settings.roles)
@@ -427,25 +410,17 @@ async def confirmation_question(
 
 
 def threshold_question(plan: CostPlan, settings: Settings, *, of_cases: bool = False) -> str | None:
-    """Return the question to ask if a strategy is expected to exceed `settings.plan`, or None.
-
-    With `of_cases`, the plan is for all cases together.
-    """
+    """Return the question to ask if a strategy, or all cases together, should exceed `settings.plan`, or None."""
     limits = settings.plan
     for strategy in plan.strategies:
         items = "cases" if of_cases else f"questions with {strategy.strategy}"
         subject = f"{plan.questions:,} {items} on {' and '.join(plan.models)} are expected to"
-        if strategy.usd is not None:
-            if strategy.usd.expected > limits.ask_above_usd:
-                usd = strategy.usd
-                return (
-                    f"{subject} cost {format_dollars(usd.expected)} (at least {format_dollars(usd.least)}, at most "
-                    f"{format_dollars(usd.most)}), above plan.ask_above_usd ({format_dollars(limits.ask_above_usd)}). "
-                    "Go on?"
-                )
-            continue
-        prompt, completion = strategy.prompt_tokens, strategy.completion_tokens
-        if prompt.expected + completion.expected > limits.ask_above_tokens:
+        usd, prompt, completion = strategy.usd, strategy.prompt_tokens, strategy.completion_tokens
+        if usd is not None and usd.expected > limits.ask_above_usd:
+            expected, least, most = map(format_dollars, (usd.expected, usd.least, usd.most))
+            limit = f"above plan.ask_above_usd ({format_dollars(limits.ask_above_usd)})"
+            return f"{subject} cost {expected} (at least {least}, at most {most}), {limit}. Go on?"
+        if usd is None and prompt.expected + completion.expected > limits.ask_above_tokens:
             return (
                 f"{subject} take {prompt.expected + completion.expected:,.0f} tokens (at least "
                 f"{prompt.least + completion.least:,.0f}, at most {prompt.most + completion.most:,.0f}) at an unknown "

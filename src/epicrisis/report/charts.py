@@ -1,7 +1,7 @@
 """Draw figures as charts: one Vega-Lite specification gives the interactive chart and the static SVG of each panel.
 
 Colours are variables of the page, so that charts follow its light or dark scheme. Colour is never the only difference
-between series: shape, dash or a label differ too. Requires the extra `report`.
+between series. Requires the extra `report`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 from epicrisis.report.figures import PlotFigure, PlotMark
 
 Spec: TypeAlias = dict[str, Any]
-"""A Vega-Lite specification or a part of it."""
 
 WIDTH, HEIGHT = 360, 260
 """Size of a panel in pixels; it fits a telephone. In plots along names the height depends on the number of rows."""
@@ -36,7 +35,6 @@ SHAPES = (
     "M0,1L1,-.8H-1Z",
     "M-1,0L.8,-1V1Z",
 )
-"""SVG paths between -1 and 1 in both directions."""
 DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (4, 2))
 
 _INK, _LINE, _PAPER = "var(--ink, #1b1b1b)", "var(--line, #d0d0d0)", "var(--paper, #ffffff)"
@@ -80,7 +78,6 @@ class Panel:
     """One chart."""
 
     title: str
-    """The panel's name; empty if the plot has one panel."""
     svg: str
     specification: str
     """JSON without any `<`, so that it cannot end an element of the page."""
@@ -292,7 +289,6 @@ def _value_channel(figure: PlotFigure) -> Spec:
 
 
 def _title_lines(figure: PlotFigure) -> list[str]:
-    """Return the title of the figures' axis in lines."""
     title = f"{figure.value} ({figure.unit})" if figure.value and figure.unit else figure.value or figure.unit
     return textwrap.wrap(title, 56)
 

@@ -24,7 +24,6 @@ from epicrisis.report.table_cells import NONE, CellText, cell_text, column_unit
 AxisUnit: TypeAlias = Literal["%", "percentage points", ""]
 
 _LINE = attrgetter("panel", "series")
-"""Returns the line to which a mark belongs."""
 _MOST_MARKS = 60
 """Figures of a line that are drawn as marks with intervals."""
 _PLAIN_RUNS = ("evaluate", "compare")
@@ -45,7 +44,6 @@ def _energy_plots(along: tuple[str, ...], panel: tuple[str, ...]) -> tuple[PlotS
 
 
 ENERGY_PLOTS = (_energy_plots(("arm",), ("run",)), _energy_plots(("run",), ()))
-"""Plots of tables that runs of any experiment may have."""
 
 _MODEL, _STUDY_SETS = ("model",), ("CareQA", "MedMCQA", "MedQA", "MMLU")
 PUBLISHED_PLOTS: Mapping[str, PlotSpec] = {
@@ -86,7 +84,6 @@ class PlotMark:
     label: str
     """The figure as text."""
     detail: str
-    """The figure as text with its interval and n."""
     hollow: bool = False
 
 

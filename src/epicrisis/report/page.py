@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 GENERATOR = "epicrisis report"
-"""The generator named in the page's head."""
 _NO_SOURCE = "'none'"
 _ROWS_ON_PAPER = 40
-"""Rows of a long curve to print."""
 ERRATA: Mapping[str, str] = {
     "B1": "Equation 1 says when map-reduce is needed the wrong way round: where the rankings agree it is not.",
     "B2": "The threshold is 0.2 in the papers and 0.3 in the code, and n is not stated; at n = 3 both are one test.",
@@ -106,7 +104,6 @@ class _TableView:
     table: Table
     rows: tuple[tuple[CellText, ...], ...]
     keys: int
-    """Number of leading columns that name a row."""
     numeric: tuple[bool, ...]
     """For each column: whether it holds figures rather than names."""
     notes: tuple[tuple[int, str], ...]
@@ -121,11 +118,9 @@ class _TableView:
 
     @property
     def left_out(self) -> int:
-        """The number of rows not on paper."""
         return len(self.rows) - sum(map(self.on_paper, range(len(self.rows))))
 
     def on_paper(self, row: int) -> bool:
-        """Return whether the row is printed on paper."""
         return row % self.step == 0 or row == len(self.rows) - 1
 
     @property
@@ -142,10 +137,7 @@ class _Section:
 
 
 def render_page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
-    """Render the whole page as HTML. The same findings give the same page.
-
-    Without the extra `report` the page has no plots and says so.
-    """
+    """Render the whole page as HTML. Without the extra `report` the page has no plots and says so."""
     plots = plots and find_spec("vl_convert") is not None
     counts = Counter(map(attrgetter("experiment"), findings))
     sections = []

@@ -27,7 +27,6 @@ _NOT_SHARES = {
     *("calls", "tokens", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area"),
     *("kappa interval", "alpha interval"),
 }
-"""Columns whose means, differences and intervals are not shares."""
 _SHARES = {
     *("precision", "recall", "specificity", "F1", "skipped", "SD over places", "SD over repeats", "agreement"),
     *("tokens saved", "average"),

@@ -5,9 +5,11 @@ A note is admitted unless its own time is elsewhere, with tolerance for late dic
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TypeAlias
 
 from epicrisis.dates import TimeRange, may_overlap, time_range
@@ -52,12 +54,12 @@ class RecordTimeline:
 
     def restrict(self, documents: Collection[str]) -> RecordTimeline:
         """Return the timeline with only these documents in the pool."""
-        return replace(self, pool=tuple(note for note in self.pool if note.document_id in documents))
+        return replace(self, pool=tuple(filter(lambda note: note.document_id in documents, self.pool)))
 
     def pool_stays(self) -> tuple[HospitalStay, ...]:
         """Return the stays with a note in the pool."""
-        encounters = {note.encounter for note in self.pool}
-        return tuple(stay for stay in self.stays if stay.encounter in encounters)
+        encounters = set(map(attrgetter("encounter"), self.pool))
+        return tuple(filter(lambda stay: stay.encounter in encounters, self.stays))
 
     def described_time(self, note: NoteTime) -> TimeRange | None:
         """Return the time that a note may describe; None for a note without a time.
@@ -94,7 +96,7 @@ def _note_time(note: NoteTime) -> TimeRange | None:
 
 def note_ids(notes: Iterable[NoteTime]) -> frozenset[str]:
     """Return the document ids of notes."""
-    return frozenset(note.document_id for note in notes)
+    return frozenset(map(attrgetter("document_id"), notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +134,6 @@ def _read_date(expression: TimeExpression, name: str = "it") -> str:
     return expression.readings[0]
 
 
-def _admit_stay(expression: TimeExpression, record: RecordTimeline) -> AdmittedNotes:
-    stays, reason = _find_stays_by_place(expression, record)
-    return _admit_stays(expression, record, stays, f"of {reason}")
-
-
 def _find_stays_by_place(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str]:
     """Return the stays at the expression's places and the words `3 stays the last`.
 
@@ -144,21 +141,19 @@ def _find_stays_by_place(expression: TimeExpression, record: RecordTimeline) -> 
     """
     if not record.stays:
         raise _Unresolved("no note says to which stay it belongs")
-    places, reason = _find_places(expression, [stay.start for stay in record.stays], "stay")
-    encounters = {record.stays[place].encounter for place in places}
+    places, reason = _find_places(expression, list(map(attrgetter("start"), record.stays)), "stay")
+    stays = set(map(record.stays.__getitem__, places))
     groups = join_transfers(record.stays)
     if len(groups) < len(record.stays):
         try:
             group_places, group_reason = _find_places(expression, [group[0].start for group in groups], "stay")
         except _Unresolved as error:
             raise _Unresolved(f"{error}, where a transfer begins none") from None
-        group_encounters: set[str] = set()
-        for place in group_places:
-            group_encounters.update(stay.encounter for stay in groups[place])
-        if group_encounters != encounters:
+        joined = set(itertools.chain.from_iterable(map(groups.__getitem__, group_places)))
+        if joined != stays:
             reason += f", or of {group_reason}, where a transfer begins none"
-        encounters |= group_encounters
-    return [stay for stay in record.stays if stay.encounter in encounters], reason
+        stays |= joined
+    return list(filter(stays.__contains__, record.stays)), reason
 
 
 def _find_places(
@@ -209,9 +204,11 @@ def _admit_stays(
     return _admit([*notes, *others], f"{expression.text}: {reason}, {days}{addition}", notes)
 
 
-def _admit_dated_stay(expression: TimeExpression, record: RecordTimeline) -> AdmittedNotes:
-    stays, reason = _find_stays_by_date(expression, record)
-    return _admit_stays(expression, record, stays, reason)
+def _admit_stay(expression: TimeExpression, record: RecordTimeline) -> AdmittedNotes:
+    if expression.kind == "stay-on":
+        return _admit_stays(expression, record, *_find_stays_by_date(expression, record))
+    stays, reason = _find_stays_by_place(expression, record)
+    return _admit_stays(expression, record, stays, f"of {reason}")
 
 
 def _find_stays_by_date(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str]:
@@ -249,7 +246,7 @@ def _admit_time(time: TimeRange, expression: TimeExpression, record: RecordTimel
 
 def _history_ids(notes: Iterable[NoteTime]) -> frozenset[str]:
     """Return the ids of notes that may tell the patient's history."""
-    return frozenset(note.document_id for note in notes if not note.is_daily)
+    return note_ids(itertools.filterfalse(attrgetter("is_daily"), notes))
 
 
 def _admit_range(
@@ -299,7 +296,7 @@ def _admit_relation(expression: TimeExpression, record: RecordTimeline) -> Admit
     edges = [_find_edge(anchor, record) for anchor in expression.anchors]
     low, high = min(edges, key=lambda edge: edge.start), max(edges, key=lambda edge: edge.end)
     histories = frozenset[str]()
-    always = frozenset[str]().union(*(edge.documents for edge in edges))
+    always = frozenset[str]().union(*map(attrgetter("documents"), edges))
     match expression.relation:
         case "before" | "until":
             time, certain_time = (_EVER[0], low.end), (_EVER[0], low.start)
@@ -308,7 +305,7 @@ def _admit_relation(expression: TimeExpression, record: RecordTimeline) -> Admit
             time, certain_time = (low.start, _EVER[1]), (high.end, _EVER[1])
         case _:
             time, certain_time, histories = (low.start, high.end), (low.end, high.start), high.histories
-    reason = "; ".join(edge.reason for edge in edges)
+    reason = "; ".join(map(attrgetter("reason"), edges))
     return _admit_range(time, expression, record, reason, histories, always, certain_time)
 
 
@@ -335,9 +332,9 @@ def _find_edge(anchor: TimeExpression, record: RecordTimeline) -> _Edge:
         time = time_range(_read_date(anchor, anchor.text))
         return _Edge(*time, format_day(time))
     stays, _ = _find_stays_by_date(anchor, record) if anchor.readings else _find_stays_by_place(anchor, record)
-    if not any(set(stays) <= set(group) for group in join_transfers(record.stays)):
+    if not any(map(set(stays).issubset, join_transfers(record.stays))):
         raise _Unresolved(f"{anchor.text} can be of any of {len(stays)} stays")
-    documents = note_ids(note for stay in stays for note in stay.notes)
+    documents = note_ids(itertools.chain.from_iterable(map(attrgetter("notes"), stays)))
     start, end = stays[0].start, stays[-1].end
     if anchor.kind == "discharge":
         discharged = stays[-1].discharged
@@ -424,7 +421,7 @@ def _admit_note(expression: TimeExpression, record: RecordTimeline) -> AdmittedN
     matches = list(map(notes.__getitem__, places))
     if expression.noun == SUMMARY:
         # An addendum to a summary is of the same stay.
-        encounters = {note.encounter for note in matches} - {None}
+        encounters = set(map(attrgetter("encounter"), matches)) - {None}
         matches += [note for note in notes if note.encounter in encounters and note not in matches]
     days = " and ".join(sorted(set(map(format_day, map(_note_time, matches)))))
     addition = f", with {format_count(len(unknown), 'note')} of unknown kind" if unknown else ""
@@ -449,7 +446,7 @@ def _admit_at_discharge(expression: TimeExpression, record: RecordTimeline) -> A
             raise _Unresolved("the last stay has no day of discharge")
         admitted = _admit_stays(expression, record, stays, "")
         record, prefix = record.restrict(note_ids(admitted.notes or ())), f"of {reason}, "
-    days = [stay.discharged for stay in stays]
+    days = list(map(attrgetter("discharged"), stays))
     return _admit_about_days(expression, record, days, f"{prefix}told in notes about the day of discharge")
 
 
@@ -478,7 +475,7 @@ def _admit_about_days(
 
 _RULES: dict[str, Callable[[TimeExpression, RecordTimeline], AdmittedNotes]] = {
     "stay": _admit_stay,
-    "stay-on": _admit_dated_stay,
+    "stay-on": _admit_stay,
     "day": _admit_day,
     "hospital-day": _admit_hospital_day,
     "postoperative-day": _admit_postoperative_day,

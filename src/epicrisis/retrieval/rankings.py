@@ -9,6 +9,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
@@ -87,7 +88,7 @@ def rank_by_sparse_vectors(query: str, passages: Sequence[Passage], encoder: Spa
     hits. Raises ContextOverflow if a passage exceeds the encoder's window.
     """
     (query_weights,) = encoder.encode_queries([query])
-    vectors = encoder.encode_passages([passage.text for passage in passages])
+    vectors = encoder.encode_passages(list(map(attrgetter("text"), passages)))
     scored: list[tuple[Passage, float]] = []
     for passage, weights in zip(passages, vectors, strict=True):
         score = sum(weight * weights.get(word, 0.0) for word, weight in query_weights.items())
@@ -124,8 +125,7 @@ def rank_for_documents(rank: Callable[[int], Ranking], k: int, depth: int | None
     depth = depth or k * PASSAGES_PER_DOCUMENT
     while True:
         ranking = rank(depth)
-        documents = {hit.passage.document_id for hit in ranking.hits}
-        if len(documents) >= k or len(ranking.hits) < depth or depth >= k * _MAX_DEPTH:
+        if len(set(ranking.document_ids)) >= k or len(ranking.hits) < depth or depth >= k * _MAX_DEPTH:
             return ranking
         depth = min(2 * depth, k * _MAX_DEPTH)
 
@@ -172,7 +172,7 @@ def select_documents(ranking: Ranking, k: int) -> Ranking:
     """
     hits = ranking.hits
     groups: list[list[Hit]] = []
-    for places in select_places([hit.passage.document_id for hit in hits], k):
+    for places in select_places(ranking.document_ids, k):
         groups.append(list(map(hits.__getitem__, places)))
     counts = {"k": k, "count": "documents", "documents": len(groups), "passages_ranked": len(hits)}
     return replace(ranking, hits=_join_groups(groups), parameters={**ranking.parameters, **counts})

@@ -5,14 +5,17 @@ The ranking's notes hold what a reader must know of it, such as a question longe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from operator import attrgetter
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Encoder, PassageStore, Reranker, Vectors
 from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
-from epicrisis.retrieval.preflight import BM25_SIGNALS, ScoredIds, choose_rule, compare_rankings
+from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
 from epicrisis.retrieval.rankings import (
+    build_hits,
     find_document_depth,
     rank_for_documents,
     reciprocal_rank_fusion,
@@ -71,31 +74,24 @@ class SearchableStore:
 
         The first search includes retracted documents. If it finds none, its hits are the result.
         """
-        if not scope.without_retracted:
-            return self._add_source(search(scope)), {}
         hits = search(replace(scope, without_retracted=False))
         withheld: dict[str, int] = {}
-        for hit in hits:
+        for hit in hits if scope.without_retracted else ():
             if hit.passage.is_retracted:
                 withheld.setdefault(hit.passage.document_id, hit.rank)
-        if not withheld:
-            return self._add_source(hits), {}
-        return self._add_source(search(scope)), {WITHHELD: withheld}
-
-    def _add_source(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-        if not self.name:
-            return hits
+        if withheld:
+            hits = search(scope)
         results: list[Hit] = []
         for hit in hits:
             passage = replace(hit.passage, source=hit.passage.source or self.name)
             results.append(replace(hit, passage=passage))
-        return tuple(results)
+        return tuple(results), {WITHHELD: withheld} if withheld else {}
 
 
 def _report_withheld(ranking: Ranking, k: int) -> Ranking:
     """Return the ranking with a note of the retracted documents that a search found among its first `k` hits."""
-    ranks: Mapping[str, int] = ranking.parameters.get(WITHHELD, {})
-    parameters = {name: value for name, value in ranking.parameters.items() if name != WITHHELD}
+    parameters = dict(ranking.parameters)
+    ranks: Mapping[str, int] = parameters.pop(WITHHELD, {})
     left_out = sorted(document_id for document_id, rank in ranks.items() if rank < k)
     if not left_out:
         return replace(ranking, parameters=parameters)
@@ -103,10 +99,6 @@ def _report_withheld(ranking: Ranking, k: int) -> Ranking:
     names = ", ".join(left_out[:_MAX_NAMES]) + (", ..." if len(left_out) > _MAX_NAMES else "")
     note = f"{len(left_out)} retracted {documents} left out: {names} (scope.include=retracted reads them, with a mark)"
     return replace(ranking, parameters={**parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
-
-
-def _scored(hits: Sequence[Hit]) -> ScoredIds:
-    return [(hit.passage.id, hit.score) for hit in hits]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,8 +167,7 @@ class Retriever:
         start = k * PASSAGES_PER_DOCUMENT if self.reranker is None else max(k, self.rerank_depth)
         ranking = rank_for_documents(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
         if self.reranker is None:
-            documents = [hit.passage.document_id for hit in ranking.hits]
-            return _report_withheld(ranking, find_document_depth(documents, k))
+            return _report_withheld(ranking, find_document_depth(ranking.document_ids, k))
         name, reranker = self.reranker
         ranking = _report_withheld(ranking, max(start, len(ranking.hits)))
         return rerank(ranking, text, reranker, name, len(ranking.hits))
@@ -220,22 +211,22 @@ class Retriever:
         else:
             # All ranked passages of the first documents.
             dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
-            first = {document_id for document_id, _ in score_documents(_scored(dense.hits))[:depth]}
-            dense = replace(dense, hits=tuple(hit for hit in dense.hits if hit.passage.document_id in first))
+            first = dict(score_documents(dense.scored_ids)[:depth])
+            dense = replace(dense, hits=tuple(filter(lambda hit: hit.passage.document_id in first, dense.hits)))
         judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
-        bm25: Sequence[Hit] = ()
+        bm25 = Ranking((), "bm25")
         size = len(dense.hits)
         if size and judge.signal in BM25_SIGNALS:
             rankings: list[Ranking] = []
             for searchable, store_scope in self._word_searches(scope):
                 hits = searchable.store.search_words(text, size, store_scope, within=dense.ids)
                 rankings.append(Ranking(hits, "bm25"))
-            bm25 = self._fuse(rankings, "bm25", size, size).hits
+            bm25 = self._fuse(rankings, "bm25", size, size)
         reranked = None
         if self.reranker is not None and judge.signal == "reranker-overlap":
             name, reranker = self.reranker
-            reranked = _scored(rerank(dense, text, reranker, name, size).hits)
-        return compare_rankings(_scored(dense.hits), _scored(bm25), reranked, judge, depth=depth, count=count)
+            reranked = rerank(dense, text, reranker, name, size).scored_ids
+        return compare_rankings(dense.scored_ids, bm25.scored_ids, reranked, judge, depth=depth, count=count)
 
     def _rank(
         self, text: str, k: int, by: SearchMode, scope: Scope, depth: int, words: Callable[[int], Ranking] | None = None
@@ -245,7 +236,7 @@ class Retriever:
         vector_searches: list[tuple[SearchableStore, Scope]] = []
         if by != "bm25":
             stores = (SearchableStore(self.store, self.encoder), *self.also)
-            vector_searches = [(searchable, scope) for searchable in stores] + self._literature(scope)
+            vector_searches = [*itertools.product(stores, [scope]), *self._literature(scope)]
         size = k if len(word_searches) + len(vector_searches) == 1 else depth
         rankings: list[Ranking] = []
         for searchable, store_scope in vector_searches:
@@ -264,7 +255,7 @@ class Retriever:
         return [(SearchableStore(self.store, None), scope), *self._literature(scope)]
 
     def _literature(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
-        return [(searchable, replace(scope, patient=None)) for searchable in self.beside]
+        return list(itertools.product(self.beside, [replace(scope, patient=None)]))
 
     def _rank_dense(self, text: str, k: int, searchable: SearchableStore, scope: Scope) -> Ranking:
         """Return the best `k` passages. For a question in segments, fuse the rankings of the segments."""
@@ -301,7 +292,7 @@ class Retriever:
                 encoders[str(ranking.parameters["encoder"])] = None
             question_cut = question_cut or QUESTION_CUT in ranking.parameters
             notes |= dict.fromkeys(ranking.notes)
-        fused = reciprocal_rank_fusion([ranking.ids for ranking in rankings], self.rrf_k)[:k]
+        fused = reciprocal_rank_fusion(list(map(attrgetter("ids"), rankings)), self.rrf_k)[:k]
         names = list(encoders)
         fused_parameters: dict[str, object] = {
             "k": k,
@@ -311,10 +302,10 @@ class Retriever:
             "fused": len(rankings),
         }
         if self.beside:
-            fused_parameters["beside"] = [searchable.name for searchable in self.beside]
+            fused_parameters["beside"] = list(map(attrgetter("name"), self.beside))
         if question_cut:
             fused_parameters[QUESTION_CUT] = True
         if withheld:
             fused_parameters[WITHHELD] = withheld
-        hits = tuple(Hit(passages[id_], score, rank) for rank, (id_, score) in enumerate(fused))
+        hits = build_hits((passages[id_], score) for id_, score in fused)
         return Ranking(hits=hits, retriever=name, parameters=fused_parameters, notes=tuple(notes))

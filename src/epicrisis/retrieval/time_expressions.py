@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from epicrisis.retrieval.date_marks import MarkedDates, mark_dates
@@ -255,7 +256,7 @@ def _find_leftover(text: str, spans: Sequence[_Span]) -> str | None:
             text = text[: span.end] + GAP * len(between) + text[following.start :]
     text = _PREPOSITION.sub(lambda match: GAP * len(match[0]), text)
     word = find_unresolved_word(text)
-    kinds = {span.expression.kind for span in narrowing}
+    kinds = set(map(attrgetter("expression.kind"), narrowing))
     if word is None and not kinds <= _OF_STAYS and (discharge := _DISCHARGED.search(text)):
         word = discharge[0]
     return word
@@ -302,23 +303,25 @@ def _read_place(word: str) -> int:
     return _PLACES[word] if word in _PLACES else int(re.sub(r"\D", "", word))
 
 
-def _plain(kind: TimeExpressionKind, which: int = 0, noun: str = "") -> _Maker:
-    return lambda match, dates: TimeExpression(kind, _restore_dates(match[0], dates), which, noun=noun)
+def _plain(kind: TimeExpressionKind, which: int = 0, noun: str = "", dated: bool = False) -> _Maker:
+    """Build expressions with the place, number and count that the named groups of their pattern have."""
 
+    def make(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
+        groups = match.groupdict()
+        place = int(groups["number"]) if "number" in groups else which
+        if "ord" in groups:
+            place = _read_place(groups["ord"])
+        number = groups.get("count", "one")
+        count = _NUMBERS.index(number) + 1 if number in _NUMBERS else int(number)
+        readings = _readings(match[0], dates) if dated else ()
+        return TimeExpression(kind, _restore_dates(match[0], dates), place, count, noun, readings)
 
-def _numbered(kind: TimeExpressionKind) -> _Maker:
-    return lambda match, dates: TimeExpression(kind, _restore_dates(match[0], dates), int(match["number"]))
+    return make
 
 
 def _ordinal_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     word = re.search(_ORD, match[0])
     return TimeExpression("stay", _restore_dates(match[0], dates), _read_place(word[0])) if word else None
-
-
-def _several_stays(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
-    number = match["count"]
-    count = _NUMBERS.index(number) + 1 if number in _NUMBERS else int(number)
-    return TimeExpression("stay", _restore_dates(match[0], dates), _read_place(match["ord"]), count)
 
 
 def _dated_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
@@ -357,10 +360,6 @@ def _named_note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | No
     return TimeExpression("named-note", _restore_dates(match[0], dates), noun=_kind_of_note(match))
 
 
-def _discharge(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
-    return TimeExpression("at-discharge", _restore_dates(match[0], dates), _read_place(match["ord"]))
-
-
 def _range(relation: Relation) -> _Maker:
     def make(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
         anchors = tuple(_anchor(match[name], dates) for name in ("a", "b") if name in match.re.groupindex)
@@ -391,10 +390,6 @@ def _anchor(text: str, dates: MarkedDates) -> TimeExpression:
     words = re.fullmatch(rf"{_WHOSE}(?:(?P<ord>{_ORD}) )?(?P<event>.*)", text)
     event, order = (words["event"], words["ord"]) if words else (text, None)
     return TimeExpression("event", original, _read_place(order) if order else 0, noun=event)
-
-
-def _day(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
-    return TimeExpression("day", _restore_dates(match[0], dates), readings=_readings(match[0], dates))
 
 
 _FINAL = r"final (?:(?:hospital|discharge|principal|primary|clinical|main) )?(?:diagnos[ie]s|disposition|condition)"
@@ -478,18 +473,21 @@ _RULES: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (rf"\b(?:admitted|hospitali[sz]ed)\b(?: [\w-]+){{0,4}}? (?:on|in) {_DATE}", _dated_stay),
         (rf"\bdischarged?\b(?: [\w-]+){{0,4}}? (?:on|in|of) {_DATE}", _dated_stay),
         (rf"\b{_STAY_ORD}", _ordinal_stay),
-        (rf"\b(?P<ord>first|last|latest|most recent) (?P<count>{_COUNT}) {_STAY}", _several_stays),
+        (rf"\b(?P<ord>first|last|latest|most recent) (?P<count>{_COUNT}) {_STAY}", _plain("stay")),
         (rf"\b{_FINAL}\b", _plain("note", -1, "discharge summary")),
         (rf"\b(?P<ord>(?>{_ORD})){_AND_ORD}{_WHOSE}{_ORD}{_DESCRIBED} {_NOTE}\b)", _note),
-        (rf"\b(?P<ord>(?>{_ORD})){_AND_ORD}{_WHOSE}{_ORD} (?:hospital )?discharge\b{_NO_EVENT})", _discharge),
+        (
+            rf"\b(?P<ord>(?>{_ORD})){_AND_ORD}{_WHOSE}{_ORD} (?:hospital )?discharge\b{_NO_EVENT})",
+            _plain("at-discharge"),
+        ),
         (rf"\b(?P<ord>{_ORD}){_DESCRIBED} {_NOTE}\b", _note),
-        (rf"\b(?P<ord>{_ORD}) (?:hospital )?discharge\b", _discharge),
-        (r"\b(?:hospital day|hd) ?#? ?(?P<number>\d{1,3})\b", _numbered("hospital-day")),
-        (r"\b(?:post-?operative day|post-?op day|pod) ?#? ?(?P<number>\d{1,3})\b", _numbered("postoperative-day")),
+        (rf"\b(?P<ord>{_ORD}) (?:hospital )?discharge\b", _plain("at-discharge")),
+        (r"\b(?:hospital day|hd) ?#? ?(?P<number>\d{1,3})\b", _plain("hospital-day")),
+        (r"\b(?:post-?operative day|post-?op day|pod) ?#? ?(?P<number>\d{1,3})\b", _plain("postoperative-day")),
         (rf"\b{_AT}discharge\b(?! (?:summar|note|letter))|\bwhen (?:\w+ ){{1,3}}discharged\b", _plain("at-discharge")),
         (rf"\b{_AT}admission\b(?! note)", _plain("at-admission")),
         (rf"\b{_OTHER}", _plain("open", noun="from which one it is counted is not said")),
-        (rf"(?:\b(?:on|in|during|throughout|dated|from|of|for|at) )?{_PART}{_DATE}", _day),
+        (rf"(?:\b(?:on|in|during|throughout|dated|from|of|for|at) )?{_PART}{_DATE}", _plain("day", dated=True)),
         (rf"\b{_NOTE}\b", _named_note),
         (rf"\b{_BARE}", _plain("bare")),
         (rf"\b{_OPEN}", _plain("item", noun="any note may tell of it")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from epicrisis.retrieval.hospital_stays import NoteTime, group_stays
 from epicrisis.retrieval.note_filtering import (
@@ -106,7 +107,7 @@ def _find_unrestricted(expressions: Sequence[TimeExpression]) -> TimeExpression 
             # A span between two of them has both.
             spans += expression.relation == "between"
         has_two_sides = has_two_sides and sum(counts.values()) + spans > 1
-    relations = {expression.relation for expression in itertools.chain.from_iterable(families)}
+    relations = set(map(attrgetter("relation"), itertools.chain.from_iterable(families)))
     for expression in expressions:
         match expression.kind:
             case "all":
@@ -123,10 +124,14 @@ def _group_by_family(expressions: Sequence[TimeExpression]) -> list[list[TimeExp
 
     The groups narrow the record in this order. A group may be empty.
     """
-    stays, days, notes = (
-        [expression for expression in expressions if expression.kind in family] for family in FAMILIES
-    )
-    ranges = [[expression] for expression in expressions if expression.kind == "range"]
+    stays, days, notes = list[TimeExpression](), list[TimeExpression](), list[TimeExpression]()
+    ranges = list[list[TimeExpression]]()
+    for expression in expressions:
+        if expression.kind == "range":
+            ranges.append([expression])
+        for group, family in zip((stays, days, notes), FAMILIES, strict=True):
+            if expression.kind in family:
+                group.append(expression)
     return [stays, days, *ranges, notes]
 
 
@@ -167,7 +172,6 @@ def _apply_group(group: Sequence[TimeExpression], record: RecordTimeline) -> Adm
     kinds = [expression.noun for expression in group if expression.kind == "named-note"]
     matches = note_ids(note for note in record.pool if any(map(note.is_of, kinds)))
     if matches:
-        unknown = note_ids(note for note in record.pool if note.has_unknown_kind)
-        record = record.restrict(matches | unknown)
+        record = record.restrict(matches | note_ids(filter(attrgetter("has_unknown_kind"), record.pool)))
     notes = record.pool if restricted and record.pool else None
     return AdmittedNotes(notes, record.certain, tuple(explanations), tuple(unresolved))

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from itertools import filterfalse
 from operator import getitem
 from typing import Any, TypeAlias
 
@@ -76,7 +77,7 @@ class ScriptedModel:
             mass = sum(probabilities.values())
             options = filter(probabilities.__contains__, request.options)
             values = {option: math.log(probabilities[option] / mass) for option in options}
-            missing = tuple(option for option in request.options if option not in values)
+            missing = tuple(filterfalse(probabilities.__contains__, request.options))
             option_logprobs = OptionLogprobs(values, mass, missing)
         return ChatReply(text, "stop", self.name, usage, option_logprobs=option_logprobs)
 

@@ -21,19 +21,9 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
+from epicrisis.testing import faults as wire
 from epicrisis.testing.chat import count_words, schema_reply
-from epicrisis.testing.faults import (
-    Fault,
-    WireResponse,
-    build_error,
-    build_json_response,
-    build_overflow_error,
-    build_reply,
-    read_prompt,
-    read_token_limit,
-    refuse_unsupported,
-    respond,
-)
+from epicrisis.testing.faults import Fault, WireResponse
 
 _MOMENT = 0.01
 """Seconds between the pieces of an endless reply, and before a reset, so that the client reads earlier data."""
@@ -180,8 +170,8 @@ class HostileServer:
                 fault = self._script.popleft()
             elif self._random.random() < self._rate:
                 fault = self._random.choice(self._faults)
-            reply = build_reply(body, self._reply(body), self._model)
-            response = respond(reply, fault, self._retry_after, self._slow)
+            reply = wire.build_reply(body, self._reply(body), self._model)
+            response = wire.respond(reply, fault, self._retry_after, self._slow)
             if fault is not None:
                 faults = self.ledger.faults
                 self.ledger = replace(self.ledger, faults={**faults, fault: faults.get(fault, 0) + 1})
@@ -215,30 +205,30 @@ class HostileServer:
         match received.path.rpartition("/")[2]:
             case "models":
                 entry = {"id": self._model, "object": "model", "created": 0, "owned_by": "epicrisis"}
-                return build_json_response(
+                return wire.build_json_response(
                     {"object": "list", "data": [entry | {"max_model_len": self._context_tokens}]}
                 )
             case "tokenize":
-                count = count_words(received.body.get("prompt") or read_prompt(received.body))
-                return build_json_response(
+                count = count_words(received.body.get("prompt") or wire.read_prompt(received.body))
+                return wire.build_json_response(
                     {"count": count, "max_model_len": self._context_tokens, "tokens": list(range(count))}
                 )
-        return build_json_response({"detail": "Not Found"}, 404)
+        return wire.build_json_response({"detail": "Not Found"}, 404)
 
     def _unauthorized(self, received: ReceivedRequest) -> WireResponse | None:
         key = received.headers.get("authorization", "").removeprefix("Bearer ") or received.headers.get("api-key")
         if self._api_key is None or key == self._api_key:
             return None
-        return build_error(401, f"Incorrect API key provided: {key}.", "invalid_request_error", "invalid_api_key")
+        return wire.build_error(401, f"Incorrect API key provided: {key}.", "invalid_request_error", "invalid_api_key")
 
     def _refusal(self, body: Mapping[str, Any]) -> WireResponse | None:
         if not body.get("messages"):
-            return build_error(400, "'messages' must be a list that is not empty", "invalid_request_error")
-        if refusal := refuse_unsupported(body, self._refuses):
+            return wire.build_error(400, "'messages' must be a list that is not empty", "invalid_request_error")
+        if refusal := wire.refuse_unsupported(body, self._refuses):
             return refusal
-        prompt, room = count_words(read_prompt(body)), read_token_limit(body) or 1
+        prompt, room = count_words(wire.read_prompt(body)), wire.read_token_limit(body) or 1
         if self._context_tokens is not None and prompt + room > self._context_tokens:
-            return build_overflow_error("vllm", prompt, self._context_tokens, room)
+            return wire.build_overflow_error("vllm", prompt, self._context_tokens, room)
         return None
 
     def _count(self, **counts: int) -> None:

@@ -119,9 +119,9 @@ def _choose_key(
     Each document is read or missed as a whole.
     """
     places_by_key = [_find_places(key, items) for key in keys]
-    found = itertools.chain.from_iterable(itertools.chain.from_iterable(places_by_key))
+    all_places = set(itertools.chain.from_iterable(itertools.chain.from_iterable(places_by_key)))
     attended: set[int] = set()
-    for number, place in enumerate(sorted(set(found))):
+    for number, place in enumerate(sorted(all_places)):
         # The first place uses the prompt alone, so that keys of one passage keep their results.
         parts = (*hash_parts, place) if number else hash_parts
         if hash_to_unit_interval(*parts) < curve(place, len(items)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import PinnedSet, parse_catalogue
-from epicrisis.evaluation.datasets.mirage import read
+from epicrisis.evaluation.datasets.pinned_readers import read_mirage
 
 NAME = "mirage/bioasq"
 BODY = json.dumps(
@@ -20,7 +20,7 @@ def hosted(url: str, tmp_path: Path, sha256: str | None = None) -> Mapping[str, 
     """Return a catalogue with one set, whose file is `benchmark.json` at `url`."""
     path = tmp_path / "as-pinned.json"
     path.write_text(BODY)
-    rows = Dataset(NAME, read(path, "bioasq"), {}).sha256
+    rows = Dataset(NAME, read_mirage(path, "bioasq"), {}).sha256
     text = f'sha256 = "{sha256}"' if sha256 else ""
     return parse_catalogue(
         f'[[files]]\npath = "mirage/benchmark.json"\nurl = "{url}/benchmark.json"\nlicence = "MIT"\n{text}\n'

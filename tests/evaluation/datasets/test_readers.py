@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
+from epicrisis.evaluation.datasets import published
 from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset, parse_catalogue
+from epicrisis.evaluation.datasets.pinned_readers import (
+    MEDQ_COLUMNS,
+    read_medq,
+    read_mirage,
+    read_prompt_engine,
+    read_pubmedqa,
+)
 from epicrisis.types import Question
 
 ENTRY: dict[str, Any] = {"question": "Does it help?", "options": {"A": "yes", "B": "no"}, "answer": "B"}
@@ -32,7 +39,7 @@ def write_file(folder: Path, name: str, value: object) -> Path:
 def test_read_mirage_question(tmp_path: Path) -> None:
     path = write_file(tmp_path, "b.json", {"bioasq": {"5c": {**ENTRY, "PMID": [7, 9]}}, "pubmedqa": {"12": ENTRY}})
     sample = Question(text="Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="5c", gold="B")
-    (bioasq,), (without_pmid,) = mirage.read(path, "bioasq"), mirage.read(path, "pubmedqa")
+    (bioasq,), (without_pmid,) = read_mirage(path, "bioasq"), read_mirage(path, "pubmedqa")
     assert (bioasq.text, bioasq.options, bioasq.form, bioasq.id, bioasq.gold) == (
         sample.text,
         sample.options,
@@ -59,7 +66,7 @@ def test_read_mirage_question(tmp_path: Path) -> None:
 )
 def test_read_mirage_with_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        mirage.read(write_file(tmp_path, "b.json", content), "bioasq")
+        read_mirage(write_file(tmp_path, "b.json", content), "bioasq")
 
 
 # -- PubMedQA -------------------------------------------------------------------------------------------------------
@@ -70,10 +77,10 @@ def test_read_pubmedqa_split_selects_and_orders_questions(tmp_path: Path) -> Non
         tmp_path, "ori_pqal.json", {"1": ABSTRACT, "2": {**ABSTRACT, "final_decision": "no"}, "3": ABSTRACT}
     )
     split = write_file(tmp_path, "split.json", {"3": "yes", "2": "no"})
-    every, documents = pubmedqa.read(path)
+    every, documents = read_pubmedqa(path)
     assert [question.id for question in every] == ["1", "2", "3"]
     assert documents["pubmed:2"].text == "We asked.\nIt did."
-    some, theirs = pubmedqa.read(path, split)
+    some, theirs = read_pubmedqa(path, split)
     assert [(question.id, question.gold) for question in some] == [("3", "A"), ("2", "B")]
     assert list(theirs) == ["pubmed:3", "pubmed:2"]
 
@@ -91,7 +98,7 @@ def test_read_pubmedqa_split_selects_and_orders_questions(tmp_path: Path) -> Non
 def test_read_pubmedqa_with_split_of_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     path = write_file(tmp_path, "ori_pqal.json", {"1": ABSTRACT})
     with pytest.raises(InputError, match=said):
-        pubmedqa.read(path, write_file(tmp_path, "split.json", content))
+        read_pubmedqa(path, write_file(tmp_path, "split.json", content))
 
 
 # -- MedQ -----------------------------------------------------------------------------------------------------------
@@ -131,8 +138,8 @@ def write_sheet(path: Path, *rows: list[str]) -> Path:
 
 
 def test_read_medq_question(tmp_path: Path) -> None:
-    questions, domains = medq.read(
-        write_sheet(tmp_path / "m.xlsx", medq.COLUMNS, ["q-1", " Why? ", "Because.", "Skin"])
+    questions, domains = read_medq(
+        write_sheet(tmp_path / "m.xlsx", MEDQ_COLUMNS, ["q-1", " Why? ", "Because.", "Skin"])
     )
     assert questions == (Question(text="Why?", id="q-1", gold="Because."),)
     assert domains == {"q-1": "Skin"}
@@ -142,22 +149,22 @@ def test_read_medq_question(tmp_path: Path) -> None:
     ("rows", "said"),
     [
         ([["ID", "Question", "Answer", "Field"], ["1", "Why?", "So.", "Skin"]], "its columns are not ID, Question"),
-        ([medq.COLUMNS, ["1", "Why?", "", "Skin"]], "row 2: a cell is empty"),
+        ([MEDQ_COLUMNS, ["1", "Why?", "", "Skin"]], "row 2: a cell is empty"),
         (
-            [medq.COLUMNS, ["1", "Why?", "So.", "Skin"], ["1", "How?", "So.", "Skin"]],
+            [MEDQ_COLUMNS, ["1", "Why?", "So.", "Skin"], ["1", "How?", "So.", "Skin"]],
             "row 3: .*its ID occurs twice",
         ),
     ],
 )
 def test_read_medq_with_damaged_sheet_raises_input_error(tmp_path: Path, rows: list[list[str]], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        medq.read(write_sheet(tmp_path / "m.xlsx", *rows))
+        read_medq(write_sheet(tmp_path / "m.xlsx", *rows))
 
 
 @pytest.mark.parametrize("content", ["no sheet", "PK\x03\x04 nor this"])
 def test_read_medq_with_other_file_raises_input_error(tmp_path: Path, content: str) -> None:
     with pytest.raises(InputError, match=r"not a sheet \(\.xlsx\) that can be read"):
-        medq.read(write_file(tmp_path, "m.xlsx", content))
+        read_medq(write_file(tmp_path, "m.xlsx", content))
 
 
 # -- prompt_engine ----------------------------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ del CAREQA["id"]
 
 def test_read_prompt_engine_solved_questions(tmp_path: Path) -> None:
     path = write_file(tmp_path, "medqa_4opt_val.json", {"u0": SOLVED, "u1": OPEN, "u2": CAREQA})
-    choice, opened, without_id = prompt_engine.read(path)
+    choice, opened, without_id = read_prompt_engine(path)
     assert choice == Question(text="Which?", options={"A": "x", "B": "y"}, form="choice", id="q_0", gold="B")
     assert opened == Question(text="Why?", id="q_1", gold="Because.")
     assert (without_id.id, without_id.gold) == ("u2", "B")
@@ -192,7 +199,7 @@ def test_read_prompt_engine_solved_questions(tmp_path: Path) -> None:
 )
 def test_read_prompt_engine_with_other_file_raises_input_error(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        prompt_engine.read(write_file(tmp_path, "v.json", content))
+        read_prompt_engine(write_file(tmp_path, "v.json", content))
 
 
 def test_careqa_catalogue_entry_has_bytes_and_count() -> None:
@@ -227,7 +234,7 @@ def test_load_set_pinned_by_file_checks_bytes_and_count(tmp_path: Path) -> None:
 
 def test_read_equal_options_keeps_both_letters(tmp_path: Path) -> None:
     twice = {**CAREQA, "options": {"A": "x", "B": "x ", "C": "y"}}
-    (question,) = prompt_engine.read(write_file(tmp_path, "careqa_test.json", {"u0": twice}))
+    (question,) = read_prompt_engine(write_file(tmp_path, "careqa_test.json", {"u0": twice}))
     assert (question.options, question.gold) == (twice["options"], "B")
     dataset = load_dataset(str(write_file(tmp_path, "CareQA_en.json", [{**CARE_ROW, "op1": "x", "cop": 4}])), tmp_path)
     assert dataset.questions[0].options == {"A": "x", "B": "x", "C": "y", "D": "z"}

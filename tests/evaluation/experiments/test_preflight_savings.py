@@ -6,14 +6,14 @@ import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.evaluation.analysis.statistics import sign_test
-from epicrisis.evaluation.experiments.preflight_calibration import HeldOutResult, PreflightCalibration
-from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED, Label, Rule
-from epicrisis.evaluation.experiments.preflight_savings import (
+from epicrisis.evaluation.experiments.preflight_calibration import (
+    HeldOutResult,
+    PreflightCalibration,
     errors_table,
-    estimate_savings,
     estimated_shape,
     savings_table,
 )
+from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED, Label, Rule
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.token_costs import PromptShape
 from epicrisis.models.chat.call_costs import estimate_tokens
@@ -67,22 +67,16 @@ def test_errors_table_matches_manual_rates() -> None:
     )
 
 
-def test_estimate_savings_lies_between_always_and_never() -> None:
+def test_savings_table_lies_between_always_and_never() -> None:
     """Always: 1000 + 4 (100) + 100 + 4 (50) in, 5 (50) out; never: 1100 in, 50 out."""
-    result = estimate_savings(
-        SHAPE, {"a quarter": 0.25}, lambda usage: (usage.prompt_tokens + 2 * usage.completion_tokens) / 1000
+    table = savings_table(
+        SHAPE, {"a quarter": 0.25}, lambda usage: (usage.prompt_tokens + 2 * usage.completion_tokens) / 1000, "as given"
     )
-    assert [(item.name, item.skipped) for item in result] == [
-        ("always map-reduce", 0.0),
-        ("a quarter", 0.25),
-        ("never map-reduce", 1.0),
+    assert [row[:5] for row in table.rows] == [
+        ("always map-reduce", 0.0, 5, 1700, 250),
+        ("a quarter", 0.25, 4, 0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250),
+        ("never map-reduce", 1.0, 1, 1100, 50),
     ]
-    assert [(item.tokens.input, item.tokens.output, item.tokens.calls) for item in result] == [
-        (1700, 250, 5),
-        (0.25 * 1100 + 0.75 * 1700, 0.25 * 50 + 0.75 * 250, 4),
-        (1100, 50, 1),
-    ]
-    table = savings_table(result, SHAPE, "as given")
     always, quarter, never = rows(table)
     assert [item["US dollars for 1,000 questions"] for item in (always, quarter, never)] == [2200, 1950, 1200]
     assert [item["US dollars saved"] for item in (always, quarter, never)] == pytest.approx([0, 250, 1000])
@@ -93,7 +87,7 @@ def test_estimate_savings_lies_between_always_and_never() -> None:
 
 
 def test_savings_table_with_unknown_price_has_no_dollars() -> None:
-    table = savings_table(estimate_savings(SHAPE, {}, lambda _: None), SHAPE, "not known")
+    table = savings_table(SHAPE, {}, lambda _: None, "not known")
     assert table.column("US dollars for 1,000 questions") == (None, None)
     assert table.column("US dollars saved") == (None, None)
 
@@ -127,7 +121,7 @@ def test_mean_shape_uses_passages_that_are_read() -> None:
 
 def test_savings_table_of_empty_prompts_has_no_saving() -> None:
     nothing = PromptShape(0, 0, 0, 0)
-    assert savings_table(estimate_savings(nothing, {}, lambda usage: 0.0), nothing, "none").column("tokens saved") == (
+    assert savings_table(nothing, {}, lambda usage: 0.0, "none").column("tokens saved") == (
         None,
         None,
     )

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epicrisis.evaluation.datasets import mirage as benchmark
-from epicrisis.evaluation.rescoring.released_replies import Reading, pair_with_replies, read_released_replies
+from epicrisis.evaluation.datasets.pinned_readers import MirageSubset, read_mirage
 from epicrisis.evaluation.rescoring.scores import (
     SCORINGS,
+    Reading,
     find_letter,
+    pair_with_replies,
     read_like_early_2024,
     read_like_head,
+    read_released_replies,
     score_replies,
 )
 
@@ -120,10 +122,10 @@ def test_mirage_scorers_differ_only_for_empty_lists(replies: list[list[str]]) ->
     ("name", "published", "present", "by_default"), [("pubmedqa", 36.00, 36.00, 1), ("bioasq", 74.27, 74.11, 3)]
 )
 def test_mirage_scorers_reproduce_published_figures(
-    name: benchmark.Subset, published: float, present: float, by_default: int, data_folder: Path
+    name: MirageSubset, published: float, present: float, by_default: int, data_folder: Path
 ) -> None:
     """GPT-3.5, chain of thought, closed book: MIRAGE's paper and leaderboard, and its present program (errata M1)."""
-    questions = benchmark.read(data_folder / "mirage" / "benchmark.json", name)
+    questions = read_mirage(data_folder / "mirage" / "benchmark.json", name)
     replied = pair_with_replies(questions, read_released_replies(data_folder / "mirage" / f"gpt35_cot_{name}.jsonl"))
     early, now = score_replies(replied, "mirage-2024"), score_replies(replied, "mirage-head")
     assert f"{early.accuracy:.2%}" == f"{published:.2f}%"
@@ -134,7 +136,7 @@ def test_mirage_scorers_reproduce_published_figures(
 
 @pytest.mark.data
 def test_own_scoring_separates_states_that_mirage_counts_as_letters(data_folder: Path) -> None:
-    questions = benchmark.read(data_folder / "mirage" / "benchmark.json", "bioasq")
+    questions = read_mirage(data_folder / "mirage" / "benchmark.json", "bioasq")
     replied = pair_with_replies(questions, read_released_replies(data_folder / "mirage" / "gpt35_cot_bioasq.jsonl"))
     ours, early, now = (score_replies(replied, scoring) for scoring in SCORINGS)
     assert (ours.n, ours.right, ours.wrong, ours.abstained, ours.unparsed, ours.failed) == (618, 457, 157, 2, 1, 1)

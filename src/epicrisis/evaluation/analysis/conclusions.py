@@ -119,8 +119,10 @@ def _read_comparisons(table: Table, column: int, comparisons: int) -> list[_Comp
 
 
 def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
-    significant = [comparison for comparison in comparisons if comparison.p <= ALPHA]
-    rest = [comparison for comparison in comparisons if comparison.p > ALPHA]
+    significant: list[_Comparison] = []
+    rest: list[_Comparison] = []
+    for comparison in comparisons:
+        (significant if comparison.p <= ALPHA else rest).append(comparison)
     yield from map(_describe_difference, significant)
     if len(rest) > _SEPARATE:
         yield (

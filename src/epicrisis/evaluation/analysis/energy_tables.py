@@ -21,18 +21,8 @@ from epicrisis.settings import EnergySettings
 
 JOULES_PER_KWH = 3.6e6
 _ENERGY_COLUMNS = ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer")
-_RUN_COLUMNS = (
-    "run",
-    "hours",
-    "kWh measured",
-    "kWh estimated",
-    *_ENERGY_COLUMNS,
-    "questions",
-    "calls",
-    "replayed",
-    "sessions",
-    "unknown",
-)
+_RUN_COUNTS = ("questions", "calls", "replayed", "sessions", "unknown")
+_RUN_COLUMNS = ("run", "hours", "kWh measured", "kWh estimated", *_ENERGY_COLUMNS, *_RUN_COUNTS)
 _ARM_COLUMNS = ("run", "arm", "questions", "seconds of calls", *_ENERGY_COLUMNS)
 
 _RUN_NOTES = (
@@ -161,10 +151,10 @@ def _count_by_arm(run: RecordedRun, graded_right: GradedRight) -> dict[str, _Arm
 
 def _make_run_row(energy: RunEnergy, arms: dict[str, _Arm]) -> tuple[Cell, ...]:
     usage = energy.run.manifest.usage if energy.run.manifest else {}
-    questions, right = sum(arm.questions for arm in arms.values()), sum(arm.right for arm in arms.values())
+    questions, right = (sum(map(attrgetter(name), arms.values())) for name in ("questions", "right"))
     return (
         energy.run.name,
-        sum(session.seconds for session in energy.sessions) / 3600,
+        sum(map(attrgetter("seconds"), energy.sessions)) / 3600,
         _to_kwh(energy.joules("measured")),
         _to_kwh(energy.joules("estimated")),
         *_make_energy_cells(energy.total, questions, right),
@@ -190,7 +180,7 @@ def _make_energy_cells(total: tuple[float, float] | None, questions: int, right:
 
 def _make_arm_rows(energy: RunEnergy, arms: dict[str, _Arm]) -> list[tuple[Cell, ...]]:
     """Return the rows of a run with several arms and a known total."""
-    total_seconds = sum(arm.seconds for arm in arms.values())
+    total_seconds = sum(map(attrgetter("seconds"), arms.values()))
     if len(arms) < 2 or energy.total is None or not total_seconds:
         return []
     joules, co2 = energy.total

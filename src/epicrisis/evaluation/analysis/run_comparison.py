@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
-from operator import attrgetter
+from itertools import chain, combinations, filterfalse
+from operator import attrgetter, gt, lt
 from pathlib import Path
 from typing import TypeAlias
 
@@ -83,7 +83,7 @@ def compare_runs(runs: Sequence[RecordedRun], *, measure: AccuracyMeasure = "rig
         name, about = "compare", "Do these runs differ on the questions that both were asked?"
     else:
         name, about = "evaluate", "How many of the questions does it answer rightly?"
-    sources = tuple(run.source for run in runs)
+    sources = tuple(map(attrgetter("source"), runs))
     return Findings(name, about, sources, tuple(tables), tuple(conclusions))
 
 
@@ -178,12 +178,12 @@ def _compare(
     my_scores, their_scores = mean_by_pair(mine, pair, measure), mean_by_pair(theirs, pair, measure)
     my_cases, their_cases = _pairing_keys(mine, pair), _pairing_keys(theirs, pair)
     scored = my_scores.keys() & their_scores.keys()
-    wins = sum(my_scores[key] > their_scores[key] for key in scored)
-    losses = sum(my_scores[key] < their_scores[key] for key in scored)
+    my_values, their_values = list(map(my_scores.__getitem__, scored)), list(map(their_scores.__getitem__, scored))
+    wins, losses = sum(map(gt, my_values, their_values)), sum(map(lt, my_values, their_values))
     difference = compare_to_baseline(Group((), mine, theirs, pair), measure)
     test = None
     if difference is not None:
-        values = {*map(my_scores.get, scored), *map(their_scores.get, scored)}
+        values = {*my_values, *their_values}
         test = "McNemar" if difference.n == difference.clusters and values <= {0, 1} else "sign flips"
     unscored = len(my_cases & their_cases) - len(scored)
     counts = (len(scored), len(my_cases - their_cases), len(their_cases - my_cases), unscored, wins, losses, test)
@@ -210,7 +210,7 @@ def _condition_values(outcomes: Iterable[Outcome]) -> dict[str, set[Cell]]:
 
 def _separating_conditions(*runs: _ScoredRun) -> tuple[str, ...]:
     """Return the conditions, except REPEATED, that have several values in a run."""
-    return find_varying_conditions(run.outcomes for run in runs)
+    return find_varying_conditions(map(attrgetter("outcomes"), runs))
 
 
 def find_varying_conditions(runs: Iterable[Iterable[Outcome]]) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ def _differing_names(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
     overridden = _condition_names(one.outcomes) | _condition_names(other.outcomes)
     if "arm" in overridden:
         overridden.add("strategy")
-    settings = [name for name in list_differences(one.run, other.run) if name not in overridden]
+    settings = filterfalse(overridden.__contains__, list_differences(one.run, other.run))
     return tuple(dict.fromkeys((*settings, *conditions)))
 
 
@@ -269,7 +269,7 @@ def _describe_unfinished(runs: Sequence[_ScoredRun]) -> Iterator[str]:
         name, manifest = scored.run.name, scored.run.manifest
         if manifest is not None and not manifest.complete:
             missing = manifest.cases - len(scored.outcomes) - scored.open
-            failed = sum(outcome.state == "failed" for outcome in scored.outcomes)
+            failed = [*map(attrgetter("state"), scored.outcomes)].count("failed")
             yield (
                 f"{name} is not complete: of its {manifest.cases:,} cases {missing:,} have no record yet, and "
                 f"{failed:,} failed."

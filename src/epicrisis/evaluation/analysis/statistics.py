@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 from typing import TypeAlias, TypeVar
 
@@ -98,7 +99,7 @@ def sign_test(wins: int, losses: int) -> float:
     With the numbers of questions that only one of two systems has right, this is McNemar's exact test.
     """
     n, fewer = wins + losses, min(wins, losses)
-    tail = sum(math.comb(n, i) for i in range(fewer + 1))
+    tail = sum(map(partial(math.comb, n), range(fewer + 1)))
     return min(1.0, float(2 * tail / 2**n))
 
 
@@ -126,7 +127,7 @@ def estimate_mean(
     that scores lie between 0 and 1, so that equal clusters get an interval too (see `uniform_interval`).
     """
     indices = [index for index, score in enumerate(scores) if score is not None]
-    values = np.array([scores[index] for index in indices], dtype=np.float64)
+    values = np.array(list(map(scores.__getitem__, indices)), dtype=np.float64)
     unscored = len(scores) - len(values)
     if len(values) == 0:
         return Mean(math.nan, Interval(math.nan, math.nan, confidence), 0, unscored)
@@ -134,7 +135,7 @@ def estimate_mean(
         interval = wilson(int(values.sum()), len(values), confidence)
     else:
         limits = (0.0, 1.0) if shares else None
-        groups = indices if clusters is None else [clusters[index] for index in indices]
+        groups = indices if clusters is None else list(map(clusters.__getitem__, indices))
         interval = _bootstrap(*_sum_by_cluster(values, groups), limits, confidence, seed)
     return Mean(float(values.mean()), interval, len(values), unscored)
 
@@ -153,11 +154,12 @@ def paired_difference(
     permutation test, flipping the signs of the clusters' differences: exact if their sizes are equal (McNemar's exact
     test) or up to 2^12 flips, otherwise sampled. Raises ValueError if the mappings share no case.
     """
-    shared = [case for case in first if case in second]
+    shared = list(filter(second.__contains__, first))
     if not shared:
         raise ValueError("the two share no case that both have scored")
-    groups: list[Hashable] = [case if clusters is None else clusters[case] for case in shared]
-    differences = np.array([first[case] - second[case] for case in shared], dtype=np.float64)
+    groups: list[Hashable] = list(shared if clusters is None else map(clusters.__getitem__, shared))
+    scores = [list(map(side.__getitem__, shared)) for side in (first, second)]
+    differences = np.subtract(*np.array(scores, dtype=np.float64))
     sums, counts = _sum_by_cluster(differences, groups)
     means = abs(sums / counts)
     return Difference(
@@ -187,7 +189,7 @@ def questions_needed(difference: float, discordant: float, power: float = 0.8, a
 def _sum_by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:
     """Return the sum and the count of each cluster, sorted, so that the order of the cases does not affect a draw."""
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    members = np.array([numbers[cluster] for cluster in clusters])
+    members = np.array(list(map(numbers.__getitem__, clusters)))
     order = np.argsort(values, kind="stable")
     sums = np.bincount(members[order], weights=values[order]).astype(np.float64)
     counts = np.bincount(members).astype(np.float64)

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, filterfalse
 from operator import attrgetter
 
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
@@ -79,7 +79,7 @@ def _format_number(value: float, decimals: int, sign: str = "-", *, percent: boo
 
 def _decimals(*values: float) -> int:
     """Return the number of decimals: three for shares, fewer for counts in tens or hundreds."""
-    largest = max((abs(value) for value in values if not math.isnan(value)), default=0)
+    largest = max(map(abs, filterfalse(math.isnan, values)), default=0)
     return 3 if largest <= 1 else 2 if largest < 100 else 1
 
 
@@ -127,7 +127,7 @@ def label_row(table: Table, row: Sequence[Cell], without: Sequence[str] = ()) ->
 
 def _label_columns(table: Table, without: Sequence[str] = ()) -> list[int]:
     """Return the leading columns in which rows differ, or all leading columns if rows do not differ."""
-    keys = [index for index in range(count_key_columns(table)) if table.columns[index] not in without]
+    keys = list(filterfalse(lambda index: table.columns[index] in without, range(count_key_columns(table))))
     return [index for index in keys if len({row[index] for row in table.rows}) > 1] or keys
 
 
@@ -161,9 +161,10 @@ def format_table(table: Table, width: int | None = None) -> str:
     lines = [*map(wrap, filter(None, (table.title, table.source)))]
     for band in _split_bands(table, list(map(attrgetter("width"), columns)), width):
         lines.append("")
-        band_columns = [columns[index] for index in band]
+        band_columns = list(map(columns.__getitem__, band))
         for row in range(len(table.rows) + 1):
-            for number in range(max(len(column.cells[row]) for column in band_columns)):
+            height = max(len(column.cells[row]) for column in band_columns)
+            for number in range(height):
                 lines.append(gap.join(column.line(row, number) for column in band_columns).rstrip())
             if row == 0:
                 lines.append(gap.join("-" * column.width for column in band_columns))
@@ -236,8 +237,8 @@ def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False)
     if not differences:
         return ""
     margin = max(map(len, chain.from_iterable(labels))) + _GAP
-    low = min(0.0, *(difference.interval.low for difference in differences))
-    high = max(0.0, *(difference.interval.high for difference in differences))
+    low = min(0.0, *map(attrgetter("interval.low"), differences))
+    high = max(0.0, *map(attrgetter("interval.high"), differences))
     scale = _Scale(low, high if high > low else low + 0.01, max(20, width - margin))
     lines = [f"{heading}, with its {differences[0].interval.confidence:.0%} interval".replace("%", " %")]
     for label, difference in zip(labels, differences, strict=True):

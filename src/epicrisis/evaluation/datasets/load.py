@@ -16,7 +16,7 @@ from typing import Any, cast
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets import medq, mirage, prompt_engine, published, pubmedqa
+from epicrisis.evaluation.datasets import pinned_readers, published
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
 from epicrisis.printable import quote_for_shell
 
@@ -123,20 +123,22 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
     source, _, part = pinned.name.partition("/")
     match source:
         case "mirage":
-            questions = mirage.read(paths[0], cast(mirage.Subset, part))
+            questions = pinned_readers.read_mirage(paths[0], cast(pinned_readers.MirageSubset, part))
         case "mmlu":
             # One of MMLU's six subjects, by the ids: `college_biology-017`.
             questions = tuple(
-                question for question in mirage.read(paths[0], "mmlu") if question.id.rpartition("-")[0] == part
+                question
+                for question in pinned_readers.read_mirage(paths[0], "mmlu")
+                if question.id.rpartition("-")[0] == part
             )
         case "pubmedqa":
-            questions, documents = pubmedqa.read(*paths)
+            questions, documents = pinned_readers.read_pubmedqa(*paths)
             return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
         case "medq":
-            questions, domains = medq.read(paths[0])
+            questions, domains = pinned_readers.read_medq(paths[0])
             return Dataset(pinned.name, questions, domains, licence=pinned.licence)
         case _:
-            questions = prompt_engine.read(paths[0])
+            questions = pinned_readers.read_prompt_engine(paths[0])
     return Dataset(pinned.name, questions, classes_by_gold(questions), licence=pinned.licence)
 
 

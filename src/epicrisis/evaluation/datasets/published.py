@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets import prompt_engine
 from epicrisis.evaluation.datasets.dataset import read_content, require_readable
+from epicrisis.evaluation.datasets.pinned_readers import read_prompt_engine
 from epicrisis.types import Question
 
 _OPTIONS = {"answer_idx": (), "opa": ("opa", "opb", "opc", "opd"), "op1": ("op1", "op2", "op3", "op4")}
@@ -34,7 +34,7 @@ _Row: TypeAlias = tuple[str, dict[str, Any]]
 
 
 def read(path: Path) -> tuple[Question, ...] | None:
-    """Return the questions in order, or None for another format. Files of `prompt_engine` are read too.
+    """Return the questions in order, or None for another format. Files of prompt_engine are read too.
 
     Ids are those of the rows, or their numbers from 1. A row without a right option, as in MedMCQA's test split, is a
     question without gold. Raises InputError for an invalid row, and if the first number of `cop` is ambiguous.
@@ -45,7 +45,7 @@ def read(path: Path) -> tuple[Question, ...] | None:
         content = _read_json(path)
         entries = content.values() if isinstance(content, dict) else ()
         is_prompt_engine = any(isinstance(entry, dict) and "correct_answer" in entry for entry in entries)
-        return prompt_engine.read(path) if is_prompt_engine else None
+        return read_prompt_engine(path) if is_prompt_engine else None
     first = _first_option(path, rows)
     questions: dict[str, Question] = {}
     for number, (where, row) in enumerate(rows, 1):

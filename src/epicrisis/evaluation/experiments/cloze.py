@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import InputError
@@ -43,12 +44,30 @@ def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mappin
     the largest is drawn. Raises InputError where the passages yield fewer questions.
     """
     gaps = list(_find_gaps(passages))
+    by_decimals: dict[int, list[str]] = {}
+    for number in sorted(set(map(attrgetter("number"), gaps)), key=float):
+        by_decimals.setdefault(_count_decimals(number), []).append(number)
     questions: list[Question] = []
     answers: dict[str, Passage] = {}
     for gap in gaps:
-        others = _choose_others(gap, gaps)
-        if len(questions) < n and len(others) == len(LETTERS) - 1:
-            question = _build_question(gap, others)
+        # Three other numbers with as many decimals, adjacent by size: the nearest ones would be on both sides, and a
+        # reader who always takes a middle one would beat chance.
+        ascending = by_decimals[_count_decimals(gap.number)]
+        below = hashlib.sha256(gap.text.encode()).digest()[0] % len(LETTERS)
+        start = max(0, min(ascending.index(gap.number) - below, len(ascending) - len(LETTERS)))
+        numbers = ascending[start : start + len(LETTERS)]
+        if len(questions) < n and len(numbers) == len(LETTERS):
+            # The order of the options depends on the question, so that no letter is right more often.
+            digests = {hashlib.sha256(f"{gap.text}:{number}".encode()).digest(): number for number in numbers}
+            shuffled = list(map(digests.__getitem__, sorted(digests)))
+            question = Question(
+                text=f'One of the documents says: "{gap.text}" Which number stands in the gap?',
+                options=dict(zip(LETTERS, shuffled, strict=True)),
+                form="choice",
+                id=gap.passage.id,
+                gold=LETTERS[shuffled.index(gap.number)],
+                gold_documents=(gap.passage.document_id,),
+            )
             questions.append(question)
             answers[question.id] = gap.passage
     if len(questions) < n:
@@ -79,35 +98,5 @@ def _find_gaps(passages: Sequence[Passage]) -> Iterator[_Gap]:
             break
 
 
-def _choose_others(gap: _Gap, gaps: Sequence[_Gap]) -> list[str]:
-    """Return three other numbers with as many decimals, adjacent by size; fewer where there are too few.
-
-    The nearest numbers would be on both sides, and a reader who always takes a middle one would beat chance.
-    """
-    decimals = _count_decimals(gap.number)
-    numbers = {other.number for other in gaps if _count_decimals(other.number) == decimals}
-    ascending = sorted(numbers, key=float)
-    below = hashlib.sha256(gap.text.encode()).digest()[0] % len(LETTERS)
-    start = max(0, min(ascending.index(gap.number) - below, len(ascending) - len(LETTERS)))
-    return [number for number in ascending[start : start + len(LETTERS)] if number != gap.number]
-
-
 def _count_decimals(number: str) -> int:
     return len(number.partition(".")[2])
-
-
-def _build_question(gap: _Gap, others: Sequence[str]) -> Question:
-    """Build a question. The order of the options depends on the question, so that no letter is right more often."""
-
-    def order(number: str) -> bytes:
-        return hashlib.sha256(f"{gap.text}:{number}".encode()).digest()
-
-    shuffled = sorted((gap.number, *others), key=order)
-    return Question(
-        text=f'One of the documents says: "{gap.text}" Which number stands in the gap?',
-        options=dict(zip(LETTERS, shuffled, strict=True)),
-        form="choice",
-        id=gap.passage.id,
-        gold=LETTERS[shuffled.index(gap.number)],
-        gold_documents=(gap.passage.document_id,),
-    )

@@ -15,18 +15,7 @@ from typing import TypeAlias
 
 from epicrisis.answers import Retrieved
 from epicrisis.dates import last_day
-from epicrisis.evaluation.analysis.grouping import (
-    P_COLUMN,
-    STATES,
-    Group,
-    add_differences,
-    compare_to_baseline,
-    count_endings,
-    describe_chance,
-    make_notes,
-    mean_score,
-    score_outcome,
-)
+from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -168,26 +157,26 @@ def rules_table(cases: Sequence[PartitionedCase], source: str = "") -> Table:
             if case.final is not None:
                 followed.append(replace(case.outcome, state="answered", right=choice == case.final))
         differences.append(_compare(ours, theirs))
-        rows.append((name, len(ours), len(ours) - len(followed), *map(mean_score, (followed, theirs, ours))))
+        rows.append((name, len(ours), len(ours) - len(followed), *map(grouping.mean_score, (followed, theirs, ours))))
     unstated = 0
     for case in conflicts:
         unstated += case.final is not None and case.final not in map(attrgetter("choice"), case.stated)
     remarks = (
         f"Of {len(conflicts)} conflicts. A rule speaks where it names one choice (no tie; a date, a quotation, a key "
         "document is there); no answer: of those, where none was given; followed: of the others.",
-        *describe_chance(map(attrgetter("outcome"), conflicts)),
+        *grouping.describe_chance(map(attrgetter("outcome"), conflicts)),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: a rule that is followed need not be the reason for the answer.",
     )
     figures = ("speaks", "no answer", "followed", "rule right", "answer right")
-    columns = ("rule", *figures, "difference to the rule", P_COLUMN)
+    columns = ("rule", *figures, "difference to the rule", grouping.P_COLUMN)
     return _difference_table("Which rule decided", columns, rows, differences, remarks, source)
 
 
 def _compare(ours: Sequence[Outcome], against: Sequence[Outcome]) -> Difference | None:
     """Return the difference of the pairs that share all conditions but the arm."""
     names: set[str] = set().union(*map(attrgetter("condition"), ours))
-    return compare_to_baseline(Group((), ours, against, tuple(sorted(names - {"arm"}))))
+    return grouping.compare_to_baseline(grouping.Group((), ours, against, tuple(sorted(names - {"arm"}))))
 
 
 def _difference_table(
@@ -198,8 +187,8 @@ def _difference_table(
     remarks: Sequence[str],
     source: str,
 ) -> Table:
-    notes = make_notes(len(differences) - differences.count(None), remarks)
-    return Table(title, columns, add_differences(rows, differences), notes, source)
+    notes = grouping.make_notes(len(differences) - differences.count(None), remarks)
+    return Table(title, columns, grouping.add_differences(rows, differences), notes, source)
 
 
 def split_arms(records: Iterable[RunRecord]) -> tuple[tuple[PartitionedCase, ...], tuple[Outcome, ...]]:
@@ -230,7 +219,7 @@ def conflicts_table(
             twin = rival_of.get(pair_key(outcome.question, outcome.condition))
             ours.append(outcome)
             against += [twin] if twin else []
-            mine, theirs = score_outcome(outcome), score_outcome(twin) if twin else None
+            mine, theirs = grouping.score_outcome(outcome), grouping.score_outcome(twin) if twin else None
             if mine is None or theirs is None:
                 endings["not compared"] += 1
             elif mine == theirs:
@@ -238,12 +227,12 @@ def conflicts_table(
             else:
                 endings["win" if mine > theirs else "lose"] += 1
         differences.append(_compare(ours, against))
-        counts = (*count_endings(ours), *map(endings.__getitem__, _ENDINGS))
-        rows.append((*key, len(members), len(ours), mean_score(ours), *counts, mean_score(against)))
-    counted = ("read in parts", "conflicts", "resolved", *STATES, *_ENDINGS)
-    columns = (*by, *counted, "RAG right", "difference to RAG", P_COLUMN)
+        counts = (*grouping.count_endings(ours), *map(endings.__getitem__, _ENDINGS))
+        rows.append((*key, len(members), len(ours), grouping.mean_score(ours), *counts, grouping.mean_score(against)))
+    counted = ("read in parts", "conflicts", "resolved", *grouping.STATES, *_ENDINGS)
+    columns = (*by, *counted, "RAG right", "difference to RAG", grouping.P_COLUMN)
     remarks = (
-        *describe_chance(map(attrgetter("outcome"), cases)),
+        *grouping.describe_chance(map(attrgetter("outcome"), cases)),
         "Resolved: share right among the conflicts. Not compared: RAG failed, or was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )

@@ -13,32 +13,11 @@ from itertools import product
 from operator import attrgetter, itemgetter, mul
 from statistics import fmean
 
-from epicrisis.evaluation.analysis.grouping import (
-    P_COLUMN,
-    SHARE_COLUMN,
-    Group,
-    PairingKey,
-    make_accuracy_table,
-    mean_by_pair,
-    spread_over,
-)
+from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments import positions
+from epicrisis.evaluation.experiments import outcome_groups, positions
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid
-from epicrisis.evaluation.experiments.outcome_groups import (
-    ChangeRow,
-    OutcomesByModel,
-    all_outcomes,
-    change_table,
-    collect_groups,
-    compare_scores,
-    group_conditions,
-    outcome_tables,
-    select,
-    values_of,
-    with_condition,
-)
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.runs.outcomes import Outcome
 
@@ -52,12 +31,12 @@ _NOTES = (
 )
 
 
-def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: each k against the smallest, with the bounds; and the trend."""
-    accuracy = make_accuracy_table(
+    accuracy = grouping.make_accuracy_table(
         "Accuracy by the number of documents",
         ("model", "arm", "k"),
-        collect_groups(runs, _groups),
+        outcome_groups.collect_groups(runs, _groups),
         baseline="the same arm at its smallest k",
         more=("SD over places", "SD over repeats"),
         remarks=(*_NOTES, *remarks),
@@ -65,45 +44,47 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     return accuracy, _trend_table(runs, remarks)
 
 
-def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    for arm in values_of(outcomes, "arm"):
-        by_k = group_conditions(select(outcomes, arm=arm), "k")
+def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[grouping.Group]:
+    for arm in outcome_groups.values_of(outcomes, "arm"):
+        by_k = outcome_groups.group_conditions(outcome_groups.select(outcomes, arm=arm), "k")
         # The bounds, which have no k, come last.
         ks = sorted(by_k, key=lambda key: (key[0] is None, key[0] or 0))
         for (k,) in ks:
             here = by_k[k,]
-            spreads = (spread_over(here, "place") if k else None), spread_over(here, "repeat")
+            spreads = (grouping.spread_over(here, "place") if k else None), grouping.spread_over(here, "repeat")
             against = by_k[ks[0]] if (k,) != ks[0] else ()
-            yield Group((model, arm, k), here, against, ("repeat",), spreads)
+            yield grouping.Group((model, arm, k), here, against, ("repeat",), spreads)
 
 
-def _trend_table(runs: OutcomesByModel, remarks: Sequence[str]) -> Table:
+def _trend_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -> Table:
     """Build the table of what each doubling of the documents changes: the mean slope over log2 k."""
-    placed = with_condition(all_outcomes(runs), "k")
-    rows: list[ChangeRow] = []
-    for (model, outcomes), arm in product(runs.items(), values_of(placed, "arm")):
-        cases_of_arm = select(outcomes, arm=arm)
-        slopes = _slopes(group_conditions(with_condition(cases_of_arm, "k"), "k"))
+    with_k = outcome_groups.with_condition(outcome_groups.all_outcomes(runs), "k")
+    rows: list[outcome_groups.ChangeRow] = []
+    for (model, outcomes), arm in product(runs.items(), outcome_groups.values_of(with_k, "arm")):
+        cases_of_arm = outcome_groups.select(outcomes, arm=arm)
+        slopes = _slopes(outcome_groups.group_conditions(outcome_groups.with_condition(cases_of_arm, "k"), "k"))
         total = len(set(map(attrgetter("question"), cases_of_arm)))
-        rows.append(((model, arm), (compare_scores(slopes),), (len(slopes), total - len(slopes))))
+        rows.append(((model, arm), (outcome_groups.compare_scores(slopes),), (len(slopes), total - len(slopes))))
     about = (
         "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions with a "
         "score at every k."
     )
-    columns = ("model", "arm", "change a doubling", P_COLUMN)
-    return change_table("What a doubling of the documents changes", columns, rows, placed, (about, *remarks))
+    columns = ("model", "arm", "change a doubling", grouping.P_COLUMN)
+    return outcome_groups.change_table(
+        "What a doubling of the documents changes", columns, rows, with_k, (about, *remarks)
+    )
 
 
-def _slopes(by_k: Mapping[tuple[int], Sequence[Outcome]]) -> dict[PairingKey, float]:
+def _slopes(by_k: Mapping[tuple[int], Sequence[Outcome]]) -> dict[grouping.PairingKey, float]:
     """Return each question's slope over log2 k by least squares, of the questions with a score at every k."""
     if len(by_k) < 2:
         return {}
-    shares = [mean_by_pair(outcomes, ()) for outcomes in by_k.values()]
+    shares = [grouping.mean_by_pair(outcomes, ()) for outcomes in by_k.values()]
     lengths = [math.log2(k) for (k,) in by_k]
     centre = fmean(lengths)
     weights = [length - centre for length in lengths]
     total = sum(map(mul, weights, weights))
-    slopes: dict[PairingKey, float] = {}
+    slopes: dict[grouping.PairingKey, float] = {}
     for question in set.intersection(*map(set, shares)):
         slopes[question] = sum(map(mul, weights, map(itemgetter(question), shares))) / total
     return slopes
@@ -113,7 +94,7 @@ EXPERIMENT = Experiment(
     NAME,
     "Is a short context read better than a long one with the same key document? (BriefContext, Figure 5)",
     partial(positions.build_placed_cases, at_least_keys=True),
-    outcome_tables(tables),
+    outcome_groups.outcome_tables(tables),
     sets=(positions.PUBMEDQA,),
     grid=Grid(ARMS, KS, PLACES),
     plots=(
@@ -121,7 +102,7 @@ EXPERIMENT = Experiment(
             PlotSpec(
                 "Share right by the number of documents",
                 "line",
-                (SHARE_COLUMN,),
+                (grouping.SHARE_COLUMN,),
                 ("k",),
                 ("arm",),
                 ("model",),

@@ -14,6 +14,7 @@ from functools import partial
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import (
@@ -23,21 +24,6 @@ from epicrisis.evaluation.experiments.outcome_groups import (
     select,
     values_of,
     with_condition,
-)
-from epicrisis.evaluation.experiments.vote_sampling import (
-    CALLS_PLOT,
-    COT,
-    QUESTION_SETS,
-    SC,
-    SHUFFLED,
-    TOKENS_PLOT,
-    ZERO,
-    VoteSampling,
-    cases_by_set,
-    check_choices,
-    preferred_size,
-    sampling_of,
-    vote_tables,
 )
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -50,7 +36,7 @@ TEMPERATURES = (0.3, 0.5, 0.7, 1.0)
 """Our values: the study varied the temperature and prints none."""
 N = 5
 """Votes at each temperature, and in the comparison of methods; where fewer are asked for, the largest number."""
-ARMS = (ZERO, COT, SC, SHUFFLED)
+ARMS = (vote_sampling.ZERO, vote_sampling.COT, vote_sampling.SC, vote_sampling.SHUFFLED)
 
 _VOTED, _MODEL = ("arm", "votes"), ("model",)
 _NOTES = (
@@ -63,7 +49,7 @@ _NOTES = (
 
 def cases(
     questions: Sequence[Question],
-    sampling: VoteSampling,
+    sampling: vote_sampling.VoteSampling,
     *,
     votes: Sequence[int] = VOTES,
     temperatures: Sequence[float] = (),
@@ -75,19 +61,19 @@ def cases(
     Raises InputError for an unknown arm, or a question without a gold letter.
     """
     check_names(arms, ARMS)
-    check_choices(questions)
+    vote_sampling.check_choices(questions)
     built: list[Case] = []
     for question in questions:
         for arm in arms:
-            if arm in (ZERO, COT):
-                strategy: StrategyName = "zero-shot" if arm == ZERO else "chain-of-thought"
+            if arm in (vote_sampling.ZERO, vote_sampling.COT):
+                strategy: StrategyName = "zero-shot" if arm == vote_sampling.ZERO else "chain-of-thought"
                 built += sampling.cases(question, {"arm": arm}, RunOverrides(strategy))
                 continue
-            shuffle = arm == SHUFFLED
+            shuffle = arm == vote_sampling.SHUFFLED
             for n in sorted(votes, reverse=True):
                 overrides = RunOverrides("self-consistency", voting=sampling.votes(n, shuffle=shuffle))
                 built += sampling.cases(question, {"arm": arm, "votes": n}, overrides)
-            n = preferred_size(N, votes)
+            n = vote_sampling.preferred_size(N, votes)
             for temperature in sorted({*temperatures} - {sampling.voting.temperature}):
                 voting = replace(sampling.votes(n, shuffle=shuffle), temperature=temperature)
                 condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
@@ -96,9 +82,9 @@ def cases(
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    grid, sampling = inputs.grid, sampling_of(inputs)
+    grid, sampling = inputs.grid, vote_sampling.sampling_of(inputs)
     build = partial(cases, sampling=sampling, votes=grid.votes, temperatures=grid.temperatures, arms=grid.arms)
-    return cases_by_set(inputs, build)
+    return vote_sampling.cases_by_set(inputs, build)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -110,7 +96,7 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
     votes = ("model", *_VOTED)
     built = [
-        build("Accuracy by method", votes, collect_groups(as_set, _method_groups), baseline=COT),
+        build("Accuracy by method", votes, collect_groups(as_set, _method_groups), baseline=vote_sampling.COT),
         build("What shuffled options change", ("model", "votes"), shuffling, baseline="options as they are"),
         build(
             "Accuracy by the number of votes",
@@ -126,25 +112,25 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
 
 def _method_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
     """Yield each method at five votes, as in the study's Table 1, or at the largest number."""
-    rivals = select(outcomes, arm=COT)
+    rivals = select(outcomes, arm=vote_sampling.COT)
     for arm in ARMS:
         here = select(outcomes, arm=arm)
         votes = numbers_of(here, "votes")
-        n = preferred_size(N, votes) if votes else None
+        n = vote_sampling.preferred_size(N, votes) if votes else None
         if n is not None:
             here = select(here, votes=n)
         if here:
-            yield Group((model, arm, n), here, rivals if arm != COT else (), ("repeat",))
+            yield Group((model, arm, n), here, rivals if arm != vote_sampling.COT else (), ("repeat",))
 
 
 def _shuffling_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    shuffled = select(outcomes, arm=SHUFFLED)
+    shuffled = select(outcomes, arm=vote_sampling.SHUFFLED)
     for n in numbers_of(shuffled, "votes"):
-        yield Group((model, n), select(shuffled, votes=n), select(outcomes, arm=SC, votes=n), ("repeat",))
+        yield Group((model, n), select(shuffled, votes=n), select(outcomes, arm=vote_sampling.SC, votes=n), ("repeat",))
 
 
 def _vote_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    for arm in (SC, SHUFFLED):
+    for arm in (vote_sampling.SC, vote_sampling.SHUFFLED):
         of_arm = select(outcomes, arm=arm)
         votes = numbers_of(of_arm, "votes")
         for n in votes:
@@ -153,7 +139,7 @@ def _vote_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
 
 
 def _temperature_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    for arm in (SC, SHUFFLED):
+    for arm in (vote_sampling.SC, vote_sampling.SHUFFLED):
         of_arm = select(outcomes, arm=arm)
         varied = with_condition(of_arm, "temperature")
         for n in numbers_of(varied, "votes"):
@@ -168,8 +154,8 @@ EXPERIMENT = Experiment(
     NAME,
     "What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",
     _build_cases,
-    vote_tables(tables, ("arm", "votes", "temperature")),
-    sets=QUESTION_SETS,
+    vote_sampling.vote_tables(tables, ("arm", "votes", "temperature")),
+    sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=VOTES, temperatures=TEMPERATURES),
     published=("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "study-energy"),
     plots=(
@@ -177,17 +163,16 @@ EXPERIMENT = Experiment(
             PlotSpec(
                 "Share right by method", "points", (SHARE_COLUMN,), _VOTED, ("arm",), _MODEL, method_columns=_VOTED
             ),
-            PlotSpec("Differences by method", "points", (f"difference to {COT}",), _VOTED, ("arm",), _MODEL),
+            PlotSpec(
+                "Differences by method", "points", (f"difference to {vote_sampling.COT}",), _VOTED, ("arm",), _MODEL
+            ),
         ),
         (PlotSpec("What shuffled options change", "points", ("difference to options as they are",), ("votes",)),),
         (
             PlotSpec("Share right by the number of votes", "line", (SHARE_COLUMN,), ("votes",), ("arm",), _MODEL),
             PlotSpec("What more votes change", "line", ("difference to the same arm *",), ("votes",), ("arm",), _MODEL),
         ),
-        (
-            replace(TOKENS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
-            replace(CALLS_PLOT, kind="line", along=("votes",), series=("arm",), panel=_MODEL),
-        ),
+        vote_sampling.usage_plots(kind="line", along=("votes",), series=("arm",), panel=_MODEL),
     ),
     strategy="self-consistency",
     places_documents=False,

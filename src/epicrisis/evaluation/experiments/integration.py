@@ -19,48 +19,21 @@ import numpy as np
 
 from epicrisis.answers import Retrieved
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.grouping import (
-    FIGURES,
-    P_COLUMN,
-    SHARE_COLUMN,
-    STATES,
-    Group,
-    PairingKey,
-    add_differences,
-    compare_to_baseline,
-    count_endings,
-    describe_chance,
-    describe_omitted_parts,
-    group_by,
-    make_notes,
-    mean_by_pair,
-    mean_score,
-    score_outcome,
-)
+from epicrisis.evaluation.analysis import grouping, statistics
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments import token_costs
+from epicrisis.evaluation.experiments import outcome_groups, token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import (
-    OutcomesByModel,
-    all_outcomes,
-    read_outcomes,
-    select,
-    subtract_scores,
-    values_of,
-)
 from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.positions import PUBMEDQA
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.retrieval.document_ranking import take_first
-from epicrisis.retrieval.preflight import choose_rule, compare_rankings
-from epicrisis.retrieval.ranking_signals import BM25_SIGNALS
-from epicrisis.retrieval.rerank import rerank
+from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
+from epicrisis.retrieval.rankings import rerank, take_first
 from epicrisis.settings import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
@@ -166,7 +139,7 @@ def preflight_verdict(
 
 
 def _scores(ranking: Ranking) -> list[tuple[str, float]]:
-    return [(hit.passage.id, hit.score) for hit in ranking.hits]
+    return list(map(attrgetter("passage.id", "score"), ranking.hits))
 
 
 def build_retrieved_cases(inputs: CaseInputs) -> tuple[Case, ...]:
@@ -209,12 +182,12 @@ def mirage_remarks(records: Iterable[RunRecord]) -> tuple[str, ...]:
     )
 
 
-def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: all arms against RAG, against RAG as MIRAGE ran it, and the check's effect.
 
     The last table holds what the papers print, averaged both ways. `remarks` stand under all others.
     """
-    run_arms = set(values_of(all_outcomes(runs), "arm"))
+    run_arms = set(outcome_groups.values_of(outcome_groups.all_outcomes(runs), "arm"))
     compared = []
     for baseline, arms in _COMPARISONS:
         if baseline == RAG or (baseline in run_arms and run_arms & set(arms)):
@@ -223,43 +196,43 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     return *compared, published_table()
 
 
-def _comparison_table(runs: OutcomesByModel, arms: Sequence[str], remarks: Sequence[str]) -> Table:
+def _comparison_table(runs: outcome_groups.OutcomesByModel, arms: Sequence[str], remarks: Sequence[str]) -> Table:
     """Build the table of these arms. The first one is the baseline."""
     baseline = arms[0]
-    compared = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in arms]
+    compared = [outcome for outcome in outcome_groups.all_outcomes(runs) if outcome.condition["arm"] in arms]
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for model, outcomes in runs.items():
-        sets = sorted(map(str, values_of(outcomes, "dataset")))
+        sets = sorted(map(str, outcome_groups.values_of(outcomes, "dataset")))
         sets.sort(key=lambda name: SETS.index(name) if name in SETS else len(SETS))
         averages = (MACRO, MICRO) if len(sets) > 1 else ()
         for part, arm in product((*sets, *averages), arms):
-            in_part = outcomes if part in averages else select(outcomes, dataset=part)
-            here = select(in_part, arm=arm)
+            in_part = outcomes if part in averages else outcome_groups.select(outcomes, dataset=part)
+            here = outcome_groups.select(in_part, arm=arm)
             if not here:
                 continue
-            against = select(in_part, arm=baseline) if arm != baseline else []
+            against = outcome_groups.select(in_part, arm=baseline) if arm != baseline else []
             labels = (model, part, arm, here[0].condition.get("k"))
             if part == MACRO:
-                rows.append((*labels, macro_mean(here), *[None] * len(STATES)))
+                rows.append((*labels, macro_mean(here), *[None] * len(grouping.STATES)))
                 differences.append(macro_difference(here, against))
             else:
-                rows.append((*labels, mean_score(here), *count_endings(here)))
-                differences.append(compare_to_baseline(Group(labels, here, against, ("repeat",))))
+                rows.append((*labels, grouping.mean_score(here), *grouping.count_endings(here)))
+                differences.append(grouping.compare_to_baseline(grouping.Group(labels, here, against, ("repeat",))))
     tested = len(differences) - differences.count(None)
-    notes = (*describe_chance(compared), *describe_omitted_parts(compared), *_AVERAGES, *remarks)
+    notes = (*grouping.describe_chance(compared), *grouping.describe_omitted_parts(compared), *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
-        ("model", "set", "arm", "k", *FIGURES, f"difference to {baseline}", P_COLUMN),
-        add_differences(rows, differences),
-        make_notes(tested, notes),
+        ("model", "set", "arm", "k", *grouping.FIGURES, f"difference to {baseline}", grouping.P_COLUMN),
+        grouping.add_differences(rows, differences),
+        grouping.make_notes(tested, notes),
     )
 
 
 def macro_mean(outcomes: Sequence[Outcome]) -> Mean:
     """Return the mean of the sets' means; a question that was asked several times counts by its mean."""
     sets = [list(scores.values()) for scores in _scores_by_set(outcomes).values()]
-    unscored = list(map(score_outcome, outcomes)).count(None)
+    unscored = list(map(grouping.score_outcome, outcomes)).count(None)
     if not sets:
         return Mean(float("nan"), Interval(float("nan"), float("nan")), 0, unscored)
     return Mean(fmean(map(fmean, sets)), _interval(sets, (0.0, 1.0)), len(outcomes) - unscored, unscored)
@@ -274,11 +247,13 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     ours, theirs = _scores_by_set(first), _scores_by_set(second)
     if not ours or ours.keys() != theirs.keys():
         return None
-    by_set = dict(zip(ours, map(subtract_scores, ours.values(), map(theirs.__getitem__, ours)), strict=True))
+    by_set = dict(
+        zip(ours, map(outcome_groups.subtract_scores, ours.values(), map(theirs.__getitem__, ours)), strict=True)
+    )
     if not all(by_set.values()):
         return None
     n = sum(map(len, by_set.values()))
-    weighted: dict[tuple[str, PairingKey], float] = {}
+    weighted: dict[tuple[str, grouping.PairingKey], float] = {}
     for name, differences in by_set.items():
         for pair, value in differences.items():
             weighted[name, pair] = value * n / (len(by_set) * len(differences))
@@ -287,11 +262,11 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     return replace(flipped, interval=_interval(sets, (-1.0, 1.0)))
 
 
-def _scores_by_set(outcomes: Iterable[Outcome]) -> dict[str, dict[PairingKey, float]]:
+def _scores_by_set(outcomes: Iterable[Outcome]) -> dict[str, dict[grouping.PairingKey, float]]:
     """Return the mean score of each question by set, the sets by name; sets without a score are left out."""
-    by_set: dict[str, dict[PairingKey, float]] = {}
-    for name, in_set in sorted(group_by(outcomes, lambda outcome: str(outcome.condition["dataset"])).items()):
-        scores = mean_by_pair(in_set, ())
+    by_set: dict[str, dict[grouping.PairingKey, float]] = {}
+    for name, in_set in sorted(grouping.group_by(outcomes, lambda outcome: str(outcome.condition["dataset"])).items()):
+        scores = grouping.mean_by_pair(in_set, ())
         if scores:
             by_set[name] = scores
     return by_set
@@ -349,7 +324,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     for run in runs:
         retrievers |= dict.fromkeys(mirage_remarks(run.records()))
     costs = [table for table in token_costs.tables(runs, remarks) if table.rows]
-    return (*tables(read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
+    return (*tables(outcome_groups.read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
 
 
 EXPERIMENT = Experiment(
@@ -365,7 +340,7 @@ EXPERIMENT = Experiment(
             PlotSpec(
                 "Share right by arm",
                 "points",
-                (SHARE_COLUMN,),
+                (grouping.SHARE_COLUMN,),
                 ("arm",),
                 ("arm",),
                 ("model", "set"),
@@ -377,3 +352,22 @@ EXPERIMENT = Experiment(
     whole_sets=True,
     places_documents=False,
 )
+COST = Experiment(
+    "cost",
+    "What does map-reduce cost, predicted and measured? (BriefContext, equations 4 and 5)",
+    build_retrieved_cases,
+    token_costs.tables,
+    sets=(PUBMEDQA,),
+    grid=Grid((RAG, BRIEF, CHECKED, CLOSED), (K,)),
+    published=("cost",),
+    plots=(
+        (token_costs.INPUT_PLOT,),
+        (
+            PlotSpec(
+                "Input tokens, predicted and measured", "points", ("input",), ("what",), measured_prefix="measured"
+            ),
+        ),
+    ),
+    places_documents=False,
+)
+"""Experiment on the cost of map-reduce, over the same cases of any number of k."""

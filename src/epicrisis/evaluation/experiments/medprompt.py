@@ -7,30 +7,16 @@ reranker. The rivals are the same votes without examples (errata P6), and exampl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, select, values_of
-from epicrisis.evaluation.experiments.vote_sampling import (
-    CALLS_PLOT,
-    MEDPROMPT,
-    NO_EXAMPLES,
-    QUESTION_SETS,
-    SHUFFLED,
-    TOKENS_PLOT,
-    VoteSampling,
-    cases_by_set,
-    check_choices,
-    sampling_of,
-    single_votes,
-    vote_tables,
-)
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question
@@ -39,7 +25,7 @@ NAME = "medprompt"
 VOTES = 5
 RETRIEVED = "retrieved"
 CONTROLS = ("random", "fixed")
-ARMS = (NO_EXAMPLES, RETRIEVED, *CONTROLS)
+ARMS = (vote_sampling.NO_EXAMPLES, RETRIEVED, *CONTROLS)
 """Kinds of examples."""
 RERANKED = "+reranker"
 _FIRST = "the first library, or without reranker"
@@ -54,7 +40,7 @@ _NOTES = (
 
 def cases(
     questions: Sequence[Question],
-    sampling: VoteSampling,
+    sampling: vote_sampling.VoteSampling,
     sources: Mapping[str, ExampleFinder],
     *,
     votes: int = VOTES,
@@ -68,24 +54,26 @@ def cases(
     check_names(arms, ARMS)
     if not sources:
         raise InputError("this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY")
-    check_choices(questions)
+    vote_sampling.check_choices(questions)
     voting = sampling.votes(votes, shuffle=True)
     built: list[Case] = []
     for question in questions:
-        if NO_EXAMPLES in arms:
+        if vote_sampling.NO_EXAMPLES in arms:
             overrides = RunOverrides("self-consistency", voting=voting)
-            built += sampling.cases(question, {"arm": SHUFFLED, "examples": NO_EXAMPLES}, overrides)
+            built += sampling.cases(
+                question, {"arm": vote_sampling.SHUFFLED, "examples": vote_sampling.NO_EXAMPLES}, overrides
+            )
         for name, find in sources.items():
             if (name if name in CONTROLS else RETRIEVED) in arms:
                 overrides = RunOverrides("medprompt", voting=voting, examples=find(question))
-                built += sampling.cases(question, {"arm": MEDPROMPT, "examples": name}, overrides)
+                built += sampling.cases(question, {"arm": vote_sampling.MEDPROMPT, "examples": name}, overrides)
     return tuple(built)
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    sampling, votes = sampling_of(inputs), single_votes(inputs, NAME)
-    sources = inputs.study.examples
-    return cases_by_set(inputs, partial(cases, sampling=sampling, sources=sources, votes=votes, arms=inputs.grid.arms))
+    sampling, votes = vote_sampling.sampling_of(inputs), vote_sampling.single_votes(inputs, NAME)
+    build = partial(cases, sampling=sampling, sources=inputs.study.examples, votes=votes, arms=inputs.grid.arms)
+    return vote_sampling.cases_by_set(inputs, build)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -97,13 +85,15 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     against_first: list[Group] = []
     for model, outcomes in runs.items():
         names = list(map(str, values_of(outcomes, "examples")))
-        first = next(filter(NO_EXAMPLES.__ne__, names), NO_EXAMPLES)
-        without = select(outcomes, examples=NO_EXAMPLES)
+        first = next(filter(vote_sampling.NO_EXAMPLES.__ne__, names), vote_sampling.NO_EXAMPLES)
+        without = select(outcomes, examples=vote_sampling.NO_EXAMPLES)
         for name in names:
             here = select(outcomes, examples=name)
-            against_none.append(Group((model, name), here, without if name != NO_EXAMPLES else (), ("repeat",)))
+            against_none.append(
+                Group((model, name), here, without if name != vote_sampling.NO_EXAMPLES else (), ("repeat",))
+            )
             rival = name.removesuffix(RERANKED) if name.endswith(RERANKED) else first
-            if name not in (NO_EXAMPLES, rival):
+            if name not in (vote_sampling.NO_EXAMPLES, rival):
                 against_first.append(Group((model, name), here, select(outcomes, examples=rival), ("repeat",)))
     build = partial(make_accuracy_table, labels=("model", "examples"), remarks=(*_NOTES, *remarks))
     built = [build("Accuracy by the examples that are shown", groups=against_none, baseline="no examples")]
@@ -116,14 +106,14 @@ EXPERIMENT = Experiment(
     NAME,
     "What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",
     _build_cases,
-    vote_tables(tables, ("arm", "examples")),
-    sets=QUESTION_SETS,
+    vote_sampling.vote_tables(tables, ("arm", "examples")),
+    sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=(VOTES,)),
     published=("medprompt-encoder-properties", "medprompt-encoders", "medprompt-databases", "medprompt-reranker"),
     plots=(
         (PlotSpec("Differences between examples", "points", (f"difference to {_FIRST}",), panel=("model",)),),
         (SHARES, DIFFERENCES),
-        (replace(TOKENS_PLOT, along=("examples",)), replace(CALLS_PLOT, along=("examples",))),
+        vote_sampling.usage_plots(along=("examples",)),
     ),
     strategy="self-consistency",
     places_documents=False,

@@ -8,7 +8,6 @@ shown against both, since the study compares twenty votes with one prediction (e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from operator import attrgetter, itemgetter
 
@@ -16,29 +15,17 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table, mean_score
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, all_outcomes, select, values_of
-from epicrisis.evaluation.experiments.vote_sampling import (
-    CALLS_PLOT,
-    MEDPROMPT,
-    QUESTION_SETS,
-    SHUFFLED,
-    TOKENS_PLOT,
-    ZERO,
-    VoteSampling,
-    check_choices,
-    sampling_of,
-    single_votes,
-    vote_tables,
-)
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question
 
 NAME = "models"
 VOTES = 20
-ARMS = (ZERO, SHUFFLED, MEDPROMPT)
+ARMS = (vote_sampling.ZERO, vote_sampling.SHUFFLED, vote_sampling.MEDPROMPT)
 
 _NOTES = (
     "Zero-shot is one prediction of the next token; the two others have the same number of votes, so their difference "
@@ -51,7 +38,7 @@ _LEADERBOARD_NOTE = (
 
 def cases(
     questions_by_set: Mapping[str, Sequence[Question]],
-    sampling: VoteSampling,
+    sampling: vote_sampling.VoteSampling,
     sources: Mapping[str, ExampleFinder],
     *,
     votes: int = VOTES,
@@ -66,12 +53,12 @@ def cases(
     voting = sampling.votes(votes, shuffle=True)
     built: list[Case] = []
     for name, questions in questions_by_set.items():
-        check_choices(questions)
+        vote_sampling.check_choices(questions)
         for question in questions:
             arms = {
-                ZERO: RunOverrides("zero-shot"),
-                SHUFFLED: RunOverrides("self-consistency", voting=voting),
-                MEDPROMPT: RunOverrides("medprompt", voting=voting, examples=find(question)),
+                vote_sampling.ZERO: RunOverrides("zero-shot"),
+                vote_sampling.SHUFFLED: RunOverrides("self-consistency", voting=voting),
+                vote_sampling.MEDPROMPT: RunOverrides("medprompt", voting=voting, examples=find(question)),
             }
             for arm, overrides in arms.items():
                 built += sampling.cases(question, {"set": name, "arm": arm}, overrides)
@@ -79,8 +66,8 @@ def cases(
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    votes = single_votes(inputs, NAME)
-    return cases(inputs.questions, sampling_of(inputs), inputs.study.examples, votes=votes)
+    votes = vote_sampling.single_votes(inputs, NAME)
+    return cases(inputs.questions, vote_sampling.sampling_of(inputs), inputs.study.examples, votes=votes)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -106,8 +93,10 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     ranked.sort(key=itemgetter(0), reverse=True)
     columns = ("model", "arm", "average", *map(str, sets))
     return (
-        gains_table("With and without context retrieval", ZERO, SHUFFLED, MEDPROMPT),
-        gains_table("What the examples bring", SHUFFLED, MEDPROMPT),
+        gains_table(
+            "With and without context retrieval", vote_sampling.ZERO, vote_sampling.SHUFFLED, vote_sampling.MEDPROMPT
+        ),
+        gains_table("What the examples bring", vote_sampling.SHUFFLED, vote_sampling.MEDPROMPT),
         Table("Leaderboard", columns, tuple(map(itemgetter(1), ranked)), (*notes, _LEADERBOARD_NOTE)),
     )
 
@@ -117,21 +106,25 @@ EXPERIMENT = Experiment(
     NAME,
     "What does context retrieval bring to each of several models? (Context retrieval, Tables 8 and 9)",
     _build_cases,
-    vote_tables(tables, ("set", "arm")),
-    sets=QUESTION_SETS,
+    vote_sampling.vote_tables(tables, ("set", "arm")),
+    sets=vote_sampling.QUESTION_SETS,
     grid=Grid(votes=(VOTES,)),
     published=("models", "models-averages", "models-leaderboard"),
     plots=(
         (
-            PlotSpec("Gains over one prediction", "points", (f"difference to {ZERO}",), _ROWS, ("arm",), ("set",)),
+            PlotSpec(
+                "Gains over one prediction",
+                "points",
+                (f"difference to {vote_sampling.ZERO}",),
+                _ROWS,
+                ("arm",),
+                ("set",),
+            ),
             PlotSpec("Share right", "points", (SHARE_COLUMN,), _ROWS, ("arm",), ("set",), method_columns=("arm",)),
         ),
         (PlotSpec("What the examples bring", "points", ("difference to *",), _MODEL, _MODEL, ("set",)),),
         (PlotSpec("Leaderboard", "points", ("average",), _ROWS, ("arm",), ()),),
-        (
-            replace(TOKENS_PLOT, along=("arm",), series=("arm",), panel=("model", "set")),
-            replace(CALLS_PLOT, along=("arm",), series=("arm",), panel=("model", "set")),
-        ),
+        vote_sampling.usage_plots(along=("arm",), series=("arm",), panel=("model", "set")),
     ),
     strategy="self-consistency",
     places_documents=False,

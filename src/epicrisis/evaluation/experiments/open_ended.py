@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product, starmap
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,13 +28,12 @@ from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, sign_test
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
+from epicrisis.evaluation.experiments.experiment import Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import PairVerdict
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question, StrategyName
 
@@ -79,32 +79,18 @@ class Judging:
     """By the judge's name: its verdicts by pair."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rater:
-    name: str
-    choices: Mapping[str, PreferredAnswer]
-    """By pair."""
-    tested: bool = True
-    """False: one of several reviewers whose majority counts."""
-
-
-def cases(questions: Sequence[Question], *, preflight: bool = False) -> tuple[Case, ...]:
+def cases(questions: Sequence[Question]) -> tuple[Case, ...]:
     """Build each question by both arms, condition `arm`; retrieval, k and all else are those of the settings.
 
-    Without its preflight check BriefContext reads every question in parts; with it some of its answers are plain RAG's.
-    Raises InputError without questions.
+    Without its preflight check BriefContext reads every question in parts; with it some of its answers would be plain
+    RAG's. Raises InputError without questions.
     """
     if not questions:
         raise InputError("there is no question to ask: draw at least one")
     built: list[Case] = []
-    for question in questions:
-        for arm in ARMS:
-            built.append(Case(question, {"arm": arm}, RunOverrides(strategy=arm, preflight=preflight)))
+    for question, arm in product(questions, ARMS):
+        built.append(Case(question, {"arm": arm}, RunOverrides(strategy=arm, preflight=False)))
     return tuple(built)
-
-
-def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    return cases(inputs.all_questions())
 
 
 def read_judging(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
@@ -115,7 +101,7 @@ def read_judging(folder: Path, people: Sequence[Path] = (), models: Sequence[Pat
         recipe, verdicts = preference.read_pair_verdicts(path, paired.pairs)
         name = str(recipe["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = verdicts
-    pair_ids = {pair.id for pair in paired.pairs}
+    pair_ids = set(map(attrgetter("id"), paired.pairs))
     return Judging(paired, human_verdicts.read_verdicts(people, pair_ids), judges)
 
 
@@ -124,17 +110,11 @@ def read_judging_folder(folder: Path) -> Judging:
     return read_judging(folder, sorted(folder.glob(PEOPLE)), sorted(folder.glob(MODELS)))
 
 
-def _judging_of_run(run: RecordedRun) -> Judging:
-    """Read the run's pairs with their verdicts; before any were written, return its pairs."""
-    folder = run.path.parent / JUDGING
-    return read_judging_folder(folder) if folder.is_dir() else Judging(blind_pairs.make_pairs(run.records(), ARMS, 0))
-
-
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree,
     and the effect of an answer's place."""
     answers = _answers_table(judgings, remarks)
-    if not any(map(_raters, judgings.values())):
+    if not any(judging.people or judging.models for judging in judgings.values()):
         return (answers,)
     return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings), _place_table(judgings)
 
@@ -164,22 +144,29 @@ def _describe_test(p: float, effect: str) -> str:
     return f"{effect} is {'shown' if p <= ALPHA else 'not shown'} (exact sign test, {value} corrected)"
 
 
-def _raters(judging: Judging) -> list[_Rater]:
-    """Return all raters, with the majority of several reviewers after these."""
+def _raters(judging: Judging) -> Iterator[tuple[str, Mapping[str, PreferredAnswer], bool]]:
+    """Yield all raters with their choices by pair, and whether these are tested: reviewers, their majority, models.
+
+    One of several reviewers is not tested, because their majority counts.
+    """
     reviewers = human_verdicts.choices_by_reviewer(judging.people)
-    raters = [_Rater(name, choices, len(reviewers) == 1) for name, choices in reviewers.items()]
+    for name, choices in reviewers.items():
+        yield name, choices, len(reviewers) == 1
     if len(reviewers) > 1:
-        majority = human_verdicts.majority_choices(reviewers.values())
-        raters.append(_Rater(f"majority of {len(reviewers)} reviewers", majority))
-    return raters + _model_raters(judging)
+        yield f"majority of {len(reviewers)} reviewers", human_verdicts.majority_choices(reviewers.values()), True
+    for name, choices in _model_choices(judging).items():
+        yield name, choices, True
 
 
-def _model_raters(judging: Judging) -> list[_Rater]:
-    raters: list[_Rater] = []
+def _model_choices(judging: Judging) -> dict[str, dict[str, PreferredAnswer]]:
+    """Return the choices of each judge by pair, without the pairs on which it made none."""
+    by_judge: dict[str, dict[str, PreferredAnswer]] = {}
     for name, verdicts in judging.models.items():
-        choices = {pair: judgement.choice for pair, judgement in verdicts.items() if judgement.choice is not None}
-        raters.append(_Rater(name, choices))
-    return raters
+        choices = by_judge.setdefault(name, {})
+        for pair, verdict in verdicts.items():
+            if verdict.choice is not None:
+                choices[pair] = verdict.choice
+    return by_judge
 
 
 def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> Table:
@@ -188,9 +175,9 @@ def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> T
     for model, judging in judgings.items():
         paired, key = judging.paired, judging.paired.key
         for arm in key.arms:
-            endings = Counter(states[arm] for states in key.left_out.values())
+            endings = Counter(map(itemgetter(arm), key.left_out.values()))
             endings["answered"] += len(paired.pairs) + len(key.same)
-            lengths = [len(text.split()) for text in paired.answers(arm)]
+            lengths = list(map(len, map(str.split, paired.answers(arm))))
             counts = map(endings.__getitem__, STATES)
             rows.append((model, arm, key.asked, *counts, fmean(lengths) if lengths else None))
         notes.append(
@@ -211,27 +198,17 @@ def _verdicts_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> 
     p_values: list[float | None] = []
     for model, judging in judgings.items():
         paired = judging.paired
-        for rater in _raters(judging):
-            arms = [paired.key.preferred(pair, choice) for pair, choice in rater.choices.items()]
+        for name, choices, is_tested in _raters(judging):
+            arms = list(starmap(paired.key.preferred, choices.items()))
             better, worse = arms.count(OURS), arms.count(RIVAL)
             same = arms.count(None) + len(paired.key.same)
             unjudged = len(paired.pairs) - len(arms)
             share = _mean([1.0] * better + [0.0] * (same + worse) + [None] * unjudged)
             decided = _mean([1.0] * better + [0.0] * worse)
-            rows.append((model, rater.name, better + same + worse, unjudged, better, same, worse, share, decided))
-            p_values.append(sign_test(better, worse) if rater.tested else None)
-    columns = (
-        "model",
-        "judge",
-        "judged",
-        "not judged",
-        "better",
-        "same",
-        "worse",
-        "share better",
-        "share of decided",
-        "p (Holm)",
-    )
+            rows.append((model, name, better + same + worse, unjudged, better, same, worse, share, decided))
+            p_values.append(sign_test(better, worse) if is_tested else None)
+    counts = ("judged", "not judged", "better", "same", "worse")
+    columns = ("model", "judge", *counts, "share better", "share of decided", "p (Holm)")
     tested = len(p_values) - p_values.count(None)
     notes = (_VERDICT_NOTES[0].format(n=tested), *_VERDICT_NOTES[1:], *_self_judge_notes(judgings), *remarks)
     return Table("BriefContext's answer against RAG's", columns, _add_p(rows, p_values), notes)
@@ -248,10 +225,7 @@ def _self_judge_notes(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
 
 def _add_p(rows: Sequence[tuple[Cell, ...]], p_values: Sequence[float | None]) -> tuple[tuple[Cell, ...], ...]:
     """Return each row with its p, corrected by Holm, at the end."""
-    table: list[tuple[Cell, ...]] = []
-    for row, p in zip(rows, correct_p_values(p_values), strict=True):
-        table.append((*row, p))
-    return tuple(table)
+    return tuple((*row, p) for row, p in zip(rows, correct_p_values(p_values), strict=True))
 
 
 def _agreement_table(judgings: Mapping[str, Judging]) -> Table:
@@ -270,14 +244,14 @@ def _rater_groups(judging: Judging) -> Iterator[tuple[str, list[Mapping[str, Any
         return {pair: key.preferred(pair, choice) for pair, choice in choices.items()}
 
     reviewers = list(human_verdicts.choices_by_reviewer(judging.people).values())
-    models = [(rater.name, by_arm(rater.choices)) for rater in _model_raters(judging)]
+    models = {name: by_arm(choices) for name, choices in _model_choices(judging).items()}
     if len(reviewers) > 1:
         yield "people", list(map(by_arm, reviewers))
     if reviewers:
         majority = by_arm(human_verdicts.majority_choices(reviewers))
-        for name, choices in models:
+        for name, choices in models.items():
             yield f"people and {name}", [majority, choices]
-    for (name, mine), (other, theirs) in combinations(models, 2):
+    for (name, mine), (other, theirs) in combinations(models.items(), 2):
         yield f"{name} and {other}", [mine, theirs]
 
 
@@ -296,24 +270,13 @@ def _place_table(judgings: Mapping[str, Judging]) -> Table:
                     if judgement.state == "judged" and reply.choice is not None:
                         replies.append((pair, reply.choice))
             cells, p = _place_cells(replies)
-            consistent = [judgement.consistent for judgement in verdicts.values()]
-            states = Counter(judgement.state for judgement in verdicts.values())
+            consistent = list(map(attrgetter("consistent"), verdicts.values()))
+            states = Counter(map(attrgetter("state"), verdicts.values()))
             counts = (consistent.count(True), consistent.count(False), states["unparsed"], states["failed"])
             rows.append((model, name, *cells, *counts))
             p_values.append(p)
-    columns = (
-        "model",
-        "judge",
-        "first better",
-        "tie",
-        "second better",
-        "share first",
-        "consistent",
-        "inconsistent",
-        "unparsed",
-        "failed",
-        "p (Holm)",
-    )
+    counts_of = ("consistent", "inconsistent", "unparsed", "failed")
+    columns = ("model", "judge", "first better", "tie", "second better", "share first", *counts_of, "p (Holm)")
     notes = (_PLACE_NOTES[0].format(n=len(rows)), *_PLACE_NOTES[1:])
     return Table("Does the place decide?", columns, _add_p(rows, p_values), notes)
 
@@ -323,7 +286,7 @@ _LEANING: Mapping[PreferredAnswer, int] = {"1": 1, "2": -1, "tie": 0}
 
 def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[Cell, ...], float]:
     """Return how often each place wins, the share of pairs that lean to the first, and the p of that."""
-    counts = Counter(choice for _, choice in replies)
+    counts = Counter(map(itemgetter(1), replies))
     leaning: Counter[str] = Counter()
     for pair, choice in replies:
         leaning[pair] += _LEANING[choice]
@@ -340,13 +303,21 @@ def _mean(scores: Sequence[float | None]) -> Mean | None:
 
 
 def _read_judgings(runs: Runs) -> dict[str, Judging]:
-    return {run.name: _judging_of_run(run) for run in runs}
+    """Read the pairs of runs with their verdicts; before any were written, return their pairs."""
+    judgings: dict[str, Judging] = {}
+    for run in runs:
+        folder = run.path.parent / JUDGING
+        if folder.is_dir():
+            judgings[run.name] = read_judging_folder(folder)
+        else:
+            judgings[run.name] = Judging(blind_pairs.make_pairs(run.records(), ARMS, 0))
+    return judgings
 
 
 EXPERIMENT = Experiment(
     NAME,
     "Whose answer to an open question is better, judged blind? (BriefContext, on MedQ)",
-    _build_cases,
+    lambda inputs: cases(inputs.all_questions()),
     lambda runs, remarks: tables(_read_judgings(runs), remarks=remarks),
     sets=("medq",),
     published=("open-ended",),

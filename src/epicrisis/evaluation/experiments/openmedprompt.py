@@ -19,28 +19,9 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments import outcome_groups, vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import (
-    OutcomesByModel,
-    collect_groups,
-    group_conditions,
-    numbers_of,
-    select,
-    values_of,
-)
-from epicrisis.evaluation.experiments.vote_sampling import (
-    CALLS_PLOT,
-    NO_EXAMPLES,
-    TOKENS_PLOT,
-    VoteSampling,
-    cases_by_set,
-    preferred_size,
-    sampling_of,
-    sort_outcomes,
-    split_sets,
-    usage_of_runs,
-)
 from epicrisis.evaluation.grading.correctness import correctness_remarks as marking_remarks
 from epicrisis.evaluation.grading.correctness import read_correctness
 from epicrisis.evaluation.runs.case import Case, Condition
@@ -77,12 +58,12 @@ class Sizes:
     @property
     def k(self) -> int:
         """Examples of the rows over drafts and rounds, and of the one draft."""
-        return preferred_size(K, self.ks)
+        return vote_sampling.preferred_size(K, self.ks)
 
     @property
     def n(self) -> int:
         """Drafts or rounds of the rows over examples."""
-        return preferred_size(N, self.ns)
+        return vote_sampling.preferred_size(N, self.ns)
 
     def pairs(self) -> list[tuple[int, int]]:
         """Return the pairs (n, k), the largest n first, which fills the cache for the others."""
@@ -92,7 +73,7 @@ class Sizes:
 
 def cases(
     questions: Sequence[Question],
-    sampling: VoteSampling,
+    sampling: vote_sampling.VoteSampling,
     sources: Mapping[str, ExampleFinder],
     *,
     sizes: Sizes = Sizes(),
@@ -128,7 +109,7 @@ def _variants(
 ) -> Iterator[tuple[Condition, RunOverrides]]:
     """Yield the conditions of one question with their overrides."""
     if ONE in arms:
-        yield _one_draft(NO_EXAMPLES, 0, Examples(()))
+        yield _one_draft(vote_sampling.NO_EXAMPLES, 0, Examples(()))
     for name, find in sources.items():
         examples = find(question)
         if ONE in arms:
@@ -155,18 +136,18 @@ def _first(examples: Examples, k: int) -> Examples:
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    grid, sampling = inputs.grid, sampling_of(inputs)
+    grid, sampling = inputs.grid, vote_sampling.sampling_of(inputs)
     sizes = Sizes(grid.votes, grid.ks)
     build = partial(cases, sampling=sampling, sources=inputs.study.examples, sizes=sizes, arms=grid.arms)
-    return cases_by_set(inputs, build)
+    return vote_sampling.cases_by_set(inputs, build)
 
 
-def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished and marked runs: one draft (Table 10), drafts and rounds (Tables 11 and 12, Figure
     6), and examples (Figure 5) where their number was varied."""
-    one_draft = collect_groups(runs, _one_draft_groups)
-    by_drafts = collect_groups(runs, partial(_size_groups, size="n"))
-    by_examples = collect_groups(runs, partial(_size_groups, size="k"))
+    one_draft = outcome_groups.collect_groups(runs, _one_draft_groups)
+    by_drafts = outcome_groups.collect_groups(runs, partial(_size_groups, size="n"))
+    by_examples = outcome_groups.collect_groups(runs, partial(_size_groups, size="k"))
     build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
     labels = ("model", "arm", "examples")
     title, baseline = "Accuracy by the number of drafts or rounds", "one draft with the same examples"
@@ -181,24 +162,24 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
 
 
 def _one_draft_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    ones = select(outcomes, arm=ONE)
-    without = select(ones, examples=NO_EXAMPLES)
-    for (name, k), here in group_conditions(ones, "examples", "k").items():
-        yield Group((model, name, k), here, () if name == NO_EXAMPLES else without, ("repeat",))
+    ones = outcome_groups.select(outcomes, arm=ONE)
+    without = outcome_groups.select(ones, examples=vote_sampling.NO_EXAMPLES)
+    for (name, k), here in outcome_groups.group_conditions(ones, "examples", "k").items():
+        yield Group((model, name, k), here, () if name == vote_sampling.NO_EXAMPLES else without, ("repeat",))
 
 
 def _size_groups(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"]) -> Iterator[Group]:
     """Yield each number of drafts, or of examples, with the other one as the run's sizes say."""
     several = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
     # With one number of examples, the rows over drafts and rounds are the same.
-    if not several or (size == "k" and len(values_of(several, "k")) < 2):
+    if not several or (size == "k" and len(outcome_groups.values_of(several, "k")) < 2):
         return
-    sizes = Sizes(numbers_of(several, "n"), numbers_of(several, "k"))
-    rows = select(several, k=sizes.k) if size == "n" else select(several, n=sizes.n)
-    for (arm, name), of_arm in group_conditions(rows, "arm", "examples").items():
-        rivals = select(outcomes, arm=ONE, examples=name)
-        for value in numbers_of(of_arm, size):
-            here = select(of_arm, **{size: value})
+    sizes = Sizes(outcome_groups.numbers_of(several, "n"), outcome_groups.numbers_of(several, "k"))
+    rows = outcome_groups.select(several, k=sizes.k) if size == "n" else outcome_groups.select(several, n=sizes.n)
+    for (arm, name), of_arm in outcome_groups.group_conditions(rows, "arm", "examples").items():
+        rivals = outcome_groups.select(outcomes, arm=ONE, examples=name)
+        for value in outcome_groups.numbers_of(of_arm, size):
+            here = outcome_groups.select(of_arm, **{size: value})
             yield Group((model, arm, name, value), here, rivals, ("repeat",))
 
 
@@ -210,7 +191,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     for run in runs:
         marking = read_correctness(run.path.parent)
         if marking.judges:
-            outcomes[run.name] = sort_outcomes(run, marking.outcomes())
+            outcomes[run.name] = vote_sampling.sort_outcomes(run, marking.outcomes())
             notes |= dict.fromkeys(marking_remarks(marking))
         else:
             unmarked.append(
@@ -218,8 +199,8 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
                 "grade correctness FOLDER --model MODEL` with the run's folder, then `epicrisis report` or the same "
                 "command again."
             )
-    built = tables(split_sets(outcomes), remarks=tuple(notes)) if outcomes else ()
-    usage = usage_of_runs(runs, ("arm", "examples", "k", "n"))
+    built = tables(vote_sampling.split_sets(outcomes), remarks=tuple(notes)) if outcomes else ()
+    usage = vote_sampling.usage_of_runs(runs, ("arm", "examples", "k", "n"))
     return (*built, replace(usage, notes=(*unmarked, *usage.notes)))
 
 
@@ -245,10 +226,7 @@ EXPERIMENT = Experiment(
         (SHARES, PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",))),
         _size_plots("n", "drafts or rounds"),
         _size_plots("k", "examples"),
-        (
-            replace(TOKENS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
-            replace(CALLS_PLOT, along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
-        ),
+        vote_sampling.usage_plots(along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),
     ),
     strategy="self-reflection",
     places_documents=False,

@@ -12,9 +12,8 @@ from typing import Any
 
 from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples, open_examples
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets.dataset import Dataset
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.datasets.sampling import sample_at_random
 from epicrisis.evaluation.experiments import cloze, medprompt, probe
 from epicrisis.evaluation.experiments.arms import ExampleFinder, Study
 from epicrisis.evaluation.experiments.experiment import CORRECTED, CaseInputs, Experiment, Grid, Request

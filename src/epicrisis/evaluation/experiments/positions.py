@@ -9,34 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from epicrisis.evaluation.analysis.grouping import (
-    P_COLUMN,
-    SHARE_COLUMN,
-    Group,
-    PairingKey,
-    group_by,
-    make_accuracy_table,
-    mean_by_pair,
-    spread_over,
-)
+from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
-from epicrisis.evaluation.experiments.outcome_groups import (
-    ChangeRow,
-    OutcomesByModel,
-    all_outcomes,
-    change_table,
-    collect_groups,
-    compare_scores,
-    group_conditions,
-    outcome_tables,
-    select,
-    subtract_scores,
-    values_of,
-    with_condition,
-)
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -99,23 +77,23 @@ def build_placed_cases(inputs: CaseInputs, *, at_least_keys: bool = False) -> tu
     return cases(questions, inputs.study, ks=grid.ks, places=grid.places, arms=grid.arms, at_least_keys=at_least_keys)
 
 
-def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: each place, the averages over places with both spreads, and what the middle
     loses against the ends. `remarks` (the notes of the protocol) stand under each table."""
     remarks = (*remarks, *_NOTES)
     return (
-        make_accuracy_table(
+        grouping.make_accuracy_table(
             "Accuracy by the place of the key document (percentile)",
             ("model", "k", "arm", "place"),
-            collect_groups(runs, _place_groups),
+            outcome_groups.collect_groups(runs, _place_groups),
             baseline=BASELINE,
             more=("SD over repeats",),
             remarks=remarks,
         ),
-        make_accuracy_table(
+        grouping.make_accuracy_table(
             "Accuracy averaged over the places",
             ("model", "k", "arm"),
-            collect_groups(runs, _average_groups),
+            outcome_groups.collect_groups(runs, _average_groups),
             baseline=f"{BASELINE} at that k",
             more=("SD over places", "SD over repeats"),
             remarks=remarks,
@@ -126,69 +104,79 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
 
 def _by_k_and_arm(outcomes: Sequence[Outcome]) -> dict[tuple[int, str], list[Outcome]]:
     """Group the outcomes with a placed ranking by (k, arm), ascending by k."""
-    groups = group_conditions(with_condition(outcomes, "k"), "k", "arm")
+    groups = outcome_groups.group_conditions(outcome_groups.with_condition(outcomes, "k"), "k", "arm")
     return {(k, arm): groups[k, arm] for k, arm in sorted(groups, key=lambda key: int(str(key[0])))}
 
 
-def _place_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
+def _place_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[grouping.Group]:
     by_k_and_arm = _by_k_and_arm(outcomes)
     for (k, arm), cases_of_arm in by_k_and_arm.items():
         rivals = by_k_and_arm.get((k, BASELINE), []) if arm != BASELINE else []
-        for place in values_of(cases_of_arm, "place"):
-            here = select(cases_of_arm, place=place)
-            spreads = (spread_over(here, "repeat"),)
-            yield Group((model, k, arm, place), here, select(rivals, place=place), ("repeat",), spreads)
+        for place in outcome_groups.values_of(cases_of_arm, "place"):
+            here = outcome_groups.select(cases_of_arm, place=place)
+            spreads = (grouping.spread_over(here, "repeat"),)
+            yield grouping.Group(
+                (model, k, arm, place), here, outcome_groups.select(rivals, place=place), ("repeat",), spreads
+            )
 
 
-def _average_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
+def _average_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[grouping.Group]:
     """Yield the averages over the places by k; the bounds are repeated at each k, against the same baseline."""
     by_k_and_arm = _by_k_and_arm(outcomes)
-    unplaced = select(outcomes, k=None)
+    unplaced = outcome_groups.select(outcomes, k=None)
     for k in dict.fromkeys(k for k, _ in by_k_and_arm) or (None,):
         rivals = [] if k is None else by_k_and_arm.get((k, BASELINE), [])
         for (other_k, arm), here in by_k_and_arm.items():
             if other_k == k:
-                spreads = spread_over(here, "place"), spread_over(here, "repeat")
+                spreads = grouping.spread_over(here, "place"), grouping.spread_over(here, "repeat")
                 against = rivals if arm != BASELINE else ()
-                yield Group((model, k, arm), here, against, ("place", "repeat"), spreads)
-        for arm in values_of(unplaced, "arm"):
-            here = select(unplaced, arm=arm)
-            repeats = None, spread_over(here, "repeat")
-            yield Group((model, k, arm), here, rivals, ("repeat",), repeats, tested=False)
+                yield grouping.Group((model, k, arm), here, against, ("place", "repeat"), spreads)
+        for arm in outcome_groups.values_of(unplaced, "arm"):
+            here = outcome_groups.select(unplaced, arm=arm)
+            repeats = None, grouping.spread_over(here, "repeat")
+            yield grouping.Group((model, k, arm), here, rivals, ("repeat",), repeats, tested=False)
 
 
-def _middle_table(runs: OutcomesByModel, remarks: Sequence[str]) -> Table:
+def _middle_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -> Table:
     """Build the table of what each arm loses when the key document stands between the ends.
 
     The loss is a question's mean at the ends (percentiles 0 and 100) less its mean between them; next to it stands how
     much less than the baseline the arm loses.
     """
-    rows: list[ChangeRow] = []
+    rows: list[outcome_groups.ChangeRow] = []
     for model, outcomes in runs.items():
         by_k_and_arm = _by_k_and_arm(outcomes)
-        loss_of: dict[tuple[int, str], dict[PairingKey, float]] = {}
+        loss_of: dict[tuple[int, str], dict[grouping.PairingKey, float]] = {}
         for key, cases_of_arm in by_k_and_arm.items():
-            by_end = group_by(cases_of_arm, lambda outcome: outcome.condition["place"] in (0, 100))
-            at_ends, between = mean_by_pair(by_end.get(True, ()), ()), mean_by_pair(by_end.get(False, ()), ())
-            loss_of[key] = subtract_scores(at_ends, between)
+            by_end = grouping.group_by(cases_of_arm, lambda outcome: outcome.condition["place"] in (0, 100))
+            at_ends, between = (
+                grouping.mean_by_pair(by_end.get(True, ()), ()),
+                grouping.mean_by_pair(by_end.get(False, ()), ()),
+            )
+            loss_of[key] = outcome_groups.subtract_scores(at_ends, between)
         for (k, arm), losses in loss_of.items():
             total = len(set(map(attrgetter("question"), by_k_and_arm[k, arm])))
             rival = loss_of.get((k, BASELINE)) if arm != BASELINE else None
-            changes = compare_scores(losses), compare_scores(rival, losses) if rival else None
+            changes = (
+                outcome_groups.compare_scores(losses),
+                outcome_groups.compare_scores(rival, losses) if rival else None,
+            )
             rows.append(((model, k, arm), changes, (len(losses), total - len(losses))))
-    changed = ("lost in the middle", P_COLUMN, f"lost less than {BASELINE}", f"{P_COLUMN} of that")
+    changed = ("lost in the middle", grouping.P_COLUMN, f"lost less than {BASELINE}", f"{grouping.P_COLUMN} of that")
     about = (
         "Lost in the middle: share right with the key at either end, less the share right with it between them, of the "
         "questions with a score at both."
     )
-    placed = with_condition(all_outcomes(runs), "k")
-    return change_table("What the middle loses", ("model", "k", "arm", *changed), rows, placed, (about, *remarks))
+    with_k = outcome_groups.with_condition(outcome_groups.all_outcomes(runs), "k")
+    return outcome_groups.change_table(
+        "What the middle loses", ("model", "k", "arm", *changed), rows, with_k, (about, *remarks)
+    )
 
 
 PLACE_PLOT = PlotSpec(
     "Share right by the place of the key document",
     "line",
-    (SHARE_COLUMN,),
+    (grouping.SHARE_COLUMN,),
     ("place",),
     ("arm",),
     axis_title="place of the key document (percentile)",
@@ -196,7 +184,7 @@ PLACE_PLOT = PlotSpec(
 PLOTS = (
     (PLACE_PLOT,),
     (
-        PlotSpec("Share right by arm", "points", (SHARE_COLUMN,), ("arm",), ("arm",)),
+        PlotSpec("Share right by arm", "points", (grouping.SHARE_COLUMN,), ("arm",), ("arm",)),
         PlotSpec("Differences by arm", "points", ("difference to *",), ("arm",), ("arm",)),
     ),
     (PlotSpec("What the middle loses", "points", ("lost in the middle",), ("arm",), ("arm",)),),
@@ -205,7 +193,7 @@ EXPERIMENT = Experiment(
     NAME,
     "Does it matter where among k documents the key document stands? (BriefContext, Figure 2)",
     build_placed_cases,
-    outcome_tables(tables),
+    outcome_groups.outcome_tables(tables),
     sets=(PUBMEDQA,),
     grid=Grid(ARMS, KS, PLACES),
     published=("positions", "positions-averages", "positions-averages-preprint"),

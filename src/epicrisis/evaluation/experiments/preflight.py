@@ -20,26 +20,12 @@ from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments import preflight_rules
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.preflight_calibration import (
     calibrate,
     calibration_table,
     signals_table,
-)
-from epicrisis.evaluation.experiments.preflight_rules import (
-    ALWAYS,
-    AS_CODED,
-    NEVER,
-    PAPERS_RULE,
-    PUBLISHED,
-    Confusion,
-    Definition,
-    Rule,
-    definitions,
-    evaluate_rule,
-    label_rankings,
-    proportion,
-    threshold_curve,
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
 from epicrisis.evaluation.runs.recorded_run import RunSummary
@@ -51,7 +37,14 @@ K = 16
 HIDDEN: Guard = "source-hidden"
 OVERLAP = Signal("overlap", 3)
 """The signal of the papers' rule."""
-RULES = (PAPERS_RULE, Rule(OVERLAP, 0.2, depth=64), AS_CODED, Rule(Signal("overlap", 5), 0.2), ALWAYS, NEVER)
+RULES = (
+    preflight_rules.PAPERS_RULE,
+    preflight_rules.Rule(OVERLAP, 0.2, depth=64),
+    preflight_rules.AS_CODED,
+    preflight_rules.Rule(Signal("overlap", 5), 0.2),
+    preflight_rules.ALWAYS,
+    preflight_rules.NEVER,
+)
 """The papers' rule, a deeper one, the coded one and a wider one, and the two that ignore the signal."""
 
 _COUNTS = ("TP", "FN", "FP", "TN")
@@ -79,7 +72,7 @@ def read_findings(folder: Path) -> Findings:
             by_guard[guard] = read_rankings(path)[1]
     tables = [places_table(recorded, K), counts_table(recorded), rules_table(recorded, RULES, K)]
     conclusions: list[str] = []
-    for definition in definitions(K)[:2]:
+    for definition in preflight_rules.definitions(K)[:2]:
         try:
             calibration = calibrate(recorded, definition)
         except InputError as error:
@@ -121,7 +114,7 @@ def read_findings(folder: Path) -> Findings:
     )
 
 
-def _describe_rates(matrix: Confusion) -> str:
+def _describe_rates(matrix: preflight_rules.Confusion) -> str:
     texts: list[str] = []
     for share in (matrix.specificity, matrix.recall):
         interval = share.interval
@@ -129,35 +122,42 @@ def _describe_rates(matrix: Confusion) -> str:
     return " at a recall of ".join(texts)
 
 
-def published_confusion() -> Confusion:
+def published_confusion() -> preflight_rules.Confusion:
     """Return the papers' matrix with its rows as the truth, which alone gives the rates in the text (errata B3)."""
     issue, no_issue = load_published()["preflight"].table.rows
-    return Confusion(*map(int, map(str, (*issue[1:], *no_issue[1:]))))
+    return preflight_rules.Confusion(*map(int, map(str, (*issue[1:], *no_issue[1:]))))
 
 
 def rules_table(
     recorded: Sequence[QuestionRankings],
-    rules: Sequence[Rule] = (PAPERS_RULE, ALWAYS, NEVER),
+    rules: Sequence[preflight_rules.Rule] = (
+        preflight_rules.PAPERS_RULE,
+        preflight_rules.ALWAYS,
+        preflight_rules.NEVER,
+    ),
     k: int = 16,
 ) -> Table:
     """Build Supplementary Table 4 for each definition of the issue and each rule, after the papers' own matrix."""
     rows = [("as published", "overlap > 0.2, n not stated", *_matrix_cells(published_confusion()))]
-    for definition in definitions(k):
+    for definition in preflight_rules.definitions(k):
         for rule in rules:
-            rows.append((definition.name, str(rule), *_matrix_cells(evaluate_rule(recorded, rule, definition))))
+            rows.append(
+                (definition.name, str(rule), *_matrix_cells(preflight_rules.evaluate_rule(recorded, rule, definition)))
+            )
     notes = (
         _APART,
         "The published row is of other questions, another encoder and another library: no replication.",
-        f"The papers' rule is assumed to be {PAPERS_RULE}, for they state no n; the notebooks have {AS_CODED}, never "
-        "call it (errata C2), and count words among the ranked passages alone (C6), where these rules use the whole "
-        "library's. At n = 3 both thresholds are one test, except where BM25 finds fewer than 3 of the passages (B2).",
+        f"The papers' rule is assumed to be {preflight_rules.PAPERS_RULE}, for they state no n; the notebooks have "
+        f"{preflight_rules.AS_CODED}, never call it (errata C2), and count words among the ranked passages alone "
+        "(C6), where these rules use the whole library's. At n = 3 both thresholds are one test, except where BM25 "
+        "finds fewer than 3 of the passages (B2).",
         "Intervals: Wilson's, F1's by bootstrap over questions.",
     )
     columns = ("issue: key document", "rule", *_COUNTS, *_RATES)
     return Table("Is the issue foreseen?", columns, tuple(rows), notes)
 
 
-def _matrix_cells(matrix: Confusion) -> tuple[Cell, ...]:
+def _matrix_cells(matrix: preflight_rules.Confusion) -> tuple[Cell, ...]:
     counts = (matrix.tp, matrix.fn, matrix.fp, matrix.tn)
     rates = (matrix.precision, matrix.recall, matrix.specificity, matrix.f1(), matrix.skipped)
     return (*counts, *rates, matrix.apart)
@@ -197,10 +197,10 @@ def counts_table(recorded: Sequence[QuestionRankings]) -> Table:
     for rankings in recorded:
         counts = by_set.setdefault(rankings.dataset, Counter())
         counts["questions"] += 1
-        by_passages = replace(rankings, count="passages").at_depth(PAPERS_RULE.depth)
-        by_documents = bool(PAPERS_RULE.agree(replace(rankings, count="documents")))
+        by_passages = replace(rankings, count="passages").at_depth(preflight_rules.PAPERS_RULE.depth)
+        by_documents = bool(preflight_rules.PAPERS_RULE.agree(replace(rankings, count="documents")))
         counts["documents"] += by_documents
-        if not PAPERS_RULE.agree(by_passages):
+        if not preflight_rules.PAPERS_RULE.agree(by_passages):
             counts["only documents"] += by_documents
             continue
         first_words = {passage_id for passage_id, _ in by_passages.bm25[:3]}
@@ -221,14 +221,18 @@ def counts_table(recorded: Sequence[QuestionRankings]) -> Table:
         "agree by documents",
         "of these disagree by passages",
     )
-    notes = (f"By the papers' rule, {PAPERS_RULE}: of documents, each by its best passage, or of passages.",)
+    notes = (
+        f"By the papers' rule, {preflight_rules.PAPERS_RULE}: of documents, each by its best passage, or of passages.",
+    )
     return Table("What is counted", columns, tuple(rows), notes)
 
 
-def curve_table(recorded: Sequence[QuestionRankings], signal: Signal, definition: Definition, depth: int = 16) -> Table:
+def curve_table(
+    recorded: Sequence[QuestionRankings], signal: Signal, definition: preflight_rules.Definition, depth: int = 16
+) -> Table:
     """Build the table of the matrix at every threshold of one signal, from never to always map-reduce."""
     rows: list[tuple[Cell, ...]] = []
-    for point in threshold_curve(*label_rankings(recorded, signal, definition, depth)):
+    for point in preflight_rules.threshold_curve(*preflight_rules.label_rankings(recorded, signal, definition, depth)):
         cells: list[Cell] = [None if math.isinf(point.threshold) else point.threshold]
         for cell in _matrix_cells(point.confusion):
             cells.append(None if isinstance(cell, Mean) and not cell.n else cell)
@@ -243,12 +247,12 @@ def curve_table(recorded: Sequence[QuestionRankings], signal: Signal, definition
 
 def guards_table(
     by_guard: Mapping[str, Sequence[QuestionRankings]],
-    rules: Sequence[Rule] = (PAPERS_RULE,),
+    rules: Sequence[preflight_rules.Rule] = (preflight_rules.PAPERS_RULE,),
     k: int = 16,
 ) -> Table:
     """Build the table of the rules' verdicts where a question may not find its own source (errata B15), and where it
     may."""
-    not_retrieved = replace(PUBLISHED, top=k, k=k)
+    not_retrieved = replace(preflight_rules.PUBLISHED, top=k, k=k)
     rows: list[tuple[Cell, ...]] = []
     for guard, recorded in by_guard.items():
         by_label = group_by(recorded, not_retrieved.label)
@@ -257,7 +261,7 @@ def guards_table(
             skipped: list[Cell] = []
             for part in (recorded, issues, gone):
                 verdicts = list(map(rule.agree, part))
-                skipped.append(proportion(verdicts.count(True), len(verdicts) - verdicts.count(None)))
+                skipped.append(preflight_rules.proportion(verdicts.count(True), len(verdicts) - verdicts.count(None)))
             rows.append((guard, str(rule), len(recorded), len(issues), len(gone), *skipped))
     counts = ("questions", "key not retrieved", "no key to find")
     columns = ("guard", "rule", *counts, "skipped", "skipped, key not retrieved", "skipped, no key")

@@ -44,14 +44,14 @@ class Definition:
         if not rankings.held:
             return "no-key"
         documents = rankings.documents_read(self.k)
-        places = [documents.index(name) for name in rankings.held if name in documents]
+        places = list(map(documents.index, filter(documents.__contains__, rankings.held)))
         if not places:
             return "issue" if self.missing == "issue" else "not-retrieved"
         if self.gold == "all" and self.missing == "issue" and len(places) < len(rankings.held):
             return "issue"
         counted = places if self.gold == "all" else [min(places)]
-        issues = [place for place in counted if self.top <= place < len(documents) - self.bottom]
-        return "issue" if issues else "no-issue"
+        middle = range(self.top, len(documents) - self.bottom)
+        return "no-issue" if set(middle).isdisjoint(counted) else "issue"
 
 
 PUBLISHED = Definition("beyond 3, or not retrieved")
@@ -142,11 +142,6 @@ class Confusion:
         return proportion(self.tn, self.fp + self.tn)
 
     @property
-    def accuracy(self) -> Mean:
-        """Share of the right verdicts."""
-        return proportion(self.tp + self.tn, self.n)
-
-    @property
     def skipped(self) -> Mean:
         """Share of all questions, with or without a label, that skip map-reduce: the saving (errata B4)."""
         return proportion(self.tn + self.fn + self.apart_skipped, self.n + self.apart)
@@ -178,12 +173,8 @@ def confusion(verdicts: Iterable[tuple[Label, bool]]) -> Confusion:
 
 def evaluate_rule(recorded: Iterable[QuestionRankings], rule: Rule, definition: Definition) -> Confusion:
     """Return the rule's matrix under the definition, over the questions with its signal."""
-    verdicts: list[tuple[Label, bool]] = []
-    for rankings in recorded:
-        agree = rule.agree(rankings)
-        if agree is not None:
-            verdicts.append((definition.label(rankings), agree))
-    return confusion(verdicts)
+    labels, values = label_rankings(recorded, rule.signal, definition, rule.depth)
+    return confusion((label, value > rule.threshold) for label, value in zip(labels, values, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ plain answers first. No figure of a paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from epicrisis.evaluation.analysis.grouping import correct_p_values
@@ -15,11 +15,10 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import format_p_equation
 from epicrisis.evaluation.experiments import cloze, positions
-from epicrisis.evaluation.experiments.cost_study import INPUT_PLOT
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, read_outcomes
 from epicrisis.evaluation.experiments.passage_source import PassageSource
-from epicrisis.evaluation.experiments.token_costs import CaseCost, measured_table, read_costs, token_ratio
+from epicrisis.evaluation.experiments.token_costs import INPUT_PLOT, CaseCost, measured_table, read_costs, token_ratio
 from epicrisis.types import Passage, Question, Ranking
 
 NAME = "probe"
@@ -57,7 +56,7 @@ def tables(
 ) -> tuple[Table, ...]:
     """Build the answers, the tables of `positions`, and the cost of each arm."""
     by_place, averages, middle = positions.tables(runs, remarks=remarks)
-    cost_tables = [measured_table(cases, name) for name, cases in costs.items()]
+    cost_tables = map(measured_table, costs.values(), costs)
     return _answers_table(averages, middle, costs), by_place, averages, middle, *cost_tables
 
 
@@ -79,26 +78,24 @@ def _answers_table(averages: Table, middle: Table, costs: Mapping[str, Sequence[
         else:
             answer = _answer_worth(difference, p, token_ratio(costs[str(model)], k))
         rows.append((model, k, question, answer))
+    # Whether the model answers from the passage at all, for each model and k.
+    bounds: list[str] = []
+    shares = {row[:3]: row[3].value for row in averages.rows if isinstance(row[3], Mean)}
+    for model, k in dict.fromkeys(row[:2] for row in averages.rows):
+        alone, without = shares.get((model, k, "oracle")), shares.get((model, k, "closed-book"))
+        if alone is not None and without is not None:
+            bounds.append(
+                f"{model}: right in {100 * alone:.1f} % with that passage alone, in {100 * without:.1f} % without any. "
+                "No place can lose an answer that the model does not find in the passage alone."
+            )
     n = len(corrected) - corrected.count(None)
     notes = (
-        *_describe_bounds(averages),
+        *bounds,
         f"An effect is called shown where its p is at most {ALPHA:g}, corrected by Holm for the {n} tests of this "
         "table alone.",
         _LOOKUP,
     )
     return Table("Answers", ("model", "k", "question", "answer"), tuple(rows), notes)
-
-
-def _describe_bounds(averages: Table) -> Iterator[str]:
-    """Yield a note on each model and k: whether the model answers from the passage at all."""
-    shares = {row[:3]: row[3].value for row in averages.rows if isinstance(row[3], Mean)}
-    for model, k in dict.fromkeys(row[:2] for row in averages.rows):
-        alone, without = shares.get((model, k, "oracle")), shares.get((model, k, "closed-book"))
-        if alone is not None and without is not None:
-            yield (
-                f"{model}: right in {100 * alone:.1f} % with that passage alone, in {100 * without:.1f} % without any. "
-                "No place can lose an answer that the model does not find in the passage alone."
-            )
 
 
 def _answer_middle(loss: Difference | None, p: float | None) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
@@ -29,8 +30,8 @@ CHUNKS, NOTES = (5, 10, 15), (3, 5, 7)
 """The study's sizes: chunks, and whole parent notes."""
 MOST = max(CHUNKS)
 """Chunks that BriefContext reads."""
-_RAG_CHUNKS = tuple(f"rag-{k}" for k in CHUNKS)
-RETRIEVAL_ARMS = (FULL, *_RAG_CHUNKS, *(f"rag-notes-{n}" for n in NOTES), BRIEF, BRIEF_RECORD)
+_RAG_CHUNKS = tuple(map("rag-{}".format, CHUNKS))
+RETRIEVAL_ARMS = (FULL, *_RAG_CHUNKS, *map("rag-notes-{}".format, NOTES), BRIEF, BRIEF_RECORD)
 EXTRACTIVE_ARMS = (NONE, FULL, *_RAG_CHUNKS, BRIEF)
 BY = ("hybrid", "bm25", "dense", "splade")
 TIMELINE, RANKED = "timeline", "rank"
@@ -52,7 +53,7 @@ class Chart:
     @property
     def length(self) -> int:
         """Tokens of all notes: of Include All."""
-        return sum(self.tokens[note.document_id] for note in self.notes)
+        return sum(map(self.tokens.__getitem__, map(attrgetter("document_id"), self.notes)))
 
     def ranking(self, keep: Callable[[str], bool], name: str) -> Ranking:
         """Return the notes whose id is to be kept, oldest first."""
@@ -120,18 +121,13 @@ def check_arms(arms: Iterable[str]) -> None:
     for arm in arms:
         match = _RAG.fullmatch(arm)
         modifiers = _split_modifiers(match["modifiers"]) if match else []
-        searches = [modifier for modifier in modifiers if modifier in BY]
+        searches = list(filter(BY.__contains__, modifiers))
         unknown = set(modifiers) - {*BY, TIMELINE, RANKED}
         if (arm not in names and match is None) or unknown or len(searches) > 1:
             raise InputError(
                 f"no arm is called {arm}: known are {', '.join(sorted(names))}, rag-N and rag-notes-N, each with one "
                 f"of +{', +'.join(BY[1:])}, with +{TIMELINE} and with +{RANKED} behind it"
             )
-
-
-def needs_sparse(arms: Iterable[str]) -> bool:
-    """Return whether one of the arms needs a sparse encoder."""
-    return any(f"+{BY[-1]}" in arm for arm in arms)
 
 
 def _split_modifiers(text: str) -> list[str]:
@@ -150,23 +146,18 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
     if arm == NONE:
         return replace(common, strategy="closed-book", about=())
     if arm in (*SETTINGS, FULL, BRIEF_RECORD):
-        ranking = _setting_notes(chart, arm)
+        ranking = chart.ranking(lambda _: True, "record")
+        if arm in (UNRELATED, RELATED):
+            related = chart.related & chart.tokens.keys()
+            if not related or len(related) == len(chart.notes):
+                return None
+            ranking = chart.ranking(lambda note: (note in related) == (arm == RELATED), arm)
         strategy: StrategyName = "brief-context" if arm == BRIEF_RECORD else "full-context"
-        return None if ranking is None else replace(common, strategy=strategy, ranking=ranking)
+        return replace(common, strategy=strategy, ranking=ranking)
     if arm == BRIEF:
         chunks = order_by_time(study.search.chunks(chart.question, MOST, BY[0], frozenset()))
         return replace(common, strategy="brief-context", ranking=chunks)
     return _retrieval_overrides(chart, arm, study.search, replace(common, strategy="rag"))
-
-
-def _setting_notes(chart: Chart, arm: str) -> Ranking | None:
-    """Return the notes of a setting, or None where no note or every note is marked."""
-    related = chart.related & chart.tokens.keys()
-    if arm not in (UNRELATED, RELATED):
-        return chart.ranking(lambda _: True, "record")
-    if not related or len(related) == len(chart.notes):
-        return None
-    return chart.ranking(lambda note: (note in related) == (arm == RELATED), arm)
 
 
 def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides: RunOverrides) -> RunOverrides:
@@ -174,7 +165,7 @@ def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides
     match = _RAG.fullmatch(arm)
     assert match is not None
     n, modifiers = int(match["n"]), _split_modifiers(match["modifiers"])
-    by = next((modifier for modifier in modifiers if modifier in BY), BY[0])
+    by = next(filter(BY.__contains__, modifiers), BY[0])
     hidden: frozenset[str] = frozenset()
     if TIMELINE in modifiers:
         resolution = search.resolve_time(chart)
@@ -194,8 +185,7 @@ def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides
         # As in the product: if the notes of that time do not answer the question, the whole record is searched.
         overrides = replace(overrides, whole=retrieve(frozenset()))
     if RANKED in modifiers:
-        about = [line for line in overrides.about or () if line != TIME_ORDER_STATEMENT]
-        overrides = replace(overrides, about=tuple(about))
+        overrides = replace(overrides, about=tuple(filter(TIME_ORDER_STATEMENT.__ne__, overrides.about or ())))
     return overrides
 
 

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -72,10 +74,10 @@ class QuestionRankings:
         """
         size = depth
         if self.count == "documents":
-            size = choose_pool_size([parse_document_id(passage_id) for passage_id, _ in self.dense], depth)
-        pool = {passage_id for passage_id, _ in self.dense[:size]}
+            size = choose_pool_size(list(map(parse_document_id, map(itemgetter(0), self.dense))), depth)
+        pool = set(map(itemgetter(0), self.dense[:size]))
         dense = self._in_units(_restrict(self.dense, pool))[:depth]
-        ids = {unit_id for unit_id, _ in dense}
+        ids = set(map(itemgetter(0), dense))
         bm25 = _restrict(self._in_units(_restrict(self.bm25, pool)), ids)
         rescored = None
         if self.reranked is not None:
@@ -98,7 +100,7 @@ class QuestionRankings:
             return list(self.read[:k])
         documents = list(map(parse_document_id, self.read))
         size = choose_pool_size(documents, k)
-        return [self.read[place] for places in select_places(documents[:size], k) for place in places]
+        return list(map(self.read.__getitem__, chain.from_iterable(select_places(documents[:size], k))))
 
 
 def _restrict(ranking: ScoredIds, ids: set[str]) -> Scores:
@@ -155,7 +157,7 @@ def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[QuestionRankings
     lines = list(read_stored_lines(path, RankingLine, CONTENT))
     if not lines:
         raise InputError(f"{path} is empty: record some rankings first")
-    by_question = {line.key: line.rankings for line in lines}
+    by_question = dict(map(attrgetter("key", "rankings"), lines))
     return lines[0].recipe, tuple(by_question.values())
 
 
@@ -190,34 +192,23 @@ def open_rankers(
         reranker = None
         if name is not None:
             reranker = name, load_reranker(name, settings.home, settings.threads, lambda: os.environ.get(variable))
+        # Nothing on the unit of passages, as in files from before documents were counted.
+        unit: dict[str, Any] = {}
+        if settings.count_unit() == "documents":
+            unit = {"count": "documents"} if settings.by == "dense" else {"count": "documents", "k": settings.k}
         recipe = {
             **settings.model_dump(include={"by", "rrf_k", "long_questions", "scope"}),
-            **_describe_count(settings),
+            **unit,
             "library": library_search.library.manifest.library_id,
             "passages": library_search.library.count()[1],
             "encoder": library_search.library.manifest.encoder_fingerprint,
-            "fused": [other.manifest.library_id for other in library_search.others],
+            "fused": list(map(attrgetter("manifest.library_id"), library_search.others)),
             "reranker": None if name is None else strip_secrets(name),
             "guard": guard,
             "depth": depth,
         }
-        rankers = Rankers(
-            library_search.retriever,
-            library_search.library,
-            settings.by,
-            reranker,
-            depth,
-            settings.k,
-            settings.count_unit(),
-        )
-        yield rankers, to_json(recipe)
-
-
-def _describe_count(settings: Settings) -> dict[str, Any]:
-    """Return the recipe's entries on the unit: none for passages, as in files from before documents were counted."""
-    if settings.count_unit() == "passages":
-        return {}
-    return {"count": "documents"} if settings.by == "dense" else {"count": "documents", "k": settings.k}
+        retriever, store, by = library_search.retriever, library_search.library, settings.by
+        yield Rankers(retriever, store, by, reranker, depth, settings.k, settings.count_unit()), to_json(recipe)
 
 
 def record_rankings(
@@ -260,7 +251,7 @@ def rank_question(question: Question, dataset: str, rankers: Rankers, scope: Sco
         key=question.key,
         dataset=dataset,
         dense=_scores(dense),
-        bm25=tuple((hit.passage.id, hit.score) for hit in words),
+        bm25=tuple(map(attrgetter("passage.id", "score"), words)),
         reranked=None if rescored is None else _scores(rescored),
         read=ranking.ids,
         gold=question.gold_documents,
@@ -277,25 +268,20 @@ def _rerank(ranking: Ranking, question: Question, rankers: Rankers) -> Ranking |
 
 
 def _scores(ranking: Ranking) -> Scores:
-    return tuple((hit.passage.id, hit.score) for hit in ranking.hits)
+    return tuple(map(attrgetter("passage.id", "score"), ranking.hits))
 
 
 def _visible_gold(question: Question, scope: Scope, store: PassageStore) -> tuple[str, ...]:
     """Return the key documents that the library has and the scope shows, judged by their first passage."""
     present = store.content_hashes(question.gold_documents)
     visible: dict[str, None] = {}
-    for name in question.gold_documents:
-        if name in present and _is_visible(name, scope, store):
-            visible[name] = None
+    for name in filter(present.__contains__, question.gold_documents):
+        try:
+            store.fetch([f"{name}#0"], scope)
+        except InputError:
+            continue
+        visible[name] = None
     return tuple(visible)
-
-
-def _is_visible(name: str, scope: Scope, store: PassageStore) -> bool:
-    try:
-        store.fetch([f"{name}#0"], scope)
-    except InputError:
-        return False
-    return True
 
 
 def guard_scope(question: Question, guard: Guard, scope: Scope, store: PassageStore) -> Scope | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +36,12 @@ def read_findings(paths: Sequence[Path]) -> tuple[Findings, ...]:
         ranked = [path for path in paths if preflight.holds_rankings(path)]
         runs = open_runs([path for path in paths if path not in ranked])
         findings: list[Findings] = []
-        for name, same_name in group_by(runs, _name_of).items():
+        for name, same_name in group_by(runs, _plan_name).items():
             findings += _findings(name, same_name)
         return (*findings, *map(preflight.read_findings, ranked))
 
 
-def _name_of(run: RecordedRun) -> str:
+def _plan_name(run: RecordedRun) -> str:
     """Return the name of the run's experiment. Raises InputError for an unknown one."""
     name = EVALUATE if run.manifest is None else run.manifest.plan.name
     if name == preflight.NAME or name not in (EVALUATE, *NAMES):
@@ -70,43 +72,33 @@ def graded_right(folder: Path) -> frozenset[str]:
 
 
 def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) -> Findings:
-    remarks: list[str] = []
-    if experiment.reads != "records":
-        remarks += _protocol_notes(runs)
-        remarks += PLACEMENT_NOTES if any(map(_places_documents, runs)) else ()
-    tables = experiment.tables(runs, tuple(remarks))
+    notes: list[tuple[str, str]] = []
+    places_documents = False
+    for run in runs if experiment.reads != "records" else ():
+        protocol = PROTOCOLS.get(str(_arguments(run).get("protocol")))
+        notes += product((run.name,), protocol.notes if protocol else ())
+        # Conflicts and cost are read from runs that place documents as well.
+        places_documents |= run.manifest is not None and find_experiment(run.manifest.plan.name).places_documents
+    counts = Counter(map(itemgetter(1), notes))
+    # With the name of the run where the protocols differ.
+    remarks = dict.fromkeys(note if counts[note] == len(runs) else f"{name}: {note}" for name, note in notes)
+    tables = experiment.tables(runs, (*remarks, *(PLACEMENT_NOTES if places_documents else ())))
     warnings = (*_describe_unfinished(runs), *_describe_differences(runs))
     return Findings(
         experiment=experiment.name,
         about=experiment.question,
-        sources=tuple(run.source for run in runs),
+        sources=tuple(map(attrgetter("source"), runs)),
         tables=tables,
         conclusions=(*warnings, *experiment.conclude(runs, tables)),
-        published=tuple(load_published()[name] for name in experiment.published),
+        published=tuple(map(load_published().__getitem__, experiment.published)),
     )
-
-
-def _protocol_notes(runs: Sequence[RecordedRun]) -> list[str]:
-    """Return the notes of the runs' protocols, with the name of the run where the protocols differ."""
-    notes: list[tuple[str, str]] = []
-    for run in runs:
-        protocol = PROTOCOLS.get(str(_arguments(run).get("protocol")))
-        notes += [(run.name, note) for note in protocol.notes] if protocol else []
-    counts = Counter(note for _, note in notes)
-    remarks = [note if counts[note] == len(runs) else f"{name}: {note}" for name, note in notes]
-    return list(dict.fromkeys(remarks))
-
-
-def _places_documents(run: RecordedRun) -> bool:
-    """Return whether documents are placed in the run; conflicts and cost are read from such runs as well."""
-    return run.manifest is not None and find_experiment(run.manifest.plan.name).places_documents
 
 
 def _describe_unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
     for run in runs:
         if run.manifest is None or run.manifest.complete:
             continue
-        states = Counter(str(record.answer.state) for record in run.records())
+        states = Counter(map(str, map(attrgetter("answer.state"), run.records())))
         cases = run.manifest.cases
         yield (
             f"{run.name} is not complete: of its {cases:,} cases {cases - states.total():,} have no record yet, and "
@@ -119,10 +111,11 @@ def _describe_differences(runs: Sequence[RecordedRun]) -> Iterator[str]:
     """Yield the differences between runs, other than the model: they share tables, and are not compared."""
     first, *others = runs
     for other in others:
-        names = [name for name in list_differences(first, other) if name != "model"]
+        names = list(filter("model".__ne__, list_differences(first, other)))
         if first.questions != other.questions:
             names.append("question set")
-        if _sample(first) != _sample(other):
+        one, two = (run.manifest and run.manifest.plan.sample for run in (first, other))
+        if one != two:
             names.append("sample")
         if names:
             yield (
@@ -133,26 +126,17 @@ def _describe_differences(runs: Sequence[RecordedRun]) -> Iterator[str]:
 
 def _name_by_model(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     """Return each run under its model's name, followed by its own where several runs share a model."""
-    models = list(map(_model_name, runs))
-    counts = Counter(models)
+    models: list[str] = []
+    for run in runs:
+        # The distinct answering models: an endpoint by its model's name, a file by its own.
+        names = list(map(str, map(itemgetter("name"), run.recipe.get("models", {}).values())))
+        short = dict.fromkeys(name.rpartition("#")[2].rpartition("/")[2] or name for name in names)
+        models.append(" + ".join(short) or run.name)
     renamed: list[RecordedRun] = []
     for run, model in zip(runs, models, strict=True):
-        renamed.append(replace(run, name=model if counts[model] == 1 else f"{model} ({run.name})"))
+        renamed.append(replace(run, name=model if models.count(model) == 1 else f"{model} ({run.name})"))
     return renamed
-
-
-def _model_name(run: RecordedRun) -> str:
-    """Return the distinct answering models: an endpoint by its model's name, a file by its own."""
-    names: dict[str, None] = {}
-    for model in run.recipe.get("models", {}).values():
-        name = str(model["name"])
-        names[name.rpartition("#")[2].rpartition("/")[2] or name] = None
-    return " + ".join(names) or run.name
 
 
 def _arguments(run: RecordedRun) -> Mapping[str, Any]:
     return run.manifest.plan.arguments if run.manifest else {}
-
-
-def _sample(run: RecordedRun) -> Mapping[str, Any] | None:
-    return run.manifest.plan.sample if run.manifest else None

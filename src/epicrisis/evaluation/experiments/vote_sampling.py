@@ -131,8 +131,12 @@ _USAGE_NOTES = (
     "Means a case with 95 % intervals. Replies from the cache count with their original cost: a vote that was drawn "
     "for more votes already is paid for once, and would be paid for where fewer are asked for alone.",
 )
-CALLS_PLOT = PlotSpec("Calls a case", "points", ("calls",))
-TOKENS_PLOT = PlotSpec("Tokens a case", "points", ("tokens",))
+
+
+def usage_plots(**fields: Any) -> tuple[PlotSpec, ...]:
+    """Return the plots of the tokens and of the calls a case, with these fields."""
+    tokens, calls = PlotSpec("Tokens a case", "points", ("tokens",)), PlotSpec("Calls a case", "points", ("calls",))
+    return replace(tokens, **fields), replace(calls, **fields)
 
 
 def usage_of_runs(runs: Runs, by: Sequence[str]) -> Table:

@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from epicrisis.answering.citations import cite
@@ -127,7 +127,7 @@ def make_pairs(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -
             )
         # Traces are not kept: those of thousands of answers would fill the memory.
         answers[key][arm] = replace(record.answer, trace=(), partials=())
-        writers |= dict.fromkeys(model["name"] for model in record.recipe["models"].values())
+        writers |= dict.fromkeys(map(itemgetter("name"), record.recipe["models"].values()))
     missing = sorted(set(arms).difference(*answers.values()), key=arms.index)
     if missing:
         raise InputError(f"no record of {' and '.join(missing)}: name runs of both {' and '.join(arms)}")
@@ -162,7 +162,7 @@ def _pair_answers(
         seed=seed,
         writers=writers,
         patients=any(a.question.patient is not None for by_arm in answers.values() for a in by_arm.values()),
-        first={pair.id: first[key] for key, pair in pairs.items()},
+        first=dict(zip(map(attrgetter("id"), pairs.values()), map(first.__getitem__, pairs), strict=True)),
         questions=dict(zip(map(attrgetter("id"), pairs.values()), pairs, strict=True)),
         same=tuple(same),
         left_out=left_out,

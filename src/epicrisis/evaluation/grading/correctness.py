@@ -12,7 +12,8 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, combinations
+from functools import partial
+from itertools import chain, combinations, filterfalse
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
@@ -135,7 +136,11 @@ class JudgeGrades:
     @property
     def verdicts(self) -> dict[str, CorrectnessVerdict]:
         """The verdicts by case key, for replies that could be read."""
-        return {key: grade.verdict for key, grade in self.grades.items() if grade.verdict is not None}
+        verdicts: dict[str, CorrectnessVerdict] = {}
+        for key, grade in self.grades.items():
+            if grade.verdict is not None:
+                verdicts[key] = grade.verdict
+        return verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +161,15 @@ class CorrectnessGrades:
         Returns None if there is none: a tie is not a verdict, nor is the verdict of one judge if the others have none.
         """
         judges = list(self.judges.values()) if judge is None else [self.judges[judge]]
-        counts = Counter(grades.grades[key].verdict for grades in judges if key in grades.grades)
-        return next((verdict for verdict in VERDICTS if 2 * counts[verdict] > len(judges)), None)
+        counts: Counter[CorrectnessVerdict | None] = Counter()
+        for grades in judges:
+            if key in grades.grades:
+                counts[grades.grades[key].verdict] += 1
+        del counts[None]
+        for verdict, count in counts.items():
+            if 2 * count > len(judges):
+                return verdict
+        return None
 
     def outcomes(self, judge: str | None = None) -> tuple[Outcome, ...]:
         """Return the outcomes of the cases with a reference, for tables of right and wrong answers.
@@ -209,7 +221,8 @@ def grade_cases(
             case.key, case.digest, grade.state, grade.value, grade.reason, grade.failure, grade.usage
         )
 
-    missing = [case for case in cases if case.gradable and not store.is_done(case.key)]
+    gradable = filter(attrgetter("gradable"), cases)
+    missing = list(filterfalse(lambda case: store.is_done(case.key), gradable))
     return grade_all(missing, grade_case, store, grader.client.concurrency)
 
 
@@ -240,7 +253,7 @@ def read_correctness(run: Path, files: Sequence[Path] | None = None) -> Correctn
         _check_subjects(path, grades.values(), cases)
         model = str(recipe["judge"]["name"])
         name = f"{model} ({path.name})" if model in judges else model
-        judges[name] = JudgeGrades(model, {grade.key: grade for grade in grades.values()})
+        judges[name] = JudgeGrades(model, dict(zip(map(str, grades), grades.values(), strict=True)))
     return CorrectnessGrades(cases, judges, models, unknown)
 
 
@@ -257,7 +270,7 @@ def read_correctness_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]
 
 
 def _check_subjects(path: Path, grades: Iterable[CorrectnessGrade], cases: Iterable[OpenCase]) -> None:
-    digests = {case.key: case.digest for case in cases if case.gradable}
+    digests = dict(map(attrgetter("key", "digest"), filter(attrgetter("gradable"), cases)))
     if others := sum(digests.get(grade.key) != grade.digest for grade in grades):
         raise InputError(f"{path} holds {others} grades of other answers: name another file, or their run")
 
@@ -297,7 +310,7 @@ def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, remarks: Sequen
     """
     conditions = _varying_conditions(runs)
     tables = [_endings_table(runs, conditions)]
-    if any(grades.judges for grades in runs.values()):
+    if any(map(attrgetter("judges"), runs.values())):
         tables.append(_grades_table(runs, conditions))
     if _have_several_judges(runs):
         tables.append(_agreement_table(runs))
@@ -312,7 +325,7 @@ def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str,
     for labels, grades in _strata(runs, conditions):
         share = correct_share(grades, "right") if grades.judges else None
         if share is not None:
-            where = " ".join(str(label) for label in labels if label is not None)
+            where = " ".join(map(str, filter(lambda label: label is not None, labels)))
             low, high = 100 * share.interval.low, 100 * share.interval.high
             sentences.append(
                 f"{where}, by {_judges_name(grades)}: {100 * share.value:.1f} % of {share.n} are correct "
@@ -325,8 +338,8 @@ def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str,
 
 def correctness_remarks(grades: CorrectnessGrades, judge: str | None = None) -> tuple[str, ...]:
     """Return notes for tables of right and wrong answers from `grades.outcomes(judge)`."""
-    gradable = [case for case in grades.cases if case.gradable]
-    verdicts = Counter(grades.verdict(case.key, judge) for case in gradable)
+    gradable = list(filter(attrgetter("gradable"), grades.cases))
+    verdicts = Counter(map(partial(grades.verdict, judge=judge), map(attrgetter("key"), gradable)))
     return (
         f"Right: marked correct against the reference by {judge or _judges_name(grades)}. Of {len(gradable)} answers, "
         f"{verdicts['cannot be said']} have the verdict `cannot be said` and count as unparsed; {verdicts[None]} have "
@@ -376,8 +389,11 @@ def _strata(
     """
 
     def place(case: OpenCase) -> list[tuple[float, str]]:
-        values = (case.outcome.condition.get(name, "") for name in names)
-        return [(0.0, value) if isinstance(value, str) else (float(value), "") for value in values]
+        key: list[tuple[float, str]] = []
+        for name in names:
+            value = case.outcome.condition.get(name, "")
+            key.append((0.0, value) if isinstance(value, str) else (float(value), ""))
+        return key
 
     for model, grades in runs.items():
         cases = sorted(grades.cases, key=place)
@@ -394,7 +410,7 @@ def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[s
     for labels, grades in _strata(runs, conditions):
         counts = Counter(map(attrgetter("outcome.state"), grades.cases))
         without_reference = [*map(attrgetter("reference"), grades.cases)].count(None)
-        words = [len(case.answer.split()) for case in grades.cases if case.gradable]
+        words = [len(case.answer.split()) for case in filter(attrgetter("gradable"), grades.cases)]
         length = sum(words) / len(words) if words else None
         rows.append((*labels, len(grades.cases), *map(counts.__getitem__, states), without_reference, length))
     columns = ("model", *conditions, "asked", *states, "without a reference", "words of an answer")
@@ -405,7 +421,7 @@ def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[s
 def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for labels, grades in _strata(runs, conditions):
-        keys = [case.key for case in grades.cases if case.gradable]
+        keys = list(map(attrgetter("key"), filter(attrgetter("gradable"), grades.cases)))
         for name, judge in grades.judges.items():
             states = Counter(judge.grades[key].state if key in judge.grades else "" for key in keys)
             gaps = None, states["unparsed"], states["failed"], states[""]
@@ -423,7 +439,7 @@ def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[st
 
 
 def _verdict_cells(grades: CorrectnessGrades, judge: str | None, keys: Sequence[str]) -> tuple[Cell, ...]:
-    counts = Counter(grades.verdict(key, judge) for key in keys)
+    counts = Counter(map(partial(grades.verdict, judge=judge), keys))
     right = correct_share(grades, "right", judge)
     right_of_answered = correct_share(grades, "right-of-answered", judge)
     return (right, right_of_answered, *map(counts.__getitem__, VERDICTS))

@@ -116,13 +116,13 @@ def select_measures(row: MeasuredRow) -> tuple[str, ...]:
     for metric in list_metrics(chain(row.cases, row.against)):
         if _preference(metric) < len(PRIMARY) and _is_scored(row.cases, metric) and _is_scored(row.against, metric):
             measures.setdefault(metric == ACCURACY, metric)
-    return tuple(measures[kind] for kind in (True, False) if kind in measures)
+    return tuple(map(measures.__getitem__, sorted(measures, reverse=True)))
 
 
 def _is_scored(cases: MeasuredCases, metric: str) -> bool:
     """Return False if there are answers, but none has a value: the mean would be of cases without an answer only."""
     answers = _applicable_answers(cases, metric)
-    return not answers or any(metric in case.values for case in answers)
+    return not answers or metric in chain.from_iterable(map(attrgetter("values"), answers))
 
 
 def _applicable_answers(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
@@ -140,12 +140,7 @@ class _RowFigures:
 
 
 def metrics_table(
-    title: str,
-    labels: Sequence[str],
-    rows: Sequence[MeasuredRow],
-    *,
-    baseline: str,
-    remarks: Sequence[str] = (),
+    title: str, labels: Sequence[str], rows: Sequence[MeasuredRow], *, baseline: str, remarks: Sequence[str] = ()
 ) -> Table:
     """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
     baseline by the first metric of PRIMARY."""
@@ -161,12 +156,7 @@ def metrics_table(
 
 
 def pooled_table(
-    title: str,
-    labels: Sequence[str],
-    rows: Sequence[MeasuredRow],
-    *,
-    baseline: str,
-    remarks: Sequence[str] = (),
+    title: str, labels: Sequence[str], rows: Sequence[MeasuredRow], *, baseline: str, remarks: Sequence[str] = ()
 ) -> Table:
     """Return the table with one score per case instead of all metrics, so that a row has questions of every form."""
     figures: list[_RowFigures] = []
@@ -218,7 +208,10 @@ def _build_table(
 
 def _first_score(case: MeasuredCase, measures: Sequence[str]) -> float | None:
     """Return the case's score in the first of these metrics that applies to it."""
-    return next((case_score(case, metric) for metric in measures if _applies(case, metric)), None)
+    for metric in measures:
+        if _applies(case, metric):
+            return case_score(case, metric)
+    return None
 
 
 def _mean(cases: MeasuredCases, score: Callable[[MeasuredCase], float | None]) -> Cell:
@@ -241,8 +234,11 @@ def group_rows(model: str, cases: MeasuredCases, names: Sequence[str], baseline:
     """
 
     def place(case: MeasuredCase) -> list[tuple[int, str]]:
-        values = [str(case.condition.get(name, "")) for name in names]
-        return [(BINS.index(value) if value in BINS else -1, value) for value in values]
+        key: list[tuple[int, str]] = []
+        for name in names:
+            value = str(case.condition.get(name, ""))
+            key.append((BINS.index(value) if value in BINS else -1, value))
+        return key
 
     rows: list[MeasuredRow] = []
     for labels, part in group_cases(sorted(cases, key=place), names).items():
@@ -287,10 +283,11 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
 
 def distribution_table(runs: Mapping[str, MeasuredCases], steps: int = 16) -> Table:
     """Return the number of patients by the length of their record, in steps that double (Figures 6 and 7)."""
-    ends = [250 * 2**step for step in range(steps)]
+    ends = [250 << step for step in range(steps)]
     rows: list[tuple[Cell, ...]] = []
     for model, name, _, tokens in _split_sets(runs):
-        steps_of_patients = Counter(bisect_left(ends, length) for length in tokens.values() if length <= ends[-1])
+        lengths = filter(ends[-1].__ge__, tokens.values())
+        steps_of_patients = Counter(map(partial(bisect_left, ends), lengths))
         if steps_of_patients:
             for step in range(min(steps_of_patients), max(steps_of_patients) + 1):
                 rows.append((model, name, ends[step], steps_of_patients[step]))

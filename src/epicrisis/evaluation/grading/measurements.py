@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -169,11 +170,8 @@ def measure_answers(
     return grade_all(missing, measurer.measure, store, measurer.concurrency)
 
 
-def _ignore(_: Measurement) -> None: ...
-
-
 async def measure_run(
-    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = _ignore
+    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = lambda _: None
 ) -> dict[str, MeasureStore]:
     """Measure every answer of a run without a measurement. Return the stores by measurer.
 
@@ -223,7 +221,31 @@ def read_measured_cases(run: Path) -> tuple[MeasuredCase, ...]:
     the citations with verified words). Raises InputError.
     """
     files = list(map(read_measurements, sorted(measures_folder(run).glob("*.jsonl"))))
-    return tuple(_measured_case(answer, files) for answer in read_answers(run))
+    cases: list[MeasuredCase] = []
+    for answer in read_answers(run):
+        values = _record_values(answer)
+        states: dict[str, GradeState] = {}
+        for recipe, measurements in files:
+            measurement = measurements.get(answer.key)
+            if measurement is None or measurement.digest != answer.digest or not answer.measurable:
+                continue
+            values |= measurement.values
+            if measurement.state != "judged":
+                states |= dict.fromkeys(recipe["metrics"], measurement.state)
+        case = MeasuredCase(
+            key=answer.key,
+            question=answer.question_key,
+            condition=answer.condition,
+            ending=answer.ending,
+            values=values,
+            states=states,
+            form=answer.form,
+            category=answer.category,
+            patient=answer.patient,
+            unanswerable=answer.unanswerable,
+        )
+        cases.append(case)
+    return tuple(cases)
 
 
 def read_recipes(run: Path) -> Iterator[Mapping[str, Any]]:
@@ -231,32 +253,6 @@ def read_recipes(run: Path) -> Iterator[Mapping[str, Any]]:
     for path in sorted(measures_folder(run).glob("*.jsonl")):
         if recipe := read_measurements(path)[0]:
             yield recipe
-
-
-def _measured_case(
-    answer: ScoredAnswer, files: Sequence[tuple[Mapping[str, Any], Mapping[str, Measurement]]]
-) -> MeasuredCase:
-    values = _record_values(answer)
-    states: dict[str, GradeState] = {}
-    for recipe, measurements in files:
-        measurement = measurements.get(answer.key)
-        if measurement is None or measurement.digest != answer.digest or not answer.measurable:
-            continue
-        values |= measurement.values
-        if measurement.state != "judged":
-            states |= dict.fromkeys(recipe["metrics"], measurement.state)
-    return MeasuredCase(
-        answer.key,
-        answer.question_key,
-        answer.condition,
-        answer.ending,
-        values,
-        states,
-        answer.form,
-        answer.category,
-        answer.patient,
-        answer.unanswerable,
-    )
 
 
 def _record_values(answer: ScoredAnswer) -> dict[str, float]:
@@ -267,13 +263,13 @@ def _record_values(answer: ScoredAnswer) -> dict[str, float]:
     elif answer.right is not None:
         values["accuracy"] = float(answer.right)
     if answer.searched and answer.ending not in ("over-window", "failed"):
-        places = [(passage.document_id, passage.start, passage.end) for passage in answer.given]
+        places = list(map(attrgetter("document_id", "start", "end"), answer.given))
         recall = evidence_recall(places, answer.evidence, len(places))
         if recall is not None:
             values["evidence-recall"] = recall
     if answer.cites_evidence is not None:
         values["evidence"] = float(answer.cites_evidence)
     if answer.ending == "answered" and answer.citations:
-        verified = sum(citation.verified for citation in answer.citations)
+        verified = sum(map(attrgetter("verified"), answer.citations))
         values["citations-verified"] = verified / len(answer.citations)
     return values

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, combinations, islice
-from operator import attrgetter
+from itertools import chain, combinations, filterfalse, islice
+from operator import attrgetter, gt, itemgetter
 
 import numpy as np
 
@@ -69,7 +69,8 @@ def split_populations(cases: Iterable[MeasuredCase]) -> dict[str, list[MeasuredC
 
 def with_notes(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
     """Return the open answers of the settings that show notes ("non-exclude")."""
-    return [case for case in open_answers(cases) if not str(case.condition.get("arm", "")).startswith("exclude-")]
+    answers = open_answers(cases)
+    return list(filterfalse(lambda case: str(case.condition.get("arm", "")).startswith("exclude-"), answers))
 
 
 def open_answers(cases: Iterable[MeasuredCase]) -> list[MeasuredCase]:
@@ -133,7 +134,7 @@ def _scored_by(cases: MeasuredCases, *metrics: str) -> list[MeasuredCase]:
 
 
 def _values(cases: MeasuredCases, metric: str) -> list[float]:
-    return [case.values[metric] for case in cases]
+    return list(map(itemgetter(metric), map(attrgetter("values"), cases)))
 
 
 def _clusters(cases: MeasuredCases) -> list[str]:
@@ -174,7 +175,9 @@ def _share(part: MeasuredCases, cases: MeasuredCases) -> Mean | None:
 
 def _examples(cases: MeasuredCases) -> str:
     """Return the ids of the first EXAMPLES questions."""
-    ids = dict.fromkeys(case.question.rpartition(":")[0] or case.question for case in cases)
+    ids: dict[str, None] = {}
+    for case in cases:
+        ids[case.question.rpartition(":")[0] or case.question] = None
     return ", ".join(islice(ids, EXAMPLES))
 
 
@@ -185,7 +188,7 @@ def judge_disagreement_table(cases: MeasuredCases) -> Table:
     for first, second in combinations(metrics_named(cases, CORRECTNESS), 2):
         both = _scored_by(cases, first, second)
         apart = [case for case in both if abs(case.values[first] - case.values[second]) >= APART]
-        higher = sum(case.values[first] > case.values[second] for case in apart)
+        higher = sum(map(gt, _values(apart, first), _values(apart, second)))
         counts = (len(both), len(cases) - len(both), len(apart), _share(apart, both), higher, len(apart) - higher)
         rows.append((metric_model(first), metric_model(second), *counts, _examples(apart)))
         difference: Difference | None = None
@@ -229,7 +232,7 @@ def missed_table(cases: MeasuredCases) -> Table:
 
 def numbers_table(cases: MeasuredCases) -> Table:
     """Return whether each metric separates answers with the right numbers from others, for references with numbers."""
-    numeric = [case for case in cases if _number_recall(case) is not None]
+    numeric = list(filter(lambda case: _number_recall(case) is not None, cases))
     rows: list[tuple[Cell, ...]] = []
     for metric in list_metrics(numeric):
         if metric.startswith(_NUMBERS_BEFORE):
@@ -270,7 +273,7 @@ def ordered_pair_share(right: Sequence[float], wrong: Sequence[float]) -> float 
 
 def overview_table(cases: MeasuredCases) -> Table:
     """Return the mean of every metric over the answered cases, and why some have none."""
-    answers = sum(case.ending == "answered" for case in cases)
+    answers = [*map(attrgetter("ending"), cases)].count("answered")
     measured = open_answers(cases)
     rows: list[tuple[Cell, ...]] = []
     for metric in list_metrics(measured):
@@ -290,4 +293,5 @@ def overview_table(cases: MeasuredCases) -> Table:
 def count_endings(cases: MeasuredCases) -> Iterator[tuple[str, int]]:
     """Yield how many cases ended in each way, without zeros."""
     counts = Counter(map(attrgetter("ending"), cases))
-    yield from ((ending, counts[ending]) for ending in ENDINGS if counts[ending])
+    for ending in filter(counts.__getitem__, ENDINGS):
+        yield ending, counts[ending]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from statistics import fmean
 
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import sample_items
-from epicrisis.evaluation.grading.rubric import FORMAT, render_notes_prompt, render_prompt
+from epicrisis.evaluation.grading.measurers import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.pipeline import Pipeline
-from epicrisis.plan.confirmation import QUICK_SAMPLE, threshold_question
 from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
+from epicrisis.plan.planning import QUICK_SAMPLE, threshold_question
 from epicrisis.prompts import Prompt
 from epicrisis.settings import ModelsByRole, ModelSettings, Settings
 from epicrisis.types import Scope
@@ -51,7 +52,7 @@ async def cost_question(
     """
     cost = build_cost_function(model)
     free = cost(Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)) == 0
-    with_notes = [answer for answer in against_notes if answer.cited or answer.given]
+    with_notes = list(filter(lambda answer: answer.cited or answer.given, against_notes))
     n, reply_tokens = len(answers) + len(with_notes), FORMAT.max_tokens
     if not n or free or settings.cache.mode == "replay":
         return None
@@ -74,8 +75,8 @@ async def cost_question(
     plan = StrategyPlan(
         strategy="judge",
         calls=CostRange(n, n, 2 * n),
-        prompt_tokens=CostRange(*(usage.prompt_tokens for usage in usages)),
-        completion_tokens=CostRange(*(usage.completion_tokens for usage in usages)),
+        prompt_tokens=CostRange(*map(attrgetter("prompt_tokens"), usages)),
+        completion_tokens=CostRange(*map(attrgetter("completion_tokens"), usages)),
         usd=None if None in usd else CostRange(*(amount or 0.0 for amount in usd)),
         seconds=None,
         exact=False,

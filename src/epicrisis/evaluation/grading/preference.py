@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -119,7 +121,7 @@ def grade_pairs(
         grade = await grader.grade(render_prompt(pair.question, *answers))
         return PairGrade(pair.id, order, grade.state, grade.value, grade.reason, grade.failure, grade.usage)
 
-    missing = [(pair, order) for pair in pairs for order in ORDERS if not store.is_done((pair.id, order))]
+    missing = list(filterfalse(lambda item: store.is_done((item[0].id, item[1])), product(pairs, ORDERS)))
     return grade_all(missing, grade_pair, store, grader.client.concurrency)
 
 
@@ -129,11 +131,11 @@ def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str
     Raises InputError if the file holds anything else, grades of several judges, or grades of other pairs.
     """
     recipe, grades = read_grades(path, _PairLine)
-    if {grade.pair for grade in grades.values()} - {pair.id for pair in pairs}:
+    if set(map(attrgetter("pair"), grades.values())).difference(map(attrgetter("id"), pairs)):
         raise InputError(f"{path} holds verdicts on other pairs: name the folder of the judged pairs")
     verdicts = {}
     for pair in pairs:
-        shown, swapped = (grades.get((pair.id, order)) for order in ORDERS)
+        shown, swapped = map(grades.get, product((pair.id,), ORDERS))
         if shown is not None and swapped is not None:
             verdicts[pair.id] = PairVerdict(shown, swapped)
     return recipe, verdicts

@@ -7,10 +7,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.answers import Answer, Citation, Retrieved
+from epicrisis.answers import Citation, Retrieved
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.runs.case import Condition
@@ -90,7 +92,7 @@ class ScoredAnswer:
     @property
     def cited(self) -> tuple[Passage, ...]:
         """The passages in the prompt that the answer cites."""
-        ids = {citation.passage_id for citation in self.citations}
+        ids = set(map(attrgetter("passage_id"), self.citations))
         return tuple(passage for passage in self.given if passage.id in ids)
 
     @property
@@ -98,23 +100,21 @@ class ScoredAnswer:
         """Whether a verified citation overlaps the evidence. None without known evidence or without an answer."""
         if self.ending != "answered" or not self.evidence:
             return None
-        for citation in self.citations:
-            if citation.verified and not citation.in_title and any(_overlaps(citation, span) for span in self.evidence):
+        for citation, span in product(self.citations, self.evidence):
+            overlaps = citation.start < span.end and span.start < citation.end
+            if citation.verified and not citation.in_title and citation.document_id == span.document_id and overlaps:
                 return True
         return False
 
     @property
     def digest(self) -> str:
         """A hash of all that is measured. A measurement of other texts does not belong to this case."""
-        citations = [[c.document_id, c.start, c.end, c.verified] for c in self.citations]
-        evidence = [[span.document_id, span.start, span.end, span.fact] for span in self.evidence]
-        passages = [[passage.document_id, passage.start, passage.end] for passage in self.given]
+        place = ("document_id", "start", "end")
+        citations = list(map(attrgetter(*place, "verified"), self.citations))
+        evidence = list(map(attrgetter(*place, "fact"), self.evidence))
+        passages = list(map(attrgetter(*place), self.given))
         content = [self.question, self.references, self.answer, citations, evidence, passages]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-
-
-def _overlaps(citation: Citation, span: EvidenceSpan) -> bool:
-    return citation.document_id == span.document_id and citation.start < span.end and span.start < citation.end
 
 
 def read_answers(run: Path) -> Iterator[ScoredAnswer]:
@@ -127,6 +127,12 @@ def answer_from_record(record: RunRecord) -> ScoredAnswer:
     answer, question = record.answer, record.answer.question
     options, gold = question.options, question.gold
     form: QuestionForm = "choice" if options else question.form
+    passages: dict[str, Passage] = {}
+    rankings = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
+    # If the date filter was lifted, the answer comes from the second search alone.
+    for ranking in rankings[-1:] if answer.narrowing == "lifted" else rankings:
+        for passage in ranking.passages:
+            passages.setdefault(passage.id, passage)
     # A span may contain a `[1]` or a `(doc 2)` of the note itself.
     is_span = form == "extractive" and any(c.verified and c.quotation == answer.text for c in answer.citations)
     return ScoredAnswer(
@@ -145,19 +151,9 @@ def answer_from_record(record: RunRecord) -> ScoredAnswer:
         unanswerable=is_unanswerable(gold, options),
         evidence=question.evidence,
         citations=answer.citations,
-        given=_prompt_passages(answer),
-        searched=any(isinstance(event, Retrieved) for event in answer.trace),
+        given=tuple(passages.values()),
+        searched=bool(rankings),
     )
-
-
-def _prompt_passages(answer: Answer) -> tuple[Passage, ...]:
-    passages: dict[str, Passage] = {}
-    rankings = [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
-    # If the date filter was lifted, the answer comes from the second search alone.
-    for ranking in rankings[-1:] if answer.narrowing == "lifted" else rankings:
-        for passage in ranking.passages:
-            passages.setdefault(passage.id, passage)
-    return tuple(passages.values())
 
 
 def classify_ending(record: RunRecord) -> Ending:
@@ -210,7 +206,7 @@ class NoteTexts:
         if patient != self._patient:
             # The prompt may have held a whole note, which no library stores as one passage.
             notes = restore_notes(self._store.fetch_record(Scope(patient=patient)))
-            self._patient, self._notes = patient, {note.document_id: note for note in notes}
+            self._patient, self._notes = patient, dict(zip(map(attrgetter("document_id"), notes), notes, strict=True))
         note = self._notes.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:
             raise InputError(

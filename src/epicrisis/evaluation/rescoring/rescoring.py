@@ -19,15 +19,18 @@ from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.datasets.mirage import SUBSETS
-from epicrisis.evaluation.rescoring.released_replies import (
+from epicrisis.evaluation.datasets.pinned_readers import MIRAGE_SUBSETS
+from epicrisis.evaluation.rescoring.scores import (
+    SCORINGS,
     AnsweredQuestion,
     RepliesById,
+    Score,
+    Scoring,
     pair_with_replies,
     read_recorded_answer,
     read_released_replies,
+    score_replies,
 )
-from epicrisis.evaluation.rescoring.scores import SCORINGS, Score, Scoring, score_replies
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
@@ -49,26 +52,15 @@ _COLUMNS = ("scoring", "questions", "right %", *_COUNTS, "right of answered %")
 
 
 @dataclass(frozen=True, slots=True)
-class RunReplies:
-    """The replies of a run under one condition, one per question."""
-
-    run: str
-    condition: Condition
-    dataset: str
-    """Name of the data set of released replies. Empty for our own runs, whose records hold the questions."""
-    questions: tuple[AnsweredQuestion, ...]
-    left_out: int = 0
-    """Questions without options or gold letter."""
-
-
-@dataclass(frozen=True, slots=True)
 class RescoredRun:
     """The scores of the same replies by one or more scorings."""
 
     run: str
     condition: Condition
     dataset: str
+    """Name of the data set of released replies. Empty for our own runs, whose records hold the questions."""
     left_out: int
+    """Questions without options or gold letter."""
     scores: tuple[Score, ...]
 
 
@@ -90,19 +82,17 @@ def rescore_runs(
     if dataset is not None and all(recorded):
         raise InputError("these runs contain their questions: leave --dataset out")
     load = cache(partial(load_dataset, home=home, place=data))
-    runs: list[RunReplies] = []
+    results: list[RescoredRun] = []
     for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
         if is_recorded:
-            runs += _read_recorded(open_run(path, name))
+            set_name, groups = "", _read_recorded(open_run(path, name))
         else:
             replies = read_released_replies(path)
             question_set = _find_dataset(path, replies, load) if dataset is None else load(dataset)
-            questions = pair_with_replies(question_set.questions, replies)
-            runs.append(RunReplies(name, {}, question_set.name, questions))
-    results: list[RescoredRun] = []
-    for run in runs:
-        scores = tuple(score_replies(run.questions, scoring) for scoring in scorings)
-        results.append(RescoredRun(run.run, run.condition, run.dataset, run.left_out, scores))
+            set_name, groups = question_set.name, [({}, pair_with_replies(question_set.questions, replies), 0)]
+        for condition, questions, left_out in groups:
+            scores = tuple(score_replies(questions, scoring) for scoring in scorings)
+            results.append(RescoredRun(name, condition, set_name, left_out, scores))
     return tuple(results)
 
 
@@ -118,8 +108,8 @@ def _is_recorded(path: Path) -> bool:
     )
 
 
-def _read_recorded(run: RecordedRun) -> list[RunReplies]:
-    """Return the replies of each condition with at least one question that can be scored."""
+def _read_recorded(run: RecordedRun) -> list[tuple[Condition, tuple[AnsweredQuestion, ...], int]]:
+    """Return each condition with its questions that can be scored, at least one, and the number of the others."""
     questions: dict[str, list[AnsweredQuestion]] = defaultdict(list)
     left_out: dict[str, int] = defaultdict(int)
     conditions: dict[str, Condition] = {}
@@ -133,16 +123,16 @@ def _read_recorded(run: RecordedRun) -> list[RunReplies]:
             left_out[key] += 1
     if not questions:
         raise InputError(f"{run.name} has no question with options and a gold letter: nothing in it can be rescored")
-    replies: list[RunReplies] = []
+    groups = []
     for key, condition in conditions.items():
         if questions[key]:
-            replies.append(RunReplies(run.name, condition, "", tuple(questions[key]), left_out[key]))
-    return replies
+            groups.append((condition, tuple(questions[key]), left_out[key]))
+    return groups
 
 
 def _find_dataset(path: Path, replies: RepliesById, load: Callable[[str], Dataset]) -> Dataset:
     """Return the set of MIRAGE with exactly the ids of these replies."""
-    for subset in SUBSETS:
+    for subset in MIRAGE_SUBSETS:
         dataset = load(f"mirage/{subset}")
         if {question.id for question in dataset.questions} == replies.keys():
             return dataset

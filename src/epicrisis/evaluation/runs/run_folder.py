@@ -36,7 +36,7 @@ from epicrisis.evaluation.runs.jsonl_store import acquire_lock, list_changes, pa
 from epicrisis.evaluation.runs.record import check_recipe
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
-from epicrisis.library.manifest import sync_folder
+from epicrisis.library.manifest import sync_path
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private, restrict_to_owner
 from epicrisis.serialization import to_json
@@ -239,7 +239,7 @@ def write_manifest(folder: Path, manifest: RunManifest) -> None:
             file.flush()
             os.fsync(file.fileno())
         (folder / TEMPORARY).replace(folder / MANIFEST)
-        sync_folder(folder)
+        sync_path(folder)
 
 
 def _check_folder(folder: Path, earlier: RunManifest | None, plan: RunPlan) -> None:

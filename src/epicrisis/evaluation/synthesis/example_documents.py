@@ -17,13 +17,7 @@ from pydantic import ValidationError
 
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.jsonl import find_json_fault
-from epicrisis.corpus.line_schemas import (
-    Identifier,
-    NonBlank,
-    NullableText,
-    QuestionLine,
-    describe_errors,
-)
+from epicrisis.corpus.line_schemas import Identifier, NonBlank, NullableText, QuestionLine, describe_errors
 from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.library.library import Library
@@ -91,7 +85,14 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
         line = _Line.model_validate(value)
     except ValidationError as error:
         return Skipped(printable_path(path), f"line {number}", describe_errors(error))
-    if problem := find_json_fault(dict(value)) or _find_problem(line):
+    problem = find_json_fault(dict(value))
+    if not problem and line.patient is not None:
+        problem = "patient: examples are shown with questions about others; leave this one out"
+    elif not problem and line.id is None:
+        problem = "id: missing; give each question its own"
+    elif not problem and line.options and line.choice not in line.options:
+        problem = "choice: none of the options; name the letter of the right one"
+    if problem:
         return Skipped(printable_path(path), f"line {number}", problem)
     name = line.set or printable_path(path.name)
     metadata = {
@@ -106,16 +107,6 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
         "form": "choice" if line.options else "open",
     }
     return Document(f"{name}/{line.id}", line.text, source=name, metadata=metadata)
-
-
-def _find_problem(line: _Line) -> str | None:
-    if line.patient is not None:
-        return "patient: examples are shown with questions about others; leave this one out"
-    if line.id is None:
-        return "id: missing; give each question its own"
-    if line.options and line.choice not in line.options:
-        return "choice: none of the options; name the letter of the right one"
-    return None
 
 
 def library_examples(library: Library) -> Iterator[tuple[Passage, Example]]:

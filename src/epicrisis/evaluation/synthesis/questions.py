@@ -127,8 +127,20 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
             sample = PassageSample(sample_passages(library, n, seed, scope))
     else:
         skipped: list[Skipped] = []
-        candidates = filter(scope.admits, _read_passages(sources, skipped))
-        passages = heapq.nsmallest(n, candidates, key=lambda passage: _hash(seed, passage.id))
+
+        def read_passages() -> Iterator[Passage]:
+            ids: set[str] = set()
+            for item in read_sources(sources):
+                if isinstance(item, Skipped):
+                    skipped.append(item)
+                elif isinstance(item, Document) and item.id not in ids:
+                    ids.add(item.id)
+                    yield from split_by_characters(item, CHARACTERS, 0)
+
+        def place(passage: Passage) -> bytes:
+            return hashlib.sha256(f"{seed}:{passage.id}".encode()).digest()
+
+        passages = heapq.nsmallest(n, filter(scope.admits, read_passages()), key=place)
         sample = PassageSample(tuple(passages), tuple(skipped))
     if not sample.passages:
         raise InputError(
@@ -136,20 +148,6 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
             "aside): name documents with text"
         )
     return sample
-
-
-def _read_passages(sources: Sequence[Path], skipped: list[Skipped]) -> Iterator[Passage]:
-    ids: set[str] = set()
-    for item in read_sources(sources):
-        if isinstance(item, Skipped):
-            skipped.append(item)
-        elif isinstance(item, Document) and item.id not in ids:
-            ids.add(item.id)
-            yield from split_by_characters(item, CHARACTERS, 0)
-
-
-def _hash(seed: int, passage_id: str) -> bytes:
-    return hashlib.sha256(f"{seed}:{passage_id}".encode()).digest()
 
 
 def render_prompt(passage: Passage, scope: Scope) -> Prompt:
@@ -281,34 +279,27 @@ class QuestionStore(JsonlStore[_ProposalLine]):
         if question.failure is not None:
             return
         passage, proposal = question.passage, question.proposal
-        fields: dict[str, Any] = {
-            "recipe": self.recipe,
-            "id": f"pico-{hashlib.sha256(passage.id.encode()).hexdigest()[:12]}",
-            "passage": passage.id,
-            "usage": question.usage,
-        }
-        if proposal is None:
-            self.append(_ProposalLine(state="left-out", reason=question.reason or "", **fields))
-            return
-        quotation = proposal.quotation
-        self.append(
-            _ProposalLine(
-                state="proposed",
-                text=proposal.question,
-                gold=proposal.answer,
-                gold_documents=[passage.document_id],
-                quotation=quotation.text,
-                start=quotation.start,
-                end=quotation.end,
+        content: dict[str, Any] = {"state": "left-out", "reason": question.reason or ""}
+        if proposal is not None:
+            quotation = proposal.quotation
+            content = {
+                "state": "proposed",
+                "text": proposal.question,
+                "gold": proposal.answer,
+                "gold_documents": [passage.document_id],
+                "quotation": quotation.text,
+                "start": quotation.start,
+                "end": quotation.end,
                 **proposal.pico,
-                **fields,
-            )
-        )
+            }
+        id_ = f"pico-{hashlib.sha256(passage.id.encode()).hexdigest()[:12]}"
+        line = _ProposalLine(recipe=self.recipe, id=id_, passage=passage.id, usage=question.usage, **content)
+        self.append(line)
 
     def near_duplicates(self) -> list[tuple[str, str]]:
         """Return the ids of any two questions with nearly the same words, in the order of the file."""
         words = {line.id: _words(line.text) for line in self.lines.values() if line.text}
-        pairs = []
+        pairs: list[tuple[str, str]] = []
         for first, second in combinations(words, 2):
             if len(words[first] & words[second]) >= ALIKE * len(words[first] | words[second]):
                 pairs.append((first, second))

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -118,11 +119,15 @@ def select_questions(dataset: Dataset, n: int | None, seed: int, *, openly: bool
     usable = []
     for question in dataset.questions:
         candidate = without_options(question) if openly else question
-        reason = _skip_reason(candidate, openly)
-        if reason is None:
-            usable.append(candidate)
+        options, gold = candidate.options, candidate.gold or ""
+        if candidate.patient is not None:
+            left_aside["of a patient"] += 1
+        elif gold not in options if options else not _words(gold):
+            left_aside["no known answer"] += 1
+        elif openly and options:
+            left_aside["asks for one of its options"] += 1
         else:
-            left_aside[reason] += 1
+            usable.append(candidate)
     if not usable:
         condition = " and makes sense without its options" if openly else ""
         raise InputError(
@@ -146,15 +151,6 @@ def without_options(question: Question) -> Question:
     if gold is None or _OF_OPTIONS.search(text) or _OF_OTHERS.fullmatch(gold):
         return question
     return replace(question, text=text, options={}, form="open", gold=gold)
-
-
-def _skip_reason(question: Question, openly: bool) -> SkipReason | None:
-    if question.patient is not None:
-        return "of a patient"
-    known = question.gold in question.options if question.options else bool(_words(question.gold or ""))
-    if not known:
-        return "no known answer"
-    return "asks for one of its options" if openly and question.options else None
 
 
 def render_prompt(question: Question, how: SolvingMethod) -> Prompt:
@@ -182,11 +178,8 @@ def _read_solution(text: str, answer_format: AnswerFormat, checks_reasoning: boo
     reply = answer_format.read(text)
     if not reply.has_answer:
         return Solution(False)
-    reasoning = ""
-    for value in json_objects(text, frozenset({"reasoning"})):
-        if isinstance(value["reasoning"], str):
-            reasoning = value["reasoning"].strip()
-            break
+    reasonings = map(itemgetter("reasoning"), json_objects(text, frozenset({"reasoning"})))
+    reasoning = next((value for value in reasonings if isinstance(value, str)), "").strip()
     if not reasoning and json_objects(text, REPLY_KEYS):
         raise Unreadable("the reply has no reasoning")
     if fault := find_json_fault([reasoning, reply.text]):
@@ -239,7 +232,11 @@ async def _solve(client: ModelClient, question: Question, how: SolvingMethod, at
     prompt, reply_format = render_prompt(question, how), _reply_format(question, how)
     usage, state = Usage(), _classify(question, None)
     for number in range(1, attempts + 1):
-        reply = await _client_for_attempt(client, number).request(prompt, reply_format)
+        if number > 1:
+            # Each attempt has two seeds, because an unreadable reply is requested once more.
+            temperature = max(client.sampling.temperature, SECOND_TRY_TEMPERATURE)
+            client = replace(client, sampling=replace(client.sampling, temperature=temperature), seed=client.seed + 2)
+        reply = await client.request(prompt, reply_format)
         usage += reply.usage
         if reply.failure is not None:
             return SolvedQuestion(question, number, failure=reply.failure, usage=usage)
@@ -247,18 +244,6 @@ async def _solve(client: ModelClient, question: Question, how: SolvingMethod, at
         if state == "kept":
             return SolvedQuestion(question, number, state, reply.value, usage=usage)
     return SolvedQuestion(question, number, state, usage=usage)
-
-
-def _client_for_attempt(client: ModelClient, number: int) -> ModelClient:
-    """Return the model with the sampling of this attempt, from 1.
-
-    Each attempt has two seeds, because an unreadable reply is requested once more.
-    """
-    if number == 1:
-        return client
-    temperature = max(client.sampling.temperature, SECOND_TRY_TEMPERATURE)
-    sampling = replace(client.sampling, temperature=temperature)
-    return replace(client, sampling=sampling, seed=client.seed + 2 * (number - 1))
 
 
 async def solve_questions(

@@ -33,21 +33,17 @@ from epicrisis.privacy import open_private
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 T = TypeVar("T")
-
 KEY_VERSION = 1
 """The version of the keys' meaning. Another version ignores all stored replies."""
 APPLICATION_ID = 0x45504943
 FORMAT = 1
 BUSY_SECONDS = 30.0
-"""How long a process waits for another one's write."""
-
 _TABLES = (
     "CREATE TABLE replies(key BLOB PRIMARY KEY, reply TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE told(key BLOB PRIMARY KEY, value TEXT NOT NULL)",
 )
 _INSERT_REPLY = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?)"
 _INSERT_FACT = "INSERT OR REPLACE INTO told VALUES (?, ?)"
-
 _Write: TypeAlias = tuple[str, tuple[bytes | str, ...], "Future[None]"]
 
 
@@ -81,8 +77,12 @@ class CachedModel(Layer):
         if reply is None and not self._cache.replay:
             async with self._enter_flight(key) as flight:
                 if flight.reply is None:
-                    flight.reply = await self._inner.complete(request, on_delta)
-                    return await self._store(key, flight.reply)
+                    flight.reply = reply = await self._inner.complete(request, on_delta)
+                    try:
+                        await self._cache.put(key, reply)
+                    except (StorageError, InputError) as error:
+                        return replace(reply, notes=(*reply.notes, f"this reply was not cached: {error}"))
+                    return reply
                 reply = flight.reply
         if reply is None:
             raise self._make_not_cached_error("reply to this request")
@@ -132,13 +132,6 @@ class CachedModel(Layer):
             flight.callers -= 1
             if not flight.callers:
                 del self._flights[key]
-
-    async def _store(self, key: bytes, reply: ChatReply) -> ChatReply:
-        try:
-            await self._cache.put(key, reply)
-        except (StorageError, InputError) as error:
-            return replace(reply, notes=(*reply.notes, f"this reply was not cached: {error}"))
-        return reply
 
     def _make_not_cached_error(self, subject: str) -> NotCached:
         return NotCached(f"{self._cache.path} has no {subject} by {self.name}: run it once with cache.mode = on")

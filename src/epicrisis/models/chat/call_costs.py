@@ -13,11 +13,8 @@ from epicrisis.settings import ModelSettings, Price
 _TEMPLATE_TOKENS = 64
 """Upper bound of what a chat template adds before all messages. Some add a system message."""
 _MESSAGE_TOKENS = 16
-"""Upper bound of what a chat template adds around one message."""
-
 _BYTES_PER_TOKEN = 3
 """Every vocabulary in use needs at most one token for this many bytes of running text."""
-
 UNKNOWN_USAGE = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
 """The usage of a failed call that may have been processed and charged without a report of its tokens."""
 

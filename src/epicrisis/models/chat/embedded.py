@@ -30,10 +30,8 @@ from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallb
 WINDOW = 8192
 BATCH_TOKENS = 256
 """Prompt tokens between two checks whether the call was cancelled."""
-
 WORKING_BYTES = 64 * 2**20
 """Memory for computing, in addition to weights, window, and the window's mask for one batch."""
-
 PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES = 4, 2 * 2**30
 """The cache of earlier prompts takes a quarter of the remaining memory, up to this size."""
 
@@ -96,11 +94,11 @@ class EmbeddedModel:
         await asyncio.to_thread(stop)
 
     async def _get_client(self) -> OpenAICompatibleModel:
-        if self._client is not None:
-            return self._client
-        return await asyncio.to_thread(self._start)
+        return self._client if self._client is not None else await asyncio.to_thread(self._start)
 
     def _start(self) -> OpenAICompatibleModel:
+        import xllamacpp
+
         with self._starting:
             if self._client is not None:
                 return self._client
@@ -115,11 +113,9 @@ class EmbeddedModel:
                     f", window {memory.window / 2**30:.1f}) and {(memory.total + remaining) / 2**30:.1f} GiB are "
                     f"available: {reduction}use a smaller model"
                 )
-            cache_bytes = None
-            if self._prefix_cache:
-                cache_bytes = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
+            largest_cache = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
+            cache_bytes = largest_cache if self._prefix_cache else None
             key = secrets.token_urlsafe(32)
-            import xllamacpp
 
             try:
                 server = xllamacpp.Server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))
@@ -214,12 +210,9 @@ _STRING, _ARRAY = 8, 9
 _MAX_TEXT_BYTES = 1 << 26
 _MAX_LAYERS = 4096
 _HALF_BYTES = 2
-
 _SMALL_CACHE_KEYS = ("attention.sliding_window", "attention.kv_lora_rank", "full_attention_interval", "ssm.state_size")
 """Keys of models that keep less than all keys and values of the window. How much less depends on the engine."""
-
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
-
 GgufValue: TypeAlias = str | int | float | bool | tuple[int | float | bool, ...] | None
 
 

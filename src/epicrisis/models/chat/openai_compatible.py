@@ -45,10 +45,8 @@ from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallb
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
-
 PROBE_SECONDS = 30.0
 """The time limit of a question about the endpoint itself."""
 
@@ -344,17 +342,14 @@ _REJECTION_WORDS = re.compile(
     re.IGNORECASE,
 )
 _TOO_MANY = re.compile(r"greater than|less than|at most|max|must be|between|<=|too (?:many|large|high)", re.IGNORECASE)
-
 _OPTIONAL = ("stream_options", "seed", "top_p", "temperature", "top_logprobs", "logprobs", "stream", "max_tokens")
 """Parameters that an endpoint may reject. If a message names several, the first of these is left out."""
-
 _NOTES = {
     "response_format": "the endpoint accepts no JSON schema: the request was sent without one",
     "seed": "the endpoint accepts no seed: the same request may get another answer",
     "temperature": "the endpoint accepts no temperature: it used its own",
     "top_p": "the endpoint accepts no top_p: it used its own",
 }
-
 TOP_LOGPROBS = (20, 5)
 """How many token probabilities are requested; the next number if an endpoint finds that too many."""
 

@@ -233,9 +233,7 @@ def _build_source(
     return RecordSource(tuple(questions), notes, licence, tuple(notices))
 
 
-def _drop_answered_elsewhere(
-    pairs: Sequence[tuple[Question, GoldSpans]],
-) -> list[tuple[Question, GoldSpans]]:
+def _drop_answered_elsewhere(pairs: Sequence[tuple[Question, GoldSpans]]) -> list[tuple[Question, GoldSpans]]:
     """Return the pairs of one report without questions that only another part of it answers."""
     answered = {question.text for question, _ in pairs if question.gold}
     return [pair for pair in pairs if pair[0].gold or pair[0].text not in answered]

@@ -48,7 +48,7 @@ class RecordReader:
 
     name: str
     files: tuple[str, ...]
-    read: Callable[[Path], RecordSource]
+    load: Callable[[Path], RecordSource]
 
 
 def read_json(path: Path, what: str) -> Any:

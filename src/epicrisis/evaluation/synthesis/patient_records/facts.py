@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import filterfalse, islice
+from operator import attrgetter
 
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
@@ -159,33 +162,22 @@ def _arrival_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
     rivals = list(stay.condition.causes)
     for condition in draws.sample(acute_conditions(), 4):
         rivals.append(draws.pick(condition.causes))
-    wrong_causes = [draws.fill(rival, **words) for rival in rivals]
-    yield Fact(
-        f"cause:{number}",
-        number,
-        "history",
-        f"What set off the illness of {stay.day(0)} was {cause}.",
-        cause,
-        f"What set off the illness that led to {name}?",
-        "cause-effect",
-        "",
-        without(wrong_causes, cause),
-    )
-    first, last = stay.weights
-    near = tuple(f"{value + step:.1f} kg" for value in stay.weights for step in (0, -4.1, 3.7))
-    for place, value, when in (("arrival", first, "on arrival at"), ("leaving", last, "at discharge from")):
-        answer, day = f"{value:.1f} kg", stay.day(0 if place == "arrival" else stay.days)
-        yield Fact(
-            f"weight:{place}:{number}",
-            number,
-            place,
-            f"Weight on {day} was {answer}.",
-            answer,
-            f"What did the patient weigh {when} {name}?",
-            "temporal",
-            "number",
-            tuple(filter(answer.__ne__, near)),
-        )
+    wrong_answers = without((draws.fill(rival, **words) for rival in rivals), cause)
+    sentence = f"What set off the illness of {stay.day(0)} was {cause}."
+    ask = f"What set off the illness that led to {name}?"
+    yield Fact(f"cause:{number}", number, "history", sentence, cause, ask, "cause-effect", "", wrong_answers)
+    near: list[str] = []
+    for value in stay.weights:
+        near += (f"{value:.1f} kg", f"{value - 4.1:.1f} kg", f"{value + 3.7:.1f} kg")
+    for place, day, value, when in (
+        ("arrival", 0, stay.weights[0], "on arrival at"),
+        ("leaving", stay.days, stay.weights[1], "at discharge from"),
+    ):
+        answer, key = f"{value:.1f} kg", f"weight:{place}:{number}"
+        sentence = f"Weight on {stay.day(day)} was {answer}."
+        ask = f"What did the patient weigh {when} {name}?"
+        wrong_answers = tuple(filter(answer.__ne__, near))
+        yield Fact(key, number, place, sentence, answer, ask, "temporal", "number", wrong_answers)
 
 
 def _imaging_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
@@ -197,17 +189,10 @@ def _imaging_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
     yield Fact(f"found:{stay.number}", stay.number, place, sentence, answer, ask, category, "number", wrong_answers)
     finding = condition.ruled_out
     denial = f"No evidence of {finding}"
-    yield Fact(
-        f"denied:{stay.number}",
-        stay.number,
-        place,
-        f"{denial} on the study of {day}.",
-        denial,
-        f"What does the report of the {condition.study} of {name} say of {finding}?",
-        category,
-        "negation",
-        (f"There is {finding}", f"Possible {finding}", f"{finding}, improved"),
-    )
+    sentence = f"{denial} on the study of {day}."
+    ask = f"What does the report of the {condition.study} of {name} say of {finding}?"
+    wrong_answers = (f"There is {finding}", f"Possible {finding}", f"{finding}, improved")
+    yield Fact(f"denied:{stay.number}", stay.number, place, sentence, denial, ask, category, "negation", wrong_answers)
 
 
 def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
@@ -217,30 +202,16 @@ def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) 
     causes = list(dict.fromkeys(map(draws.fill, draws.sample(_BLAMED_CAUSES, 5))))
     # Some complications are those of the procedure.
     day = stay.day(draws.integer(stay.procedure_day or 1, stay.days))
-    yield Fact(
-        f"complication:{number}",
-        number,
-        "course",
-        f"{sentence_case(condition.complication)} on {day} was attributed to {causes[0]}.",
-        causes[0],
-        f"To what was {condition.complication} during {name} attributed?",
-        "cause-effect",
-        "",
-        tuple(causes[1:]),
-    )
+    cause, *rivals = causes
+    sentence = f"{sentence_case(condition.complication)} on {day} was attributed to {cause}."
+    ask = f"To what was {condition.complication} during {name} attributed?"
+    yield Fact(f"complication:{number}", number, "course", sentence, cause, ask, "cause-effect", "", tuple(rivals))
     units = f"{stay.units} unit{'s' if stay.units > 1 else ''} of packed red cells"
-    other_counts = [n for n in range(2, 10) if n != stay.units]
-    yield Fact(
-        f"units:{number}",
-        number,
-        "course",
-        f"From {stay.day(0)} on {patient.words['he']} received {units}.",
-        units,
-        f"How much packed red cells did the patient receive during {name}?",
-        "temporal",
-        "number",
-        tuple(f"{n} units of packed red cells" for n in draws.sample(other_counts, 4)),
-    )
+    other_counts = list(filter(stay.units.__ne__, range(2, 10)))
+    sentence = f"From {stay.day(0)} on {patient.words['he']} received {units}."
+    ask = f"How much packed red cells did the patient receive during {name}?"
+    wrong_answers = tuple(map("{} units of packed red cells".format, draws.sample(other_counts, 4)))
+    yield Fact(f"units:{number}", number, "course", sentence, units, ask, "temporal", "number", wrong_answers)
 
 
 def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, draws: Draws) -> Iterator[Fact]:
@@ -256,71 +227,50 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
     after = before - draws.integer(20, 90)
     values = [f"{value} mg/dL" for value in (before, after, before + 35, after - 25)]
     for when, value in zip(("Before", "After"), values, strict=False):
-        yield Fact(
+        key, sentence = (
             f"fibrinogen-{when.lower()}:{number}",
-            number,
-            "course",
             f"{when} the {procedure} of {day} fibrinogen was {value}.",
-            value,
-            f"What was the fibrinogen {when.lower()} the {procedure} of {name}?",
-            "temporal",
-            "number",
-            tuple(filter(value.__ne__, values)),
         )
+        ask = f"What was the fibrinogen {when.lower()} the {procedure} of {name}?"
+        wrong_answers = tuple(filter(value.__ne__, values))
+        yield Fact(key, number, "course", sentence, value, ask, "temporal", "number", wrong_answers)
 
 
 def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
     name, number, day = stay_name(patient, stay), stay.number, stay.day(stay.days)
     for drug, dose in stay.regimen.items():
-        alternatives = (*drugs()[drug].doses, "stopped at discharge")
+        time = f"{draws.integer(6, 10):02d}:{draws.integer(10, 59)}"
+        sentence = f"{drug} {dose} {drugs()[drug].how} (last given {day} {time})"
+        ask = f"On which dose of {drug} was the patient discharged from {name}?"
+        wrong_answers = tuple(filter(dose.__ne__, (*drugs()[drug].doses, "stopped at discharge")))
         yield Fact(
-            f"dose:{drug}:{number}",
-            number,
-            "medications",
-            f"{drug} {dose} {drugs()[drug].how} (last given {day} {draws.integer(6, 10):02d}:{draws.integer(10, 59)})",
-            dose,
-            f"On which dose of {drug} was the patient discharged from {name}?",
-            "temporal",
-            "number",
-            tuple(filter(dose.__ne__, alternatives)),
+            f"dose:{drug}:{number}", number, "medications", sentence, dose, ask, "temporal", "number", wrong_answers
         )
-    reasons = [drug.raised for drug in drugs().values()]
+    reasons = list(map(attrgetter("raised"), drugs().values()))
     for change in stay.changes:
-        verb, drug = "raised" if change.raised else "lowered", change.drug.name
+        verb, drug, reason = "raised" if change.raised else "lowered", change.drug.name, change.reason
         day = stay.day(draws.integer(1, stay.days))
         opposite = change.drug.lowered if change.raised else change.drug.raised
+        doses = f"from {change.before} to {change.after}"
+        sentence = f"{sentence_case(drug)} was {verb} {doses} on {day} because of {reason}."
+        ask = f"Why was the dose of {drug} {verb} during {name}?"
+        wrong_answers = without((opposite, *draws.sample(reasons, 4)), reason)
         yield Fact(
-            f"change:{drug}:{number}",
-            number,
-            "course",
-            f"{sentence_case(drug)} was {verb} from {change.before} to {change.after} on {day} because of "
-            f"{change.reason}.",
-            change.reason,
-            f"Why was the dose of {drug} {verb} during {name}?",
-            "cause-effect",
-            "",
-            without((opposite, *draws.sample(reasons, 4)), change.reason),
+            f"change:{drug}:{number}", number, "course", sentence, reason, ask, "cause-effect", "", wrong_answers
         )
 
 
 def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
     name, number, day, words = stay_name(patient, stay), stay.number, stay.day(stay.days), patient.words
     names, service = read_table("nuggets")["names"], stay.condition.service
-    other_diagnoses = tuple(dict.fromkeys(other.condition.name for other in patient.stays if other != stay))
-    candidates = (condition.name for condition in draws.sample(acute_conditions(), 6))
-    never_diagnosed = tuple(candidate for candidate in candidates if candidate not in other_diagnoses)
+    other_diagnoses = dict.fromkeys(other.condition.name for other in patient.stays if other != stay)
+    candidates = map(attrgetter("name"), draws.sample(acute_conditions(), 6))
+    never_diagnosed = filterfalse(other_diagnoses.__contains__, candidates)
     diagnosis = stay.condition.name
-    yield Fact(
-        f"diagnosis:{number}",
-        number,
-        "diagnosis",
-        f"Primary ({stay.day(0)} to {day}): {diagnosis}",
-        diagnosis,
-        f"What was the primary discharge diagnosis of {name}?",
-        "temporal",
-        "",
-        tuple(filter(diagnosis.__ne__, (*other_diagnoses[:4], *never_diagnosed))),
-    )
+    sentence = f"Primary ({stay.day(0)} to {day}): {diagnosis}"
+    ask = f"What was the primary discharge diagnosis of {name}?"
+    wrong_answers = tuple(filter(diagnosis.__ne__, (*islice(other_diagnoses, 4), *never_diagnosed)))
+    yield Fact(f"diagnosis:{number}", number, "diagnosis", sentence, diagnosis, ask, "temporal", "", wrong_answers)
     visits = [f"{doctor} ({service}) in {{5..29}} days" for doctor in names["doctors"]]
     rows = [
         (
@@ -355,7 +305,7 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
     category = "discharge-planning"
     for kind, place, template, ask, rivals in rows:
         sentence, answer, wrong_answers = fill_statement(draws, template, **words)
-        alternatives = [draws.fill(rival, **words) for rival in draws.sample(rivals, 5)]
+        alternatives = map(partial(draws.fill, **words), draws.sample(rivals, 5))
         wrong_answers = without((*wrong_answers, *alternatives), answer)
         yield Fact(f"{kind}:{number}", number, place, sentence, answer, ask, category, "", wrong_answers)
     advice = stay.condition.advice
@@ -370,31 +320,19 @@ def _value_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -
         lab = labs()[name]
         for day, value in enumerate(values):
             yield _value_fact(patient, stay, lab, day, value, draws)
-        if lab.unit and name in stay.condition.labs and values[0] != values[-1]:
-            yield _trend_fact(patient, stay, lab, values[0], values[-1])
-
-
-def _trend_fact(
-    patient: FictionalPatient, stay: FictionalStay, lab: Lab, first_value: float, last_value: float
-) -> Fact:
-    values = (first_value, last_value, (first_value + last_value) / 2)
-    first, last, between = (f"{value:.{lab.decimals}f}" for value in values)
-    wrong_answers = []
-    for start, end in ((last, first), (first, between), (between, last), (last, between)):
-        if (start, end) != (first, last):
-            wrong_answers.append(f"from {start} to {end} {lab.unit}")
-    answer = f"from {first} to {last} {lab.unit}"
-    return Fact(
-        f"trend:{lab.name}:{stay.number}",
-        stay.number,
-        "results",
-        f"{sentence_case(lab.name)} went {answer} between {stay.day(0)} and {stay.day(stay.days)}.",
-        answer,
-        f"How did the {lab.name} change from the first to the last day of {stay_name(patient, stay)}?",
-        "temporal",
-        "trend",
-        tuple(wrong_answers),
-    )
+        if not lab.unit or name not in stay.condition.labs or values[0] == values[-1]:
+            continue
+        trend = values[0], values[-1], (values[0] + values[-1]) / 2
+        first, last, between = (f"{value:.{lab.decimals}f}" for value in trend)
+        wrong_answers: list[str] = []
+        for start, end in ((last, first), (first, between), (between, last), (last, between)):
+            if (start, end) != (first, last):
+                wrong_answers.append(f"from {start} to {end} {lab.unit}")
+        answer = f"from {first} to {last} {lab.unit}"
+        key, number = f"trend:{name}:{stay.number}", stay.number
+        sentence = f"{sentence_case(name)} went {answer} between {stay.day(0)} and {stay.day(stay.days)}."
+        ask = f"How did the {name} change from the first to the last day of {stay_name(patient, stay)}?"
+        yield Fact(key, number, "results", sentence, answer, ask, "temporal", "trend", tuple(wrong_answers))
 
 
 def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: int, value: float, draws: Draws) -> Fact:
@@ -407,19 +345,12 @@ def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: i
         all_values: list[float] = []
         for other in patient.stays:
             all_values.extend(other.values.get(lab.name, ()))
-        alternatives.extend(map(lab.format, draws.sample(all_values, 8)))
-        alternatives.extend(lab.format(value * factor) for factor in (0.7, 1.2, 1.5, 0.85))
-    return Fact(
-        f"value:{lab.name}:{stay.number}:{day}",
-        stay.number,
-        f"laboratory:{day}",
-        f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip(),
-        text,
-        ask,
-        "temporal",
-        "number",
-        without(alternatives, text),
-    )
+        near = map(value.__mul__, (0.7, 1.2, 1.5, 0.85))
+        alternatives += map(lab.format, (*draws.sample(all_values, 8), *near))
+    key, place = f"value:{lab.name}:{stay.number}:{day}", f"laboratory:{day}"
+    sentence = f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip()
+    wrong_answers = without(alternatives, text)
+    return Fact(key, stay.number, place, sentence, text, ask, "temporal", "number", wrong_answers)
 
 
 def _single_facts(patient: FictionalPatient, draws: Draws, n: int) -> Iterator[Fact]:

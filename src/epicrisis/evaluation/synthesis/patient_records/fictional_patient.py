@@ -133,7 +133,10 @@ def _draw_stay(
     continued = [*names[:5], *names[5:][-5:]]
     changes = []
     for name in draws.sample(list(filter(home.__contains__, continued)), 2):
-        changes.append(_draw_dose_change(draws, drugs()[name], home[name]))
+        drug = drugs()[name]
+        place = drug.doses.index(home[name])
+        raised = place == 0 or (place == 1 and draws.chance(50))
+        changes.append(DoseChange(drug, home[name], drug.doses[place + (1 if raised else -1)], raised))
     regimen = {}
     for name in continued:
         regimen[name] = home.get(name) or drugs()[name].doses[draws.integer(0, 2)]
@@ -155,12 +158,6 @@ def _draw_stay(
         units=units,
         weights=(weight, weight - draws.integer(5, 60) / 10),
     )
-
-
-def _draw_dose_change(draws: Draws, drug: Drug, before: str) -> DoseChange:
-    place = drug.doses.index(before)
-    raised = place == 0 or (place == 1 and draws.chance(50))
-    return DoseChange(drug, before, drug.doses[place + (1 if raised else -1)], raised)
 
 
 def _draw_course(draws: Draws, name: str, days: int) -> tuple[float, ...]:

@@ -11,6 +11,9 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import filterfalse
+from operator import attrgetter
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.synthesis.patient_records.facts import Fact, draw_facts
@@ -45,7 +48,7 @@ class FictionalRecord:
 
     @property
     def characters(self) -> int:
-        return sum(len(note.text) for note in self.notes)
+        return sum(map(len, map(attrgetter("text"), self.notes)))
 
 
 def estimate_tokens(text: str) -> int:
@@ -60,11 +63,6 @@ def estimate_tokens(text: str) -> int:
     return tokens
 
 
-def default_stays(tokens: int) -> int:
-    """Return the default number of stays for a record of this length."""
-    return max(1, 1 + int(math.log2(tokens / 4000)), tokens // 32_000) if tokens >= 8000 else 1
-
-
 def check_length(tokens: int) -> None:
     """Raise InputError if a record of this length cannot hold one stay."""
     if tokens < SHORTEST:
@@ -76,7 +74,9 @@ def check_length(tokens: int) -> None:
 def make_record(patient_id: str, tokens: int, stays: int | None, seed: int) -> FictionalRecord:
     """Make the record of one patient with about this many tokens. Raise InputError if they do not fit the stays."""
     check_length(tokens)
-    number = stays or default_stays(tokens)
+    number = stays or 1
+    if not stays and tokens >= 8000:
+        number = max(1 + int(math.log2(tokens / 4000)), tokens // 32_000)
     draws = Draws("record", seed, patient_id, tokens, number)
     usual_days = math.ceil(max(tokens / number - _STAY_TOKENS, 0) * _SPARE / _DAY_TOKENS) + 2
     days = tuple(max(3, usual_days * draws.integer(80, 125) // 100) for _ in range(number))
@@ -89,14 +89,23 @@ def make_record(patient_id: str, tokens: int, stays: int | None, seed: int) -> F
     facts = draw_facts(patient, draws.substream("facts"), min(30, 2 + tokens // 2000))
     writer = NoteWriter(patient, facts, draws.substream("notes"))
     notes = list(map(writer.write, _required_plans(patient, writer)))
-    total = sum(estimate_tokens(note.text) for note in notes)
+    total = sum(map(estimate_tokens, map(attrgetter("text"), notes)))
     if total > tokens * 1.05:
         raise InputError(
             f"{number} stays need about {total} tokens, but the record may have {tokens}: ask for more tokens "
             "or fewer --stays"
         )
+    plans: list[NotePlan] = []
+    for stay in patient.stays:
+        for day in range(1, stay.days):
+            plans += [NotePlan("progress", stay.number, day), NotePlan("laboratory", stay.number, day)]
+            plans += map(partial(NotePlan, "nursing", stay.number, day), range(3))
+            if day % 5 == 2:
+                plans.append(NotePlan("consult", stay.number, day, 1))
+        plans.append(NotePlan("clinic", stay.number, stay.days + 12))
+    required = frozenset(_required_plans(patient, writer))
     misses = 0
-    for plan in _optional_plans(patient, writer, draws.substream("others")):
+    for plan in filterfalse(required.__contains__, draws.substream("others").shuffle(plans)):
         note = writer.write(plan)
         size = estimate_tokens(note.text)
         if total + size > tokens * _TARGET:
@@ -106,7 +115,7 @@ def make_record(patient_id: str, tokens: int, stays: int | None, seed: int) -> F
             continue
         notes.append(note)
         total += size
-    notes.sort(key=lambda note: (note.time, note.id))
+    notes.sort(key=attrgetter("time", "id"))
     return FictionalRecord(patient, tuple(notes), facts, total)
 
 
@@ -125,19 +134,3 @@ def _required_plans(patient: FictionalPatient, writer: NoteWriter) -> Iterator[N
             yield NotePlan(kind, number, patient.stays[number - 1].days + 12)
         elif kind == "consult":
             yield NotePlan(kind, number, 1)
-
-
-def _optional_plans(patient: FictionalPatient, writer: NoteWriter, draws: Draws) -> Iterator[NotePlan]:
-    """Yield the further notes a record may have, in random order."""
-    plans = []
-    for stay in patient.stays:
-        for day in range(1, stay.days):
-            plans += [NotePlan("progress", stay.number, day), NotePlan("laboratory", stay.number, day)]
-            plans += [NotePlan("nursing", stay.number, day, slot) for slot in range(3)]
-            if day % 5 == 2:
-                plans.append(NotePlan("consult", stay.number, day, 1))
-        plans.append(NotePlan("clinic", stay.number, stay.days + 12))
-    required = frozenset(_required_plans(patient, writer))
-    for plan in draws.shuffle(plans):
-        if plan not in required:
-            yield plan

@@ -5,17 +5,15 @@ The words of a note depend on this note alone, never on the other notes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import count
+from operator import attrgetter, itemgetter
 
-from epicrisis.evaluation.synthesis.patient_records.facts import (
-    Fact,
-    FactSpan,
-    extract_spans,
-    mark_fact,
-    sentence_case,
-)
+from epicrisis.evaluation.synthesis.patient_records.facts import Fact, FactSpan, extract_spans, mark_fact, sentence_case
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, read_table
@@ -30,16 +28,6 @@ KINDS: Mapping[str, str] = {
     "consult": "Consult note",
     "clinic": "Outpatient letter",
     "laboratory": "Laboratory report",
-}
-_CODES = {
-    "discharge": "DS",
-    "admission": "AN",
-    "progress": "PN",
-    "nursing": "NN",
-    "radiology": "RR",
-    "consult": "CN",
-    "clinic": "OL",
-    "laboratory": "LR",
 }
 _CONSULTANTS = (
     "Geriatrics",
@@ -84,9 +72,9 @@ class NoteWriter:
     def __init__(self, patient: FictionalPatient, facts: Iterable[Fact], draws: Draws) -> None:
         self._patient = patient
         self._draws = draws
-        self._facts: dict[tuple[int, str], list[Fact]] = {}
+        self._facts: dict[tuple[int, str], list[Fact]] = defaultdict(list)
         for fact in facts:
-            self._facts.setdefault((fact.stay, fact.place), []).append(fact)
+            self._facts[fact.stay, fact.place].append(fact)
 
     def places(self) -> Iterable[tuple[int, str]]:
         """Return the number of the stay and the place of all facts."""
@@ -96,7 +84,8 @@ class NoteWriter:
         """Write the note of this plan. The same plan always gives the same note."""
         stay = self._patient.stays[plan.stay - 1]
         draws = self._draws.substream("note", plan.kind, plan.stay, plan.day, plan.slot)
-        code = f"{_CODES[plan.kind]}-{plan.stay}-{plan.day}" + (f"-{plan.slot}" if plan.slot else "")
+        initials = "".join(map(itemgetter(0), KINDS[plan.kind].upper().split()))
+        code = f"{initials}-{plan.stay}-{plan.day}" + (f"-{plan.slot}" if plan.slot else "")
         note_id = f"{self._patient.id}-{code}"
         time = _draw_time(plan, stay, draws)
         layout = _NoteLayout(self._patient, stay, plan, time, draws, self._facts)
@@ -180,7 +169,7 @@ class _NoteLayout:
         return self._draws.fill(self._draws.fill(template, **all_words), **all_words)
 
     def _facts(self, place: str) -> list[str]:
-        return [fact.marked_sentence for fact in self._all_facts.get((self._stay.number, place), ())]
+        return list(map(attrgetter("marked_sentence"), self._all_facts.get((self._stay.number, place), ())))
 
     def _history(self) -> list[str]:
         lines = []
@@ -188,6 +177,9 @@ class _NoteLayout:
             short = condition.abbreviation
             lines.append(f"- {mark_fact(f'history:{short}', f'{short}, known since {year}', short)}")
         return lines
+
+    def _home_drugs(self) -> list[str]:
+        return [f"{drug} {dose} {drugs()[drug].how}" for drug, dose in self._stay.home.items()]
 
     def _vitals(self) -> str:
         return self._fill("T {36.1..37.9} BP {104..158}/{52..90} HR {58..108} RR {12..22} SpO2 {91..99}% {RA|on 2L NC}")
@@ -201,9 +193,8 @@ class _NoteLayout:
         condition, social_history = self._stay.condition, self._facts("admission")
         history = self._draws.sample(condition.history, 2)
         reports = []
-        for template, symptom in zip(
-            self._draws.sample(read_table("phrases")["admission"]["reports"], 2), history, strict=True
-        ):
+        templates = self._draws.sample(read_table("phrases")["admission"]["reports"], 2)
+        for template, symptom in zip(templates, history, strict=True):
             reports.append(self._fill(template, history=self._fill(symptom)))
         story = " ".join((self._phrases("admission", "opening"), self._phrases("admission", "timing"), *reports))
         return [
@@ -225,7 +216,7 @@ class _NoteLayout:
             "",
             *(["SOCIAL AND FAMILY HISTORY:", *social_history, ""] if social_history else []),
             "HOME MEDICATIONS:",
-            *(f"- {drug} {dose} {drugs()[drug].how}" for drug, dose in self._stay.home.items()),
+            *map("- {}".format, self._home_drugs()),
             "",
             "PHYSICAL EXAM:",
             f"VS: {self._vitals()}",
@@ -240,7 +231,7 @@ class _NoteLayout:
         ]
 
     def _problems(self, n: int) -> list[str]:
-        lines = []
+        lines: list[str] = []
         for condition, _ in self._draws.sample(self._patient.chronic, n):
             lines.append(self._phrases("progress", "chronic", chronic=condition.abbreviation, drug=condition.drug))
         return lines
@@ -302,16 +293,14 @@ class _NoteLayout:
             *self._exam(4),
             "",
             "RECOMMENDATIONS:",
-            *(f"{number}. {self._fill(template, lab=lab)}" for number, template in enumerate(advice, 1)),
+            *map("{}. {}".format, count(1), map(partial(self._fill, lab=lab), advice)),
             self._phrases("consult", "bye"),
         ]
 
     def laboratory(self) -> list[str]:
-        rows = self._facts(f"laboratory:{self._plan.day}")
-        return [
-            f"Collected {self._time:%Y-%m-%d %H:%M}, {self._draws.pick(('venous', 'peripheral', 'line'))} draw",
-            *rows,
-        ]
+        site = self._draws.pick(("venous", "peripheral", "line"))
+        head = f"Collected {self._time:%Y-%m-%d %H:%M}, {site} draw"
+        return [head, *self._facts(f"laboratory:{self._plan.day}")]
 
     def clinic(self) -> list[str]:
         hospital = read_table("nuggets")["names"]["hospital"]
@@ -375,10 +364,10 @@ class _NoteLayout:
             *(self._phrases("discharge", "chronic", chronic=other.abbreviation) for other, _ in other_conditions),
             "",
             "Medications on Admission:",
-            *(f"{n}. {drug} {dose} {drugs()[drug].how}" for n, (drug, dose) in enumerate(stay.home.items(), 1)),
+            *map("{}. {}".format, count(1), self._home_drugs()),
             "",
             "Discharge Medications:",
-            *(f"{n}. {fact}" for n, fact in enumerate(self._facts("medications"), 1)),
+            *map("{}. {}".format, count(1), self._facts("medications")),
             "",
             "Discharge Disposition:",
             *self._facts("disposition"),

@@ -54,11 +54,13 @@ class Draws:
     def fill(self, template: str, **words: str) -> str:
         """Fill the slots of a template: `{6..14}` or `{1.2..4.8}` with a number, `{a|b}` with one of the texts,
         `{name}` with the word of this name."""
-        return _SLOT.sub(lambda match: self._slot_text(match[1], words), template)
 
-    def _slot_text(self, slot: str, words: dict[str, str]) -> str:
-        if bounds := _RANGE.fullmatch(slot):
-            decimals = len(bounds[1].partition(".")[2])
-            low, high = (round(float(bound) * 10**decimals) for bound in bounds.groups())
-            return f"{self.integer(low, high) / 10**decimals:.{decimals}f}"
-        return self.pick(slot.split("|")) if "|" in slot else words[slot]
+        def slot_text(match: re.Match[str]) -> str:
+            slot = match[1]
+            if bounds := _RANGE.fullmatch(slot):
+                decimals = len(bounds[1].partition(".")[2])
+                low, high = (round(float(bound) * 10**decimals) for bound in bounds.groups())
+                return f"{self.integer(low, high) / 10**decimals:.{decimals}f}"
+            return self.pick(slot.split("|")) if "|" in slot else words[slot]
+
+        return _SLOT.sub(slot_text, template)

@@ -17,8 +17,7 @@ from typing import Any
 
 from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord, check_length, make_record
-from epicrisis.evaluation.synthesis.patient_records.note_writing import FictionalNote
+from epicrisis.evaluation.synthesis.patient_records.fictional_record import check_length, make_record
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, draw_questions
 from epicrisis.printable import printable_json
@@ -27,16 +26,7 @@ from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folder
 
 NOTES, QUESTIONS, README = "notes.csv", "questions.jsonl", "README.md"
 _SCRATCH_PREFIX = ".records-"
-COLUMNS = (
-    "subject_id",
-    "hadm_id",
-    "note_id",
-    "charttime",
-    "note_type",
-    "text",
-    "admittime",
-    "dischtime",
-)
+COLUMNS = ("subject_id", "hadm_id", "note_id", "charttime", "note_type", "text", "admittime", "dischtime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +100,12 @@ def _write_files(
             draws = Draws("questions", seed, record.patient.id)
             questions = draw_questions(record, questions_each, draws, choices)
             for note in record.notes:
-                rows.writerow(_note_row(record, note))
+                admitted = discharged = ""
+                if note.encounter:
+                    admitted = note.stay.admitted.isoformat(timespec="minutes")
+                    discharged = note.stay.discharged.isoformat(timespec="minutes")
+                cells = note.encounter, note.id, note.time, note.kind, note.text, admitted, discharged
+                rows.writerow((record.patient.id, *cells))
             for question in questions:
                 questions_file.write(f"{_question_line(question)}\n")
                 kinds[question.question.category] += 1
@@ -121,15 +116,6 @@ def _write_files(
     text = _README_TEMPLATE.format(patients=patients, seed=seed, kinds=counts)
     (folder / README).write_text(text, encoding="utf-8", newline="\n")
     return tuple(summaries)
-
-
-def _note_row(record: FictionalRecord, note: FictionalNote) -> tuple[str, ...]:
-    admitted = discharged = ""
-    if note.encounter:
-        admitted = note.stay.admitted.isoformat(timespec="minutes")
-        discharged = note.stay.discharged.isoformat(timespec="minutes")
-    patient = record.patient.id
-    return (patient, note.encounter, note.id, note.time, note.kind, note.text, admitted, discharged)
 
 
 def _question_line(record_question: RecordQuestion) -> str:

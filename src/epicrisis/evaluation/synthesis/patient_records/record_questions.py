@@ -7,8 +7,11 @@ question needs all of its facts; one place of each fact is enough.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
+from operator import attrgetter
 
 from epicrisis.evaluation.synthesis.patient_records.facts import Fact, stay_name
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord
@@ -16,15 +19,7 @@ from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import chronic_conditions, unanswered_topics
 from epicrisis.types import EvidenceSpan, Question, QuestionForm
 
-CATEGORIES = (
-    "specific-fact",
-    "temporal",
-    "terminology",
-    "discharge-planning",
-    "cause-effect",
-    "holistic",
-    "absence",
-)
+CATEGORIES = ("specific-fact", "temporal", "terminology", "discharge-planning", "cause-effect", "holistic", "absence")
 """The kinds of question in Table 13 of the EHR study."""
 FORMS: tuple[QuestionForm, ...] = ("choice", "extractive", "open")
 UNSAID = "The record does not say"
@@ -79,7 +74,15 @@ def draw_questions(record: FictionalRecord, n: int, draws: Draws, first_letter: 
     """Return at most `n` questions, with categories and forms in turn. Right options take the letters in turn from
     number `first_letter` on."""
     evidence = _RecordEvidence(record)
-    ideas = _group_ideas(record, evidence, draws)
+    groups: dict[tuple[str, QuestionForm], list[_QuestionIdea]] = {}
+    for category_and_form in product(CATEGORIES, FORMS):
+        groups[category_and_form] = []
+    for idea in _ideas(record, evidence, draws.substream("ideas")):
+        if evidence.supports(idea):
+            for form in idea.forms:
+                if form != "choice" or len(idea.distinct_wrong_answers) >= _FEWEST_WRONG:
+                    groups[idea.category, form].append(idea)
+    ideas = {key: draws.substream("order", *key).shuffle(group) for key, group in groups.items()}
     questions: list[RecordQuestion] = []
     asked_texts: set[str] = set()
     choices = 0
@@ -105,29 +108,13 @@ def _turns() -> Iterator[tuple[str, QuestionForm]]:
             yield category, FORMS[(i + turn) % len(FORMS)]
 
 
-def _group_ideas(
-    record: FictionalRecord, evidence: _RecordEvidence, draws: Draws
-) -> dict[tuple[str, QuestionForm], list[_QuestionIdea]]:
-    """Return the possible questions by category and form, in random order."""
-    groups: dict[tuple[str, QuestionForm], list[_QuestionIdea]] = {}
-    for form in FORMS:
-        for category in CATEGORIES:
-            groups[category, form] = []
-    for idea in _ideas(record, evidence, draws.substream("ideas")):
-        if evidence.supports(idea):
-            for form in idea.forms:
-                if form != "choice" or len(idea.distinct_wrong_answers) >= _FEWEST_WRONG:
-                    groups[idea.category, form].append(idea)
-    return {key: draws.substream("order", *key).shuffle(group) for key, group in groups.items()}
-
-
 class _RecordEvidence:
     """The places of all facts in a record."""
 
     def __init__(self, record: FictionalRecord) -> None:
         self._texts = {document_id(note.id): note.text for note in record.notes}
-        self._statements: dict[str, list[EvidenceSpan]] = {}
-        self._answers: dict[str, list[EvidenceSpan]] = {}
+        self._statements: dict[str, list[EvidenceSpan]] = defaultdict(list)
+        self._answers: dict[str, list[EvidenceSpan]] = defaultdict(list)
         self._starts: dict[str, int] = {}
         self._length = 0
         for note in record.notes:
@@ -135,17 +122,14 @@ class _RecordEvidence:
             self._starts[name] = self._length
             self._length += len(note.text)
             for span in note.spans:
-                statement = EvidenceSpan(name, span.start, span.end, span.key)
                 answer = EvidenceSpan(name, span.answer_start, span.answer_end, span.key)
-                self._statements.setdefault(span.key, []).append(statement)
-                self._answers.setdefault(span.key, []).append(answer)
+                self._statements[span.key].append(EvidenceSpan(name, span.start, span.end, span.key))
+                self._answers[span.key].append(answer)
 
     def places(self, keys: Sequence[str], *, answers: bool) -> tuple[EvidenceSpan, ...]:
         """Return all statements of these facts, or with `answers` only their answers, in the order of the record."""
         spans = self._answers if answers else self._statements
-        places: list[EvidenceSpan] = []
-        for key in keys:
-            places.extend(spans.get(key, ()))
+        places = chain.from_iterable(spans.get(key, ()) for key in keys)
         return tuple(sorted(places, key=lambda place: (self._starts[place.document_id], place.start)))
 
     def supports(self, idea: _QuestionIdea) -> bool:
@@ -213,17 +197,22 @@ def _options(idea: _QuestionIdea, letter: int, draws: Draws) -> tuple[Mapping[st
 
 
 def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> Iterator[_QuestionIdea]:
-    facts = {fact.key: fact for fact in record.facts}
-    for fact in filter(lambda fact: fact.ask, record.facts):
+    facts = dict(zip(map(attrgetter("key"), record.facts), record.facts, strict=True))
+    for fact in filter(attrgetter("ask"), record.facts):
         # Negations are asked as words of a note here; `_negation_ideas` asks them as choices.
         forms = ("extractive", "open") if fact.about == "negation" else FORMS
-        yield _QuestionIdea(
-            fact.ask, fact.answer, fact.category, (fact.key,), fact.wrong_answers, fact.about, forms=forms
-        )
+        keys, wrong_answers = (fact.key,), fact.wrong_answers
+        yield _QuestionIdea(fact.ask, fact.answer, fact.category, keys, wrong_answers, fact.about, forms=forms)
     yield from _negation_ideas(record, facts)
     yield from _terminology_ideas(record, facts)
     yield from _holistic_ideas(record, facts, draws)
-    yield from _absence_ideas(record, evidence)
+    for topic in unanswered_topics():
+        if evidence.never_contains(topic.word):
+            yield _QuestionIdea(topic.ask, "", "absence", (), topic.options)
+    names = list(map(attrgetter("condition.name"), record.patient.stays))
+    others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")
+    ask = f"What was the primary discharge diagnosis of admission number {len(names) + 1}?"
+    yield _QuestionIdea(ask, "", "absence", (), (*names, *others))
 
 
 def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Iterator[_QuestionIdea]:
@@ -243,7 +232,7 @@ def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Itera
 
 
 def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Iterator[_QuestionIdea]:
-    all_names = tuple(condition.name for condition in chronic_conditions())
+    all_names = tuple(map(attrgetter("name"), chronic_conditions()))
     abbreviations = tuple(condition.abbreviation for condition, _ in record.patient.chronic)
     category = "terminology"
     for condition, _ in record.patient.chronic:
@@ -260,67 +249,45 @@ def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> It
 
 def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: Draws) -> Iterator[_QuestionIdea]:
     stays = record.patient.stays
-    diagnosis_keys = tuple(f"diagnosis:{stay.number}" for stay in stays)
-    units_keys = tuple(f"units:{stay.number}" for stay in stays)
+    numbers = list(map(attrgetter("number"), stays))
+    diagnosis_keys, units_keys = tuple(map("diagnosis:{}".format, numbers)), tuple(map("units:{}".format, numbers))
     n = len(stays)
-    yield _QuestionIdea(
-        "How many hospital admissions does the record describe?",
-        str(n),
-        "holistic",
-        diagnosis_keys,
-        tuple(str(count) for count in (n + 1, n + 2, n + 3, n - 1) if count > 0),
-        "number",
-        (f"{n} admissions" if n > 1 else "one admission",),
-        _NOT_EXTRACTIVE,
-    )
-    total = sum(stay.units for stay in stays)
-    yield _QuestionIdea(
-        "How many units of packed red cells did the patient receive over all admissions together?",
-        f"{total} units",
-        "holistic",
-        units_keys,
-        tuple(f"{total + step} units" for step in (1, 2, 4, 7)),
-        "number",
-        (str(total),),
-        _NOT_EXTRACTIVE,
-    )
+    category, about = "holistic", "number"
+    ask = "How many hospital admissions does the record describe?"
+    wrong_answers = tuple(map(str, filter(None, (n + 1, n + 2, n + 3, n - 1))))
+    also = (f"{n} admissions" if n > 1 else "one admission",)
+    yield _QuestionIdea(ask, str(n), category, diagnosis_keys, wrong_answers, about, also, _NOT_EXTRACTIVE)
+    counts = list(map(attrgetter("units"), stays))
+    total = sum(counts)
+    ask = "How many units of packed red cells did the patient receive over all admissions together?"
+    wrong_answers = tuple(f"{total + step} units" for step in (1, 2, 4, 7))
+    also = (str(total),)
+    yield _QuestionIdea(ask, f"{total} units", category, units_keys, wrong_answers, about, also, _NOT_EXTRACTIVE)
     if n == 1:
         return
-    most = max(stays, key=lambda stay: stay.units)
-    if sum(stay.units == most.units for stay in stays) == 1:
-        units = tuple(facts[key].answer for key in units_keys)
-        yield _QuestionIdea(
-            "What is the largest amount of packed red cells that the patient received in one admission?",
-            facts[f"units:{most.number}"].answer,
-            "holistic",
-            units_keys,
-            (*units, "10 units of packed red cells", "11 units of packed red cells", "12 units of packed red cells"),
-            "number",
-        )
-    yield from _extreme_ideas(record, facts, diagnosis_keys)
-    yield from _order_ideas(record, facts, diagnosis_keys, draws)
-
-
-def _extreme_ideas(
-    record: FictionalRecord, facts: Mapping[str, Fact], diagnosis_keys: tuple[str, ...]
-) -> Iterator[_QuestionIdea]:
+    if counts.count(max(counts)) == 1:
+        amounts = [facts[key].answer for key in units_keys]
+        ask = "What is the largest amount of packed red cells that the patient received in one admission?"
+        gold = amounts[counts.index(max(counts))]
+        wrong_answers = (*amounts, *map("{} units of packed red cells".format, (10, 11, 12)))
+        yield _QuestionIdea(ask, gold, category, units_keys, wrong_answers, about)
     names = [facts[key].answer for key in diagnosis_keys]
     wrong_answers = (*names, *facts[diagnosis_keys[0]].wrong_answers)
-    lengths = [stay.days for stay in record.patient.stays]
+    lengths = list(map(attrgetter("days"), stays))
     for superlative, extreme in (("longest", max(lengths)), ("shortest", min(lengths))):
         if lengths.count(extreme) == 1:
-            gold = record.patient.stays[lengths.index(extreme)].condition.name
+            gold = stays[lengths.index(extreme)].condition.name
             ask = f"What was the primary discharge diagnosis of the {superlative} of all admissions?"
             yield _QuestionIdea(ask, gold, "holistic", diagnosis_keys, wrong_answers, "number")
+    yield from _order_ideas(record, diagnosis_keys, names, draws)
 
 
 def _order_ideas(
-    record: FictionalRecord, facts: Mapping[str, Fact], diagnosis_keys: tuple[str, ...], draws: Draws
+    record: FictionalRecord, diagnosis_keys: tuple[str, ...], names: list[str], draws: Draws
 ) -> Iterator[_QuestionIdea]:
-    names = [facts[key].answer for key in diagnosis_keys]
     operated = [stay for stay in record.patient.stays if stay.procedure_day is not None]
     procedure_keys = tuple(f"procedure:{stay.number}" for stay in operated)
-    procedures = [stay.condition.procedure for stay in operated]
+    procedures = list(map(attrgetter("condition.procedure"), operated))
     for kind, keys, steps in (
         ("primary discharge diagnoses of the admissions", diagnosis_keys, names),
         ("procedures that were done", procedure_keys, procedures),
@@ -338,13 +305,3 @@ def _order_ideas(
                 ("; ".join(steps),),
                 _NOT_EXTRACTIVE,
             )
-
-
-def _absence_ideas(record: FictionalRecord, evidence: _RecordEvidence) -> Iterator[_QuestionIdea]:
-    for topic in unanswered_topics():
-        if evidence.never_contains(topic.word):
-            yield _QuestionIdea(topic.ask, "", "absence", (), topic.options)
-    names = tuple(stay.condition.name for stay in record.patient.stays)
-    others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")
-    ask = f"What was the primary discharge diagnosis of admission number {len(names) + 1}?"
-    yield _QuestionIdea(ask, "", "absence", (), (*names, *others))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import starmap
 from typing import Any
 
 PACKAGE = "epicrisis.evaluation.synthesis.patient_records"
@@ -111,7 +112,7 @@ def acute_conditions() -> tuple[AcuteCondition, ...]:
 @cache
 def chronic_conditions() -> tuple[ChronicCondition, ...]:
     """Return the chronic conditions in the order of the file."""
-    return tuple(ChronicCondition(*row) for row in read_table("conditions")["chronic"][0]["list"])
+    return tuple(starmap(ChronicCondition, read_table("conditions")["chronic"][0]["list"]))
 
 
 @cache

@@ -22,17 +22,11 @@ from epicrisis.models.chat.endpoints.endpoint import Endpoint
 from epicrisis.privacy import silence_dependency_logs
 
 CONNECT_SECONDS = 10.0
-"""The longest wait for a connection."""
-
 KEEPALIVE_SECONDS = 2.0
 """How long connections to other machines stay open for the next call."""
-
 MAX_REPLY_BYTES = 32 * 2**20
 """Limit of a reply, or of one line of a stream: three times the largest possible, the tokens of a long prompt."""
-
 MAX_ERROR_BYTES = 2**20
-"""Limit of a reply with an error status."""
-
 Headers: TypeAlias = dict[str, str | Omit]
 
 

@@ -37,7 +37,6 @@ class Endpoint:
     login: tuple[str, str] | None = field(default=None, repr=False)
     """User and password for HTTP basic authentication."""
     region: str | None = None
-    """The AWS region of a Bedrock endpoint."""
 
     @property
     def root(self) -> str:

@@ -33,7 +33,6 @@ from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
 
 FAILED_CALL = Usage(calls=1, failed_calls=1)
 """The usage of a call that the endpoint certainly did not process."""
-
 _OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded")
 _OVERFLOW_WORDS = re.compile(
     r"maximum (?:context|model) length|context (?:size|window|length)|(?:prompt|input) is too long|input token count"
@@ -43,16 +42,11 @@ _OVERFLOW_WORDS = re.compile(
 _FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 _GATEWAY_TIMEOUTS = (408, 504, 524)
 """A gateway gave up; the model behind it may still be working."""
-
 _PERMANENT_SERVER_ERRORS = (501, 505)
 """Status codes of 500 and above that a second try does not change."""
-
 _MAX_QUOTE = 200
-"""Characters of a server's message that are quoted."""
-
 _ECHO_LENGTH = 16
 """A server's message is not quoted if it shares this many characters with a secret."""
-
 _MAX_MESSAGE = 10_000
 """Characters of a server's message that are read. Its subject is in the first of them."""
 
@@ -63,7 +57,6 @@ class ErrorResponse:
 
     status: int | None
     body: Mapping[str, Any]
-    """The error object of the response, or an empty mapping."""
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -173,8 +166,11 @@ def map_error_response(
 def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     status = response.status
     if is_overflow(response):
+        prompt, window = response.body.get("n_prompt_tokens"), response.body.get("n_ctx")
+        has_counts = _parse_number(prompt) and _parse_number(window)
+        counts = f" ({prompt} tokens, the window holds {window})" if has_counts else ""
         return ContextOverflow(
-            f"prompt and reply do not fit the context window of the model at {host}{_format_counts(response.body)}: "
+            f"prompt and reply do not fit the context window of the model at {host}{counts}: "
             "use fewer documents (-k), smaller partitions, or a model with a larger window"
         )
     inner = response.body.get("innererror")
@@ -211,13 +207,6 @@ def is_overflow(response: ErrorResponse) -> bool:
     return response.status in (400, 422) and _OVERFLOW_WORDS.search(response.message) is not None
 
 
-def _format_counts(body: Mapping[str, Any]) -> str:
-    prompt, window = body.get("n_prompt_tokens"), body.get("n_ctx")
-    if not (_parse_number(prompt) and _parse_number(window)):
-        return ""
-    return f" ({prompt} tokens, the window holds {window})"
-
-
 def _parse_number(value: object) -> int | None:
     if isinstance(value, (int, str)) and re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
         return int(value)
@@ -230,16 +219,13 @@ def _quote(message: str, secrets: Sequence[str]) -> str:
     line = " ".join(message.split())[: _MAX_QUOTE + _ECHO_LENGTH]
     if not line or "<" in line or "\\u" in line or not line.isprintable():
         return ""
-    if any(_repeats(line, " ".join(secret.split())) for secret in secrets):
-        return ""
+    ends = range(_ECHO_LENGTH, max(_ECHO_LENGTH, len(line)) + 1)
+    for secret in (" ".join(secret.split()) for secret in secrets):
+        if 4 <= len(secret) <= _ECHO_LENGTH and secret in line:
+            return ""
+        if any(line[end - _ECHO_LENGTH : end] in secret for end in ends):
+            return ""
     return f": {line[:_MAX_QUOTE]}"
-
-
-def _repeats(line: str, secret: str) -> bool:
-    if 4 <= len(secret) <= _ECHO_LENGTH and secret in line:
-        return True
-    starts = range(max(1, len(line) - _ECHO_LENGTH + 1))
-    return any(line[start : start + _ECHO_LENGTH] in secret for start in starts)
 
 
 def walk_causes(error: BaseException) -> Iterator[BaseException]:

@@ -34,65 +34,45 @@ from epicrisis.models.chat.endpoints.reply import CleanText, CompletedReply
 from epicrisis.protocols import ChatRequest, Message
 
 T = TypeVar("T", bound=BaseModel)
-
 Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]
 """Returns the JSON at a path: by POST if there is a body, else by GET. Raises ChatError."""
-
 CountingMethod: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
-
 PATIENCE = 5
 """A path that fails so often in a row, in ways that may pass, is treated as missing."""
-
 _TRANSIENT = (EndpointBusy, EndpointTimeout, EndpointUnreachable)
 
 
-class ModelMeta(BaseModel):
-    """llama.cpp's additions to the list of models."""
-
+class _WindowSize(BaseModel):
     n_ctx: int | None = None
 
 
-class ListedModel(BaseModel):
-    """An entry of `/v1/models`; `max_model_len` is vLLM's."""
+class _ListedModel(BaseModel):
+    """An entry of `/v1/models`; `max_model_len` is vLLM's, `meta` llama.cpp's."""
 
     id: CleanText
     max_model_len: int | None = None
-    meta: ModelMeta | None = None
+    meta: _WindowSize | None = None
 
 
-class ModelList(BaseModel):
-    """The reply of `/v1/models`."""
-
-    data: list[ListedModel] = Field(default_factory=list)
+class _ModelList(BaseModel):
+    data: list[_ListedModel] = Field(default_factory=list)
 
 
-class GenerationSettings(BaseModel):
-    """llama.cpp's default_generation_settings; the window is that of one slot."""
+class _LlamaProperties(BaseModel):
+    """The reply of llama.cpp's `/props`; the window is that of one slot."""
 
-    n_ctx: int | None = None
-
-
-class ServerProperties(BaseModel):
-    """The reply of llama.cpp's `/props`."""
-
-    default_generation_settings: GenerationSettings
+    default_generation_settings: _WindowSize
 
 
-class TemplateReply(BaseModel):
-    """The reply of llama.cpp's `/apply-template`."""
-
+class _LlamaTemplate(BaseModel):
     prompt: str
 
 
-class TokenizeReply(BaseModel):
-    """The reply of llama.cpp's `/tokenize`."""
-
+class _LlamaTokens(BaseModel):
     tokens: list[int]
 
 
-class TokenCountReply(BaseModel):
-    """The reply of vLLM's `/tokenize`."""
-
+class _VllmCount(BaseModel):
     count: int
 
 
@@ -109,7 +89,7 @@ class EndpointProbe:
         self._lock = lock
         self._limit = context_tokens
         self._failures: dict[str, int] = {}
-        self._models: ModelList | None = None
+        self._models: _ModelList | None = None
         self._reported_window: tuple[int | None] | None = None
         """A tuple once the endpoint was asked; None within it if the endpoint does not report a window."""
         self._counter: CountingMethod | None = None
@@ -120,7 +100,7 @@ class EndpointProbe:
             if self._models is None or not self._models.data:
                 listing = await self._fetch("/models", None)
                 try:
-                    self._models = ModelList.model_validate(listing)
+                    self._models = _ModelList.model_validate(listing)
                 except ValidationError:
                     return None
         return self._models.data[0].id if self._models.data else None
@@ -130,11 +110,11 @@ class EndpointProbe:
         async with self._lock():
             if self._reported_window is None:
                 window = None
-                properties = await self._ask(f"{self._root}/props", ServerProperties)
+                properties = await self._ask(f"{self._root}/props", _LlamaProperties)
                 if properties is not None:
                     window = properties.default_generation_settings.n_ctx
                 if not window:
-                    listing = self._models or await self._ask("/models", ModelList)
+                    listing = self._models or await self._ask("/models", _ModelList)
                     entry = next((entry for entry in listing.data if entry.id == model), None) if listing else None
                     if entry is not None:
                         window = entry.max_model_len or (entry.meta.n_ctx if entry.meta else None)
@@ -169,26 +149,26 @@ class EndpointProbe:
             return 0
         path, method = f"{self._root}/tokenize", await self.get_counter(model)
         if method == "llama.cpp":
-            tokens = await self._ask(path, TokenizeReply, {"content": text})
+            tokens = await self._ask(path, _LlamaTokens, {"content": text})
             return None if tokens is None else len(tokens.tokens)
         if method == "vllm":
             body = {"model": model, "prompt": text, "add_special_tokens": False}
-            reply = await self._ask(path, TokenCountReply, body)
+            reply = await self._ask(path, _VllmCount, body)
             return None if reply is None else reply.count
         return None
 
     async def _count_with_llama_cpp(self, messages: Sequence[Message]) -> int | None:
         body: dict[str, Any] = {"messages": build_messages(messages)}
-        template = await self._ask(f"{self._root}/apply-template", TemplateReply, body)
+        template = await self._ask(f"{self._root}/apply-template", _LlamaTemplate, body)
         if template is None:
             return None
         body = {"content": template.prompt, "add_special": True, "parse_special": True}
-        tokens = await self._ask(f"{self._root}/tokenize", TokenizeReply, body)
+        tokens = await self._ask(f"{self._root}/tokenize", _LlamaTokens, body)
         return None if tokens is None else len(tokens.tokens)
 
     async def _count_with_vllm(self, model: str, messages: Sequence[Message]) -> int | None:
         body = {"model": model, "messages": build_messages(messages), "add_generation_prompt": True}
-        reply = await self._ask(f"{self._root}/tokenize", TokenCountReply, body)
+        reply = await self._ask(f"{self._root}/tokenize", _VllmCount, body)
         return None if reply is None else reply.count
 
     async def _ask(self, path: str, shape: type[T], body: Mapping[str, Any] | None = None) -> T | None:

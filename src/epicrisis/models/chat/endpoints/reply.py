@@ -25,28 +25,20 @@ from epicrisis.protocols import ChatRequest, DeltaCallback, OptionLogprobs
 
 CleanText: TypeAlias = Annotated[str, AfterValidator(replace_surrogates)]
 """Text that is stored or shown unchanged. A message's own text is repaired after its pieces are joined."""
-
 MAX_CHOICES = 128
-"""The request asks for one."""
 MAX_POSITIONS = 10_000
 """Token positions of a reply. Only the first is used."""
-
 _MAX_CHARACTERS_PER_TOKEN = 8
 _MAX_EVENTS_PER_TOKEN = 4
 _SLACK = 1000
-"""Characters and events allowed beyond these limits. No tokenizer and no server needs more."""
 _MIN_CHARACTERS_PER_TOKEN = 6
-
 _EXCESS = "{host} keeps writing beyond the tokens it was allowed: try again, or use another server"
-
 _BROKEN = ("abort", "error")
 """Finish reasons of vLLM, SGLang and gateways for a reply that their engine did not complete."""
-
 THINKING_MARKS = ("<think>", "<thinking>", "<reasoning>", "<thought>")
 _LONE_END = "</think>"
 _MARK_LENGTH = max(map(len, THINKING_MARKS))
 _BLANKS = re.compile(r"\s*+")
-
 _TOKEN_MARKS = "▁Ġ Ċĉ\"'“”‘’`()[]{}<>*_.,:;"
 """SentencePiece's blank; byte-level BPE's blank, line end and tab; characters that models put around a letter."""
 
@@ -344,7 +336,6 @@ class ThinkingSplitter:
         self._buffer = ""
         """Text that may still turn out to be thinking or answer."""
         self._end = ""
-        """The closing mark of the current thinking."""
         self._answering = False
         self._has_thinking = False
         self._answer = ""
