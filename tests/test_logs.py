@@ -30,6 +30,7 @@ from epicrisis.answers import (
     PreflightChecked,
     Quotation,
     Retrieved,
+    SentencesSelected,
     TextDelta,
     Usage,
     Vote,
@@ -39,7 +40,7 @@ from epicrisis.errors import EndpointBusy, StorageError
 from epicrisis.logs import LogFile, log_call, log_error, log_event, open_log
 from epicrisis.prompts import Prompt
 from epicrisis.protocols import ChatReply, ChatRequest, Message
-from epicrisis.types import Hit, Passage, Preflight, Question, Ranking
+from epicrisis.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking
 
 KEY = "q1:0123456789abcdef"
 PATIENT = "Anna Maria Muster, born 1950"
@@ -58,6 +59,7 @@ ANSWER = Answer(
 )
 EVENTS: tuple[Event, ...] = (
     Retrieved(RANKING),
+    SentencesSelected((EvidenceSpan("d", 0, 4),)),
     PreflightChecked(VERDICT),
     MapStarted(2, ("d#0",)),
     MapFinished(PARTIAL),

@@ -29,6 +29,7 @@ from epicrisis.answers import (
     PreflightChecked,
     Quotation,
     Retrieved,
+    SentencesSelected,
     TextDelta,
     Usage,
     Vote,
@@ -36,7 +37,7 @@ from epicrisis.answers import (
 )
 from epicrisis.dates import last_day
 from epicrisis.serialization import to_json
-from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope
+from epicrisis.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking, Scope
 
 
 def passage(date: str | None = None, patient: str | None = None, document_id: str = "d") -> Passage:
@@ -161,6 +162,7 @@ ANSWER = Answer(
 )
 EVENTS: list[Event] = [
     Retrieved(RANKING),
+    SentencesSelected((EvidenceSpan("d", 0, 4),)),
     PreflightChecked(VERDICT),
     MapStarted(0, ("d#0",)),
     ExamplesFound(("e1",), ("e2",), ("teacher",)),
