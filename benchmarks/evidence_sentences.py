@@ -1,16 +1,18 @@
 """Sentence-level evidence recall@k: does the selection of sentences find what experts marked as evidence?
 
-    EPICRISIS_DATA=... python benchmarks/evidence_sentences.py SET FOLDER [--reranker NAME]
+    EPICRISIS_DATA=... python benchmarks/evidence_sentences.py SET FOLDER [--reranker NAME] [--questions N]
 
 SET is `scifact` (validation claims and the sentences of their rationales, among 5,183 abstracts), `evidence-inference`
 (validation: outcome, intervention and comparator, and the spans of their evidence in one whole article), `pubmedqa`
-(1,000 questions; evidence is any sentence of the question's own abstract) or `covid-qa` (questions and answer spans,
-among 98 whole articles). The library is built in FOLDER and used again the next time.
+(1,000 questions; evidence is any sentence of the question's own abstract, among 1,000 abstracts) or `covid-qa`
+(questions and answer spans, among 98 whole articles). The library is built in FOLDER and used again the next time.
+`--questions N` asks a random sample, the same one every time.
 
-A sentence is evidence if it shares more than half of the shorter of both with a marked span. recall@k: share of the
-marked spans with such a sentence among the first k; any@k: share of the questions with one. The place of the evidence
-is given too, so that a preference for the beginning or the end of a text can be seen. Intervals: bootstrap over
-documents.
+A sentence shows a marked span if both share more than half of the shorter one. recall@k: share of the marked spans that
+one of the first k sentences shows, mean of the questions. any@k: share of the questions with such a sentence. first@k:
+share of the first k sentences that are evidence. Recall by the third of the document where the middle of the evidence
+lies shows a preference for the beginning or the end of a text. Intervals: 95 %, bootstrap over documents. Copies of a
+finding elsewhere in the document, which nobody marked, count as misses.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import csv
 import gzip
 import json
 import os
+import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -35,19 +38,20 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
+from epicrisis.pipeline import SENTENCE_PASSAGES
 from epicrisis.types import CharacterSpan, Document, Scope, Sentence
 
 KS = (1, 3, 5, 10)
-PASSAGES = 16
-"""Passages whose sentences are ranked."""
+SAMPLE_SEED = 17
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A query with its evidence: groups of (document, span); one found span per group is enough."""
+    """A query with its evidence."""
 
     query: str
     evidence: tuple[tuple[str, CharacterSpan], ...]
+    """Documents, and the places of the marked spans in them."""
     within: str | None = None
     """The only document to search."""
 
@@ -58,58 +62,95 @@ def main() -> None:
     parser.add_argument("set", choices=("scifact", "evidence-inference", "pubmedqa", "covid-qa"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--reranker")
+    parser.add_argument("--questions", type=int)
     arguments = parser.parse_args()
-    data = Path(os.environ["EPICRISIS_DATA"])
-    documents, judged = load(arguments.set, data)
+    documents, judged = load(arguments.set, Path(os.environ["EPICRISIS_DATA"]))
+    if arguments.questions is not None and arguments.questions < len(judged):
+        judged = random.Random(SAMPLE_SEED).sample(judged, arguments.questions)
     settings = load_settings({"rerank": {"name": arguments.reranker}})
-    encoder = load_encoder("minilm", settings.home)
+    encoder = load_encoder("minilm", settings.home, settings.threads)
     with open_or_create(arguments.folder, encoder, "minilm") as library:
         report = add_documents(library, documents, encoder)
-        print(f"{report.added} added, {report.unchanged} there, {library.count()} documents and passages")
-    lengths = {document.id: len(document.text) for document in documents}
-    everything = frozenset(lengths)
-    recalls: dict[int, list[float]] = {k: [] for k in KS}
-    hits: dict[int, list[float]] = {k: [] for k in KS}
-    thirds: dict[int, list[float]] = {0: [], 1: [], 2: []}
-    clusters: list[str] = []
+        print(f"{report.added} added, {report.unchanged} there, {library.count()} documents and passages", flush=True)
+    texts = {document.id: document.text for document in documents}
     seconds: list[float] = []
+    places: list[list[int]] = []
+    shares: dict[int, list[float]] = {k: [] for k in KS}
     with open_library_search(settings, arguments.folder) as search:
         for question in judged:
-            scope = Scope(hidden=everything - {question.within} if question.within else frozenset())
+            hidden = texts.keys() - {question.within} if question.within else ()
             start = time.perf_counter()
-            ranking = search.retriever.rank(question.query, PASSAGES, "hybrid", scope)
+            ranking = search.retriever.rank(
+                question.query, SENTENCE_PASSAGES, "hybrid", Scope(hidden=frozenset(hidden))
+            )
             sentences = search.retriever.rank_sentences(question.query, ranking.passages, max(KS)).sentences
             seconds.append(time.perf_counter() - start)
-            places = [first_place(span, document, sentences) for document, span in question.evidence]
-            clusters.append(question.evidence[0][0])
+            for sentence in sentences:
+                # Otherwise the marked places would be those of another text.
+                assert texts[sentence.passage.document_id][sentence.start : sentence.end] == sentence.text
+            places.append([first_place(span, document, sentences) for document, span in question.evidence])
             for k in KS:
-                found = [place < k for place in places]
-                recalls[k].append(sum(found) / len(found))
-                hits[k].append(float(any(found)))
-            for (document, (start_of_span, _)), place in zip(question.evidence, places, strict=True):
-                thirds[min(2, 3 * start_of_span // max(1, lengths[document]))].append(float(place < max(KS)))
-    for name, table in (("recall", recalls), ("any", hits)):
-        for k in KS:
-            mean = estimate_mean(table[k], clusters)
-            print(f"{name}@{k} {mean.value:.3f} [{mean.interval.low:.3f}, {mean.interval.high:.3f}]  n = {len(judged)}")
+                shown = 0
+                for sentence in sentences[:k]:
+                    shown += any(shows(sentence, document, span) for document, span in question.evidence)
+                shares[k].append(shown / max(1, len(sentences[:k])))
+    print_figures(judged, places, shares, {name: len(text) for name, text in texts.items()})
+    print(f"median {median(seconds):.3f} s per question")
+
+
+def print_figures(
+    judged: Sequence[Judged],
+    places: Sequence[Sequence[int]],
+    shares: Mapping[int, Sequence[float]],
+    lengths: Mapping[str, int],
+) -> None:
+    """Print the figures of all questions, and the recall by the third of the document where the evidence lies.
+
+    `places` are those of `first_place` for each span of each question, and `lengths` the characters of each document.
+    """
+    clusters = [question.evidence[0][0] for question in judged]
+    for k in KS:
+        recalls: list[float] = []
+        hits: list[float] = []
+        for spans in places:
+            found = [place < k for place in spans]
+            recalls.append(sum(found) / len(found))
+            hits.append(float(any(found)))
+        for name, values in (("recall", recalls), ("any", hits), ("first", shares[k])):
+            print(f"{name}@{k} {format_mean(values, clusters)}  questions = {len(judged)}")
+    thirds: dict[int, list[float]] = {0: [], 1: [], 2: []}
+    owners: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    for question, spans in zip(judged, places, strict=True):
+        for (document, (start, end)), place in zip(question.evidence, spans, strict=True):
+            if end - start < lengths[document]:
+                third = min(2, 3 * (start + end) // (2 * lengths[document]))
+                thirds[third].append(float(place < max(KS)))
+                owners[third].append(document)
     for third, values in thirds.items():
         if values:
-            print(
-                f"recall@{max(KS)} of evidence in third {third + 1} of its document: {sum(values) / len(values):.3f}"
-                f"  spans = {len(values)}"
-            )
-    print(f"median {median(seconds):.3f} s per question")
+            print(f"recall@{max(KS)}, third {third + 1}: {format_mean(values, owners[third])}  spans = {len(values)}")
+
+
+def format_mean(values: Sequence[float], clusters: Sequence[str]) -> str:
+    """Return the mean with its interval."""
+    mean = estimate_mean(values, clusters)
+    return f"{mean.value:.3f} [{mean.interval.low:.3f}, {mean.interval.high:.3f}]"
 
 
 def first_place(span: CharacterSpan, document_id: str, sentences: Sequence[Sentence]) -> int:
     """Return the place, from 0, of the first sentence that shows this evidence, or a large number."""
-    start, end = span
     for place, sentence in enumerate(sentences):
-        shared = min(end, sentence.end) - max(start, sentence.start)
-        shorter = min(end - start, sentence.end - sentence.start)
-        if sentence.passage.document_id == document_id and shared > shorter / 2:
+        if shows(sentence, document_id, span):
             return place
     return 10**9
+
+
+def shows(sentence: Sentence, document_id: str, span: CharacterSpan) -> bool:
+    """Return whether the sentence and the span of this document share more than half of the shorter one."""
+    start, end = span
+    shared = min(end, sentence.end) - max(start, sentence.start)
+    shorter = min(end - start, sentence.end - sentence.start)
+    return sentence.passage.document_id == document_id and shared > shorter / 2
 
 
 def load(name: str, data: Path) -> tuple[list[Document], list[Judged]]:
