@@ -126,7 +126,8 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
     if not search:
         opened = Library.open(path)
         return LibrarySearch(opened, Retriever(opened, None), rosters=(Roster(opened),))
-    needs_encoder = settings.by != "bm25" or settings.strategy in WITH_SENTENCES
+    selects_sentences = settings.strategy in WITH_SENTENCES or settings.citing == "numbers"
+    needs_encoder = settings.by != "bm25" or selects_sentences
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
     rerank, reranker = settings.rerank, None
     if rerank.name is not None:

@@ -106,7 +106,10 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     """
     if tokens is None:
         notes = ranking.passages
-        while notes and not await context.fits("writer", *build_documents_request(question, context, notes)):
+        while notes:
+            request = await build_documents_request(question, context, notes)
+            if await request.fits(context, "writer"):
+                break
             notes = notes[:-1]
         budget = "what the model's window leaves"
     else:

@@ -17,6 +17,7 @@ from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
 from epicrisis.types import (
+    CitingMode,
     CountUnit,
     DraftSelection,
     EvidenceOrder,
@@ -377,6 +378,9 @@ class Settings(_Table):
         True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
     )
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
+    citing: CitingMode = _key(
+        "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
+    )
     unverified: UnverifiedPolicy = _key(
         "abstain",
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "

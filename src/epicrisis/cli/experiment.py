@@ -96,8 +96,10 @@ AgainstNotes = Annotated[
 Nli = Annotated[Texts, _measured("--nli", help="Entailment model: name or folder (repeatable).")]
 BertScore = Annotated[Texts, _measured("--bertscore", help="Encoder for BERTScore: name or folder.")]
 
-_RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
-"""Settings of the study of patient records: each ranking gives twice as many hits as chunks; every answer counts."""
+_DEFAULTS = {"unverified": "keep", "citing": "quotes"}
+"""Settings of experiments: every answer counts, and replies quote as in the published figures."""
+_RECORD_DEFAULTS = {**_DEFAULTS, "fusion_times": 2}
+"""Settings of the study of patient records: each ranking gives twice as many hits as chunks."""
 
 
 @command(
@@ -288,7 +290,7 @@ def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
     from epicrisis.evaluation.experiments.run_findings import read_findings
 
     manifests: dict[Path, RunManifest] = {}
-    for folder, settings in call.runs({"unverified": "keep"}, {"strategy": call.experiment.strategy}):
+    for folder, settings in call.runs(_DEFAULTS, {"strategy": call.experiment.strategy}):
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return plan_experiment(call.experiment, call.request, settings, pipeline)

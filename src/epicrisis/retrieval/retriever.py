@@ -135,6 +135,17 @@ class Retriever:
             raise ValueError("the selection of sentences needs an encoder")
         return SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker).rank(text, passages, k)
 
+    def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return for each query its similarity to each text, in the unit of the encoder; higher is more similar.
+
+        Raises ValueError without an encoder.
+        """
+        if self.encoder is None:
+            raise ValueError("the comparison of texts needs an encoder")
+        vectors = self.encoder.encode_passages([("", text) for text in texts])
+        rows: list[list[float]] = (self.encoder.encode_queries(queries) @ vectors.T).tolist()
+        return rows
+
     def record(self, scope: Scope) -> Ranking:
         """Return every note of the patient's record in the scope, complete and in chronological order."""
         return rank_record(self.store.fetch_record(scope))
