@@ -134,7 +134,7 @@ def kept(folder: Path) -> None:
     path = folder / "feature.xml.gz"
     for feature, word, xml in FEATURES:
         path.write_bytes(gzip.compress(article_set([xml], deleted=[5550555]).encode()))
-        ours = str(list(pubmed.read_citations(path, details=True)))
+        ours = str(list(pubmed.read_citations(path)))
         print(f"{feature:32} {_yes(word in str(list(peer(path)))):>14} {_yes(word in ours):>6}")
 
 
@@ -150,7 +150,6 @@ def main() -> None:
         print(f"{count} records, {path.stat().st_size / 1e6:.1f} MB of gzip, {os.cpu_count()} cores")
         readers: dict[str, Callable[[], Iterator[object]]] = {
             "pubmed_parser": lambda: peer(path),
-            "ours, all details": lambda: pubmed.read_citations(path, details=True),
             "ours": lambda: pubmed.read_citations(path),
             "bare lxml": lambda: bare(path),
         }
@@ -167,7 +166,7 @@ def main() -> None:
             print(f"{name:20} {spent:8.2f} {count / spent:16.0f} {seconds['pubmed_parser'] / spent:16.2f}")
         missing = [
             loss
-            for record, document in zip_longest(peer(path), pubmed.read_citations(path, details=True))
+            for record, document in zip_longest(peer(path), pubmed.read_citations(path))
             for loss in theirs_in_ours(record, document)
         ]
         print(f"\nwords of pubmed_parser's {count} records that are not in ours: {len(missing)} {missing[:5]}")
