@@ -27,7 +27,6 @@ class HumanVerdict:
     pair: str
     reviewer: str
     choice: PreferredAnswer
-    why: str = ""
 
 
 def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanVerdict, ...]:
@@ -43,7 +42,7 @@ def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanV
     for path in paths:
         for place, row in _read_rows(path):
             cells: dict[str, str] = {}
-            for name in (*_COLUMNS, "reviewer", "why"):
+            for name in (*_COLUMNS, "reviewer"):
                 cells[name] = "" if row.get(name) is None else str(row[name]).strip()
             pair, reviewer = cells["pair"], cells["reviewer"] or printable_path(path.stem)
             if pair not in pairs:
@@ -59,7 +58,7 @@ def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanV
                     "the two, or name two reviewers"
                 )
             places[pair, reviewer] = place
-            verdicts.append(HumanVerdict(pair, reviewer, choice, cells["why"]))
+            verdicts.append(HumanVerdict(pair, reviewer, choice))
     return tuple(verdicts)
 
 
