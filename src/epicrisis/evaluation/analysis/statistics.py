@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 10_000
+CONFIDENCE = 0.95
 
 K = TypeVar("K", bound=Hashable)
 
@@ -29,7 +30,7 @@ class Interval:
 
     low: float
     high: float
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def divide(numerator: Floats, denominator: Floats, tiny: float) -> Floats:
     return ratio
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Return the interval of a proportion (Wilson 1927), which lies within 0 and 1; 0 to 1 if `n` is 0."""
     if n == 0:
         return Interval(0.0, 1.0, confidence)
@@ -82,7 +83,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(low, 1.0 if successes == n else (centre + spread) / scale, confidence)
 
 
-def uniform_interval(value: float, n: int, limits: tuple[float, float], confidence: float = 0.95) -> Interval:
+def uniform_interval(value: float, n: int, limits: tuple[float, float], confidence: float = CONFIDENCE) -> Interval:
     """Return an interval for `n` clusters with the same mean, for which every resample is the same.
 
     Equal means are no certainty. The interval allows for as many other clusters as Wilson's interval for 0 of `n`
@@ -208,7 +209,7 @@ def _bootstrap(sums: Floats, counts: Floats, limits: tuple[float, float] | None,
     for start in range(0, RESAMPLES, block):
         draws = generator.integers(len(sums), size=(min(block, RESAMPLES - start), len(sums)))
         means[start : start + len(draws)] = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(float(low), float(high))
 
 
