@@ -41,9 +41,9 @@ from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Event, Retrieved
-from epicrisis.models.chat.budget import Budget
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
+from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatModel, ChatRequest, Message

@@ -12,8 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.rescoring.released_replies import pair_with_replies, read_released_replies
-from epicrisis.evaluation.rescoring.scores import SCORINGS, score_replies
+from epicrisis.evaluation.rescoring.scores import SCORINGS, pair_with_replies, read_released_replies, score_replies
 
 REPLIES = 30_000
 RUNS = {"mirage/pubmedqa": "gpt35_cot_pubmedqa.jsonl", "mirage/bioasq": "gpt35_cot_bioasq.jsonl"}

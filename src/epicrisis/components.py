@@ -20,8 +20,8 @@ from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patients import Roster, check_same_documents
-from epicrisis.models.chat.budget import Budget
 from epicrisis.models.chat.cache import ReplyCache
+from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
 from epicrisis.models.pair_models import load_reranker, load_reward_model

@@ -21,7 +21,7 @@ import pytest
 from epicrisis.configuration import load_settings, parse_overrides
 from epicrisis.corpus import medcpt
 from epicrisis.errors import InputError, LibraryDamaged, SettingsError
-from epicrisis.evaluation.datasets.patient_records import ehr_ds_qa
+from epicrisis.evaluation.datasets.patient_records import mimic_iv_sets
 from epicrisis.library.manifest import read_manifest
 from tests.cli.conftest import Program, Run
 from tests.conftest import _missing
@@ -197,7 +197,7 @@ def test_valid_npy_file_is_read(tmp_path: Path) -> None:
 def test_nested_literal_is_kept_as_text(text: str) -> None:
     with pytest.raises((ValueError, SyntaxError, TypeError, RecursionError, MemoryError)):
         ast.literal_eval(text)
-    assert ehr_ds_qa._parse_list(text) == text
+    assert mimic_iv_sets._parse_list(text) == text
 
 
 # -- read-only media -------------------------------------------------------------------------------------------------

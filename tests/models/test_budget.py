@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, EndpointBusy, EndpointRejected, EpicrisisError, SettingsError
-from epicrisis.models.chat.budget import Amount, Budget, BudgetedModel, TimedModel
 from epicrisis.models.chat.call_costs import compute_max_prompt_tokens
+from epicrisis.models.chat.layers import Amount, Budget, BudgetedModel, TimedModel
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model

@@ -11,10 +11,9 @@ import pytest
 
 from epicrisis.answers import Usage
 from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
-from epicrisis.models.chat.budget import Budget
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.call_costs import compute_max_prompt_tokens
-from epicrisis.models.chat.layers import RateLimitedModel
+from epicrisis.models.chat.layers import Budget, RateLimitedModel
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
 from epicrisis.settings import BudgetSettings, ModelSettings, Price

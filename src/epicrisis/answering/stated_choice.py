@@ -126,9 +126,7 @@ class ChoiceReader:
         if several := self._read_list(text):
             return several
         mentioned = self._find(_MENTIONED, text)
-        if len(mentioned) > 1:
-            return mentioned
-        return self._find(_MENTIONED, _DISCUSSED.sub("", text))
+        return mentioned if len(mentioned) > 1 else self._find(_MENTIONED, _DISCUSSED.sub("", text))
 
     def _match(self, words: str) -> str | None:
         words = words.replace("**", "")

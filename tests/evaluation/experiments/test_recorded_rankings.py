@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -45,10 +45,11 @@ THIRD = Question("Does colchicine shorten gout?", id="3", gold_documents=("undat
 RECIPE = {"library": "l", "depth": 4}
 
 
+@dataclass(frozen=True, eq=False)
 class Counting(Retriever):
     """Notes what was searched."""
 
-    asked: list[str]
+    asked: list[str] = field(default_factory=list)
 
     def rank(
         self, text: str, k: int, by: SearchMode, scope: Scope, words: Callable[[int], Ranking] | None = None
@@ -72,9 +73,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def rankers(store: MemoryStore) -> Rankers:
-    retriever = Counting(store, HashingEncoder())
-    retriever.asked = []
-    return Rankers(retriever, store, depth=4)
+    return Rankers(Counting(store, HashingEncoder()), store, depth=4)
 
 
 def list_searches(rankers: Rankers) -> list[str]:

@@ -10,12 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis.evaluation.datasets.pinned_readers import MirageSubset, read_mirage
-from epicrisis.evaluation.rescoring.released_replies import Reading, pair_with_replies, read_released_replies
 from epicrisis.evaluation.rescoring.scores import (
     SCORINGS,
+    Reading,
     find_letter,
+    pair_with_replies,
     read_like_early_2024,
     read_like_head,
+    read_released_replies,
     score_replies,
 )
 

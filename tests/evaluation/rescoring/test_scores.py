@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError
-from epicrisis.evaluation.rescoring.released_replies import (
+from epicrisis.evaluation.rescoring.scores import (
+    SCORINGS,
     AnsweredQuestion,
     Reading,
+    is_right,
     pair_with_replies,
     read_recorded_answer,
     read_released_replies,
+    read_replies,
+    score_replies,
 )
-from epicrisis.evaluation.rescoring.scores import SCORINGS, is_right, read_replies, score_replies
 from epicrisis.types import AnswerState, Question
 
 VERDICTS = {"A": "yes", "B": "no", "C": "maybe"}

@@ -58,9 +58,9 @@ def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[grouping.Group]
 
 def _trend_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -> Table:
     """Build the table of what each doubling of the documents changes: the mean slope over log2 k."""
-    placed = outcome_groups.with_condition(outcome_groups.all_outcomes(runs), "k")
+    with_k = outcome_groups.with_condition(outcome_groups.all_outcomes(runs), "k")
     rows: list[outcome_groups.ChangeRow] = []
-    for (model, outcomes), arm in product(runs.items(), outcome_groups.values_of(placed, "arm")):
+    for (model, outcomes), arm in product(runs.items(), outcome_groups.values_of(with_k, "arm")):
         cases_of_arm = outcome_groups.select(outcomes, arm=arm)
         slopes = _slopes(outcome_groups.group_conditions(outcome_groups.with_condition(cases_of_arm, "k"), "k"))
         total = len(set(map(attrgetter("question"), cases_of_arm)))
@@ -71,7 +71,7 @@ def _trend_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -
     )
     columns = ("model", "arm", "change a doubling", grouping.P_COLUMN)
     return outcome_groups.change_table(
-        "What a doubling of the documents changes", columns, rows, placed, (about, *remarks)
+        "What a doubling of the documents changes", columns, rows, with_k, (about, *remarks)
     )
 
 

@@ -24,17 +24,9 @@ from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.experiments import token_costs
+from epicrisis.evaluation.experiments import outcome_groups, token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import (
-    OutcomesByModel,
-    all_outcomes,
-    read_outcomes,
-    select,
-    subtract_scores,
-    values_of,
-)
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -146,7 +138,7 @@ def preflight_verdict(
 
 
 def _scores(ranking: Ranking) -> list[tuple[str, float]]:
-    return [(hit.passage.id, hit.score) for hit in ranking.hits]
+    return list(map(attrgetter("passage.id", "score"), ranking.hits))
 
 
 def build_retrieved_cases(inputs: CaseInputs) -> tuple[Case, ...]:
@@ -189,12 +181,12 @@ def mirage_remarks(records: Iterable[RunRecord]) -> tuple[str, ...]:
     )
 
 
-def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: all arms against RAG, against RAG as MIRAGE ran it, and the check's effect.
 
     The last table holds what the papers print, averaged both ways. `remarks` stand under all others.
     """
-    run_arms = set(values_of(all_outcomes(runs), "arm"))
+    run_arms = set(outcome_groups.values_of(outcome_groups.all_outcomes(runs), "arm"))
     compared = []
     for baseline, arms in _COMPARISONS:
         if baseline == RAG or (baseline in run_arms and run_arms & set(arms)):
@@ -203,22 +195,22 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     return *compared, published_table()
 
 
-def _comparison_table(runs: OutcomesByModel, arms: Sequence[str], remarks: Sequence[str]) -> Table:
+def _comparison_table(runs: outcome_groups.OutcomesByModel, arms: Sequence[str], remarks: Sequence[str]) -> Table:
     """Build the table of these arms. The first one is the baseline."""
     baseline = arms[0]
-    compared = [outcome for outcome in all_outcomes(runs) if outcome.condition["arm"] in arms]
+    compared = [outcome for outcome in outcome_groups.all_outcomes(runs) if outcome.condition["arm"] in arms]
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for model, outcomes in runs.items():
-        sets = sorted(map(str, values_of(outcomes, "dataset")))
+        sets = sorted(map(str, outcome_groups.values_of(outcomes, "dataset")))
         sets.sort(key=lambda name: SETS.index(name) if name in SETS else len(SETS))
         averages = (MACRO, MICRO) if len(sets) > 1 else ()
         for part, arm in product((*sets, *averages), arms):
-            in_part = outcomes if part in averages else select(outcomes, dataset=part)
-            here = select(in_part, arm=arm)
+            in_part = outcomes if part in averages else outcome_groups.select(outcomes, dataset=part)
+            here = outcome_groups.select(in_part, arm=arm)
             if not here:
                 continue
-            against = select(in_part, arm=baseline) if arm != baseline else []
+            against = outcome_groups.select(in_part, arm=baseline) if arm != baseline else []
             labels = (model, part, arm, here[0].condition.get("k"))
             if part == MACRO:
                 rows.append((*labels, macro_mean(here), *[None] * len(grouping.STATES)))
@@ -254,7 +246,9 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     ours, theirs = _scores_by_set(first), _scores_by_set(second)
     if not ours or ours.keys() != theirs.keys():
         return None
-    by_set = dict(zip(ours, map(subtract_scores, ours.values(), map(theirs.__getitem__, ours)), strict=True))
+    by_set = dict(
+        zip(ours, map(outcome_groups.subtract_scores, ours.values(), map(theirs.__getitem__, ours)), strict=True)
+    )
     if not all(by_set.values()):
         return None
     n = sum(map(len, by_set.values()))
@@ -329,7 +323,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     for run in runs:
         retrievers |= dict.fromkeys(mirage_remarks(run.records()))
     costs = [table for table in token_costs.tables(runs, remarks) if table.rows]
-    return (*tables(read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
+    return (*tables(outcome_groups.read_outcomes(runs), remarks=(*remarks, *retrievers)), *costs)
 
 
 EXPERIMENT = Experiment(

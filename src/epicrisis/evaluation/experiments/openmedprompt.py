@@ -19,17 +19,9 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.experiments import vote_sampling
+from epicrisis.evaluation.experiments import outcome_groups, vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.outcome_groups import (
-    OutcomesByModel,
-    collect_groups,
-    group_conditions,
-    numbers_of,
-    select,
-    values_of,
-)
 from epicrisis.evaluation.grading.correctness import correctness_remarks as marking_remarks
 from epicrisis.evaluation.grading.correctness import read_correctness
 from epicrisis.evaluation.runs.case import Case, Condition
@@ -150,12 +142,12 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     return vote_sampling.cases_by_set(inputs, build)
 
 
-def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished and marked runs: one draft (Table 10), drafts and rounds (Tables 11 and 12, Figure
     6), and examples (Figure 5) where their number was varied."""
-    one_draft = collect_groups(runs, _one_draft_groups)
-    by_drafts = collect_groups(runs, partial(_size_groups, size="n"))
-    by_examples = collect_groups(runs, partial(_size_groups, size="k"))
+    one_draft = outcome_groups.collect_groups(runs, _one_draft_groups)
+    by_drafts = outcome_groups.collect_groups(runs, partial(_size_groups, size="n"))
+    by_examples = outcome_groups.collect_groups(runs, partial(_size_groups, size="k"))
     build = partial(make_accuracy_table, remarks=(*_NOTES, *remarks))
     labels = ("model", "arm", "examples")
     title, baseline = "Accuracy by the number of drafts or rounds", "one draft with the same examples"
@@ -170,9 +162,9 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
 
 
 def _one_draft_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
-    ones = select(outcomes, arm=ONE)
-    without = select(ones, examples=vote_sampling.NO_EXAMPLES)
-    for (name, k), here in group_conditions(ones, "examples", "k").items():
+    ones = outcome_groups.select(outcomes, arm=ONE)
+    without = outcome_groups.select(ones, examples=vote_sampling.NO_EXAMPLES)
+    for (name, k), here in outcome_groups.group_conditions(ones, "examples", "k").items():
         yield Group((model, name, k), here, () if name == vote_sampling.NO_EXAMPLES else without, ("repeat",))
 
 
@@ -180,14 +172,14 @@ def _size_groups(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"
     """Yield each number of drafts, or of examples, with the other one as the run's sizes say."""
     several = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
     # With one number of examples, the rows over drafts and rounds are the same.
-    if not several or (size == "k" and len(values_of(several, "k")) < 2):
+    if not several or (size == "k" and len(outcome_groups.values_of(several, "k")) < 2):
         return
-    sizes = Sizes(numbers_of(several, "n"), numbers_of(several, "k"))
-    rows = select(several, k=sizes.k) if size == "n" else select(several, n=sizes.n)
-    for (arm, name), of_arm in group_conditions(rows, "arm", "examples").items():
-        rivals = select(outcomes, arm=ONE, examples=name)
-        for value in numbers_of(of_arm, size):
-            here = select(of_arm, **{size: value})
+    sizes = Sizes(outcome_groups.numbers_of(several, "n"), outcome_groups.numbers_of(several, "k"))
+    rows = outcome_groups.select(several, k=sizes.k) if size == "n" else outcome_groups.select(several, n=sizes.n)
+    for (arm, name), of_arm in outcome_groups.group_conditions(rows, "arm", "examples").items():
+        rivals = outcome_groups.select(outcomes, arm=ONE, examples=name)
+        for value in outcome_groups.numbers_of(of_arm, size):
+            here = outcome_groups.select(of_arm, **{size: value})
             yield Group((model, arm, name, value), here, rivals, ("repeat",))
 
 

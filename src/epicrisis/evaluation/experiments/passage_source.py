@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from epicrisis.components import LibrarySearch, build_scope
@@ -81,7 +82,7 @@ def library_source(
 
     def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = library_search.library.search_words(question.text, len(ids), scope(question), within=ids)
-        return [(hit.passage.id, hit.score) for hit in hits]
+        return list(map(attrgetter("passage.id", "score"), hits))
 
     return PassageSource(
         retrieve=lambda question, k: rank(question, k, by),

@@ -167,9 +167,9 @@ def _middle_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) 
         "Lost in the middle: share right with the key at either end, less the share right with it between them, of the "
         "questions with a score at both."
     )
-    placed = outcome_groups.with_condition(outcome_groups.all_outcomes(runs), "k")
+    with_k = outcome_groups.with_condition(outcome_groups.all_outcomes(runs), "k")
     return outcome_groups.change_table(
-        "What the middle loses", ("model", "k", "arm", *changed), rows, placed, (about, *remarks)
+        "What the middle loses", ("model", "k", "arm", *changed), rows, with_k, (about, *remarks)
     )
 
 

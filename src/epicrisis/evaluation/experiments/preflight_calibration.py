@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter, methodcaller
 from statistics import fmean
 
@@ -38,11 +39,11 @@ THOUSAND = 1_000
 """Questions for which money is shown."""
 FOLDS = 5
 SIGNALS = (
-    *(Signal("overlap", n) for n in (1, 2, 3, 5, 8, 10)),
-    *(Signal("rank-biased-overlap", n) for n in (3, 5, 10, 16)),
-    *(Signal("dense-gap", n) for n in (2, 3, 5, 10, 16)),
-    *(Signal("bm25-gap", n) for n in (2, 3, 5, 10, 16)),
-    *(Signal("reranker-overlap", n) for n in (1, 3, 5)),
+    *map(partial(Signal, "overlap"), (1, 2, 3, 5, 8, 10)),
+    *map(partial(Signal, "rank-biased-overlap"), (3, 5, 10, 16)),
+    *map(partial(Signal, "dense-gap"), (2, 3, 5, 10, 16)),
+    *map(partial(Signal, "bm25-gap"), (2, 3, 5, 10, 16)),
+    *map(partial(Signal, "reranker-overlap"), (1, 3, 5)),
 )
 """Candidates; those with a reranker only where one was recorded."""
 
@@ -94,15 +95,15 @@ class PreflightCalibration:
         """Fitted less papers' rule, in recall and in specificity: the share of right verdicts on the questions with the
         issue, and on those without. `p` is McNemar's, exact, corrected by Holm for the two."""
         by_label = group_by(self.results, attrgetter("label"))
-        found: list[Difference] = []
+        by_kind: list[Difference] = []
         for label, right_verdict in (("issue", False), ("no-issue", True)):
             fitted: dict[str, float] = {}
             papers: dict[str, float] = {}
             for result in by_label.get(label, ()):
                 fitted[result.key] = float(result.fitted == right_verdict)
                 papers[result.key] = float(result.papers == right_verdict)
-            found.append(paired_difference(fitted, papers))
-        recall, specificity = found
+            by_kind.append(paired_difference(fitted, papers))
+        recall, specificity = by_kind
         corrected = holm([recall.p, specificity.p])
         return replace(recall, p=corrected[0]), replace(specificity, p=corrected[1])
 

@@ -57,7 +57,7 @@ def tables(
 ) -> tuple[Table, ...]:
     """Build the answers, the tables of `positions`, and the cost of each arm."""
     by_place, averages, middle = positions.tables(runs, remarks=remarks)
-    cost_tables = [measured_table(cases, name) for name, cases in costs.items()]
+    cost_tables = map(measured_table, costs.values(), costs)
     return _answers_table(averages, middle, costs), by_place, averages, middle, *cost_tables
 
 

@@ -19,16 +19,9 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
+from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
-from epicrisis.evaluation.experiments.record_arms import (
-    Chart,
-    RecordSearch,
-    RecordStudy,
-    build_record_cases,
-    check_arms,
-    needs_sparse,
-)
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -106,12 +99,12 @@ async def plan_record_experiment(
     search = _build_search(library_search, settings, request, note_tokens)
     # `published`: a short sentence; `corrected`: as in the settings, by default a span.
     extract = "sentence" if request.protocol == "published" else settings.extract
-    study = RecordStudy(search, extract, request.repeats, settings.seed, settings.partition)
+    study = record_arms.RecordStudy(search, extract, request.repeats, settings.seed, settings.partition)
     arms = request.grid.arms or experiment.grid.arms
     cases: list[Case] = []
     for record_set, dataset in zip(sets, chosen, strict=True):
         charts = reader.charts(dataset.questions, record_set)
-        cases += await asyncio.to_thread(build_record_cases, charts, study, arms, {"set": record_set.name})
+        cases += await asyncio.to_thread(record_arms.build_record_cases, charts, study, arms, {"set": record_set.name})
     n, patients = populations.count_questions_and_patients(
         list(chain.from_iterable(map(attrgetter("questions"), chosen)))
     )
@@ -146,8 +139,8 @@ def _check(experiment: Experiment, request: Request) -> None:
         if value:
             raise InputError(f"{experiment.name} does not vary that: leave {flag} out")
     arms = grid.arms or experiment.grid.arms
-    check_arms(arms)
-    if needs_sparse(arms) and request.sparse is None:
+    record_arms.check_arms(arms)
+    if record_arms.needs_sparse(arms) and request.sparse is None:
         raise InputError("the arms with +splade need a sparse encoder: name one with --sparse")
 
 
@@ -186,17 +179,17 @@ def _describe_arguments(
     """Return the arguments of the plan, with the chunks of the library (errata E1)."""
     assert pipeline.search is not None
     manifest = pipeline.search.library.manifest
-    asked: dict[str, dict[str, str | int]] = {}
+    sizes: dict[str, dict[str, str | int]] = {}
     for dataset in chosen:
         questions, patients = populations.count_questions_and_patients(dataset.questions)
         unanswerable = sum(is_unanswerable(question.gold, question.options) for question in dataset.questions)
         size = {"questions": questions, "patients": patients, "unanswerable": unanswerable}
-        asked[dataset.name] = {"population": request.population, **size}
+        sizes[dataset.name] = {"population": request.population, **size}
     arguments: dict[str, Any] = {
         "protocol": request.protocol,
         **describe_grid(replace(request.grid, arms=tuple(arms))),
         "population": request.population,
-        "asked": asked,
+        "asked": sizes,
         "tokens": "counted" if exact else "estimated from above",
         "chunk_tokens": manifest.max_tokens,
         "overlap": manifest.overlap,
@@ -245,13 +238,13 @@ class _RecordReader:
                 self.tokens.update(zip([note.document_id for note in notes], counts, strict=True))
         return {patient: sum(self._tokens_of(notes).values()) for patient, notes in self.notes.items()}
 
-    def charts(self, questions: Sequence[Question], record_set: RecordSet) -> list[Chart]:
+    def charts(self, questions: Sequence[Question], record_set: RecordSet) -> list[record_arms.Chart]:
         """Return the chart of each question."""
-        charts: list[Chart] = []
+        charts: list[record_arms.Chart] = []
         for question in questions:
             notes = self.notes[question.patient or ""]
             related = record_set.related.get(question.id, frozenset())
-            charts.append(Chart(question, notes, related, self._tokens_of(notes)))
+            charts.append(record_arms.Chart(question, notes, related, self._tokens_of(notes)))
         return charts
 
     def _tokens_of(self, notes: Sequence[Passage]) -> dict[str, int]:
@@ -260,7 +253,7 @@ class _RecordReader:
 
 def _build_search(
     library_search: LibrarySearch, settings: Settings, request: Request, note_tokens: int | None
-) -> RecordSearch:
+) -> record_arms.RecordSearch:
     sparse = None if request.sparse is None else load_sparse(request.sparse, settings.home, settings.threads)
     modes: Mapping[str, SearchMode] = {"hybrid": settings.by, "bm25": "bm25", "dense": "dense"}
 
@@ -273,7 +266,7 @@ def _build_search(
         rank_words = partial(rank_by_sparse_vectors, question.text, library_search.library.fetch_record(scope), sparse)
         return library_search.retriever.rank(question.text, k, "hybrid", scope, rank_words)
 
-    def resolve_time(chart: Chart) -> Resolution:
+    def resolve_time(chart: record_arms.Chart) -> Resolution:
         return resolve(
             chart.question.text,
             NoteTime.from_passages(chart.notes),
@@ -281,4 +274,4 @@ def _build_search(
             lambda time, years: find_notes_with_date(time, chart.notes, years),
         )
 
-    return RecordSearch(search, resolve_time, note_tokens)
+    return record_arms.RecordSearch(search, resolve_time, note_tokens)

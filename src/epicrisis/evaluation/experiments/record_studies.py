@@ -15,15 +15,8 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.record_arms import (
-    ALL,
-    EXTRACTIVE_ARMS,
-    FULL,
-    RELATED,
-    RETRIEVAL_ARMS,
-    SETTINGS,
-)
 from epicrisis.evaluation.grading import measure_tables, metric_tables
 from epicrisis.evaluation.grading.calibration import judge_remarks
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
@@ -59,10 +52,10 @@ _METRICS = {
 
 def _select_arms(cases: MeasuredByModel, keep: Callable[[Any], bool]) -> dict[str, list[MeasuredCase]]:
     """Return the cases whose arm is to be kept."""
-    kept: dict[str, list[MeasuredCase]] = {}
+    selection: dict[str, list[MeasuredCase]] = {}
     for model, of_model in cases.items():
-        kept[model] = [case for case in of_model if keep(case.condition.get("arm"))]
-    return kept
+        selection[model] = [case for case in of_model if keep(case.condition.get("arm"))]
+    return selection
 
 
 def _group_rows(cases: MeasuredByModel, by: Sequence[str], baseline: str) -> list[measure_tables.MeasuredRow]:
@@ -83,7 +76,7 @@ def _metric_table(
 
 def _length_table(cases: MeasuredByModel, remarks: Sequence[str], _: str) -> Iterator[Table]:
     """Yield the metrics of the whole record by its length."""
-    whole_records = _select_arms(cases, (ALL, FULL).__contains__)
+    whole_records = _select_arms(cases, (record_arms.ALL, record_arms.FULL).__contains__)
     yield _metric_table("Include All by the length of the record", whole_records, _BY_LENGTH, "", remarks)
 
 
@@ -91,7 +84,7 @@ def _retrieval_tables(cases: MeasuredByModel, remarks: Sequence[str], baseline: 
     """Yield the metrics by the length of the record, and retrieval against full context by kind of question."""
     yield _metric_table("By the length of the record", cases, _BY_LENGTH, baseline, remarks)
     # The other settings depend on the marked notes, which retrieval does not know.
-    others = {*SETTINGS} - {baseline}
+    others = {*record_arms.SETTINGS} - {baseline}
     rows = _group_rows(_select_arms(cases, lambda arm: arm not in others), ("set", "category"), baseline)
     if rows:
         title, labels = "When does retrieval beat full context?", ("model", "set", "category", "arm")
@@ -105,7 +98,7 @@ def _agreement_tables(cases: MeasuredByModel, remarks: Sequence[str], _: str) ->
             yield replace(table, source=model, notes=(*table.notes, *remarks))
 
 
-def study_tables(cases: MeasuredByModel, remarks: Sequence[str], baseline: str = ALL) -> Iterator[Table]:
+def study_tables(cases: MeasuredByModel, remarks: Sequence[str], baseline: str = record_arms.ALL) -> Iterator[Table]:
     """Yield the tables of retrieval and of metrics, against the whole record."""
     yield from _retrieval_tables(cases, remarks, baseline)
     yield from _agreement_tables(cases, remarks, baseline)
@@ -249,48 +242,48 @@ def _refuse(_: Any) -> Any:
 CONTEXT = _study(
     "ehr-context",
     "What does a model make of a whole record, of its related notes, of the others, of none? (EHR study, Table 2)",
-    ALL,
+    record_arms.ALL,
     "Every metric by setting",
     _length_table,
-    SETTINGS,
+    record_arms.SETTINGS,
     ("ehr-datasets", "ehr-context"),
 )
 RETRIEVAL = _study(
     "ehr-retrieval",
     "When does retrieval beat full context? (EHR study, Tables 3, 8 and 13)",
-    FULL,
+    record_arms.FULL,
     "Every metric by arm",
     _retrieval_tables,
-    RETRIEVAL_ARMS,
+    record_arms.RETRIEVAL_ARMS,
     ("ehr-retrieval", "ehr-sparse"),
 )
 EXTRACTIVE = _study(
     "ehr-extractive",
     "Extractive questions: full context against chunks (EHR study, Table 4)",
-    FULL,
+    record_arms.FULL,
     "Every metric by arm",
     _retrieval_tables,
-    EXTRACTIVE_ARMS,
+    record_arms.EXTRACTIVE_ARMS,
     ("ehr-extractive",),
     ("extractive",),
 )
 METRICS = _study(
     "ehr-metrics",
     "Do the metrics agree, and where not? (EHR study, Tables 6, 7, 11 and 12, Figures 9 and 10)",
-    ALL,
+    record_arms.ALL,
     "Every metric by setting",
     _agreement_tables,
-    (RELATED, ALL),
+    (record_arms.RELATED, record_arms.ALL),
     ("ehr-judges-nli", "ehr-judges", "ehr-numbers"),
     ("open", "extractive"),
 )
 WHOLE = _study(
     EHR,
     "The whole EHR study on one set of records: settings, retrieval, lengths, kinds of question, metrics",
-    ALL,
+    record_arms.ALL,
     "Every metric by arm",
     study_tables,
-    (*SETTINGS, *filter(FULL.__ne__, RETRIEVAL_ARMS)),
+    (*record_arms.SETTINGS, *filter(record_arms.FULL.__ne__, record_arms.RETRIEVAL_ARMS)),
     (
         *CONTEXT.published,
         "ehr-retrieval",

@@ -157,7 +157,7 @@ def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[QuestionRankings
     lines = list(read_stored_lines(path, RankingLine, CONTENT))
     if not lines:
         raise InputError(f"{path} is empty: record some rankings first")
-    by_question = {line.key: line.rankings for line in lines}
+    by_question = dict(map(attrgetter("key", "rankings"), lines))
     return lines[0].recipe, tuple(by_question.values())
 
 
@@ -251,7 +251,7 @@ def rank_question(question: Question, dataset: str, rankers: Rankers, scope: Sco
         key=question.key,
         dataset=dataset,
         dense=_scores(dense),
-        bm25=tuple((hit.passage.id, hit.score) for hit in words),
+        bm25=tuple(map(attrgetter("passage.id", "score"), words)),
         reranked=None if rescored is None else _scores(rescored),
         read=ranking.ids,
         gold=question.gold_documents,
@@ -268,7 +268,7 @@ def _rerank(ranking: Ranking, question: Question, rankers: Rankers) -> Ranking |
 
 
 def _scores(ranking: Ranking) -> Scores:
-    return tuple((hit.passage.id, hit.score) for hit in ranking.hits)
+    return tuple(map(attrgetter("passage.id", "score"), ranking.hits))
 
 
 def _visible_gold(question: Question, scope: Scope, store: PassageStore) -> tuple[str, ...]:

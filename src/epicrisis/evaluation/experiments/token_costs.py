@@ -283,8 +283,8 @@ def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
             continue
         shape = mean_shape(ours, rivals, closed)
         # The cases with the preflight check, of the same questions.
-        asked = set(map(_pair, rivals))
-        compared = [case for case in _twins(cases, CHECKED, k, "plain")[0] if _pair(case) in asked]
+        rival_pairs = set(map(_pair, rivals))
+        compared = [case for case in _twins(cases, CHECKED, k, "plain")[0] if _pair(case) in rival_pairs]
         rows += _predicted_rows(k, shape, ours, rivals, closed, compared or ours)
         shapes.append(
             f"{len(ours)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "

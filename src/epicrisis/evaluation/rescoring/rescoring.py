@@ -20,14 +20,17 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.datasets.pinned_readers import MIRAGE_SUBSETS
-from epicrisis.evaluation.rescoring.released_replies import (
+from epicrisis.evaluation.rescoring.scores import (
+    SCORINGS,
     AnsweredQuestion,
     RepliesById,
+    Score,
+    Scoring,
     pair_with_replies,
     read_recorded_answer,
     read_released_replies,
+    score_replies,
 )
-from epicrisis.evaluation.rescoring.scores import SCORINGS, Score, Scoring, score_replies
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST

@@ -94,11 +94,11 @@ class EmbeddedModel:
         await asyncio.to_thread(stop)
 
     async def _get_client(self) -> OpenAICompatibleModel:
-        if self._client is not None:
-            return self._client
-        return await asyncio.to_thread(self._start)
+        return self._client if self._client is not None else await asyncio.to_thread(self._start)
 
     def _start(self) -> OpenAICompatibleModel:
+        import xllamacpp
+
         with self._starting:
             if self._client is not None:
                 return self._client
@@ -113,11 +113,9 @@ class EmbeddedModel:
                     f", window {memory.window / 2**30:.1f}) and {(memory.total + remaining) / 2**30:.1f} GiB are "
                     f"available: {reduction}use a smaller model"
                 )
-            cache_bytes = None
-            if self._prefix_cache:
-                cache_bytes = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
+            largest_cache = min(remaining / PREFIX_CACHE_SHARE, MAX_PREFIX_CACHE_BYTES)
+            cache_bytes = largest_cache if self._prefix_cache else None
             key = secrets.token_urlsafe(32)
-            import xllamacpp
 
             try:
                 server = xllamacpp.Server(_build_params(self._path, self.name, key, window, self._threads, cache_bytes))

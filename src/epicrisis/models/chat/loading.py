@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from epicrisis.models.chat.budget import Budget, BudgetedModel, TimedModel
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
 from epicrisis.models.chat.layers import (
+    Budget,
+    BudgetedModel,
     ConcurrencyLimitedModel,
     LoggedModel,
     RateLimitedModel,
     RecordingModel,
     RetryingModel,
+    TimedModel,
 )
 from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel

@@ -13,7 +13,7 @@ from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import ReaderItem, is_folder, path_error
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
-from epicrisis.evaluation.datasets.patient_records import ehr_ds_qa, ehrnoteqa, extractive_sets, populations
+from epicrisis.evaluation.datasets.patient_records import extractive_sets, mimic_iv_sets, populations
 from epicrisis.evaluation.datasets.patient_records.source import (
     RecordReader,
     RecordSource,
@@ -76,8 +76,7 @@ _COVID_QA, *_REPORT_SETS = extractive_sets.READERS
 _READERS = (
     RecordReader("generated", ("questions.jsonl",), _read_generated),
     _COVID_QA,
-    *ehrnoteqa.READERS,
-    *ehr_ds_qa.READERS,
+    *mimic_iv_sets.READERS,
     *_REPORT_SETS,
 )
 NAMES = tuple(reader.name for reader in _READERS)
