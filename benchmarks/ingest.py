@@ -14,7 +14,7 @@ from pathlib import Path
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_report import IngestReport
+from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import Library
 from epicrisis.models.encoders import load_encoder
 from epicrisis.protocols import Encoder

@@ -37,26 +37,20 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Answer": "answers",
-    "Citation": "answers",
-    "Document": "types",
-    "Event": "answers",
-    "Passage": "types",
-    "Pipeline": "pipeline",
-    "Question": "types",
-    "Ranking": "types",
-    "Scope": "types",
-    "Settings": "settings",
-    "ask": "api",
-    "stream": "api",
-    "to_json": "serialization",
+    "answers": ("Answer", "Citation", "Event"),
+    "api": ("ask", "stream"),
+    "pipeline": ("Pipeline",),
+    "serialization": ("to_json",),
+    "settings": ("Settings",),
+    "types": ("Document", "Passage", "Question", "Ranking", "Scope"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"epicrisis has no {name!r}; its public names are {', '.join(__all__)}")
-    return getattr(import_module(f"epicrisis.{_MODULES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"epicrisis.{module}"), name)
+    raise AttributeError(f"epicrisis has no {name!r}; its public names are {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

@@ -24,10 +24,10 @@ from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
-from epicrisis.models.pair_models import load_reranker, load_reward_model
+from epicrisis.models.pair_models import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path
-from epicrisis.protocols import ChatModel, Encoder, RewardModel
+from epicrisis.protocols import ChatModel, Encoder
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
@@ -231,12 +231,6 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
         if replay or settings.cache.path is not None:
             raise
         return None, f"replies are not cached: {error.message}"
-
-
-def open_reward(settings: Settings) -> RewardModel | None:
-    """Load the trained reward model named in the settings, or return None. Raises UserError."""
-    name = settings.refine.reward_model
-    return None if name is None else load_reward_model(name, settings.home, settings.threads)
 
 
 def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) -> tuple[Encoder, str]:

@@ -35,6 +35,7 @@ from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
+from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
@@ -139,12 +140,15 @@ class Pipeline:
             if cache is not None:
                 resources.callback(cache.close)
             models = components.open_models(settings, cache)
+            name, reward = settings.refine.reward_model, None
+            if name is not None and "self-reflection" in needed:
+                reward = load_reward_model(name, settings.home, settings.threads)
             return cls(
                 settings,
                 models,
                 search,
                 examples,
-                components.open_reward(settings) if "self-reflection" in needed else None,
+                reward,
                 notes=[note] if note else [],
                 remote=list_remote_hosts(settings, library),
                 rosters=rosters,

@@ -15,7 +15,7 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.ingest_report import IngestReport
+from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import Library
 from epicrisis.library.patients import PatientRecord, Roster
 from epicrisis.testing.chat import schema_reply

@@ -17,7 +17,7 @@ from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library import library_parts
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_report import IngestReport
+from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import Library
 from epicrisis.library.library_parts import LibraryParts

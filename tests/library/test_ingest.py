@@ -15,7 +15,7 @@ from epicrisis.corpus.reader_base import DeletedDocument, Skipped
 from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library import ingest_batches
 from epicrisis.library.ingest import add_documents, content_hash
-from epicrisis.library.ingest_report import MAX_LISTED, IngestProgress, IngestReport
+from epicrisis.library.ingest_batches import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import Library
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder

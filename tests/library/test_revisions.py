@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from epicrisis.corpus.reader_base import DeletedDocument, EncodedDocument, FileFingerprint, ReaderItem
 from epicrisis.errors import StorageError
 from epicrisis.library.ingest import add_documents, content_hash
-from epicrisis.library.ingest_report import IngestReport
+from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
 from epicrisis.protocols import Vectors

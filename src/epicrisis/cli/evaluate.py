@@ -180,8 +180,7 @@ def compare(
 def report(
     runs: Runs,
     output: Annotated[
-        Path | None,
-        output_option(help="File of the page. An existing report is overwritten, other files are not."),
+        Path | None, output_option(help="File of the page. An existing report is overwritten, other files are not.")
     ] = None,
     plots: Annotated[bool, Option("--plots/--no-plots", help="Draw plots (needs the extra `report`).")] = True,
     title: Annotated[str, Option(help="Title of the page.")] = "Report of experiments",

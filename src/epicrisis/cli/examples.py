@@ -23,7 +23,7 @@ from epicrisis.privacy import local_path, set_local_only
 if TYPE_CHECKING:
     from epicrisis.corpus.reader_base import ReaderItem
     from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
-    from epicrisis.library.ingest_report import IngestReport
+    from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.protocols import Encoder
     from epicrisis.settings import Settings
 

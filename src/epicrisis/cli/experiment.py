@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.library.ingest_report import IngestProgress
+    from epicrisis.library.ingest_batches import IngestProgress
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -301,7 +301,7 @@ def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
 def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_tokens: int | None) -> None:
     """Run or continue an experiment on patient records, measure its answers, and show its findings.
 
-    Without a library, one is created from the notes of the sets, beside the runs, for all experiments on these sets.
+    Without a library, one is created from the notes of the sets, next to the runs, for all experiments on these sets.
     """
     from epicrisis.evaluation.experiments.record_cases import add_notes, load_record_sets, plan_record_experiment
     from epicrisis.evaluation.experiments.run_findings import read_findings

@@ -95,19 +95,14 @@ def correctness(
 
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
     """Show the share of correct answers by each judge and by their majority, and the agreement of the judges."""
-    from epicrisis.evaluation.grading.correctness import (
-        WROTE,
-        correctness_conclusions,
-        correctness_tables,
-        read_correctness,
-    )
+    from epicrisis.evaluation.grading import correctness as grading
 
-    grades = read_correctness(run, files or None)
+    grades = grading.read_correctness(run, files or None)
     if not grades.judges:
         grade = f"epicrisis grade correctness {quote_for_shell(run)} --model URL"
         raise InputError(f"{run} has no grades yet: let a model grade its answers with `{grade}`")
-    by_model = {" and ".join(sorted(grades.models[WROTE])): grades}
-    tables, conclusions = correctness_tables(by_model), correctness_conclusions(by_model)
+    by_model = {" and ".join(sorted(grades.models[grading.WROTE])): grades}
+    tables, conclusions = grading.correctness_tables(by_model), grading.correctness_conclusions(by_model)
     if json:
         show_data({"conclusions": conclusions, "tables": tables})
     else:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from epicrisis.corpus.note_tables import NoteColumns
     from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
     from epicrisis.corpus.removal_log import RemovalSummary
-    from epicrisis.library.ingest_report import IngestProgress, IngestReport
+    from epicrisis.library.ingest_batches import IngestProgress, IngestReport
     from epicrisis.library.library import Library
     from epicrisis.library.remote_consent import RemoteConsent
     from epicrisis.library.vector_index import IndexReport

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.library.ingest_report import IngestReport
+    from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -164,7 +164,7 @@ def say_report_skipped(report: IngestReport) -> None:
 def confirm(question: str | None) -> None:
     """Return if there is no question, or a person answers yes; else end the command.
 
-    Without a terminal nobody can answer: the command ends with a hint at `--yes`.
+    Without a terminal no answer is possible: the command ends with a hint at `--yes`.
     """
     if question is None:
         return

@@ -1,4 +1,4 @@
-"""The one place where text goes to the screen: every line is made printable, whoever wrote it.
+"""The one place where text goes to the screen: every line is made printable, from any source.
 
 Commands write with `say`, `say_lines`, `say_text` and `show_json`, errors included. Progress bars draw on the console
 of `open_console`. A test checks that no other module writes to the screen. Tables and findings are as wide as the

@@ -79,7 +79,11 @@ class CsvLayout:
 
     def _is_row(self, line: Sequence[str], row: Sequence[str], is_last: bool) -> bool:
         """Return whether the line resembles the row. `is_last`: it is the last line of its cell."""
-        if not _are_similar_ids(row[self.patient], line[self.patient]):
+        row_id, line_id = row[self.patient].strip(), line[self.patient].strip()
+        # Ids of one hospital, such as `P0012` and `P7`. Those that mix digits and letters freely are equally long.
+        has_digit = any(map(str.isdigit, line_id))
+        is_same_length = has_digit and re.sub(r"[^\W_]", "x", row_id) == re.sub(r"[^\W_]", "x", line_id)
+        if not row_id or not line_id or not (is_same_length or _shape(row_id) == _shape(line_id)):
             return False
         times = [place for place in self.times if place <= max(self.text, self.patient) and line[place].strip()]
         for place in times:
@@ -106,18 +110,6 @@ class CsvLayout:
             if is_comparable and _cell_kind(cell) != _cell_kind(line[place]):
                 return False
         return True
-
-
-def _are_similar_ids(row_id: str, line_id: str) -> bool:
-    """Return whether both may be ids of one hospital, such as `P0012` and `P7`."""
-    row_id, line_id = row_id.strip(), line_id.strip()
-    if not row_id or not line_id:
-        return False
-    # Ids that mix digits and letters freely must have the same length.
-    has_digit = any(map(str.isdigit, line_id))
-    if has_digit and re.sub(r"[^\W_]", "x", row_id) == re.sub(r"[^\W_]", "x", line_id):
-        return True
-    return _shape(row_id) == _shape(line_id)
 
 
 def _shape(cell: str) -> str:

@@ -18,15 +18,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from epicrisis.corpus import fhir_observation, fhir_references, jsonl, sandbox
-from epicrisis.corpus.fhir_observation import WITHDRAWN
-from epicrisis.corpus.fhir_references import FhirReferences, Resource
+from epicrisis.corpus import fhir_references, jsonl, sandbox
+from epicrisis.corpus.fhir_references import WITHDRAWN, FhirReferences, Resource, as_list
 from epicrisis.corpus.html import text_encoding
 from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
+from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import (
     READ_ERRORS,
     DeletedDocument,
@@ -49,6 +50,9 @@ _BEGINNING_BYTES = 4096
 _STRUCTURE_ERRORS = (AttributeError, KeyError, TypeError, IndexError)
 _NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
 _BAD_STRUCTURE = "not structured as FHIR requires; look at this resource"
+
+_DayKey: TypeAlias = tuple[str, str, str, str]
+"""Patient, day, category, encounter."""
 
 
 def is_fhir(path: Path) -> bool:
@@ -170,7 +174,7 @@ def _read_notes(path: Path, references: FhirReferences) -> Iterator[ClinicalNote
 
 
 def _read_days(files: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | Skipped]:
-    days = fhir_observation.ObservationDays()
+    days = _ObservationDays()
     for path, references in files:
         for where, resource in _read_resources(path):
             if isinstance(resource, Skipped) or resource.get("resourceType") != "Observation":
@@ -215,7 +219,7 @@ def _build_note(resource: Resource, where: str, references: FhirReferences) -> C
         text="(withdrawn)" if is_withdrawn and not resource.get("content") else _document_text(resource),
         # The time of writing is preferred to the time of the described events.
         times=(str(resource.get("date") or period.get("end") or period.get("start") or ""),),
-        note_type=fhir_observation.concept_text(resource.get("type")),
+        note_type=_concept_text(resource.get("type")),
         encounter=stay.encounter,
         note_id=note_id,
         patient_name=references.names.get(patient, ""),
@@ -327,3 +331,119 @@ def _load_resource(path: Path) -> Mapping[str, Any]:
     if fault := find_json_fault(value):
         raise ValueError(fault)
     return value
+
+
+class _ObservationDays:
+    """Group observations by day. Of several with one id the latest is used: by `meta.lastUpdated`, else by order."""
+
+    def __init__(self) -> None:
+        self._lines: dict[_DayKey, dict[str, tuple[str, str]]] = {}
+        self._places: dict[_DayKey, str] = {}
+        self._latest: dict[tuple[str, str], tuple[str, _DayKey]] = {}
+        self._count = 0
+
+    def add(self, observation: Mapping[str, Any], where: str, patient: str, encounter: str) -> None:
+        """Add an observation of a patient. Raises ValueError if it has no value."""
+        period = observation.get("effectivePeriod") or {}
+        times = (observation.get("effectiveDateTime"), observation.get("effectiveInstant"), period.get("start"))
+        time = str(next(filter(None, (*times, observation.get("issued"))), ""))
+        parsed = parse_note_time(time)
+        date = parsed[0] if parsed else time
+        day, clock = (date[:10], date[11:]) if parsed else (date, "")
+        names = map(_concept_text, as_list(observation.get("category")))
+        category = next(filter(None, names), "observations").replace("-", " ").lower()
+        key = (patient, day, "laboratory results" if category == "laboratory" else category, encounter)
+        text = ""
+        if observation.get("status") not in WITHDRAWN:
+            line = _format_observation(observation)
+            text = f"{clock} {line}" if clock else line
+        self._count += 1
+        observation_id = str(observation.get("id") or f"\0{self._count}")
+        updated = str((observation.get("meta") or {}).get("lastUpdated") or "")
+        previous_update, previous_key = self._latest.get((patient, observation_id), ("", key))
+        if previous_update and updated and updated < previous_update:
+            return
+        self._lines.setdefault(previous_key, {}).pop(observation_id, None)
+        self._lines.setdefault(key, {})[observation_id] = (clock, text)
+        self._latest[patient, observation_id] = (updated, key)
+        self._places.setdefault(key, where)
+
+    def all(self) -> Iterator[tuple[str, _DayKey, str]]:
+        """Yield place, key and text of each day, in the order of its first observation.
+
+        The text has a line for each observation, sorted by time, those without one first. It is empty if all of them
+        were withdrawn or moved to another day.
+        """
+        for key, lines in self._lines.items():
+            texts = (text for _, text in sorted(lines.values(), key=itemgetter(0)))
+            yield self._places[key], key, "\n".join(filter(None, texts))
+
+
+def _format_observation(observation: Mapping[str, Any]) -> str:
+    """Return a line: `Hemoglobin: 9.1 g/dL (low; reference 12 to 16 g/dL)`. Raises ValueError if it has no value."""
+    values = [_format_value(observation)]
+    for component in observation.get("component") or []:
+        if text := _format_value(component):
+            values.append(f"{_concept_text(component.get('code'))}: {text}")
+    value = "; ".join(filter(None, values))
+    if not value:
+        raise ValueError("has no value that can be read")
+    remarks = list(map(_concept_text, as_list(observation.get("interpretation"))))
+    for reference in observation.get("referenceRange") or []:
+        if text := _format_range(reference):
+            remarks.append(f"reference {text}")
+    if observation.get("status") in ("preliminary", "registered", "corrected", "amended"):
+        remarks.append(str(observation["status"]))
+    line = f"{_concept_text(observation.get('code')) or 'Observation'}: {value}"
+    if any(remarks):
+        line += f" ({'; '.join(filter(None, remarks))})"
+    for note in observation.get("note") or []:
+        if note.get("text"):
+            line += f" {note['text']}"
+    return line
+
+
+def _concept_text(concept: Any) -> str:
+    """Return the words of a CodeableConcept: its text, else the first coding's display, else its code."""
+    if not isinstance(concept, dict):
+        return ""
+    codings = [coding for coding in as_list(concept.get("coding")) if isinstance(coding, dict)]
+    words = [concept.get("text")]
+    for key in ("display", "code"):
+        words += [coding.get(key) for coding in codings]
+    return str(next(filter(None, words), "")).strip()
+
+
+def _format_value(observation: Mapping[str, Any]) -> str:
+    for key, value in observation.items():
+        if not key.startswith("value") or value is None:
+            continue
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if not isinstance(value, dict):
+            return str(value)
+        if "low" in value or "high" in value:
+            return _format_range(value)
+        if "numerator" in value:
+            return f"{_format_quantity(value['numerator'])} / {_format_quantity(value.get('denominator') or {})}"
+        if "value" in value:
+            return _format_quantity(value)
+        return _concept_text(value) or str(value.get("start") or "")
+    absent = _concept_text(observation.get("dataAbsentReason"))
+    return f"not available ({absent})" if absent else ""
+
+
+def _format_quantity(quantity: Mapping[str, Any]) -> str:
+    parts = (quantity.get("comparator"), quantity.get("value"), quantity.get("unit") or quantity.get("code"))
+    return " ".join(str(part) for part in parts if part not in (None, ""))
+
+
+def _format_range(interval: Mapping[str, Any]) -> str:
+    if interval.get("text"):
+        return str(interval["text"])
+    low, high = _format_quantity(interval.get("low") or {}), _format_quantity(interval.get("high") or {})
+    if low and high:
+        return f"{low} to {high}"
+    if low:
+        return f"at least {low}"
+    return f"at most {high}" if high else ""

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from epicrisis.corpus.reader_base import Skipped, read_limited, skip
 from epicrisis.types import Document
-
-if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_CHARACTERS = 50_000_000
@@ -90,7 +86,13 @@ def _read_pages(data: bytes) -> tuple[str, list[str | None]]:
         pages: list[str | None] = []
         characters = 0
         for index in range(len(document)):
-            page = _read_page(document, index)
+            page: str | None = None
+            with (
+                suppress(pypdfium2.PdfiumError),
+                closing(document[index]) as sheet,
+                closing(sheet.get_textpage()) as text,
+            ):
+                page = str(text.get_text_bounded())
             pages.append(page)
             characters += len(page or "")
             if characters > MAX_CHARACTERS:
@@ -98,13 +100,3 @@ def _read_pages(data: bytes) -> tuple[str, list[str | None]]:
     finally:
         document.close()
     return title, pages
-
-
-def _read_page(document: PdfDocument, index: int) -> str | None:
-    import pypdfium2
-
-    try:
-        with closing(document[index]) as page, closing(page.get_textpage()) as text:
-            return str(text.get_text_bounded())
-    except pypdfium2.PdfiumError:
-        return None

@@ -84,10 +84,19 @@ class NearDuplicateFinder:
 
     def add(self, id: str, text: str) -> None:
         """Store the text's signature. Ids are not checked for duplicates."""
-        signature = self._signature(text)
-        if signature is not None:
-            self._ids.append(id)
-            self._signatures += signature.tobytes()
+        import numpy as np
+
+        words = np.array([zlib.crc32(word.encode()) for word in _WORD.findall(text.lower())], dtype=np.uint64)
+        if not len(words):
+            return
+        size = min(SHINGLE_WORDS, len(words))
+        shingles = np.zeros(len(words) - size + 1, dtype=np.uint64)
+        for place in range(size):
+            shingles += words[place : place + len(shingles)] * self._weights[place]
+        shingles ^= shingles >> np.uint64(29)
+        hashes = (shingles[:, None] * self._factors + self._terms) >> np.uint64(24)
+        self._ids.append(id)
+        self._signatures += np.min(hashes, axis=0).astype(np.uint16).tobytes()
 
     def pairs(self, similarity: float = MIN_SIMILARITY) -> Iterator[tuple[str, str]]:
         """Yield (earlier id, later id) for every near duplicate of an earlier text; ten copies are nine pairs."""
@@ -122,18 +131,3 @@ class NearDuplicateFinder:
             earlier[rest[is_near]] = leader
             group = rest[~is_near]
         self.not_compared += len(group)
-
-    def _signature(self, text: str) -> Row | None:
-        import numpy as np
-
-        words = np.array([zlib.crc32(word.encode()) for word in _WORD.findall(text.lower())], dtype=np.uint64)
-        if not len(words):
-            return None
-        size = min(SHINGLE_WORDS, len(words))
-        shingles = np.zeros(len(words) - size + 1, dtype=np.uint64)
-        for place in range(size):
-            shingles += words[place : place + len(shingles)] * self._weights[place]
-        shingles ^= shingles >> np.uint64(29)
-        hashes = (shingles[:, None] * self._factors + self._terms) >> np.uint64(24)
-        lowest: Row = np.min(hashes, axis=0).astype(np.uint16)
-        return lowest

@@ -19,8 +19,15 @@ import numpy as np
 from epicrisis.corpus import reader_base as readers
 from epicrisis.corpus.reader_base import FileDocument, ReaderItem
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
-from epicrisis.library.ingest_batches import SAME_ID_OTHER_NOTE, BatchWriter, PendingDocument, uninterrupted
-from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
+from epicrisis.library.ingest_batches import (
+    SAME_ID_OTHER_NOTE,
+    BatchWriter,
+    IngestCounts,
+    IngestProgress,
+    IngestReport,
+    PendingDocument,
+    uninterrupted,
+)
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
 from epicrisis.library.passage_table import find_fault, find_vector_fault

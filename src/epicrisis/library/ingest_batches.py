@@ -1,4 +1,4 @@
-"""The last stages of an ingestion: collect documents, encode them, and commit each batch to the library."""
+"""The last stages of an ingestion: collect documents, encode them, commit each batch to the library, and report."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
 from types import FrameType
+from typing import TypeVar
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint
+from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, Skipped
+from epicrisis.corpus.removal_log import RemovalSummary
 from epicrisis.corpus.retractions import extract_statements
-from epicrisis.library.ingest_report import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import Library
 from epicrisis.library.passage_table import replace_marks
@@ -26,6 +27,9 @@ from epicrisis.library.splitters import is_longer_than_window
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Origin, Passage
 
+_Result = TypeVar("_Result", "IngestProgress", "IngestReport")
+MAX_LISTED = 20
+"""Maximum number of skipped documents in a report."""
 SAME_ID_OTHER_NOTE = (
     "same id, but another note or another patient's: name a column with an id unique to each note (--column "
     "note-id=NAME), or none; for FHIR, add sources with their own ids to a separate library"
@@ -35,6 +39,99 @@ _MARGIN = 0.6
 _MAX_ORIGINS = 10_000
 _MAX_STATEMENTS = 5_000
 _ENCODER_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """Counts so far. `documents` were read; all other counts are of acknowledged or skipped documents."""
+
+    documents: int
+    added: int
+    replaced: int
+    unchanged: int
+    outdated: int
+    deleted: int
+    skipped: int
+    passages: int
+    seconds: float
+
+    @property
+    def saved(self) -> int:
+        """Documents acknowledged so far."""
+        return self.added + self.replaced
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """The result of adding documents."""
+
+    added: int
+    replaced: int
+    unchanged: int
+    outdated: int
+    """Documents older than those in the library, or than their deletion."""
+    deleted: int
+    passages: int
+    cut_off: int
+    """Passages longer than the encoder reads. Vector search ignores their ends."""
+    skipped: int
+    first_skipped: tuple[Skipped, ...]
+    seconds: float
+    encode_seconds: float
+    renamed: int = 0
+    """Patients with a new name, but the same birth date and a shared record number."""
+    statements: int = 0
+    """Entries of lists of retractions."""
+    nameless: int = 0
+    """Entries without a PMID or DOI."""
+    marked: int = 0
+    """Existing documents whose marks changed."""
+    removed: RemovalSummary | None = None
+    """Text removed from notes, if there were any."""
+    already_there: int = 0
+    """Unchanged documents that are copies of files with another name."""
+    of_unknown_file: int = 0
+    """Replaced documents of an earlier version's library, which did not record their files."""
+    remarks: tuple[str, ...] = ()
+    """One line for each of the first files with a name or content that was already in the library."""
+    more_remarks: int = 0
+
+
+class IngestCounts:
+    """Mutable counts during an ingestion, with the names of IngestReport."""
+
+    def __init__(self) -> None:
+        self.documents = 0
+        self.added = self.replaced = self.unchanged = self.outdated = self.deleted = 0
+        self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
+        self.already_there = self.of_unknown_file = self.cut_off = 0
+        self.encode_seconds = 0.0
+        self.skipped = 0
+        self.first_skipped: tuple[Skipped, ...] = ()
+        self.remarks: tuple[str, ...] = ()
+        self.more_remarks = 0
+
+    def skip(self, document_id: str, reason: str) -> None:
+        """Count a skipped document."""
+        self.add_skipped(Skipped(document_id, "", reason))
+
+    def add_skipped(self, skipped: Skipped) -> None:
+        """Count a skipped item."""
+        self.skipped += 1
+        if len(self.first_skipped) < MAX_LISTED:
+            self.first_skipped += (skipped,)
+
+    def add_remark(self, text: str) -> None:
+        """Add a line about a file to the report."""
+        if len(self.remarks) < MAX_LISTED:
+            self.remarks += (text,)
+        else:
+            self.more_remarks += 1
+
+    def build(self, kind: type[_Result], seconds: float) -> _Result:
+        """Return the progress or the report after so many seconds."""
+        names = vars(self).keys() & {field.name for field in fields(kind)}
+        return kind(seconds=seconds, **{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +159,7 @@ class BatchWriter:
     ) -> None:
         self.library = library
         self.counts = IngestCounts()
-        self.patients = PatientRegistration(library, self.counts)
+        self.patients = PatientRegistration(library)
         self.whole_files: list[FileFingerprint] = []
         """Files recorded after the next commit as added completely."""
         self._encoder = encoder
@@ -224,6 +321,7 @@ class BatchWriter:
             self._on_progress(self.counts.build(IngestProgress, time.monotonic() - self._started))
 
     def report(self) -> IngestReport:
+        self.counts.renamed = self.patients.renamed
         return self.counts.build(IngestReport, time.monotonic() - self._started)
 
 

@@ -18,7 +18,6 @@ from epicrisis.errors import InputError, LibraryError
 from epicrisis.library import journal
 from epicrisis.library import patient_identities as registry
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.ingest_report import IngestCounts
 from epicrisis.library.library import Library
 from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import NAME, read_manifest
@@ -255,9 +254,9 @@ class NotesAndLiterature:
 class PatientRegistration:
     """Records who the patients are, before their first notes are committed."""
 
-    def __init__(self, library: Library, counts: IngestCounts) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
-        self._counts = counts
+        self.renamed = 0
         self._pending: list[PatientIdentity] = []
         self._names: set[tuple[str, str]] = set()
 
@@ -285,7 +284,7 @@ class PatientRegistration:
         # Libraries of earlier versions have names in their notes and no table of patients.
         unrecorded = patients.difference(registry.read_identities(self._library.path, patients))
         names = names_in_notes(self._library, unrecorded)
-        self._counts.renamed += registry.record_identities(self._library.path, identities, names)
+        self.renamed += registry.record_identities(self._library.path, identities, names)
 
 
 def read_document_patients(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | None]:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 ReplySize: TypeAlias = Literal["least", "expected", "most"]
@@ -77,7 +78,7 @@ def extrapolate(rows: Sequence[Sequence[float]], questions: int) -> CostRange:
     if not rows:
         return CostRange(0, 0, 0)
     factor = questions / len(rows)
-    values = [row[1] for row in rows]
+    values = list(map(itemgetter(1), rows))
     least, expected, most = sum(map(min, rows)), sum(values), sum(map(max, rows))
     if factor == 1:
         return CostRange(least, expected, most)

@@ -144,7 +144,7 @@ async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> l
     except ExceptionGroup as errors:
         # Several questions may fail for the same reason; one error is enough.
         raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+    return list(map(asyncio.Task.result, tasks))
 
 
 def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
@@ -221,7 +221,7 @@ class _Outcome:
 
     @property
     def usage(self) -> Usage:
-        return sum((call.usage for call in self.calls), Usage())
+        return sum(map(attrgetter("usage"), self.calls), Usage())
 
     @property
     def seconds(self) -> float:

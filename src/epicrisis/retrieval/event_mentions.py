@@ -161,11 +161,11 @@ def find_notes_with_date(time: TimeRange, notes: Iterable[Passage], years: bool 
         if note.document_id in documents or not (year.search(note.text) or short.search(note.text)):
             continue
         dates = find_dates(note.text)
-        found = any(may_overlap(_range_of(date), time) for date in dates)
-        for match in year.finditer(note.text) if years and not found else ():
+        has_date = any(may_overlap(_range_of(date), time) for date in dates)
+        for match in year.finditer(note.text) if years and not has_date else ():
             # A year within a date is not alone.
-            found = found or all(match.end() <= date.start or date.end <= match.start() for date in dates)
-        if found:
+            has_date = has_date or all(match.end() <= date.start or date.end <= match.start() for date in dates)
+        if has_date:
             documents.add(note.document_id)
     return frozenset(documents)
 

@@ -134,11 +134,6 @@ def _read_date(expression: TimeExpression, name: str = "it") -> str:
     return expression.readings[0]
 
 
-def _admit_stay(expression: TimeExpression, record: RecordTimeline) -> AdmittedNotes:
-    stays, reason = _find_stays_by_place(expression, record)
-    return _admit_stays(expression, record, stays, f"of {reason}")
-
-
 def _find_stays_by_place(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str]:
     """Return the stays at the expression's places and the words `3 stays the last`.
 
@@ -209,9 +204,11 @@ def _admit_stays(
     return _admit([*notes, *others], f"{expression.text}: {reason}, {days}{addition}", notes)
 
 
-def _admit_dated_stay(expression: TimeExpression, record: RecordTimeline) -> AdmittedNotes:
-    stays, reason = _find_stays_by_date(expression, record)
-    return _admit_stays(expression, record, stays, reason)
+def _admit_stay(expression: TimeExpression, record: RecordTimeline) -> AdmittedNotes:
+    if expression.kind == "stay-on":
+        return _admit_stays(expression, record, *_find_stays_by_date(expression, record))
+    stays, reason = _find_stays_by_place(expression, record)
+    return _admit_stays(expression, record, stays, f"of {reason}")
 
 
 def _find_stays_by_date(expression: TimeExpression, record: RecordTimeline) -> tuple[list[HospitalStay], str]:
@@ -478,7 +475,7 @@ def _admit_about_days(
 
 _RULES: dict[str, Callable[[TimeExpression, RecordTimeline], AdmittedNotes]] = {
     "stay": _admit_stay,
-    "stay-on": _admit_dated_stay,
+    "stay-on": _admit_stay,
     "day": _admit_day,
     "hospital-day": _admit_hospital_day,
     "postoperative-day": _admit_postoperative_day,

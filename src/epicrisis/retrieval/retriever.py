@@ -72,25 +72,18 @@ class SearchableStore:
 
         The first search includes retracted documents. If it finds none, its hits are the result.
         """
-        if not scope.without_retracted:
-            return self._add_source(search(scope)), {}
         hits = search(replace(scope, without_retracted=False))
         withheld: dict[str, int] = {}
-        for hit in hits:
+        for hit in hits if scope.without_retracted else ():
             if hit.passage.is_retracted:
                 withheld.setdefault(hit.passage.document_id, hit.rank)
-        if not withheld:
-            return self._add_source(hits), {}
-        return self._add_source(search(scope)), {WITHHELD: withheld}
-
-    def _add_source(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-        if not self.name:
-            return hits
+        if withheld:
+            hits = search(scope)
         results: list[Hit] = []
         for hit in hits:
             passage = replace(hit.passage, source=hit.passage.source or self.name)
             results.append(replace(hit, passage=passage))
-        return tuple(results)
+        return tuple(results), {WITHHELD: withheld} if withheld else {}
 
 
 def _report_withheld(ranking: Ranking, k: int) -> Ranking:

@@ -11,7 +11,7 @@ import pytest
 from epicrisis.answering.structured_request import ModelClient, Unreadable
 from epicrisis.errors import EndpointTimeout, ScopeViolation
 from epicrisis.evaluation.grading.grader import Grade
-from epicrisis.evaluation.grading.rubric import (
+from epicrisis.evaluation.grading.measurers import (
     ASPECTS,
     FORMAT,
     NOTES_FORMAT,

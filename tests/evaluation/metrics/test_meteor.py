@@ -13,8 +13,7 @@ import pytest
 from nltk.stem.porter import PorterStemmer
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.metrics.meteor import Meteor, load_meteor
-from epicrisis.evaluation.metrics.wordnet import WordNet, find_wordnet, load_wordnet
+from epicrisis.evaluation.metrics.meteor import Meteor, WordNet, find_wordnet, load_meteor, load_wordnet
 from tests.evaluation.metrics.pairs import summaries
 
 PLAIN = Meteor(None)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import ModelMissing
 from epicrisis.evaluation.runs.outcomes import score_record
-from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import open_runs
 
 if TYPE_CHECKING:
@@ -34,29 +33,26 @@ def runs_to_dataframe(paths: Sequence[Path]) -> pandas.DataFrame:
         import pandas
     except ImportError as error:
         raise ModelMissing('a DataFrame needs pandas: pip install "epicrisis[dataframe]"') from error
-    rows = []
+    rows: list[dict[str, Any]] = []
     for run in open_runs(paths):
         for record in run.records():
-            rows.append({"run": run.name, **_row(record)})
+            answer = record.answer
+            row = {
+                "run": run.name,
+                "question": answer.question.id,
+                "question_key": record.question_key,
+                "strategy": answer.strategy,
+                "state": answer.state,
+                "choice": answer.choice,
+                "gold": answer.question.gold if answer.question.options else None,
+                "right": score_record(record).right,
+                "prompt_tokens": answer.usage.prompt_tokens,
+                "completion_tokens": answer.usage.completion_tokens,
+                "calls": answer.usage.calls,
+                "seconds": answer.usage.seconds,
+                "usd": answer.usage.cost,
+            }
+            for name, value in record.condition.items():
+                row[f"condition.{name}"] = value
+            rows.append(row)
     return pandas.DataFrame(rows)
-
-
-def _row(record: RunRecord) -> dict[str, Any]:
-    answer = record.answer
-    row = {
-        "question": answer.question.id,
-        "question_key": record.question_key,
-        "strategy": answer.strategy,
-        "state": answer.state,
-        "choice": answer.choice,
-        "gold": answer.question.gold if answer.question.options else None,
-        "right": score_record(record).right,
-        "prompt_tokens": answer.usage.prompt_tokens,
-        "completion_tokens": answer.usage.completion_tokens,
-        "calls": answer.usage.calls,
-        "seconds": answer.usage.seconds,
-        "usd": answer.usage.cost,
-    }
-    for name, value in record.condition.items():
-        row[f"condition.{name}"] = value
-    return row

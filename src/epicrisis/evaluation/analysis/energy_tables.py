@@ -21,18 +21,8 @@ from epicrisis.settings import EnergySettings
 
 JOULES_PER_KWH = 3.6e6
 _ENERGY_COLUMNS = ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer")
-_RUN_COLUMNS = (
-    "run",
-    "hours",
-    "kWh measured",
-    "kWh estimated",
-    *_ENERGY_COLUMNS,
-    "questions",
-    "calls",
-    "replayed",
-    "sessions",
-    "unknown",
-)
+_RUN_COUNTS = ("questions", "calls", "replayed", "sessions", "unknown")
+_RUN_COLUMNS = ("run", "hours", "kWh measured", "kWh estimated", *_ENERGY_COLUMNS, *_RUN_COUNTS)
 _ARM_COLUMNS = ("run", "arm", "questions", "seconds of calls", *_ENERGY_COLUMNS)
 
 _RUN_NOTES = (

@@ -28,6 +28,7 @@ from epicrisis.evaluation.experiments import outcome_groups, token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.positions import PUBMEDQA
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
@@ -351,3 +352,22 @@ EXPERIMENT = Experiment(
     whole_sets=True,
     places_documents=False,
 )
+COST = Experiment(
+    "cost",
+    "What does map-reduce cost, predicted and measured? (BriefContext, equations 4 and 5)",
+    build_retrieved_cases,
+    token_costs.tables,
+    sets=(PUBMEDQA,),
+    grid=Grid((RAG, BRIEF, CHECKED, CLOSED), (K,)),
+    published=("cost",),
+    plots=(
+        (token_costs.INPUT_PLOT,),
+        (
+            PlotSpec(
+                "Input tokens, predicted and measured", "points", ("input",), ("what",), measured_prefix="measured"
+            ),
+        ),
+    ),
+    places_documents=False,
+)
+"""Experiment on the cost of map-reduce, over the same cases of any number of k."""

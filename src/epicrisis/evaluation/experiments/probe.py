@@ -15,11 +15,10 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import format_p_equation
 from epicrisis.evaluation.experiments import cloze, positions
-from epicrisis.evaluation.experiments.cost_study import INPUT_PLOT
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, read_outcomes
 from epicrisis.evaluation.experiments.passage_source import PassageSource
-from epicrisis.evaluation.experiments.token_costs import CaseCost, measured_table, read_costs, token_ratio
+from epicrisis.evaluation.experiments.token_costs import INPUT_PLOT, CaseCost, measured_table, read_costs, token_ratio
 from epicrisis.types import Passage, Question, Ranking
 
 NAME = "probe"

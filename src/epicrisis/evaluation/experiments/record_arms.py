@@ -130,11 +130,6 @@ def check_arms(arms: Iterable[str]) -> None:
             )
 
 
-def needs_sparse(arms: Iterable[str]) -> bool:
-    """Return whether one of the arms needs a sparse encoder."""
-    return f"+{BY[-1]}" in " ".join(arms)
-
-
 def _split_modifiers(text: str) -> list[str]:
     return list(filter(None, text.split("+")))
 

@@ -25,7 +25,7 @@ from epicrisis.evaluation.experiments.planning import describe_grid, describe_se
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.ingest_report import IngestProgress, IngestReport
+from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline import Pipeline
@@ -140,7 +140,7 @@ def _check(experiment: Experiment, request: Request) -> None:
             raise InputError(f"{experiment.name} does not vary that: leave {flag} out")
     arms = grid.arms or experiment.grid.arms
     record_arms.check_arms(arms)
-    if record_arms.needs_sparse(arms) and request.sparse is None:
+    if request.sparse is None and "+splade" in " ".join(arms):
         raise InputError("the arms with +splade need a sparse encoder: name one with --sparse")
 
 

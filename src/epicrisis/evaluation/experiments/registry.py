@@ -22,7 +22,7 @@ _PLACES: Mapping[str, str] = {
     "context-length": "context_length.EXPERIMENT",
     "preflight": "preflight.EXPERIMENT",
     "attention-bias": "attention_bias.EXPERIMENT",
-    "cost": "cost_study.EXPERIMENT",
+    "cost": "integration.COST",
     "open-ended": "open_ended.EXPERIMENT",
     "probe": "probe.EXPERIMENT",
     "ensembles": "ensembles.EXPERIMENT",

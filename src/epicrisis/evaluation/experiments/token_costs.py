@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from epicrisis.answers import ModelCalled
 from epicrisis.evaluation.analysis.grouping import group_by
+from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
@@ -177,6 +178,7 @@ def read_costs(run: RecordedRun) -> list[CaseCost]:
     return sorted(case_costs(run.records()), key=lambda case: (condition_order(case.condition), case.question))
 
 
+INPUT_PLOT = PlotSpec("Input tokens a question", "points", ("input",), ("arm",), ("arm",))
 _TOKENS = ("calls", "input", "cached", "output")
 _CHARGES = ("seconds", "cost")
 _MEASURED_NOTES = (

@@ -43,6 +43,7 @@ from epicrisis.evaluation.grading.measurers import (
     FAITHFUL_TO_NOTES,
     metric_name,
     notes_measurer,
+    rubric_grader,
     rubric_measurer,
     short_model_name,
 )
@@ -53,7 +54,6 @@ from epicrisis.evaluation.grading.preference import (
     open_preference_store,
     preference_grader,
 )
-from epicrisis.evaluation.grading.rubric import rubric_grader
 from epicrisis.evaluation.grading.scored_answers import NoteTexts
 from epicrisis.printable import printable_json, quote_for_shell
 from epicrisis.privacy import open_private
@@ -151,9 +151,6 @@ class GraderCalibration:
     usage: Usage = field(default_factory=Usage)
 
 
-def _ignore(_: Measurement | PairGrade) -> None: ...
-
-
 async def calibrate_grader(
     client: ModelClient,
     folder: Path,
@@ -162,7 +159,7 @@ async def calibrate_grader(
     *,
     against_talk: bool = False,
     sample: Mapping[str, Any] | None = None,
-    on_grade: Callable[[Measurement | PairGrade], None] = _ignore,
+    on_grade: Callable[[Measurement | PairGrade], None] = lambda _: None,
 ) -> GraderCalibration:
     """Request the grades that the folder lacks, and write the calibration to its file CALIBRATION.
 
@@ -380,4 +377,4 @@ def _run_calibration(run: Path, model: str) -> Path:
 
 
 def _is_same_judge(calibration: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
-    return all(calibration.get(name) == recipe.get(name) for name in ("judge", "prompt"))
+    return calibration.get("judge") == recipe.get("judge") and calibration.get("prompt") == recipe.get("prompt")

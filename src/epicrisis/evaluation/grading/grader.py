@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
@@ -172,7 +173,7 @@ class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
     @property
     def grades(self) -> dict[Hashable, G]:
         """The last grade of each subject."""
-        return {key: line.grade for key, line in self.lines.items()}
+        return dict(zip(self.lines, map(attrgetter("grade"), self.lines.values()), strict=True))
 
     def add(self, grade: G) -> None:
         """Append a grade. It is on the disk when this returns."""
@@ -186,24 +187,17 @@ class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
     @property
     def failed(self) -> int:
         """The number of grades to be repeated."""
-        return sum(line.grade.state == "failed" for line in self.lines.values())
+        return [*map(attrgetter("grade.state"), self.lines.values())].count("failed")
 
 
 async def grade_all(
-    items: Iterable[Item],
-    grade: Callable[[Item], Coroutine[Any, Any, G]],
-    store: GradeStore[G],
-    concurrency: int = 1,
+    items: Iterable[Item], grade: Callable[[Item], Coroutine[Any, Any, G]], store: GradeStore[G], concurrency: int = 1
 ) -> AsyncGenerator[G, None]:
     """Grade the items, and yield each grade once it is stored. Raises as `run_concurrently` does."""
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
-    async with aclosing(run_concurrently(items, grade, store.add, _failure, concurrency)) as grades:
+    async with aclosing(run_concurrently(items, grade, store.add, attrgetter("failure"), concurrency)) as grades:
         async for one in grades:
             yield one
-
-
-def _failure(grade: StoredGrade) -> Failure | None:
-    return grade.failure
 
 
 def read_grades(path: Path, line_type: type[GradeLine[G]]) -> tuple[dict[str, Any], dict[Hashable, G]]:

@@ -122,7 +122,7 @@ def select_measures(row: MeasuredRow) -> tuple[str, ...]:
 def _is_scored(cases: MeasuredCases, metric: str) -> bool:
     """Return False if there are answers, but none has a value: the mean would be of cases without an answer only."""
     answers = _applicable_answers(cases, metric)
-    return not answers or any(metric in case.values for case in answers)
+    return not answers or metric in chain.from_iterable(map(attrgetter("values"), answers))
 
 
 def _applicable_answers(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
@@ -140,12 +140,7 @@ class _RowFigures:
 
 
 def metrics_table(
-    title: str,
-    labels: Sequence[str],
-    rows: Sequence[MeasuredRow],
-    *,
-    baseline: str,
-    remarks: Sequence[str] = (),
+    title: str, labels: Sequence[str], rows: Sequence[MeasuredRow], *, baseline: str, remarks: Sequence[str] = ()
 ) -> Table:
     """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
     baseline by the first metric of PRIMARY."""
@@ -161,12 +156,7 @@ def metrics_table(
 
 
 def pooled_table(
-    title: str,
-    labels: Sequence[str],
-    rows: Sequence[MeasuredRow],
-    *,
-    baseline: str,
-    remarks: Sequence[str] = (),
+    title: str, labels: Sequence[str], rows: Sequence[MeasuredRow], *, baseline: str, remarks: Sequence[str] = ()
 ) -> Table:
     """Return the table with one score per case instead of all metrics, so that a row has questions of every form."""
     figures: list[_RowFigures] = []

@@ -170,11 +170,8 @@ def measure_answers(
     return grade_all(missing, measurer.measure, store, measurer.concurrency)
 
 
-def _ignore(_: Measurement) -> None: ...
-
-
 async def measure_run(
-    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = _ignore
+    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = lambda _: None
 ) -> dict[str, MeasureStore]:
     """Measure every answer of a run without a measurement. Return the stores by measurer.
 
@@ -224,7 +221,31 @@ def read_measured_cases(run: Path) -> tuple[MeasuredCase, ...]:
     the citations with verified words). Raises InputError.
     """
     files = list(map(read_measurements, sorted(measures_folder(run).glob("*.jsonl"))))
-    return tuple(_measured_case(answer, files) for answer in read_answers(run))
+    cases: list[MeasuredCase] = []
+    for answer in read_answers(run):
+        values = _record_values(answer)
+        states: dict[str, GradeState] = {}
+        for recipe, measurements in files:
+            measurement = measurements.get(answer.key)
+            if measurement is None or measurement.digest != answer.digest or not answer.measurable:
+                continue
+            values |= measurement.values
+            if measurement.state != "judged":
+                states |= dict.fromkeys(recipe["metrics"], measurement.state)
+        case = MeasuredCase(
+            key=answer.key,
+            question=answer.question_key,
+            condition=answer.condition,
+            ending=answer.ending,
+            values=values,
+            states=states,
+            form=answer.form,
+            category=answer.category,
+            patient=answer.patient,
+            unanswerable=answer.unanswerable,
+        )
+        cases.append(case)
+    return tuple(cases)
 
 
 def read_recipes(run: Path) -> Iterator[Mapping[str, Any]]:
@@ -232,32 +253,6 @@ def read_recipes(run: Path) -> Iterator[Mapping[str, Any]]:
     for path in sorted(measures_folder(run).glob("*.jsonl")):
         if recipe := read_measurements(path)[0]:
             yield recipe
-
-
-def _measured_case(
-    answer: ScoredAnswer, files: Sequence[tuple[Mapping[str, Any], Mapping[str, Measurement]]]
-) -> MeasuredCase:
-    values = _record_values(answer)
-    states: dict[str, GradeState] = {}
-    for recipe, measurements in files:
-        measurement = measurements.get(answer.key)
-        if measurement is None or measurement.digest != answer.digest or not answer.measurable:
-            continue
-        values |= measurement.values
-        if measurement.state != "judged":
-            states |= dict.fromkeys(recipe["metrics"], measurement.state)
-    return MeasuredCase(
-        answer.key,
-        answer.question_key,
-        answer.condition,
-        answer.ending,
-        values,
-        states,
-        answer.form,
-        answer.category,
-        answer.patient,
-        answer.unanswerable,
-    )
 
 
 def _record_values(answer: ScoredAnswer) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, filterfalse, islice
-from operator import attrgetter, gt
+from operator import attrgetter, gt, itemgetter
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def _scored_by(cases: MeasuredCases, *metrics: str) -> list[MeasuredCase]:
 
 
 def _values(cases: MeasuredCases, metric: str) -> list[float]:
-    return [case.values[metric] for case in cases]
+    return list(map(itemgetter(metric), map(attrgetter("values"), cases)))
 
 
 def _clusters(cases: MeasuredCases) -> list[str]:

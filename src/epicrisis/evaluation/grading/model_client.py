@@ -10,7 +10,7 @@ from statistics import fmean
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Usage
 from epicrisis.evaluation.grading.human_scores import sample_items
-from epicrisis.evaluation.grading.rubric import FORMAT, render_notes_prompt, render_prompt
+from epicrisis.evaluation.grading.measurers import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.pipeline import Pipeline
@@ -52,7 +52,7 @@ async def cost_question(
     """
     cost = build_cost_function(model)
     free = cost(Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000)) == 0
-    with_notes = [answer for answer in against_notes if answer.cited or answer.given]
+    with_notes = list(filter(lambda answer: answer.cited or answer.given, against_notes))
     n, reply_tokens = len(answers) + len(with_notes), FORMAT.max_tokens
     if not n or free or settings.cache.mode == "replay":
         return None

@@ -135,7 +135,7 @@ def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str
         raise InputError(f"{path} holds verdicts on other pairs: name the folder of the judged pairs")
     verdicts = {}
     for pair in pairs:
-        shown, swapped = (grades.get((pair.id, order)) for order in ORDERS)
+        shown, swapped = map(grades.get, product((pair.id,), ORDERS))
         if shown is not None and swapped is not None:
             verdicts[pair.id] = PairVerdict(shown, swapped)
     return recipe, verdicts

@@ -206,7 +206,7 @@ class NoteTexts:
         if patient != self._patient:
             # The prompt may have held a whole note, which no library stores as one passage.
             notes = restore_notes(self._store.fetch_record(Scope(patient=patient)))
-            self._patient, self._notes = patient, {note.document_id: note for note in notes}
+            self._patient, self._notes = patient, dict(zip(map(attrgetter("document_id"), notes), notes, strict=True))
         note = self._notes.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:
             raise InputError(

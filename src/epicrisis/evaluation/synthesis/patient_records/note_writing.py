@@ -11,15 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
-from epicrisis.evaluation.synthesis.patient_records.facts import (
-    Fact,
-    FactSpan,
-    extract_spans,
-    mark_fact,
-    sentence_case,
-)
+from epicrisis.evaluation.synthesis.patient_records.facts import Fact, FactSpan, extract_spans, mark_fact, sentence_case
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, read_table
@@ -34,16 +28,6 @@ KINDS: Mapping[str, str] = {
     "consult": "Consult note",
     "clinic": "Outpatient letter",
     "laboratory": "Laboratory report",
-}
-_CODES = {
-    "discharge": "DS",
-    "admission": "AN",
-    "progress": "PN",
-    "nursing": "NN",
-    "radiology": "RR",
-    "consult": "CN",
-    "clinic": "OL",
-    "laboratory": "LR",
 }
 _CONSULTANTS = (
     "Geriatrics",
@@ -100,7 +84,8 @@ class NoteWriter:
         """Write the note of this plan. The same plan always gives the same note."""
         stay = self._patient.stays[plan.stay - 1]
         draws = self._draws.substream("note", plan.kind, plan.stay, plan.day, plan.slot)
-        code = f"{_CODES[plan.kind]}-{plan.stay}-{plan.day}" + (f"-{plan.slot}" if plan.slot else "")
+        initials = "".join(map(itemgetter(0), KINDS[plan.kind].upper().split()))
+        code = f"{initials}-{plan.stay}-{plan.day}" + (f"-{plan.slot}" if plan.slot else "")
         note_id = f"{self._patient.id}-{code}"
         time = _draw_time(plan, stay, draws)
         layout = _NoteLayout(self._patient, stay, plan, time, draws, self._facts)

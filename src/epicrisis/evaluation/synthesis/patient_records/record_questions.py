@@ -19,15 +19,7 @@ from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import chronic_conditions, unanswered_topics
 from epicrisis.types import EvidenceSpan, Question, QuestionForm
 
-CATEGORIES = (
-    "specific-fact",
-    "temporal",
-    "terminology",
-    "discharge-planning",
-    "cause-effect",
-    "holistic",
-    "absence",
-)
+CATEGORIES = ("specific-fact", "temporal", "terminology", "discharge-planning", "cause-effect", "holistic", "absence")
 """The kinds of question in Table 13 of the EHR study."""
 FORMS: tuple[QuestionForm, ...] = ("choice", "extractive", "open")
 UNSAID = "The record does not say"
@@ -217,7 +209,7 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
     for topic in unanswered_topics():
         if evidence.never_contains(topic.word):
             yield _QuestionIdea(topic.ask, "", "absence", (), topic.options)
-    names = [stay.condition.name for stay in record.patient.stays]
+    names = list(map(attrgetter("condition.name"), record.patient.stays))
     others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")
     ask = f"What was the primary discharge diagnosis of admission number {len(names) + 1}?"
     yield _QuestionIdea(ask, "", "absence", (), (*names, *others))
@@ -240,7 +232,7 @@ def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Itera
 
 
 def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Iterator[_QuestionIdea]:
-    all_names = tuple(condition.name for condition in chronic_conditions())
+    all_names = tuple(map(attrgetter("name"), chronic_conditions()))
     abbreviations = tuple(condition.abbreviation for condition, _ in record.patient.chronic)
     category = "terminology"
     for condition, _ in record.patient.chronic:
@@ -257,8 +249,8 @@ def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> It
 
 def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: Draws) -> Iterator[_QuestionIdea]:
     stays = record.patient.stays
-    diagnosis_keys = tuple(f"diagnosis:{stay.number}" for stay in stays)
-    units_keys = tuple(f"units:{stay.number}" for stay in stays)
+    numbers = list(map(attrgetter("number"), stays))
+    diagnosis_keys, units_keys = tuple(map("diagnosis:{}".format, numbers)), tuple(map("units:{}".format, numbers))
     n = len(stays)
     category, about = "holistic", "number"
     ask = "How many hospital admissions does the record describe?"
