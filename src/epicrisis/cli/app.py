@@ -79,7 +79,7 @@ def _program(
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Answer medical questions from long evidence, wherever in it the key sentence is. Not a medical device."""
+    """Answer medical questions from long evidence, with checked quotations. Not a medical device."""
 
 
 COMMANDS: dict[str, tuple[Command, ...]] = {

@@ -127,7 +127,7 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
     if len(rest) > _SEPARATE:
         yield (
             f"In {len(rest)} of {len(comparisons)} comparisons ({rest[0].heading}; p above {ALPHA:g} in the table) no "
-            f"difference was shown; this is no proof that there is none: {_describe_power(rest)}."
+            f"difference was shown, which does not prove that there is none: {_describe_power(rest)}."
         )
     else:
         for comparison in rest:
