@@ -55,7 +55,7 @@ def test_library_patients_lists_patients_without_text(ward: Path, run: Run) -> N
 
 
 MISMATCHES = {
-    "nobody": ((), "What drug was given?", "holds only patients' notes: select one with --patient"),
+    "nobody": ((), "What drug was given?", "holds only patients' notes: select a patient with --patient"),
     "unknown": (("--patient", "1008381"), "What drug was given?", "has no notes of patient '1008381'"),
     "another's id": (("--patient", ANNA), f"What was {BERT} given?", "names another patient of this library"),
     "another's name": (

@@ -167,7 +167,7 @@ def compare(
     from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 
     if len(runs) < 2:
-        raise InputError("a comparison needs two or more runs")
+        raise InputError("a comparison needs two or more runs: give the folder of each")
     comparison = compare_run_files(runs, measure=measure)
     if json:
         show_data(comparison)
