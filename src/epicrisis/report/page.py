@@ -44,8 +44,8 @@ ERRATA: Mapping[str, str] = {
     "B6": "The RAG row of GPT-3.5 is not the one that MIRAGE published (58.04, 67.40, 90.29).",
     "B7": "The arms differ in more than the strategy: documents read, retrievers, corpora, model version, prompt.",
     "B8": "Averages are over sets of 4,183, 500 and 618 questions, each counting the same.",
-    "B9": "The test of significance is not named, the number of repeats is not stated, and all places share the same "
-    "105 questions.",
+    "B9": "The significance test and the number of repeats are not stated, and all places share the same 105 "
+    "questions.",
     "B10": (
         "Some percentages are impossible with this number of questions, and averages changed between the two versions."
     ),
@@ -56,7 +56,7 @@ ERRATA: Mapping[str, str] = {
     "B13": "The definition of the issue does not cover missing and multiple key documents.",
     "B14": "In the code, the random sample of 20 % is 35 questions of each class: 105 of 500, balanced unlike the set.",
     "B15": "Questions of PubMedQA can find their source abstract by its title.",
-    "B16": "That BriefContext consistently outperforms RAG does not hold in every cell of the papers' own tables.",
+    "B16": "BriefContext does not outperform RAG in every cell of the papers' own tables.",
     "P1": "The released code cannot repeat these figures: its self-consistency stops before it asks, and its "
     "open-ended refinement is gone.",
     "P2": "If a reply names several options, the released code takes the last in display order, not the stated one.",

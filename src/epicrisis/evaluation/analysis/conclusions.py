@@ -137,7 +137,8 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
                 result = f"{no} difference between {comparison.subject} and {comparison.other} was shown"
             yield (
                 f"{comparison.prefix}{result}: {_format_signed(comparison.difference.value)} "
-                f"({_describe_test(comparison)}); this is no proof that there is none: {_describe_power([comparison])}."
+                f"({_describe_test(comparison)}); this does not prove that there is none: "
+                f"{_describe_power([comparison])}."
             )
     if significant and not rest:
         yield f"Smaller differences would be missed: {_describe_power(significant)}."
