@@ -27,6 +27,7 @@ class HumanVerdict:
     pair: str
     reviewer: str
     choice: PreferredAnswer
+    why: str = ""
 
 
 def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanVerdict, ...]:
@@ -42,7 +43,7 @@ def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanV
     for path in paths:
         for place, row in _read_rows(path):
             cells: dict[str, str] = {}
-            for name in (*_COLUMNS, "reviewer"):
+            for name in (*_COLUMNS, "reviewer", "why"):
                 cells[name] = "" if row.get(name) is None else str(row[name]).strip()
             pair, reviewer = cells["pair"], cells["reviewer"] or printable_path(path.stem)
             if pair not in pairs:
@@ -58,7 +59,7 @@ def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanV
                     "the two, or name two reviewers"
                 )
             places[pair, reviewer] = place
-            verdicts.append(HumanVerdict(pair, reviewer, choice))
+            verdicts.append(HumanVerdict(pair, reviewer, choice, cells["why"]))
     return tuple(verdicts)
 
 
