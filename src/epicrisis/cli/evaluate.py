@@ -192,35 +192,26 @@ def report(
     has a section for each library. No model is called.
     """
     from epicrisis.evaluation.experiments.run_findings import read_findings
+    from epicrisis.report.page import GENERATOR, render_page
 
     if output is None and not json:
         raise InputError("name the page with -o report.html, or add --json")
-    if output is not None:
-        _check_output(output)
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"{output.parent} is not a folder: choose a file in an existing folder")
+    if output is not None and output.exists():
+        head = ""
+        if output.is_file():
+            with output.open(encoding="utf-8", errors="replace") as file:
+                head = file.read(2_000)
+        if GENERATOR not in head:
+            raise InputError(f"{output} exists and is not a report of this program: choose another file")
     findings = read_findings(runs)
     if output is not None:
-        from epicrisis.report.page import render_page
-
         _write(output, render_page(findings, title, plots=plots))
     if json:
         show_data(findings)
     elif output is not None:
         say(f"{len(findings)} experiment{'s' if len(findings) != 1 else ''} written to {output}")
-
-
-def _check_output(path: Path) -> None:
-    """Raise InputError if the page cannot be written there."""
-    from epicrisis.report.page import GENERATOR
-
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
-    if not path.exists():
-        return
-    if path.is_file():
-        with path.open(encoding="utf-8", errors="replace") as file:
-            if GENERATOR in file.read(2_000):
-                return
-    raise InputError(f"{path} exists and is not a report of this program: choose another file")
 
 
 def _write(path: Path, text: str) -> None:

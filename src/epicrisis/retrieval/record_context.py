@@ -103,11 +103,7 @@ def _describe_undated(passages: Sequence[Passage]) -> tuple[str, ...]:
 
 
 def rank_notes(rank: Callable[[int], Ranking], notes: Mapping[str, Passage], n: int) -> Ranking:
-    """Return the `n` complete notes with the best passages (the study's HIR), or fewer if the record has fewer.
-
-    `rank` returns the given number of best passages and is called until they are of `n` notes. `notes` and the result
-    are as in `replace_by_notes`.
-    """
+    """Return the `n` complete notes with the best passages (the study's HIR), or fewer if the record has fewer."""
     k = n * PASSAGES_PER_NOTE
     while True:
         passages = rank(k)
@@ -137,11 +133,7 @@ def replace_by_notes(ranking: Ranking, notes: Mapping[str, Passage], n: int, cou
 def fit_budget(
     notes: Sequence[Passage], tokens: int, count: Callable[[Passage], int]
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """Return the notes that fit a token budget and the others.
-
-    Notes are never cut: the first note that does not fit is left out together with all notes after it. `count` returns
-    the tokens of a note.
-    """
+    """Return the notes that fit a token budget, and the others, from the first one that does not fit whole."""
     remaining = tokens
     for place, note in enumerate(notes):
         remaining -= count(note)

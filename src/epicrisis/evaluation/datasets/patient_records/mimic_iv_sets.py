@@ -24,6 +24,7 @@ import csv
 import sys
 from bisect import insort
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,8 +58,6 @@ _EHR_DS_QA_FILES = (
     "ehr_ds_qa*.json",
 )
 _WHAT = "EHR-DS-QA's file"
-
-
 _LETTERS = "ABCDE"
 
 
@@ -152,15 +151,10 @@ def _entries(path: Path) -> Iterator[Any]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with path.open(encoding="utf-8-sig", newline="") as file:
         for row in csv.DictReader(file):
-            yield {**row, "qa_pairs": _parse_list(row.get("qa_pairs") or "")}
-
-
-def _parse_list(text: str) -> Any:
-    """Return a list in Python's notation, or the text if it is not one, which validation then refuses."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        return text
+            # Validation refuses a text that is not a list in Python's notation.
+            with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+                row["qa_pairs"] = ast.literal_eval(row.get("qa_pairs") or "")
+            yield row
 
 
 class _Line(BaseModel):
