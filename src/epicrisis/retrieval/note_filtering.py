@@ -62,11 +62,7 @@ class RecordTimeline:
         return tuple(filter(lambda stay: stay.encounter in encounters, self.stays))
 
     def described_time(self, note: NoteTime) -> TimeRange | None:
-        """Return the time that a note may describe; None for a note without a time.
-
-        It begins before the time of writing by the delay of the note's kind, or with the day of admission for a
-        discharge summary, and ends a day after the time of writing.
-        """
+        """Return the time that a note may describe, by its kind; None for a note without a time."""
         time = _note_time(note)
         if time is None:
             return None

@@ -188,15 +188,11 @@ def _join_groups(groups: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
 
 
 def take_first(ranking: Ranking, k: int, count: CountUnit) -> Ranking:
-    """Return the first `k` documents or passages of a ranking in which the passages of a document are together."""
-    hits = ranking.hits
+    """Return the first `k` passages of a ranking, or all its passages of the first `k` documents."""
     if count == "passages":
-        return replace(ranking, hits=hits[:k])
-    documents: dict[str, list[Hit]] = {}
-    for hit in hits:
-        documents.setdefault(hit.passage.document_id, []).append(hit)
-    first = itertools.islice(documents.values(), k)
-    return replace(ranking, hits=tuple(itertools.chain.from_iterable(first)))
+        return replace(ranking, hits=ranking.hits[:k])
+    first = list(dict.fromkeys(ranking.document_ids))[:k]
+    return replace(ranking, hits=tuple(filter(lambda hit: hit.passage.document_id in first, ranking.hits)))
 
 
 def score_documents(scored: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -65,8 +65,7 @@ def sort_by_time(passages: Sequence[Passage]) -> tuple[Passage, ...]:
 def order_by_time(ranking: Ranking) -> Ranking:
     """Return the same hits in chronological order (the study's order-preserving retrieval, Yu et al. 2024).
 
-    The notes of a record come first, and literature follows in the order of the ranking. Without a note, all passages
-    are ordered by time. The scores only express the order; the parameters record the ids as they were ranked.
+    Literature follows the notes of a record in the order of the ranking. Without a note, all passages are ordered.
     """
     notes: list[Passage] = []
     literature: list[Passage] = []
