@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -105,14 +105,7 @@ async def run_cases(
                         meter.calls += answer.usage.calls
                         standing.add(case, answer)
                         show(_remarks(case, answer, notices))
-            questions = {case.question.key for case in cases}
-            long_questions = {case.question.key for case in cases if case.key in run.records.long_questions}
-            if long_questions:
-                say(
-                    f"note: {len(long_questions)} of {len(questions)} questions are longer than the encoder can read "
-                    f"(long_questions = {settings.long_questions})",
-                    err=True,
-                )
+            _say_long_questions(cases, run.records.long_questions, settings)
             return run.close()
 
 
@@ -126,6 +119,18 @@ def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
     if answer.state == "failed" and answer.failure is not None:
         lines.append(f"{case.question.id}: {answer.failure.message}")
     return lines
+
+
+def _say_long_questions(cases: Sequence[Case], long_cases: Set[str], settings: Settings) -> None:
+    """Say on standard error how many questions the encoder could not read completely."""
+    questions = {case.question.key for case in cases}
+    long_questions = {case.question.key for case in cases if case.key in long_cases}
+    if long_questions:
+        say(
+            f"note: {len(long_questions)} of {len(questions)} questions are longer than the encoder can read "
+            f"(long_questions = {settings.long_questions})",
+            err=True,
+        )
 
 
 def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:

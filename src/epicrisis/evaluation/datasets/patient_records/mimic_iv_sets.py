@@ -24,7 +24,6 @@ import csv
 import sys
 from bisect import insort
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -151,10 +150,15 @@ def _entries(path: Path) -> Iterator[Any]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with path.open(encoding="utf-8-sig", newline="") as file:
         for row in csv.DictReader(file):
-            # Validation refuses a text that is not a list in Python's notation.
-            with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-                row["qa_pairs"] = ast.literal_eval(row.get("qa_pairs") or "")
-            yield row
+            yield {**row, "qa_pairs": _parse_list(row.get("qa_pairs") or "")}
+
+
+def _parse_list(text: str) -> Any:
+    """Return a list in Python's notation, or the text if it is not one, which validation then refuses."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return text
 
 
 class _Line(BaseModel):
