@@ -99,7 +99,7 @@ class ExampleSearch:
                 remarks = list(notes)
                 actual, expected = self.search.library.manifest.encoder_name, self.settings.encoder
                 if expected is not None and expected != actual:
-                    remarks.insert(0, f"their library was made with {actual}, not with {expected}")
+                    remarks.insert(0, f"their library was created with {actual}, not with {expected}")
                 if n < k:
                     remarks.append(f"{n} of the {k} wanted: the library has no more")
                 return replace(examples, notes=tuple(remarks))
@@ -138,7 +138,7 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         check_same_documents(first, store)
     papers = list(map(local_path, settings.beside))
     if len({path.absolute(), *map(Path.absolute, papers)}) <= len(papers):
-        raise SettingsError("setting beside: it names a library twice, or the main one: name others")
+        raise SettingsError("setting beside: it contains a library twice, or the main library: give other libraries")
     literature = list(map(open_one, papers))
     retriever = Retriever(
         first,

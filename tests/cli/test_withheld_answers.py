@@ -49,7 +49,7 @@ def test_ask_json_with_unverified_quotation_holds_withheld_answer(trials: Path, 
     assert (answer["state"], answer["choice"], answer["text"], answer["citations"]) == ("abstained", None, "", [])
     withheld = answer["withheld"]
     assert (withheld["choice"], withheld["citations"][0]["verified"]) == ("A", False)
-    assert withheld["reason"] == "its only quotation does not stand in the document it names"
+    assert withheld["reason"] == "its only quotation was not found in the document it cites"
 
 
 def test_ask_with_setting_keep_answers_without_verified_quotation(trials: Path, run: Run) -> None:

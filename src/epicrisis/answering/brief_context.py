@@ -89,7 +89,7 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
             continue
         if len(part) == 1:
             raise ContextOverflow(
-                f"passage {part[0].id} alone does not fit the model's window: name a model with a larger one"
+                f"passage {part[0].id} alone does not fit the model's window: choose a model with a larger window"
             )
         queue[:0] = _halve(context, part)
     return parts
@@ -172,7 +172,7 @@ async def _sum_up(
                 quotations += findings[number - 1].quotations
             return reply, tuple(quotations)
     elif len(findings) <= 2:
-        raise ContextOverflow("two findings do not fit the model's window: name a model with a larger one")
+        raise ContextOverflow("two findings do not fit the model's window: choose a model with a larger window")
     message = f"{len(findings)} findings do not fit the model's window: summed up by halves"
     context.emit(Notice("re-partitioned", message))
     middle = len(findings) // 2

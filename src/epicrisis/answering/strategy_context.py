@@ -65,7 +65,7 @@ class Rewarder:
 
 
 async def _refuse_record(_: Question) -> Ranking:
-    raise EpicrisisError("full context reads a patient's record: name the library that holds it")
+    raise EpicrisisError("full context reads a patient's record: give the library with that record")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,10 @@ class Command:
     def add_to(self, app: typer.Typer, panel: str | None = None) -> None:
         """Add the command to `app`. Errors of the program end it with one line on standard error and an exit code."""
         callback = _with_one_line_errors(_with_shared_options(self.function, self.shared))
+        # The lines of a paragraph are joined, so that the help fits terminals of any width.
+        paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(self.function) or "").split("\n\n")]
         epilog = "\n\n".join(["Examples:" if len(self.examples) > 1 else "Example:", *self.examples])
-        app.command(self.name, epilog=epilog, rich_help_panel=panel)(callback)
+        app.command(self.name, help="\n\n".join(paragraphs), epilog=epilog, rich_help_panel=panel)(callback)
 
 
 def command(

@@ -59,8 +59,8 @@ def build(
 ) -> None:
     """Solve the questions of a set with a chat model, and keep the solutions that arrive at the known answer.
 
-    Every result is saved in a file, and the solutions are added to the library. Interrupted, the same command
-    continues; with a larger -n it adds questions.
+    Every result is saved in a file, and valid solutions are added to the library. After an interruption, the same
+    command continues; with a larger -n it adds questions.
     """
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import read_built_examples

@@ -139,7 +139,7 @@ def _notes(plan: CostPlan) -> Iterator[str]:
     for name, speed in plan.speeds.items():
         yield (
             f"Times: {name} read {speed.prompt:,.0f} and wrote {speed.completion:,.1f} tokens per second in two short "
-            f"calls; {counted(plan.at_once[name], 'call')} in parallel, each assumed as fast as one alone."
+            f"calls; {counted(plan.at_once[name], 'call')} in parallel, each assumed to be as fast as a single one."
         )
 
 

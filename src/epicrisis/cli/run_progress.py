@@ -139,7 +139,7 @@ def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:
 
     names = dict.fromkeys(settings.model_for(role).name for role in roles)
     for name in filter(is_demo, names):
-        say(f"note: {name} is a small model for demonstration, not for use: choose a better one with --model", err=True)
+        say(f"note: {name} is a small model for demonstration only: choose a better one with --model", err=True)
 
 
 def say_skipped(items: Iterable[Skipped], count: int) -> None:

@@ -219,7 +219,7 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                     if not fault and len(cells) != layout.columns:
                         fault = f"has {len(cells)} columns, the first line {layout.columns}: {_QUOTES}"
                     elif not fault and "\0" in "".join(cells):
-                        fault = "holds a NUL character; create the file again"
+                        fault = "contains a NUL character; create the file again"
                     where = f"line {lines.first}"
                     item = skip(path, where, fault) if fault else CsvRow(lines.first, cells)
                     yield _ReadRow(item, lines.first, has_more_lines, len(cells) != layout.columns)

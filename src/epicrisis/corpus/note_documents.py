@@ -97,7 +97,7 @@ def build_items(
                 continue
             patient, note_id = normalize_id(note.patient), normalize_id(note.note_id)
             if not patient:
-                reason = "names no patient, and every note needs one; fill the cell in, or name another column"
+                reason = "names no patient, and every note needs one; fill the cell in, or choose another column"
                 yield skip(path, note.where, reason)
                 continue
             if _is_left_out(note, cleaning):

@@ -62,7 +62,7 @@ def read_record(element: _Element, file_key: str, details: bool) -> tuple[Docume
         body = "\n".join(f"[{other['language']}] {other['text']}" for other in others)
     if not body:
         if not title:
-            raise ValueError("neither a title nor an abstract; nothing to find it by")
+            raise ValueError("no title and no abstract to search")
         metadata["abstract"] = False
     relations = {correction.get("type") for correction in metadata.get("corrections", ())}
     is_retracted = not relations.isdisjoint(_RETRACTION_RELATIONS)

@@ -216,7 +216,7 @@ def _explain(rule: AgreementRule, value: float, shared: int, origin: str) -> str
             text += "agree" if agree else "disagree"
         case "dense-gap" | "bm25-gap":
             retriever = "dense" if rule.signal == "dense-gap" else "BM25"
-            text = f"the first {retriever} score leads the mean of those down to place {rule.n} by {value:.4g}, "
+            text = f"the first {retriever} score exceeds the mean of the others down to place {rule.n} by {value:.4g}, "
             text += f"{comparison}: {'the first hit stands out' if agree else 'no hit stands out'}"
     source = f" ({origin})" if origin else ""
     return f"{text}, so {'one prompt will do' if agree else 'each part is read on its own'}{source}"

@@ -127,7 +127,7 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
     if len(rest) > _SEPARATE:
         yield (
             f"In {len(rest)} of {len(comparisons)} comparisons ({rest[0].heading}; p above {ALPHA:g} in the table) no "
-            f"difference was shown; this is no proof that there is none: {_describe_power(rest)}."
+            f"difference was shown, which does not prove that there is none: {_describe_power(rest)}."
         )
     else:
         for comparison in rest:
@@ -137,7 +137,8 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
                 result = f"{no} difference between {comparison.subject} and {comparison.other} was shown"
             yield (
                 f"{comparison.prefix}{result}: {_format_signed(comparison.difference.value)} "
-                f"({_describe_test(comparison)}); this is no proof that there is none: {_describe_power([comparison])}."
+                f"({_describe_test(comparison)}); this does not prove that there is none: "
+                f"{_describe_power([comparison])}."
             )
     if significant and not rest:
         yield f"Smaller differences would be missed: {_describe_power(significant)}."

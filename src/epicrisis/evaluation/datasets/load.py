@@ -154,6 +154,6 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
             return path
     pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
     raise InputError(
-        f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, "
-        "or name the file or folder that holds it (--data)"
+        f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, or give its file or folder with "
+        "--data"
     )

@@ -36,8 +36,8 @@ ARMS = ("rag", "oracle", "chain-of-thought")
 RETRIEVED, RANDOM = "retrieved", "random"
 
 _REMARK = (
-    "Random documents are drawn from the whole library, without the question's own; retrieved documents may be among "
-    "them."
+    "Random documents are drawn from the whole library, except the question's own; they may include retrieved "
+    "documents."
 )
 
 

@@ -84,7 +84,7 @@ def cases(
             raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
         if signal == "reranker-overlap" and source.reranker is None:
             raise InputError(
-                "the preflight check by reranker-overlap needs a reranker: name one, or take another signal"
+                "the preflight check by reranker-overlap needs a reranker: give one, or choose another signal"
             )
     depth = max(k, check.depth) if CHECKED in arms else k
     built: list[Case] = []

@@ -53,7 +53,7 @@ def cases(
     """
     check_names(arms, ARMS)
     if not sources:
-        raise InputError("this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY")
+        raise InputError("this experiment shows solved questions: give a library of them with --examples NAME=LIBRARY")
     vote_sampling.check_choices(questions)
     voting = sampling.votes(votes, shuffle=True)
     built: list[Case] = []

@@ -48,7 +48,7 @@ def cases(
     Raises InputError without exactly one source of examples, or for a question without a gold letter.
     """
     if len(sources) != 1:
-        raise InputError("models are compared over one library of solved questions: name it with --examples")
+        raise InputError("models are compared over one library of solved questions: give it with --examples")
     (find,) = sources.values()
     voting = sampling.votes(votes, shuffle=True)
     built: list[Case] = []

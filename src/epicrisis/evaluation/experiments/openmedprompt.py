@@ -94,7 +94,7 @@ def cases(
             )
     if not sources and {*arms} != {ONE}:
         raise InputError(
-            "this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY, or ask "
+            "this experiment shows solved questions: give a library of them with --examples NAME=LIBRARY, or ask "
             f"--arm {ONE} alone"
         )
     built: list[Case] = []

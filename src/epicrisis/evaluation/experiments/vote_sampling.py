@@ -128,8 +128,8 @@ def vote_tables(
 
 
 _USAGE_NOTES = (
-    "Means a case with 95 % intervals. Replies from the cache count with their original cost: a vote that was drawn "
-    "for more votes already is paid for once, and would be paid for where fewer are asked for alone.",
+    "Means per case with 95 % intervals. Cached replies count with their original cost, so each row shows the cost of "
+    "its votes as if they were drawn for it alone.",
 )
 
 

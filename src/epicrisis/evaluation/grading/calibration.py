@@ -323,6 +323,7 @@ def judge_remarks(run: Path) -> tuple[str, ...]:
         descriptions[model] = _describe_calibration(short_model_name(model), calibration)
     if not judges:
         return ()
+    # The judges' names are enough to find what they contributed to the answers; their grades are not needed.
     correctness = replace(read_correctness(run, []), judges=judges)
     remarks = []
     for name in judges:

@@ -1,7 +1,7 @@
 """Correctness of open answers: models compare each answer with the reference (context-retrieval study, open tasks).
 
 The prompt holds question, reference and answer as fenced data, without citations and author. Abstained, unparsed and
-failed answers are not graded; tables count them apart. Differences between arms are tested by the experiments' own
+failed answers are not graded; tables count them separately. Differences between arms are tested by the experiments' own
 tables, which take `CorrectnessGrades.outcomes`.
 """
 
@@ -272,7 +272,7 @@ def read_correctness_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]
 def _check_subjects(path: Path, grades: Iterable[CorrectnessGrade], cases: Iterable[OpenCase]) -> None:
     digests = dict(map(attrgetter("key", "digest"), filter(attrgetter("gradable"), cases)))
     if others := sum(digests.get(grade.key) != grade.digest for grade in grades):
-        raise InputError(f"{path} holds {others} grades of other answers: name another file, or their run")
+        raise InputError(f"{path} holds {others} grades of other answers: choose another file, or their run")
 
 
 def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]], bool]:

@@ -96,9 +96,7 @@ def read_preference_pairs(folder: Path) -> tuple[PreferencePair, ...]:
     """Read the 419 pairs by subset. Raises InputError if a file is missing or broken."""
     paths = sorted((folder / PAIRS).glob("**/dataset.json"))
     if not paths:
-        raise InputError(
-            f"{printable_path(folder)}: has no {PAIRS.as_posix()}: name the folder that holds LLMBar's files"
-        )
+        raise InputError(f"{printable_path(folder)}: has no {PAIRS.as_posix()}: give the folder of LLMBar's files")
     choices: Mapping[Any, PreferredAnswer] = {1: "1", 2: "2"}
     pairs: list[PreferencePair] = []
     for path in paths:

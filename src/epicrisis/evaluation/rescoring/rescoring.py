@@ -34,8 +34,7 @@ from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_
 from epicrisis.evaluation.runs.run_folder import MANIFEST
 
 _DESCRIPTIONS: Mapping[Scoring, str] = {
-    "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong; "
-    "they do not count as right.",
+    "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong.",
     "mirage-2024": "mirage-2024: MIRAGE's scorer of early 2024, the source of its published figures. A reply without a "
     "letter counts as A, an empty one as the reply before it (errata M1).",
     "mirage-head": "mirage-head: MIRAGE's present scorer. A reply without a letter counts as A, an empty one as wrong "

@@ -74,7 +74,7 @@ _OF_OPTIONS = re.compile(
     r"all the above|which (?:statement|option|choice)s?|except(?! (?:for|that) \w))\b"
 )
 _OF_OTHERS = re.compile(r"(?i)\W*(?:all|any|both|none)(?:(?: of)?(?: the)? (?:above|these|following))?\W*")
-"""An option that stands for others."""
+"""An option that refers to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ def select_questions(dataset: Dataset, n: int | None, seed: int, *, openly: bool
     if not usable:
         condition = " and makes sense without its options" if openly else ""
         raise InputError(
-            f"{dataset.name} has no question with a known answer that is of no patient{condition}: name a set with "
-            "right letters or texts"
+            f"{dataset.name} has no question with a known answer that is of no patient{condition}: choose a set with "
+            "known answers"
         )
     candidates = replace(dataset, questions=tuple(usable))
     selection = candidates if n is None else sample_at_random(candidates, n, seed)
@@ -144,7 +144,7 @@ def without_options(question: Question) -> Question:
 
     "Which of the following is the ..." becomes "What is the ...", also with "are" and before "most"; all other words
     stay. A question whose words then still refer to options ("of the following", "all of the above", "except" and the
-    like), or whose right option stands for others ("All of the above"), is returned unchanged.
+    like), or whose right option refers to others ("All of the above"), is returned unchanged.
     """
     text = _WHICH_IS.sub(lambda match: f"{match[1]}hat {match[2]}", question.text)
     gold = question.options.get(question.gold or "")
@@ -317,7 +317,7 @@ class SolutionStore(JsonlStore[_SolutionLine]):
         line = self.lines.get((self._set, question.id))
         if line is not None and line.asked != _digest(question):
             raise InputError(
-                f"question {question.id} of {self._set} has changed since {self.path} was begun: name another file "
+                f"question {question.id} of {self._set} has changed since {self.path} was begun: choose another file "
                 "with -o"
             )
         return line is not None
