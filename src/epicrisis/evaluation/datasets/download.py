@@ -89,11 +89,7 @@ def download_dataset(
 
 
 def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | None], None]) -> None:
-    # Killed processes leave temporary files. Writing one takes seconds.
-    for path in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                path.unlink()
+    _remove_stale_files(target)
     # One for each process: two that download the same file must not write into one.
     temporary = target.with_name(f"{target.name}.{os.getpid()}.partial")
     content = _read(file.url, target, on_progress)
@@ -113,6 +109,14 @@ def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | Non
         full = error.errno == errno.ENOSPC
         cure = "the disk is full: free some space" if full else f"{error.strerror}: check its permissions"
         raise StorageError(f"{target} cannot be written ({cure})") from error
+
+
+def _remove_stale_files(target: Path) -> None:
+    """Remove temporary files of killed processes. Writing one takes seconds."""
+    for path in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                path.unlink()
 
 
 def _read(url: str, target: Path, on_progress: Callable[[int, int | None], None]) -> bytes:
