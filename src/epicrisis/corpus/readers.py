@@ -161,8 +161,7 @@ def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        candidates = _list_folder(path, format) if is_folder(path) else [_describe_file(path, format)]
-        for file in candidates:
+        for file in _list_folder(path, format) if is_folder(path) else [_describe_file(path, format)]:
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:

@@ -192,9 +192,9 @@ def pull_model(
 
 def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalogue | None = None) -> ModelFiles:
     """Return a downloaded model by its name, else a file or folder. For a folder with a model's name write `./name`."""
-    catalogue = load_catalogue() if models is None else models
-    if name_or_path in catalogue:
-        model = catalogue[name_or_path]
+    candidates = load_catalogue() if models is None else models
+    if name_or_path in candidates:
+        model = candidates[name_or_path]
         if model.kind != kind:
             raise ModelMissing(f"{model.name} is a model of kind {model.kind}, but one of kind {kind} is needed")
         if files := _find_installed(model, home):
@@ -205,8 +205,8 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
     if path.exists():
         return find_local_files(path, kind)
     if os.sep in name_or_path or path.suffix in (".gguf", ".onnx", ".safetensors"):
-        raise ModelMissing(f"there is no file or folder {name_or_path}: check the path")
-    same_kind = [model.name for model in catalogue.values() if model.kind == kind]
+        raise ModelMissing(f"there is no file or folder {name_or_path}")
+    same_kind = [model.name for model in candidates.values() if model.kind == kind]
     raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {suggest_names(name_or_path, same_kind)}")
 
 

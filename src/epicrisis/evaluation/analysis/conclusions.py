@@ -73,8 +73,8 @@ def draw_conclusions(table: Table) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def smallest_shown(difference: Difference, comparisons: int = 1, power: float = POWER) -> float | None:
-    """Return the smallest difference, as a share, that a comparison like this one shows at this power.
+def smallest_shown(difference: Difference, comparisons: int = 1) -> float | None:
+    """Return the smallest difference, as a share, that a comparison like this one shows with POWER.
 
     It has as many questions, the same spread, and p values corrected for `comparisons`. The spread is that of the
     interval, so that positions and repeats of a question count for what they contribute. Returns None if no difference
@@ -84,7 +84,7 @@ def smallest_shown(difference: Difference, comparisons: int = 1, power: float = 
     error = (interval.high - interval.low) / 2 / NormalDist().inv_cdf(0.5 + interval.confidence / 2)
     # The share of questions, one step apart, that gives this error (the variance of a paired difference).
     discordant = min(1.0, (n * error * error + difference.value**2) / difference.step**2)
-    steps = smallest_difference(n, discordant, power, ALPHA / max(1, comparisons))
+    steps = smallest_difference(n, discordant, POWER, ALPHA / max(1, comparisons))
     return None if steps is None else difference.step * steps
 
 

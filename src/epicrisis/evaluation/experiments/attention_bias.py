@@ -12,8 +12,7 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table, spread_over
-from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Table
 from epicrisis.evaluation.experiments.arms import Study, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import (

@@ -16,9 +16,8 @@ from typing import TypeAlias
 from epicrisis.answers import Retrieved
 from epicrisis.dates import last_day
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes, group_conditions

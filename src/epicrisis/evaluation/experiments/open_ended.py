@@ -24,10 +24,9 @@ from epicrisis.evaluation.analysis.agreement import (
     measure_agreement,
 )
 from epicrisis.evaluation.analysis.grouping import correct_p_values
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, sign_test
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.experiment import Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs

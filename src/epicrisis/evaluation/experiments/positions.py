@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid

@@ -16,10 +16,9 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import group_by
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments import preflight_rules
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.preflight_calibration import (

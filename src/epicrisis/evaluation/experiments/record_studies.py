@@ -12,9 +12,8 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import make_population_table
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.grading import measure_tables, metric_tables

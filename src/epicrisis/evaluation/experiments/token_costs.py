@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 from epicrisis.answers import ModelCalled
 from epicrisis.evaluation.analysis.grouping import group_by
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes

@@ -302,11 +302,10 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
     return tuple(cases), known, "" in models[EXAMPLES]
 
 
-def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def correctness_tables(runs: Mapping[str, CorrectnessGrades]) -> tuple[Table, ...]:
     """Return the tables of graded runs, by the name of their model.
 
     They show how the open questions ended, the share correct by judge and condition, and the agreement of the judges.
-    `remarks` are notes for each table.
     """
     conditions = _varying_conditions(runs)
     tables = [_endings_table(runs, conditions)]
@@ -314,7 +313,7 @@ def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, remarks: Sequen
         tables.append(_grades_table(runs, conditions))
     if _have_several_judges(runs):
         tables.append(_agreement_table(runs))
-    return tuple(replace(table, notes=(*table.notes, *remarks)) for table in tables)
+    return tuple(tables)
 
 
 def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:

@@ -281,9 +281,9 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
     return Table("How long the records are", columns, tuple(rows), (note, *remarks))
 
 
-def distribution_table(runs: Mapping[str, MeasuredCases], steps: int = 16) -> Table:
+def distribution_table(runs: Mapping[str, MeasuredCases]) -> Table:
     """Return the number of patients by the length of their record, in steps that double (Figures 6 and 7)."""
-    ends = [250 << step for step in range(steps)]
+    ends = [250 << step for step in range(16)]
     rows: list[tuple[Cell, ...]] = []
     for model, name, _, tokens in _split_sets(runs):
         lengths = filter(ends[-1].__ge__, tokens.values())

@@ -162,32 +162,27 @@ def render_prompt(question: Question, how: SolvingMethod) -> Prompt:
 
 
 def _reply_format(question: Question, how: SolvingMethod) -> JsonFormat[Solution]:
-    answer_format = AnswerFormat(question.options, reasoning=True)
-    characters = _REASONING_CHARACTERS[how]
+    options, characters = question.options, _REASONING_CHARACTERS[how]
+    answer_format = AnswerFormat(options, reasoning=True)
     # For `solved` this is exactly the request of the strategy.
     properties = {**answer_format.schema()["properties"], "reasoning": text_schema(characters)}
 
-    def read(reply: str) -> Solution:
-        return _read_solution(reply, answer_format, how != "solved")
+    def read(text: str) -> Solution:
+        reply = answer_format.read(text)
+        if not reply.has_answer:
+            return Solution(False)
+        reasonings = map(itemgetter("reasoning"), json_objects(text, frozenset({"reasoning"})))
+        reasoning = next((value for value in reasonings if isinstance(value, str)), "").strip()
+        if not reasoning and json_objects(text, REPLY_KEYS):
+            raise Unreadable("the reply has no reasoning")
+        if fault := find_json_fault([reasoning, reply.text]):
+            raise Unreadable(f"the reply {fault}")
+        # A written reasoning must not conclude another choice.
+        if how != "solved" and options and _concluded_choice(reasoning, options) not in (None, reply.choice):
+            raise Unreadable("the reasoning comes to another choice than the reply states")
+        return Solution(True, reply.text, reply.choice, reasoning)
 
     return JsonFormat(properties, characters + ANSWER_CHARACTERS, read)
-
-
-def _read_solution(text: str, answer_format: AnswerFormat, checks_reasoning: bool) -> Solution:
-    """Read a solution. With `checks_reasoning`, the reasoning must not conclude another choice. Raises Unreadable."""
-    reply = answer_format.read(text)
-    if not reply.has_answer:
-        return Solution(False)
-    reasonings = map(itemgetter("reasoning"), json_objects(text, frozenset({"reasoning"})))
-    reasoning = next((value for value in reasonings if isinstance(value, str)), "").strip()
-    if not reasoning and json_objects(text, REPLY_KEYS):
-        raise Unreadable("the reply has no reasoning")
-    if fault := find_json_fault([reasoning, reply.text]):
-        raise Unreadable(f"the reply {fault}")
-    options = answer_format.options
-    if checks_reasoning and options and _concluded_choice(reasoning, options) not in (None, reply.choice):
-        raise Unreadable("the reasoning comes to another choice than the reply states")
-    return Solution(True, reply.text, reply.choice, reasoning)
 
 
 def _concluded_choice(reasoning: str, options: Mapping[str, str]) -> str | None:
@@ -228,24 +223,6 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-async def _solve(client: ModelClient, question: Question, how: SolvingMethod, attempts: int) -> SolvedQuestion:
-    prompt, reply_format = render_prompt(question, how), _reply_format(question, how)
-    usage, state = Usage(), _classify(question, None)
-    for number in range(1, attempts + 1):
-        if number > 1:
-            # Each attempt has two seeds, because an unreadable reply is requested once more.
-            temperature = max(client.sampling.temperature, SECOND_TRY_TEMPERATURE)
-            client = replace(client, sampling=replace(client.sampling, temperature=temperature), seed=client.seed + 2)
-        reply = await client.request(prompt, reply_format)
-        usage += reply.usage
-        if reply.failure is not None:
-            return SolvedQuestion(question, number, failure=reply.failure, usage=usage)
-        state = _classify(question, reply.value)
-        if state == "kept":
-            return SolvedQuestion(question, number, state, reply.value, usage=usage)
-    return SolvedQuestion(question, number, state, usage=usage)
-
-
 async def solve_questions(
     questions: Iterable[Question], client: ModelClient, store: SolutionStore, how: SolvingMethod, tries: int = ATTEMPTS
 ) -> AsyncGenerator[SolvedQuestion, None]:
@@ -257,7 +234,22 @@ async def solve_questions(
     missing = [question for question in questions if not store.has(question)]
 
     async def solve(question: Question) -> SolvedQuestion:
-        return await _solve(client, question, how, 1 if how == "solved" else tries)
+        prompt, reply_format = render_prompt(question, how), _reply_format(question, how)
+        usage, state, attempt_client = Usage(), _classify(question, None), client
+        for number in range(1, 2 if how == "solved" else tries + 1):
+            if number > 1:
+                # Each attempt has two seeds, because an unreadable reply is requested once more.
+                temperature = max(client.sampling.temperature, SECOND_TRY_TEMPERATURE)
+                sampling, seed = replace(client.sampling, temperature=temperature), attempt_client.seed + 2
+                attempt_client = replace(client, sampling=sampling, seed=seed)
+            reply = await attempt_client.request(prompt, reply_format)
+            usage += reply.usage
+            if reply.failure is not None:
+                return SolvedQuestion(question, number, failure=reply.failure, usage=usage)
+            state = _classify(question, reply.value)
+            if state == "kept":
+                return SolvedQuestion(question, number, state, reply.value, usage=usage)
+        return SolvedQuestion(question, number, state, usage=usage)
 
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
     async with aclosing(
