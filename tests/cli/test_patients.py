@@ -111,11 +111,11 @@ CONFLICTS = {
     "order": (("--setting", "order=rank", "--strategy", "full-context"), "setting order: full-context has no ranking"),
     "budget of passages": (
         ("--setting", "note_tokens=900", "--strategy", "rag"),
-        "setting note_tokens: it limits whole notes",
+        "setting note_tokens: it only limits whole notes",
     ),
     "budget of a record": (
         ("--setting", "note_tokens=900", "--setting", "unit=note", "--strategy", "full-context"),
-        "setting note_tokens: it limits whole notes",
+        "setting note_tokens: it only limits whole notes",
     ),
     "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is given once for each library"),
 }

@@ -79,7 +79,7 @@ def test_report_as_json_has_findings(runs: tuple[Path, ...], run: Run) -> None:
     ("arguments", "message"),
     [
         (["{run}"], "give the file of the page with -o report.html, or add --json"),
-        (["{none}", "-o", "{page}"], "name"),
+        (["{none}", "-o", "{page}"], "give the folder of a run"),
         (["{run}", "-o", "{none}/report.html"], "is not a folder"),
         (["{run}", "-o", "{run}"], "is not a report of this program"),
     ],

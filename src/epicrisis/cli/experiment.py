@@ -238,7 +238,6 @@ class _Call:
     library: Path | None
     output: Path | None
     also: Sequence[str]
-    """Further models to run with."""
     yes: bool
     json: bool
 

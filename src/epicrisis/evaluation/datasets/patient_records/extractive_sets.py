@@ -196,10 +196,9 @@ READERS = (
 def _build_source(
     name: str, reports: Sequence[Report], files: tuple[Path, ...], kind: str, licence: str
 ) -> RecordSource:
-    """Return the questions of the reports in order, and their records.
+    """Return the questions of the reports, whose note type is `kind`, in order, and their records.
 
-    `kind` is the note type of the reports. With `files`, the reports are searched in them, and the records are the
-    notes of their patients. Reports that are not found are left out, with a notice.
+    With `files`, the reports are searched in them. Reports that are not found are left out, with a notice.
     """
     links, unclear = link_reports(reports, read_notes_of_kind(files, kind))
     questions, answers, elsewhere = [], [], 0
