@@ -132,10 +132,12 @@ class ModelSettings(_Table):
     )
     # Not OPENAI_API_KEY: a key for one service would go to any endpoint.
     api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
-    api_key_file: LocalPath | None = _key(None, "File with only the API key. Wins over the variable.", "path")
+    api_key_file: LocalPath | None = _key(
+        None, ("File that contains only the API key. Takes precedence over the variable."), "path"
+    )
     context_tokens: int | None = _key(
         None,
-        "Context window, if the endpoint does not report it. Size of the window of an embedded model.",
+        "Context window of an endpoint that does not report it, or of an embedded model.",
         "tokens",
         ge=256,
     )
@@ -151,7 +153,9 @@ class ModelSettings(_Table):
         5, "Attempts per call after temporary errors. Waiting after a 429 does not count.", "attempts", ge=1
     )
     retry_seconds: float = _key(120.0, "Longest time for all attempts of one call.", "seconds", gt=0)
-    max_reasoning_tokens: int = _key(0, "Reasoning, in addition to the answer. 0: no reasoning model.", "tokens", ge=0)
+    max_reasoning_tokens: int = _key(
+        0, "Tokens for reasoning, in addition to the answer. 0: not a reasoning model.", "tokens", ge=0
+    )
     json_schema: bool | None = _key(None, "Whether the endpoint enforces a JSON schema. Default: detected.")
     option_logprobs: bool | None = _key(
         None, "Whether the endpoint returns token log-probabilities. Default: detected."
@@ -266,8 +270,8 @@ class CacheSettings(_Table):
     )
     path: LocalPath | None = _key(
         None,
-        "Folder of the cache. Default: in the library, or with the models without one. A library of patient notes "
-        "allows no other place than itself.",
+        "Folder of the cache. Default: in the library, or with the models without one. For a library of patient notes "
+        "it is always in the library.",
         "path",
     )
 
@@ -301,8 +305,8 @@ class EnergySettings(_Table):
     )
     kg_co2_per_kwh: float = _key(
         0.205,
-        "Emissions of electricity. The default is the context-retrieval study's (Table 13: 197.31 kg for 962.48 kWh), "
-        "given there for the European Union.",
+        "Emissions of electricity. The default is that of the context-retrieval study for the European Union (Table "
+        "13: 197.31 kg for 962.48 kWh).",
         "kg CO2 per kWh",
         ge=0,
     )
@@ -413,8 +417,8 @@ class Settings(_Table):
     )
     allow_remote: bool = _key(
         False,
-        "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag, never in a "
-        "file or the environment, as it would then apply to libraries not thought of.",
+        "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
+        "or the environment it would apply to every library.",
     )
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 
