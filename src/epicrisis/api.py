@@ -10,12 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from epicrisis.answers import Answer, Answered, Event
+from epicrisis.answers import Answer, Answered, Event, Notice
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings
 from epicrisis.types import Question
+
+NO_MODEL = (
+    "no chat model is named, so these are the best sentences of the library and no written answer; --model URL or "
+    "--model FILE.gguf names one"
+)
 
 
 async def stream(
@@ -28,7 +33,8 @@ async def stream(
 ) -> AsyncIterator[Event]:
     """Yield the events of one question; the last one is `Answered`.
 
-    `patient` is the patient whose record is read. `settings` are those of `epicrisis.settings.Settings`; `model` names
+    Without a model and a strategy, the answer is the best sentences of the library (`choose_strategy`). `patient` is
+    the patient whose record is read. `settings` are those of `epicrisis.settings.Settings`; `model` names
     the writer. Raises InputError if the question names another patient.
     """
     if not isinstance(question, Question):
@@ -40,7 +46,8 @@ async def stream(
     model = settings.pop("model", None)
     if model is not None:
         settings["models"] = {"writer": {"name": str(model)}}
-    async with Pipeline.open(check_settings(load_settings(settings)), library) as pipeline:
+    checked, notices = choose_strategy(check_settings(load_settings(settings)))
+    async with Pipeline.open(checked, library, notices=notices) as pipeline:
         async for event in pipeline.events(question):
             yield event
 
@@ -82,6 +89,16 @@ def build_question(
     if options is not None and not isinstance(options, Mapping):
         options = dict(zip(string.ascii_uppercase, options, strict=False))
     return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)
+
+
+def choose_strategy(settings: Settings) -> tuple[Settings, tuple[Notice, ...]]:
+    """Return the settings, with the strategy `evidence` and a notice if they name neither a strategy nor a chat model.
+
+    The default chat model is too small to be trusted with an answer that nobody asked it for.
+    """
+    if settings.names_chat_model or "strategy" in settings.model_fields_set:
+        return settings, ()
+    return settings.model_copy(update={"strategy": "evidence"}), (Notice("no-model", NO_MODEL),)
 
 
 def check_settings(settings: Settings) -> Settings:

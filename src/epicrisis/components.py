@@ -110,7 +110,9 @@ class ExampleSearch:
             depth *= 2
 
 
-def open_library_search(settings: Settings, library: Path | str, search: bool = True) -> LibrarySearch:
+def open_library_search(
+    settings: Settings, library: Path | str, search: bool = True, *, sentences: bool = False
+) -> LibrarySearch:
     """Open a library for reading, with its search.
 
     No encoder is loaded to search by words only. With `search` False nothing but the library is opened, for example to
@@ -123,7 +125,7 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
     if not search:
         opened = Library.open(path)
         return LibrarySearch(opened, Retriever(opened, None), rosters=(Roster(opened),))
-    selects_sentences = settings.strategy in WITH_SENTENCES or settings.citing == "numbers"
+    selects_sentences = sentences or settings.strategy in WITH_SENTENCES or settings.citing == "numbers"
     needs_encoder = settings.by != "bm25" or selects_sentences
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
     rerank, reranker = settings.rerank, None

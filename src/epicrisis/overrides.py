@@ -83,6 +83,11 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
     )
 
 
+def without_narrowing(overrides: RunOverrides) -> RunOverrides:
+    """Return the overrides for reading the whole record."""
+    return overrides if overrides.whole is None else replace(overrides, ranking=overrides.whole, whole=None)
+
+
 def _select_from(context: Context, ranking: Ranking) -> SentenceSelection:
     """Return the selection of sentences from this ranking, if a strategy names no part of it."""
 

@@ -23,8 +23,8 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
-from epicrisis.answering.evidence import evidence
+from epicrisis.answering.document_answers import withhold_unverified
+from epicrisis.answering.evidence import evidence, has_result
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import (
@@ -44,9 +44,9 @@ from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
-from epicrisis.models.catalogue import is_demo
+from epicrisis.models.catalogue import DEMO_WARNING, is_demo
 from epicrisis.models.pair_models import load_reward_model
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
 from epicrisis.prompts import hash_prompts
@@ -77,6 +77,8 @@ STRATEGIES: Mapping[str, Strategy] = {
 WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "full-context"}
 """Strategies without a library of passages; some use one of solved questions."""
 WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
+WITHOUT_MODEL = frozenset({"evidence"})
+"""Strategies without a chat model."""
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES = 2
@@ -104,7 +106,7 @@ T = TypeVar("T")
 class Pipeline:
     """A library, its encoder and the chat models, ready to answer. An async context manager.
 
-    Every question emits `notes`, and `remote` as the machines that may receive patients' notes.
+    Every question emits `notices`, and `remote` as the machines that may receive patients' notes.
     """
 
     settings: Settings
@@ -114,7 +116,7 @@ class Pipeline:
     examples: ExampleSearch | None = None
     reward: RewardModel | None = None
     _: KW_ONLY
-    notes: Sequence[str] = ()
+    notices: Sequence[Notice] = ()
     remote: Sequence[str] = ()
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
@@ -127,7 +129,13 @@ class Pipeline:
         return self.rosters if self.search is None else self.search.rosters
 
     @classmethod
-    def open(cls, settings: Settings, library: Path | str | None, strategies: Collection[str] = ()) -> Self:
+    def open(
+        cls,
+        settings: Settings,
+        library: Path | str | None,
+        strategies: Collection[str] = (),
+        notices: Sequence[Notice] = (),
+    ) -> Self:
         """Open the components for the strategy of the settings and for these strategies, and nothing else.
 
         `library` may be None for strategies without a library. Raises UserError (no such library, another encoder, no
@@ -142,7 +150,8 @@ class Pipeline:
             search, rosters = None, tuple[Roster, ...]()
             if library is not None and needed - WITHOUT_LIBRARY:
                 searches = bool(needed - WITHOUT_SEARCH) or settings.citing == "numbers"
-                search = components.open_library_search(settings, library, searches)
+                sentences = bool(needed & components.WITH_SENTENCES)
+                search = components.open_library_search(settings, library, searches, sentences=sentences)
                 resources.enter_context(search)
             elif library is not None:
                 rosters = components.read_rosters(library, *settings.beside)
@@ -151,10 +160,13 @@ class Pipeline:
                 resources.enter_context(examples.search)
             elif "medprompt" in needed:
                 raise SettingsError(NO_EXAMPLES)
-            cache, note = components.open_cache(settings, search)
-            if cache is not None:
-                resources.callback(cache.close)
-            models = components.open_models(settings, cache)
+            models: Mapping[str, ChatModel] = {}
+            if needed - WITHOUT_MODEL:
+                cache, note = components.open_cache(settings, search)
+                if cache is not None:
+                    resources.callback(cache.close)
+                models = components.open_models(settings, cache)
+                notices = (*notices, Notice("cache", note)) if note else notices
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
@@ -164,7 +176,7 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notes=[note] if note else [],
+                notices=notices,
                 remote=list_remote_hosts(settings, library),
                 rosters=rosters,
                 resources=resources.pop_all(),
@@ -235,7 +247,9 @@ class Pipeline:
     def concurrency(self) -> int:
         """The number of concurrent questions in a run. It is 1 for embedded models, so that the calls of a question
         follow each other and share their prompt prefix."""
-        models = list(map(self.settings.model_for, self.settings.roles))
+        models = list(map(self.settings.model_for, self._roles))
+        if not models:
+            return self.settings.questions_at_once or CONCURRENT_SEARCHES
         calls = models[0].concurrency if all(model.is_endpoint for model in models) else 1
         return self.settings.questions_at_once or calls
 
@@ -245,7 +259,7 @@ class Pipeline:
         if self.settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(describe_rules())
         models: dict[str, dict[str, Any]] = {}
-        for role in self.settings.roles:
+        for role in self._roles:
             model = self.settings.model_for(role)
             # A model's address may contain secrets.
             models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}
@@ -320,12 +334,11 @@ class Pipeline:
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
-        if answer.state != "abstained" and not chose_unanswerable(answer):
+        if has_result(answer):
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
-        whole = apply_overrides(
-            self.build_context(emit, scope, restriction.without_hidden()), without_narrowing(overrides)
-        )
+        context_of_record = self.build_context(emit, scope, restriction.without_hidden())
+        whole = apply_overrides(context_of_record, without_narrowing(overrides))
         # Both attempts share one deadline.
         again = await ask(replace(whole, deadline=context.deadline))
         return replace(again, narrowing="lifted")
@@ -447,6 +460,11 @@ class Pipeline:
         reads_everything = ranking is not None or strategy == "full-context"
         return restriction.without_hidden() if reads_everything else restriction
 
+    @property
+    def _roles(self) -> tuple[str, ...]:
+        """The roles with an open chat model."""
+        return tuple(filter(self.models.__contains__, self.settings.roles))
+
     def _strategy(self, overrides: RunOverrides) -> str:
         return overrides.strategy or self.settings.strategy
 
@@ -462,27 +480,18 @@ class Pipeline:
 
     def _emit_notices(self, emit: Callable[[Event], None]) -> None:
         """Emit the notices for every question."""
-        for note in self.notes:
-            emit(Notice("cache", note))
+        for notice in self.notices:
+            emit(notice)
         if self.remote:
             emit(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(self.remote)}"))
-        for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):
+        for name in dict.fromkeys(self.settings.model_for(role).name for role in self._roles):
             if is_demo(name):
-                message = (
-                    f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
-                    "OpenAI-compatible endpoint, or a .gguf file)"
-                )
-                emit(Notice("demo-model", message))
+                emit(Notice("demo-model", DEMO_WARNING.format(name)))
 
 
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:
     """Return whether notes are left out by time, so that an abstention leads to a second attempt."""
     return bool(restriction.hidden) or overrides.whole is not None
-
-
-def without_narrowing(overrides: RunOverrides) -> RunOverrides:
-    """Return the overrides for reading the whole record."""
-    return overrides if overrides.whole is None else replace(overrides, ranking=overrides.whole, whole=None)
 
 
 def _emit_notes(ranking: Ranking, emit: Callable[[Event], None]) -> Ranking:

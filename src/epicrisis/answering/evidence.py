@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epicrisis.answering.citations import cite
-from epicrisis.answering.document_answers import NOTHING_RETRIEVED
+from epicrisis.answering.document_answers import NOTHING_RETRIEVED, chose_unanswerable
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Claim, Notice, Quotation, SentencesSelected
 from epicrisis.types import EvidenceSpan, Passage, Question, SentenceRanking
@@ -41,6 +41,16 @@ async def evidence(question: Question, context: Context) -> Answer:
         citations=citations,
         claims=tuple(claims),
     )
+
+
+def has_result(answer: Answer) -> bool:
+    """Return whether the notes that were read answer the question, so that the whole record need not be read.
+
+    For the strategy `evidence` any sentence is a result, also if nothing chooses among the options of the question.
+    """
+    if answer.strategy == NAME:
+        return bool(answer.claims)
+    return answer.state != "abstained" and not chose_unanswerable(answer)
 
 
 def list_spans(ranking: SentenceRanking) -> tuple[EvidenceSpan, ...]:

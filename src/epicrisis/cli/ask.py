@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
-from epicrisis.answers import Answer, Answered
+from epicrisis.answers import Answer, Answered, Notice
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes, output_option
 from epicrisis.cli.run_progress import confirm, usage_line
@@ -29,9 +30,10 @@ Output = Annotated[Path | None, output_option(help="Also write answers to this f
 @command(
     *ANSWER,
     examples=[
-        'epicrisis ask ~/lib "Is anorectal endosonography valuable in dyschesia?" --options yes,no,maybe',
+        'epicrisis ask ~/lib "Does aspirin prevent pre-eclampsia?"',
+        'epicrisis ask ~/lib "Is endosonography valuable in dyschesia?" --options yes,no,maybe --model ./model.gguf',
         "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
-        'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --setting unit=note',
+        'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --strategy rag --setting unit=note',
     ],
 )
 def ask(
@@ -46,22 +48,34 @@ def ask(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Answer a question from the documents of a library, and show the evidence."""
-    from epicrisis.api import check_settings
+    """Answer a question from the documents of a library, and show the evidence.
 
-    settings = check_settings(flags.settings())
+    Without --model and --strategy, show the sentences of the library that bear on the question (strategy evidence).
+    """
+    from epicrisis.api import check_settings, choose_strategy
+
+    settings, notices = choose_strategy(check_settings(flags.settings()))
     if question is not None and file is None:
-        _answer_one(settings, library, parse_question(question, options, patient), output, json)
+        _answer_one(settings, notices, library, parse_question(question, options, patient), output, json)
     elif file is not None and question is None:
         if output is None:
             fail("--file needs an output file for the answers: add -o answers.jsonl")
         questions, skipped = read_question_file(file, patient)
+        for notice in notices:
+            say(f"note: {notice.message}", err=True)
         _answer_file(settings, library, questions, skipped, output, yes, json)
     else:
         fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
 
-def _answer_one(settings: Settings, library: Path, question: Question, output: Path | None, json: bool) -> None:
+def _answer_one(
+    settings: Settings,
+    notices: Sequence[Notice],
+    library: Path,
+    question: Question,
+    output: Path | None,
+    json: bool,
+) -> None:
     """Answer a question and record the answer in `output`, if any. Show each event unless `json` is set."""
     from epicrisis.cli.event_display import EventDisplay
     from epicrisis.evaluation.runs.runner import RecordStore
@@ -69,7 +83,7 @@ def _answer_one(settings: Settings, library: Path, question: Question, output: P
 
     async def answer_on_screen() -> Answer:
         display = EventDisplay()
-        async with Pipeline.open(settings, library) as pipeline:
+        async with Pipeline.open(settings, library, notices=notices) as pipeline:
             records = None if output is None else RecordStore(output, pipeline.recipe())
             async for event in pipeline.events(question):
                 if isinstance(event, Answered) and records is not None:

@@ -48,7 +48,8 @@ STRATEGY = _setting(
     "strategy",
     StrategyName | None,
     ANSWERING,
-    f"Answering strategy: {', '.join(get_args(StrategyName))}. Default: brief-context.",
+    f"Answering strategy: {', '.join(get_args(StrategyName))}. Default: brief-context, and evidence for a question of "
+    "`ask` without --model.",
     metavar="NAME",
 )
 MODEL = _setting(
@@ -56,7 +57,8 @@ MODEL = _setting(
     "models.writer.name",
     str | None,
     ANSWERING,
-    "Chat model: catalogue name, .gguf file, or endpoint URL#model. Default: smollm2-135m (demo only).",
+    "Chat model: catalogue name, .gguf file, or endpoint URL#model. Default: smollm2-135m (demo only), and none for "
+    "`ask` without --strategy.",
 )
 SEED = _setting("--seed", "seed", int | None, ANSWERING, "Seed of the model. Default: 0.")
 BY = _setting("--by", "by", SearchMode | None, SEARCHING, "Search method. Default: hybrid.")

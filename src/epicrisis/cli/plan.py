@@ -105,7 +105,8 @@ def _show(plan: CostPlan) -> None:
         for row in zip(names, ("least", "expected", "most"), *columns, strict=True):
             table.add_row(*row)
     console = open_console()
-    console.print(f"{counted(plan.questions, 'question')} on {' and '.join(plan.models)}", markup=False)
+    models = " and ".join(plan.models) or "no chat model"
+    console.print(f"{counted(plan.questions, 'question')} on {models}", markup=False)
     console.print(table)
     for note in _notes(plan):
         console.print(note, markup=False)

@@ -22,8 +22,8 @@ from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
 from epicrisis.evidence_selection import TimeRestriction
 from epicrisis.models.chat.call_costs import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
-from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed, without_narrowing
+from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
+from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed
 from epicrisis.plan.cost_plan import CostPlan, CostRange, ReplySize, Speed, StrategyPlan, extrapolate, format_dollars
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.prompts import format_passage
@@ -181,7 +181,7 @@ async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> 
     shared: dict[int, CountingModel] = {}
     counting: dict[str, CountingModel] = {}
     by_name: dict[str, CountingModel] = {}
-    for role in settings.roles:
+    for role in filter(models.__contains__, settings.roles):
         model = models[role]
         counting[role] = shared.setdefault(id(model), CountingModel(model))
         by_name[model.name] = counting[role]

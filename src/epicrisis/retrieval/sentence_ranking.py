@@ -55,6 +55,21 @@ def split_passages(passages: Sequence[Passage], split: SentenceSplitter) -> list
     return list(sentences.values())
 
 
+def remove_fragments(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Return the sentences that are no part of another of the same document, in their order.
+
+    A passage that ends inside a sentence has a part of it, and an overlapping passage has the whole.
+    """
+    ends: dict[str, int] = {}
+    fragments: set[int] = set()
+    for index in sorted(range(len(sentences)), key=lambda index: (sentences[index].start, -sentences[index].end)):
+        document, end = sentences[index].passage.document_id, sentences[index].end
+        if end <= ends.get(document, -1):
+            fragments.add(index)
+        ends[document] = max(end, ends.get(document, -1))
+    return [sentence for index, sentence in enumerate(sentences) if index not in fragments]
+
+
 def list_sentences(passages: Sequence[Passage], split: SentenceSplitter) -> SentenceRanking:
     """Return every sentence of the passages in the order of the text, without headings. Nothing ranks them."""
     hits: list[SentenceHit] = []
@@ -80,7 +95,7 @@ class SentenceRanker:
         Near-duplicates and headings are left out. Sentences with equal scores keep the order of the text.
         """
         candidates: list[Sentence] = []
-        for sentence in split_passages(passages, self.split):
+        for sentence in remove_fragments(split_passages(passages, self.split)):
             if len(_WORD.findall(sentence.text)) >= MIN_WORDS:
                 candidates.append(sentence)
         parameters: dict[str, object] = {"encoder": self.encoder.fingerprint, "k": k, "sentences": len(candidates)}
