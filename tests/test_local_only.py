@@ -198,7 +198,16 @@ def test_program_with_local_only_contacts_no_other_machine(tmp_path: Path, model
     assert (code, added["added"]) == (0, 3)
     code, ranking = epicrisis("search", "library", "aspirin and pre-eclampsia")
     assert (code, ranking["hits"][0]["passage"]["document_id"]) == (0, "a")
-    settings = ("--setting", "partition=2", "--setting", "preflight.enabled=false", "--setting", "log=log")
+    settings = (
+        "--model",
+        "smollm2-135m",
+        "--setting",
+        "partition=2",
+        "--setting",
+        "preflight.enabled=false",
+        "--setting",
+        "log=log",
+    )
     code, answer = epicrisis("ask", "library", QUESTION, "-k", "2", "--options", "yes,no", *settings)
     assert code in (0, 2)
     assert answer["state"] in ("answered", "abstained", "unparsed")

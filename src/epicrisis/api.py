@@ -14,7 +14,7 @@ from epicrisis.answers import Answer, Answered, Event, Notice
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Settings
+from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.types import Question
 
 NO_MODEL = (
@@ -91,12 +91,18 @@ def build_question(
     return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)
 
 
+def has_name(model: ModelSettings | None) -> bool:
+    """Return whether a settings file, a preset, the environment or an option names this chat model."""
+    return model is not None and "name" in model.model_fields_set
+
+
 def choose_strategy(settings: Settings) -> tuple[Settings, tuple[Notice, ...]]:
     """Return the settings, with the strategy `evidence` and a notice if they name neither a strategy nor a chat model.
 
     The default chat model is too small to be trusted with an answer that nobody asked it for.
     """
-    if settings.names_chat_model or "strategy" in settings.model_fields_set:
+    names_model = any(has_name(getattr(settings.models, role)) for role in ROLES)
+    if names_model or "strategy" in settings.model_fields_set:
         return settings, ()
     return settings.model_copy(update={"strategy": "evidence"}), (Notice("no-model", NO_MODEL),)
 

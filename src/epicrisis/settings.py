@@ -344,14 +344,7 @@ class Settings(_Table):
     count: CountUnit | None = _key(
         None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
-    sentences: int = _key(
-        8,
-        "Sentences that the strategy evidence shows. It takes them from the best 16 passages, whatever k is.",
-        "sentences",
-        ge=1,
-        le=200,
-        omit=8,
-    )
+    sentences: int = _key(8, "Sentences that the strategy evidence shows.", "sentences", ge=1, le=200, omit=8)
     partition: int = _key(4, "Evidence per map call.", "documents or passages, see count", ge=1)
     rrf_k: int = _key(60, "Constant of reciprocal rank fusion.", ge=1)
     preflight: PreflightSettings = PreflightSettings()
@@ -486,15 +479,6 @@ class Settings(_Table):
     def roles(self) -> tuple[str, ...]:
         """The roles of chat models, with `reward` only if the settings have a model for it."""
         return ROLES if self.models.reward is None else (*ROLES, "reward")
-
-    @property
-    def names_chat_model(self) -> bool:
-        """Whether a settings file, a preset, the environment or an option names a chat model that answers."""
-        for role in ROLES:
-            model: ModelSettings | None = getattr(self.models, role)
-            if model is not None and "name" in model.model_fields_set:
-                return True
-        return False
 
     def model_for(self, role: str) -> ModelSettings:
         """Return the settings of the model for this role. A table without a name changes the writer's settings."""

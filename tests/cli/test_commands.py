@@ -34,7 +34,8 @@ def test_search_ranks_matching_document_first_and_hides_newer_ones(by: str, smal
 
 @pytest.mark.models
 def test_ask_shows_search_preflight_and_usage(small_library: Path, run: Run) -> None:
-    result = run("ask", small_library, "Does aspirin lower the risk of pre-eclampsia?", "--options", "yes,no", "-k", 3)
+    question = ("Does aspirin lower the risk of pre-eclampsia?", "--options", "yes,no")
+    result = run("ask", small_library, *question, "-k", 3, "--strategy", "brief-context")
     assert "Found by hybrid" in result.stdout
     assert "Preflight" in result.stdout
     assert "small model for demonstration" in result.stdout
@@ -48,6 +49,8 @@ def test_ask_json_has_answer_with_trace(small_library: Path, run: Run) -> None:
         "ask",
         small_library,
         "Does zinc shorten diarrhoea?",
+        "--strategy",
+        "brief-context",
         "--setting",
         "preflight.enabled=false",
         "--setting",

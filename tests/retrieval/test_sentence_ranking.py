@@ -13,6 +13,8 @@ from epicrisis.protocols import Reranker
 from epicrisis.retrieval.sentence_ranking import (
     SentenceRanker,
     is_near_duplicate,
+    is_statement,
+    remove_fragments,
     score_words,
     split_passages,
 )
@@ -69,6 +71,37 @@ def test_headings_are_left_out_and_k_is_kept() -> None:
     texts = [sentence.text for sentence in ranker().rank("background", [passage_of(TEXT)], 50).sentences]
     assert "BACKGROUND." not in texts
     assert len(texts) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Diagnosis: heartburn.", True),
+        ("No fever.", True),
+        ("Sodium 128", True),
+        ("Methods:", False),
+        ("Statistical analysis", False),
+        ("12.", False),
+    ],
+)
+def test_short_statements_of_notes_are_no_headings(text: str, expected: bool) -> None:
+    assert is_statement(text) is expected
+
+
+def test_part_of_sentence_at_cut_of_passage_is_left_out() -> None:
+    text = "Warfarin is old. Aspirin reduced stroke in older patients. Death was rare."
+    cut = text.index("in older")
+    passages = [passage_of(text[:cut].rstrip()), passage_of(text[17:], 1, 17), passage_of(text, document="other")]
+    sentences = remove_fragments(split_passages(passages[:2], find_sentences))
+    assert [sentence.text for sentence in sentences] == [
+        "Warfarin is old.",
+        "Aspirin reduced stroke in older patients.",
+        "Death was rare.",
+    ]
+    assert len(remove_fragments(split_passages(passages, find_sentences))) == 6
+    ranking = ranker().rank("aspirin and stroke", passages[:2], 5)
+    assert ranking.sentences[0].text == "Aspirin reduced stroke in older patients."
+    assert all(not sentence.text.endswith("stroke") for sentence in ranking.sentences)
 
 
 def test_sentence_of_the_better_passage_wins_between_equals() -> None:

@@ -32,12 +32,13 @@ WORD_WEIGHT = 0.3
 PASSAGE_WEIGHT = 0.2
 """Weight of the passage's place: this for a sentence of the first passage, half of it for the second, and so on."""
 MIN_WORDS = 3
-"""Fewer words are a heading or a fragment."""
+"""Fewer words are a heading, unless `is_statement` says otherwise."""
 NEAR_DUPLICATE = 0.8
 """Shared word pairs over all word pairs of two sentences that say the same."""
 BM25_K1, BM25_B = 1.2, 0.75
 
 _WORD = re.compile(r"\w+")
+_SHORT_STATEMENT = re.compile(r"\d|:\s*\w|[.!?]\W*$")
 # Two sentences that differ in one of these say different things, however similar they are otherwise.
 _DECISIVE = re.compile(
     r"\d+|no|not|never|without|nor|neither|none|increas\w*|decreas\w*|reduc\w*|higher|lower|more|less|fewer|greater|"
@@ -53,6 +54,15 @@ def split_passages(passages: Sequence[Passage], split: SentenceSplitter) -> list
             key = passage.document_id, passage.start + start, passage.start + end
             sentences.setdefault(key, Sentence(passage, *key[1:]))
     return list(sentences.values())
+
+
+def is_statement(text: str) -> bool:
+    """Return whether a sentence says something. `BACKGROUND.` and `Statistical analysis` are headings.
+
+    Notes have short statements: two words are one with a number, a colon between them or a full stop after them.
+    """
+    words = _WORD.findall(text)
+    return len(words) >= MIN_WORDS or (len(words) == MIN_WORDS - 1 and _SHORT_STATEMENT.search(text) is not None)
 
 
 def remove_fragments(sentences: Sequence[Sentence]) -> list[Sentence]:
@@ -74,7 +84,7 @@ def list_sentences(passages: Sequence[Passage], split: SentenceSplitter) -> Sent
     """Return every sentence of the passages in the order of the text, without headings. Nothing ranks them."""
     hits: list[SentenceHit] = []
     for sentence in split_passages(passages, split):
-        if len(_WORD.findall(sentence.text)) >= MIN_WORDS:
+        if is_statement(sentence.text):
             hits.append(SentenceHit(sentence, 0.0, len(hits)))
     return SentenceRanking(tuple(hits), {"encoder": None, "sentences": len(hits)})
 
@@ -96,7 +106,7 @@ class SentenceRanker:
         """
         candidates: list[Sentence] = []
         for sentence in remove_fragments(split_passages(passages, self.split)):
-            if len(_WORD.findall(sentence.text)) >= MIN_WORDS:
+            if is_statement(sentence.text):
                 candidates.append(sentence)
         parameters: dict[str, object] = {"encoder": self.encoder.fingerprint, "k": k, "sentences": len(candidates)}
         if not candidates:

@@ -1,0 +1,162 @@
+"""The strategy `evidence` from the question to the claims, over embedded libraries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.answers import Answer, Notice, SentencesSelected
+from epicrisis.components import LibrarySearch
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.patients import Roster
+from epicrisis.library.word_index import analyze_words
+from epicrisis.pipeline import Pipeline
+from epicrisis.retrieval.retriever import Retriever, SearchableStore
+from epicrisis.settings import Settings
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document, Question
+from tests.support.patient_records import ENCODER, OPTIONS, PATIENTS, library, question, ward, word
+from tests.test_complete_record_retry import NOTES
+
+QUESTION = Question("Does aspirin prevent stroke in older patients?")
+SENTENCES = (
+    "Aspirin prevented stroke in 12 % of older patients.",
+    "Aspirin did not prevent stroke in older patients.",
+)
+DOCUMENTS = (
+    Document("yes", f"Strokes are common. {SENTENCES[0]} Funding is listed.", title="Yes", date="2010"),
+    Document("no", f"Strokes are frequent. {SENTENCES[1]} Funding was public.", title="No", date="2015"),
+    Document("copy", f"Elsewhere it was found: see below.\n{SENTENCES[0]}", title="Copy", date="2018"),
+)
+
+
+def search_of(path: Path, documents: Sequence[Document], **more: Any) -> LibrarySearch:
+    store = library(path / "library", documents)
+    retriever = Retriever(store, ENCODER, sentences=find_sentences, analyze=analyze_words, **more)
+    return LibrarySearch(store, retriever, rosters=(Roster(store),))
+
+
+def ask(search: LibrarySearch, asked: Question = QUESTION, **settings: Any) -> Answer:
+    """Return the answer of a pipeline without a chat model."""
+    values = {"strategy": "evidence", **settings}
+
+    async def answer() -> Answer:
+        return await Pipeline(Settings.model_validate(values), {}, search).answer(asked)
+
+    return asyncio.run(answer())
+
+
+def texts_of(answer: Answer) -> list[str]:
+    return [claim.text for claim in answer.claims]
+
+
+def documents_of(answer: Answer) -> set[str]:
+    return {citation.document_id for citation in answer.citations}
+
+
+def test_answer_from_literature_has_each_sentence_with_its_source(tmp_path: Path) -> None:
+    with search_of(tmp_path, DOCUMENTS) as search:
+        answer = ask(search)
+    assert answer.state == "answered"
+    assert set(texts_of(answer)[:2]) == set(SENTENCES)
+    sources = {document.id: document.text for document in DOCUMENTS}
+    (event,) = [event for event in answer.trace if isinstance(event, SentencesSelected)]
+    assert len(event.sentences) == len(answer.claims) == len(answer.citations)
+    for claim, citation, span in zip(answer.claims, answer.citations, event.sentences, strict=True):
+        assert claim.citations == (citation.number,)
+        assert sources[citation.document_id][citation.start : citation.end] == claim.text
+        assert (span.document_id, span.start, span.end) == (citation.document_id, citation.start, citation.end)
+        assert citation.verified
+    assert answer.usage.calls == 0
+
+
+def test_near_duplicate_is_shown_once_and_contradiction_is_kept(tmp_path: Path) -> None:
+    with search_of(tmp_path, DOCUMENTS) as search:
+        texts = texts_of(ask(search))
+    assert texts.count(SENTENCES[0]) == 1
+    assert SENTENCES[1] in texts
+
+
+def test_setting_sentences_limits_claims(tmp_path: Path) -> None:
+    with search_of(tmp_path, DOCUMENTS) as search:
+        assert len(texts_of(ask(search, sentences=2, k=1))) == 2
+
+
+def test_question_with_options_abstains_with_claims(tmp_path: Path) -> None:
+    with search_of(tmp_path, DOCUMENTS) as search:
+        answer = ask(search, Question(QUESTION.text, OPTIONS, "choice"))
+    assert (answer.state, answer.choice, answer.withheld) == ("abstained", None, None)
+    assert set(texts_of(answer)[:2]) == set(SENTENCES)
+
+
+def test_empty_library_abstains_with_reason(tmp_path: Path) -> None:
+    with search_of(tmp_path, []) as search:
+        answer = ask(search)
+    assert (answer.state, answer.claims) == ("abstained", ())
+    assert answer.failure is not None
+    assert answer.failure.kind == "NothingRetrieved"
+
+
+def test_one_passage_is_enough(tmp_path: Path) -> None:
+    with search_of(tmp_path, [Document("only", SENTENCES[0])]) as search:
+        assert texts_of(ask(search)) == [SENTENCES[0]]
+
+
+def test_date_and_hidden_documents_are_respected(tmp_path: Path) -> None:
+    with search_of(tmp_path, DOCUMENTS) as search:
+        assert documents_of(ask(search, scope={"as_of": "2012"})) == {"yes"}
+        assert "no" not in documents_of(ask(search, scope={"hide": ["no"]}))
+
+
+@pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
+def test_retracted_document_is_left_out_unless_included_with_mark(tmp_path: Path, by: str) -> None:
+    retracted = Document("bad", SENTENCES[0], metadata={"retracted": True})
+    with search_of(tmp_path, [retracted, DOCUMENTS[1]]) as search:
+        answer = ask(search, by=by)
+        assert documents_of(answer) == {"no"}
+        assert any("retracted" in event.message for event in answer.trace if isinstance(event, Notice))
+        included = ask(search, by=by, scope={"include": ["retracted"]})
+    marks = {citation.document_id: citation.marks for citation in included.citations}
+    assert marks == {"bad": ("retracted",), "no": ()}
+
+
+@pytest.mark.parametrize(
+    "kinds", [{}, {"fused": True}, {"reranked": True}, {"beside": True}], ids=lambda kinds: next(iter(kinds), "plain")
+)
+def test_record_gives_sentences_of_this_patient_and_literature_only(tmp_path: Path, kinds: dict[str, bool]) -> None:
+    with ward(tmp_path, **kinds) as search:
+        for number, patient in enumerate(PATIENTS[:4]):
+            answer = ask(search, question(number), sentences=50, timeline=False)
+            shown = " ".join(texts_of(answer))
+            assert word(number) in shown
+            assert answer.patient == patient
+            others = [other for other in range(len(PATIENTS)) if other != number and word(other) in shown]
+            assert others == []
+            for citation in answer.citations:
+                assert citation.document_id.startswith(("paper:", "shared:")) or word(number) in citation.title
+
+
+def test_sentences_of_fused_and_beside_libraries_are_found(tmp_path: Path) -> None:
+    other = HashingEncoder(48, max_tokens=12)
+    fused = SearchableStore(library(tmp_path / "other", DOCUMENTS[:1], other), other)
+    papers = SearchableStore(library(tmp_path / "papers", DOCUMENTS[1:2]), ENCODER, "papers")
+    with search_of(tmp_path, DOCUMENTS[:1], also=[fused], beside=[papers]) as search:
+        answer = ask(search)
+    assert documents_of(answer) == {"yes", "no"}
+    sources = {citation.document_id: citation.source for citation in answer.citations}
+    assert sources["no"] == "papers"
+
+
+@pytest.mark.parametrize("options", [{}, {"A": "reflux", "B": "angina"}])
+def test_time_expression_restricts_notes(tmp_path: Path, options: dict[str, str]) -> None:
+    asked = Question("What was the diagnosis of the second admission?", options, patient="p1")
+    with search_of(tmp_path, NOTES) as search:
+        answer = ask(search, asked)
+        whole = ask(search, asked, timeline=False)
+    assert documents_of(answer) == {"note:second"}
+    assert answer.narrowing == "kept"
+    assert documents_of(whole) == {"note:first", "note:second", "note:third"}
