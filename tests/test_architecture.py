@@ -23,7 +23,7 @@ FLOORS = {
     for floor, names in enumerate(
         [
             ["dates", "printable", "question_options"],
-            ["types"],
+            ["types", "quantities"],
             ["study_types", "partitioning"],
             ["references"],
             ["answers"],
@@ -70,6 +70,7 @@ EDGE = {"__init__", "__main__"}
 ONLY = {
     name: {
         "dates",
+        "quantities",
         "printable",
         "question_options",
         "types",

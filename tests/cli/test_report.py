@@ -45,7 +45,7 @@ def test_report_of_runs_writes_one_page(runs: tuple[Path, ...], run: Run, tmp_pa
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
     assert [node.text() for node in tree.css("h1, h2")] == ["Mine", "Compare", "Positions"]
     assert [node.text() for node in tree.css(".unfinished")] == [
-        "Not finished: qwen. The tables are of what there is of it so far."
+        "Not finished: qwen. The tables show the cases recorded so far."
     ]
     assert len(tree.css(".chart")) > 3
     assert list(tmp_path.glob(".*")) == []
@@ -78,8 +78,8 @@ def test_report_as_json_has_findings(runs: tuple[Path, ...], run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{run}"], "name the page with -o report.html, or add --json"),
-        (["{none}", "-o", "{page}"], "name"),
+        (["{run}"], "give the file of the page with -o report.html, or add --json"),
+        (["{none}", "-o", "{page}"], "give the folder of a run"),
         (["{run}", "-o", "{none}/report.html"], "is not a folder"),
         (["{run}", "-o", "{run}"], "is not a report of this program"),
     ],

@@ -246,8 +246,8 @@ def search(
 ) -> None:
     """Find the passages nearest to a query: dense, by words (BM25), or both combined (hybrid).
 
-    In a patient's record, words of time in the query ("the last admission") select the notes to search. If nothing is
-    found in them, all notes are searched; `--setting timeline=false` always searches all.
+    In a patient's record, time expressions in the query ("the last admission") select the notes to search. If nothing
+    is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
     from epicrisis.cli.event_display import EventDisplay
     from epicrisis.components import build_scope, open_library_search

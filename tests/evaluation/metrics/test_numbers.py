@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.evaluation.metrics.numbers import NumberComparison, NumberScore, compare_numbers, score_numbers
-from epicrisis.evaluation.metrics.quantities import DIASTOLIC, SYSTOLIC, find_quantities
+from epicrisis.quantities import DIASTOLIC, SYSTOLIC, find_quantities
 
 LED = "The patient's blood pressure at discharge was "
 TABLE_12 = {

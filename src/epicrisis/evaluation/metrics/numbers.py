@@ -11,22 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from operator import attrgetter
-from typing import Literal, TypeAlias
 
-from epicrisis.dates import may_overlap, time_range
-from epicrisis.evaluation.metrics.quantities import DATE, SYSTOLIC, Quantity, find_quantities
 from epicrisis.evaluation.metrics.text import normalize_answer
+from epicrisis.quantities import NumberMatch, Quantity, find_quantities, match_quantities
 
-NumberMatch: TypeAlias = Literal["same", "vague", "none"]
-
-WIDER = 2.0
-"""A range agrees with a right range inside it if it is at most this many times as wide."""
-WIDTH_OF_VALUE = 0.25
-"""A range agrees with a right value inside it if at most this share of the value wide: `80s` is right for 82."""
-APPROXIMATION = 0.1
-"""The distance from an approximate value, as a share of it, that still agrees."""
 VAGUE_WEIGHT = 0.5
 _CITATIONS = re.compile(r"\[(?:(?:doc|finding) )?\d{1,4}(?:[,;] ?(?:doc )?\d{1,4}){0,50}\]", re.ASCII | re.IGNORECASE)
 """Citation markers of an answer: `[1]`, `[doc 2, 3]`."""
@@ -196,50 +185,3 @@ def _is_incomparable(gold: Quantity, answer: Quantity) -> bool:
     (one, *below), (other, *other_below) = gold.unit.split("/"), answer.unit.split("/")
     one_of_each = (one in masses and other in amounts) or (one in amounts and other in masses)
     return below == other_below and one_of_each
-
-
-def match_quantities(gold: Quantity, answer: Quantity) -> NumberMatch:
-    """Return whether a quantity of the answer agrees with one of the right answer.
-
-    `same`: equal to the digits of both (98.6 F and 37 C, 1.18 and 1.2, but not 1.4 and 1), inside the right range, or
-    around it and not much wider (`WIDER`, `WIDTH_OF_VALUE`). `vague`: wider than that, or overlapping.
-    """
-    if DATE in (gold.unit, answer.unit):
-        return _match_dates(gold, answer) if gold.unit == answer.unit else "none"
-    low, high, since, until = gold.low, gold.high, answer.low, answer.high
-    if gold.unit != answer.unit:
-        if "" not in (gold.unit, answer.unit):
-            return "none"
-        # A number without a unit takes the other's unit as written there.
-        bare, unit = (answer, gold.unit) if gold.unit else (gold, answer.unit)
-        if unit in (SYSTOLIC, "mmHg") and bare.label not in ("", "pressure", "bp", "sbp"):
-            return "none"
-        if unit.startswith(("of ", "time", "ordinal", "mmHg dia")):
-            return "none"
-        low, high, since, until = low / gold.factor, high / gold.factor, since / answer.factor, until / answer.factor
-    tolerance = _tolerance(gold, answer)
-    if low - tolerance <= since and until <= high + tolerance:
-        return "same"
-    if since <= low and high <= until:
-        middle = abs(low + high) / 2
-        return "same" if until - since <= max(WIDER * (high - low), WIDTH_OF_VALUE * middle) else "vague"
-    return "vague" if since <= high and low <= until else "none"
-
-
-def _tolerance(gold: Quantity, answer: Quantity) -> float:
-    """Return the distance at which two values, perhaps written to different digits, are still the same."""
-    if gold.about or answer.about:
-        return APPROXIMATION * max(abs(quantity.low) for quantity in (gold, answer) if quantity.about)
-    rounding = max(gold.rounding, answer.rounding) * (1 - 1e-9) if gold.rounding != answer.rounding else 0.0
-    return max(rounding, 1e-9 * max(abs(gold.low), abs(answer.low), 1e-9))
-
-
-def _match_dates(gold: Quantity, answer: Quantity) -> NumberMatch:
-    """Return `same` if a reading of the answer's date lies inside the right date, `vague` if it is wider."""
-    match: NumberMatch = "none"
-    for right, reading in product(map(time_range, gold.readings), map(time_range, answer.readings)):
-        if may_overlap(right, reading):
-            if right[0] <= reading[0] and reading[1] <= right[1]:
-                return "same"
-            match = "vague"
-    return match
