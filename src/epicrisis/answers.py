@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.references import Reference
-from epicrisis.types import AnswerState, ArticleMark, EvidenceSpan, Preflight, Question, Ranking
+from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,21 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class VoteMargin:
+    """The votes of documents or passages, each read alone, and how many would have to be false."""
+
+    unit: CountUnit
+    read: int
+    """How many were read. Those without a vote are included."""
+    votes: Mapping[str, int]
+    """The number of votes by option."""
+    choice: str | None = None
+    """The option with the most votes. None for a tie, or without a vote."""
+    needed: int = 0
+    """The least number of false documents or passages that could change the answer. 0 without a choice."""
+
+
+@dataclass(frozen=True, slots=True)
 class WithheldAnswer:
     """An untrusted answer of the model, with the reason. It is displayed and does not count as an answer."""
 
@@ -202,6 +217,8 @@ class Answer:
     narrowing: Narrowing = "none"
     claims: tuple[Claim, ...] = ()
     """The answer sentence by sentence, each with its citations. Empty for strategies without documents."""
+    margin: VoteMargin | None = None
+    """The count of isolated votes. None for other answers."""
 
     @property
     def confidence(self) -> float | None:

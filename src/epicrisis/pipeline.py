@@ -22,9 +22,9 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
+from epicrisis.answering.isolated_votes import brief_context_or_votes
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import (
@@ -63,7 +63,7 @@ Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
 STRATEGIES: Mapping[str, Strategy] = {
     "evidence": evidence,
-    "brief-context": brief_context,
+    "brief-context": brief_context_or_votes,
     "rag": rag,
     "full-context": full_context,
     "closed-book": closed_book,
