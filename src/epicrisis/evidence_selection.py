@@ -29,7 +29,6 @@ class TimeRestriction:
     hidden: frozenset[str] = frozenset()
     """Ids of notes about other times."""
     note_count: int = 0
-    """The number of notes in the record."""
     undated: int = 0
     """How many hidden notes have no time. They are excluded by their stay or type."""
     explanations: tuple[str, ...] = ()

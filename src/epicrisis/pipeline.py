@@ -469,8 +469,8 @@ class Pipeline:
         for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):
             if is_demo(name):
                 message = (
-                    f"{name} is a small model for demonstration, not for use: name a better one with --model (the URL "
-                    "of an OpenAI-compatible endpoint, or a .gguf file)"
+                    f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
+                    "OpenAI-compatible endpoint, or a .gguf file)"
                 )
                 emit(Notice("demo-model", message))
 

@@ -6,16 +6,16 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, Self, get_origin
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, model_validator
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
-from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
+from epicrisis.privacy import remote_host
+from epicrisis.settings_tables import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
+from epicrisis.settings_tables import SettingsTable as _Table
+from epicrisis.settings_tables import define_key as _key
 from epicrisis.types import (
     CitingMode,
     CountUnit,
@@ -38,80 +38,6 @@ API_KEY_VARIABLE = "EPICRISIS_API_KEY"
 MAX_RERANKED = 1000
 
 
-def _check_date(date: str) -> str:
-    last_day(date)
-    return date
-
-
-def _expand_local(path: Path) -> Path:
-    try:
-        return local_path(path)
-    except InputError as error:
-        raise ValueError(error.message) from None
-
-
-def _check_local(name: str) -> str:
-    _expand_local(Path(name))
-    return name
-
-
-def _check_address(name: str) -> str:
-    name = name.strip()
-    if not re.match(r"https?:", name, re.IGNORECASE):
-        return name
-    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
-        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
-    scheme, _, rest = name.partition(":")
-    return f"{scheme.lower()}:{rest}"
-
-
-def _check_variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
-        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
-    return name
-
-
-Date = Annotated[str, AfterValidator(_check_date)]
-LocalPath = Annotated[Path, AfterValidator(_expand_local)]
-NameOrPath = Annotated[str, AfterValidator(_check_local)]
-"""A name of the catalogue, or a path."""
-NameOrUrl = Annotated[str, AfterValidator(_check_address), PlainSerializer(strip_secrets)]
-"""A name, a path or a URL. Serialized without secrets."""
-VariableName = Annotated[str, AfterValidator(_check_variable)]
-
-
-def _key(default: Any, meaning: str, unit: str = "", omit: Any = ..., **constraints: Any) -> Any:
-    """Build the field of a key. Dumps leave out the value `omit`. `constraints` are those of pydantic's `Field`."""
-    if omit is not ...:
-        constraints["exclude_if"] = lambda value: value == omit
-    return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _wrap_single_values(cls, values: Any) -> Any:
-        """Accept one text for a list of texts, such as `scope.types=Review`."""
-        if not isinstance(values, Mapping):
-            return values
-        wrapped = dict(values)
-        for name, value in values.items():
-            field = cls.model_fields.get(name)
-            if isinstance(value, str) and field is not None and get_origin(field.annotation) is tuple:
-                wrapped[name] = (value,)
-        return wrapped
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for key, value in super().__repr_args__():
-            yield key, strip_secrets(value) if isinstance(value, str) else value
-
-    def __hash__(self) -> int:
-        """Return a hash of the representation, since some tables contain dictionaries."""
-        return hash(repr(self))
-
-
 class Price(_Table):
     """The price of a model."""
 
@@ -132,10 +58,12 @@ class ModelSettings(_Table):
     )
     # Not OPENAI_API_KEY: a key for one service would go to any endpoint.
     api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
-    api_key_file: LocalPath | None = _key(None, "File with only the API key. Wins over the variable.", "path")
+    api_key_file: LocalPath | None = _key(
+        None, ("File that contains only the API key. Takes precedence over the variable."), "path"
+    )
     context_tokens: int | None = _key(
         None,
-        "Context window, if the endpoint does not report it. Size of the window of an embedded model.",
+        "Context window of an endpoint that does not report it, or of an embedded model.",
         "tokens",
         ge=256,
     )
@@ -151,7 +79,9 @@ class ModelSettings(_Table):
         5, "Attempts per call after temporary errors. Waiting after a 429 does not count.", "attempts", ge=1
     )
     retry_seconds: float = _key(120.0, "Longest time for all attempts of one call.", "seconds", gt=0)
-    max_reasoning_tokens: int = _key(0, "Reasoning, in addition to the answer. 0: no reasoning model.", "tokens", ge=0)
+    max_reasoning_tokens: int = _key(
+        0, "Tokens for reasoning, in addition to the answer. 0: not a reasoning model.", "tokens", ge=0
+    )
     json_schema: bool | None = _key(None, "Whether the endpoint enforces a JSON schema. Default: detected.")
     option_logprobs: bool | None = _key(
         None, "Whether the endpoint returns token log-probabilities. Default: detected."
@@ -266,8 +196,8 @@ class CacheSettings(_Table):
     )
     path: LocalPath | None = _key(
         None,
-        "Folder of the cache. Default: in the library, or with the models without one. A library of patient notes "
-        "allows no other place than itself.",
+        "Folder of the cache. Default: in the library, or with the models without one. For a library of patient notes "
+        "it is always in the library.",
         "path",
     )
 
@@ -301,8 +231,8 @@ class EnergySettings(_Table):
     )
     kg_co2_per_kwh: float = _key(
         0.205,
-        "Emissions of electricity. The default is the context-retrieval study's (Table 13: 197.31 kg for 962.48 kWh), "
-        "given there for the European Union.",
+        "Emissions of electricity. The default is that of the context-retrieval study for the European Union (Table "
+        "13: 197.31 kg for 962.48 kWh).",
         "kg CO2 per kWh",
         ge=0,
     )
@@ -413,8 +343,8 @@ class Settings(_Table):
     )
     allow_remote: bool = _key(
         False,
-        "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag, never in a "
-        "file or the environment, as it would then apply to libraries not thought of.",
+        "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
+        "or the environment it would apply to every library.",
     )
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 

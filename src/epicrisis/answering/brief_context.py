@@ -109,7 +109,7 @@ async def partition(question: Question, context: Context, passages: Sequence[Pas
             continue
         if len(part) == 1:
             raise ContextOverflow(
-                f"passage {part[0].id} alone does not fit the model's window: name a model with a larger one"
+                f"passage {part[0].id} alone does not fit the model's window: choose a model with a larger window"
             )
         queue[:0] = _halve(context, part)
     return requests
@@ -195,7 +195,7 @@ async def _sum_up(
         else:
             return reply, await _cite_findings(context, findings, reply, sentences)
     elif len(findings) <= 2:
-        raise ContextOverflow("two findings do not fit the model's window: name a model with a larger one")
+        raise ContextOverflow("two findings do not fit the model's window: choose a model with a larger window")
     message = f"{len(findings)} findings do not fit the model's window: summed up by halves"
     context.emit(Notice("re-partitioned", message))
     middle = len(findings) // 2

@@ -256,9 +256,9 @@ def withhold_unverified(answer: Answer) -> Answer:
     if not n:
         reason = "it quotes no document"
     elif n == 1:
-        reason = "its only quotation does not stand in the document it names"
+        reason = "its only quotation was not found in the document it cites"
     else:
-        reason = f"none of its {n} quotations stands in the document it names"
+        reason = f"none of its {n} quotations was found in the document it cites"
     withheld = WithheldAnswer(answer.text, reason, answer.choice, answer.citations)
     return replace(answer, state="abstained", text="", choice=None, citations=(), claims=(), withheld=withheld)
 

@@ -128,7 +128,7 @@ class AnswerFormat:
         replies = list(map(self._read_json, json_objects(text, keys)))
         for reply in replies:
             if (reply.has_answer, reply.choice) != (replies[0].has_answer, replies[0].choice):
-                raise Unreadable("the reply holds several answers that differ")
+                raise Unreadable("the reply contains several answers that differ")
         if replies:
             return replies[0]
         # In prose a reply says its choice, or for an open question the text itself is the answer.

@@ -68,7 +68,7 @@ class Rewarder:
 
 
 async def _refuse_record(_: Question) -> Ranking:
-    raise EpicrisisError("full context reads a patient's record: name the library that holds it")
+    raise EpicrisisError("full context reads a patient's record: give the library with that record")
 
 
 async def _refuse_selection(_question: Question, _k: int, _ranking: Ranking | None) -> SentenceRanking:

@@ -146,7 +146,7 @@ def experiment(
 ) -> None:
     """Run an experiment of the papers, or continue one, and show its tables.
 
-    Options that are not given are as in the paper. `cost` measures times, so it ignores cached replies unless
+    Options default to the values of the paper. `cost` measures times, so it ignores cached replies unless
     `--setting cache.mode=on`.
     """
     from epicrisis.cli.preflight import run_study
@@ -204,7 +204,7 @@ def probe(
         Texts,
         Option(
             "--set",
-            help="Question set whose key documents the library holds (repeatable). Default: sentences of the library "
+            help="Question set whose key documents are in the library (repeatable). Default: sentences of the library "
             "with a number left out.",
         ),
     ] = None,
@@ -240,7 +240,6 @@ class _Call:
     library: Path | None
     output: Path | None
     also: Sequence[str]
-    """Further models to run with."""
     yes: bool
     json: bool
 

@@ -20,8 +20,8 @@ from epicrisis.retrieval.rankings import (
     rank_for_documents,
     reciprocal_rank_fusion,
     rerank,
-    score_documents,
     select_documents,
+    take_first,
 )
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
 from epicrisis.retrieval.sentence_ranking import SentenceRanker, WordAnalyzer
@@ -212,18 +212,15 @@ class Retriever:
     ) -> Preflight:
         """Return whether the first `depth` dense documents or passages agree with another ranking of them.
 
-        The other ranking is by BM25 (IDF of the entire library, errata C6) or by the reranker, as the rule of
-        `preflight.choose_rule` requires. The dense hits of several stores, or of a question in segments, have the
-        scores of the fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the
-        signal needs a reranker and there is none.
+        The other ranking is by BM25 (IDF of the entire library, errata C6) or by the reranker, as the rule requires.
+        Fused dense hits have scores too small for a dense gap fitted on other scores. Raises ValueError if the signal
+        needs a reranker and there is none.
         """
         if count == "passages":
             dense = self._rank(text, depth, "dense", scope, self._depth(depth))
         else:
-            # All ranked passages of the first documents.
             dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
-            first = dict(score_documents(dense.scored_ids)[:depth])
-            dense = replace(dense, hits=tuple(filter(lambda hit: hit.passage.document_id in first, dense.hits)))
+            dense = take_first(dense, depth, count)
         judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
         bm25 = Ranking((), "bm25")
         size = len(dense.hits)
