@@ -23,6 +23,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.conflicts import find_conflicts
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
@@ -36,7 +37,7 @@ from epicrisis.answering.strategy_context import (
     VotingOptions,
 )
 from epicrisis.answering.structured_request import Sampling
-from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
+from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, Retrieved, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
@@ -57,7 +58,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
-from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
+from epicrisis.types import Examples, Passage, Preflight, Question, Ranking, Scope, SentenceRanking
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
@@ -312,11 +313,19 @@ class Pipeline:
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
 
+        passages: dict[str, Passage] = {}
+
+        def watch(event: Event) -> None:
+            if isinstance(event, Retrieved):
+                passages.update((passage.id, passage) for passage in event.ranking.passages)
+            emit(event)
+
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
-            return withhold_unverified(answer) if withhold else answer
+            answer = withhold_unverified(answer) if withhold else answer
+            return replace(answer, conflicts=find_conflicts(answer, passages, is_record=scope.patient is not None))
 
-        context = apply_overrides(self.build_context(emit, scope, restriction), overrides)
+        context = apply_overrides(self.build_context(watch, scope, restriction), overrides)
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -324,7 +333,7 @@ class Pipeline:
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         whole = apply_overrides(
-            self.build_context(emit, scope, restriction.without_hidden()), without_narrowing(overrides)
+            self.build_context(watch, scope, restriction.without_hidden()), without_narrowing(overrides)
         )
         # Both attempts share one deadline.
         again = await ask(replace(whole, deadline=context.deadline))
