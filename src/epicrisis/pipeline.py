@@ -29,6 +29,8 @@ from epicrisis.answering.open_medprompt import ensemble_refining, request_reward
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder, VotingOptions
 from epicrisis.answering.structured_request import Sampling
+from epicrisis.answering.support import check_answer
+from epicrisis.answering.verifiers import NliVerifier, make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
@@ -37,12 +39,12 @@ from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.catalogue import is_demo
-from epicrisis.models.pair_models import load_reward_model
+from epicrisis.models.pair_models import load_nli, load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
 from epicrisis.prompts import hash_prompts
-from epicrisis.protocols import ChatModel, RewardModel
+from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
@@ -78,7 +80,7 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences",
+    "unverified", "sentences", "check", "check_model", "unsupported",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -107,6 +109,8 @@ class Pipeline:
     _: KW_ONLY
     notes: Sequence[str] = ()
     remote: Sequence[str] = ()
+    verifier: Verifier | None = None
+    """Checks the claims if the setting `check` is `nli`."""
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
@@ -148,6 +152,10 @@ class Pipeline:
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
+            verifier: Verifier | None = None
+            if settings.check == "nli" and settings.check_model and needed - WITHOUT_LIBRARY:
+                nli = load_nli(settings.check_model, settings.home, settings.threads)
+                verifier = NliVerifier(nli, settings.check_model)
             return cls(
                 settings,
                 models,
@@ -156,6 +164,7 @@ class Pipeline:
                 reward,
                 notes=[note] if note else [],
                 remote=list_remote_hosts(settings, library),
+                verifier=verifier,
                 rosters=rosters,
                 resources=resources.pop_all(),
             )
@@ -302,7 +311,8 @@ class Pipeline:
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
-            return withhold_unverified(answer) if withhold else answer
+            answer = withhold_unverified(answer) if withhold else answer
+            return await self._check_claims(answer, context)
 
         context = apply_overrides(self.build_context(emit, scope, restriction), overrides)
         answer = await ask(context)
@@ -317,6 +327,13 @@ class Pipeline:
         # Both attempts share one deadline.
         again = await ask(replace(whole, deadline=context.deadline))
         return replace(again, narrowing="lifted")
+
+    async def _check_claims(self, answer: Answer, context: Context) -> Answer:
+        """Return the answer with its claims checked, as the settings `check` and `unsupported` say."""
+        settings, verifier = self.settings, self.verifier
+        if settings.check == "model":
+            verifier = make_chat_verifier(context, "judge" if "judge" in self.models else "writer")
+        return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit)
 
     def build_context(
         self, emit: Callable[[Event], None], scope: Scope, restriction: TimeRestriction = NO_RESTRICTION
