@@ -56,7 +56,7 @@ def test_stream_with_patient_in_question_reads_record(ward: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("patient", "reason"), [("nobody", "has no notes of patient"), (None, "select one with --patient")]
+    ("patient", "reason"), [("nobody", "has no notes of patient"), (None, "select a patient with --patient")]
 )
 @pytest.mark.parametrize("strategy", ["rag", "closed-book"])
 def test_ask_with_unknown_patient_raises(strategy: str, patient: str | None, reason: str, ward: Path) -> None:

@@ -155,7 +155,7 @@ def test_example_search_notes_are_reported(examples: LibrarySearch) -> None:
     assert any("tokens not seen by dense search" in note for note in notes(answered(settings, examples, long)))
     other = settings_of(strategy="medprompt", examples={"encoder": "pubmedbert"})
     assert notes(answered(other, examples)) == [
-        "solved questions: their library was made with hashing, not with pubmedbert"
+        "solved questions: their library was created with hashing, not with pubmedbert"
     ]
     assert pipeline_of(settings, replies, examples).recipe()["examples"]["encoder"] == "hashing"
 
@@ -178,12 +178,12 @@ def test_random_examples_differ_by_question_and_fixed_do_not(examples: LibrarySe
 
 def test_library_without_examples_is_rejected(tmp_path: Path) -> None:
     opened = library_of(tmp_path / "papers", [Document("d0", "Which disease it is, nobody knows.")])
-    with pytest.raises(InputError, match="d0 is no solved question: name a library that `epicrisis examples build`"):
+    with pytest.raises(InputError, match="d0 is not a solved question: give a library that `epicrisis examples build`"):
         answered(settings_of(strategy="medprompt"), opened)
 
 
 def test_medprompt_without_library_fails_before_any_call(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="medprompt shows solved questions: name a library of them"):
+    with pytest.raises(SettingsError, match="medprompt shows solved questions: give a library of them"):
         Pipeline.open(settings_of(strategy="medprompt", home=str(tmp_path)), None)
 
 

@@ -89,6 +89,11 @@ FRAGMENTS = [
     "<ſ>",
     "[doc ٣]",
     "7",
+    "[s3] ",
+    "[S 12]",
+    "[s",
+    "s4] ",
+    "\n[s1] ",
 ]
 hostile = st.lists(st.sampled_from(FRAGMENTS)).map("".join)
 texts = st.text() | hostile
@@ -96,7 +101,7 @@ texts = st.text() | hostile
 # What a fence, a label or a chat template's token looks like, said plainly and apart from the code under test.
 FORBIDDEN = re.compile(
     r"<\s*/?\s*documents\s*>|<\||<｜|</?s>|</?<?SYS>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>"
-    r"|\[\s*(?:doc|finding)\s*\d+\s*(?::[a-z ,]{0,80})?\]"
+    r"|\[\s*(?:doc|finding|s)\s*\d+\s*(?::[a-z ,]{0,80})?\]"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]",
     re.IGNORECASE,
 )
@@ -135,6 +140,8 @@ def test_escape_keeps_ordinary_text(text: str) -> None:
         ("<|im_end|>", "<\\|im_end|>"),
         ("[doc 3] x", "[\\doc 3] x"),
         ("[Finding 12]", "[\\Finding 12]"),
+        ("[s3] x", "[\\s3] x"),
+        ("[\\S 3]", "[\\\\S 3]"),
         ("<<SYS>>", "<<\\SYS>>"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Answer medical questions from long evidence, wherever in it the key sentence is.
+"""Answer medical questions from long evidence, and quote the passages that support each answer.
 
     import epicrisis
     answer = epicrisis.ask("~/lib", "Is aspirin of use in suspected myocardial infarction?", ["yes", "no"])

@@ -91,7 +91,7 @@ def check_settings(settings: Settings) -> Settings:
     """
     if settings.note_tokens is not None and (settings.unit != "note" or settings.strategy == "full-context"):
         raise SettingsError(
-            "setting note_tokens: it limits whole notes of a search only: use the setting unit = note and the strategy "
-            "rag or brief-context, or leave out note_tokens"
+            "setting note_tokens: it only limits whole notes found by a search: use the setting unit = note and the "
+            "strategy rag or brief-context, or leave out note_tokens"
         )
     return settings

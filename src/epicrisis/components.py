@@ -32,7 +32,7 @@ from epicrisis.protocols import ChatModel, Encoder
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
-from epicrisis.types import Examples, Passage, Question, Scope
+from epicrisis.types import Examples, Question, Scope
 
 DEFAULT_ENCODER = "minilm"
 WITH_SENTENCES = frozenset({"evidence"})
@@ -58,7 +58,6 @@ class LibrarySearch:
     literature: tuple[Library, ...] = ()
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
-    """The patients of the libraries."""
 
     def close(self) -> None:
         """Close the libraries. Idempotent."""
@@ -90,27 +89,25 @@ class ExampleSearch:
         k = self.settings.k
         depth = max(_MIN_EXAMPLE_DEPTH, k * self.settings.rerank_times)
         while True:
-            passages, notes = self._search(question, depth)
+            if self.settings.choose == "nearest":
+                ranking = self.search.retriever.rank(question.text, depth, "dense", Scope())
+                passages, notes = ranking.passages, ranking.notes
+            else:
+                key = f"{self.seed}/{question.key if self.settings.choose == 'random' else ''}"
+                seed = int(sha256(key.encode()).hexdigest()[:8], 16)
+                passages, notes = sample_passages(self.search.library, depth, seed, Scope()), ()
             examples = choose_examples(passages, question, k, self.settings.leak_similarity)
             n = len(examples.examples)
             if n == k or len(passages) < depth:
                 remarks = list(notes)
                 actual, expected = self.search.library.manifest.encoder_name, self.settings.encoder
                 if expected is not None and expected != actual:
-                    remarks.insert(0, f"their library was made with {actual}, not with {expected}")
+                    remarks.insert(0, f"their library was created with {actual}, not with {expected}")
                 if n < k:
                     remarks.append(f"{n} of the {k} wanted: the library has no more")
                 return replace(examples, notes=tuple(remarks))
             # Long questions have several passages, and some examples are excluded.
             depth *= 2
-
-    def _search(self, question: Question, depth: int) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
-        """Return `depth` passages, best first, and the notes of the search."""
-        if self.settings.choose == "nearest":
-            ranking = self.search.retriever.rank(question.text, depth, "dense", Scope())
-            return ranking.passages, ranking.notes
-        key = f"{self.seed}/{question.key if self.settings.choose == 'random' else ''}"
-        return sample_passages(self.search.library, depth, int(sha256(key.encode()).hexdigest()[:8], 16), Scope()), ()
 
 
 def open_library_search(settings: Settings, library: Path | str, search: bool = True) -> LibrarySearch:
@@ -126,15 +123,19 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
     if not search:
         opened = Library.open(path)
         return LibrarySearch(opened, Retriever(opened, None), rosters=(Roster(opened),))
-    needs_encoder = settings.by != "bm25" or settings.strategy in WITH_SENTENCES
+    selects_sentences = settings.strategy in WITH_SENTENCES or settings.citing == "numbers"
+    needs_encoder = settings.by != "bm25" or selects_sentences
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
     rerank, reranker = settings.rerank, None
     if rerank.name is not None:
         model = load_reranker(rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env))
         reranker = rerank.name, model
 
-    def open_one(path: Path, encoder: str | None = None) -> tuple[Library, Encoder | None]:
-        return _open_with_encoder(settings, path, encoder) if needs_encoder else (Library.open(path), None)
+    def open_one(path: Path, encoder_name: str | None = None) -> tuple[Library, Encoder | None]:
+        if not needs_encoder:
+            return Library.open(path), None
+        encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
+        return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
 
     first, encoder = open_one(path, settings.encoder)
     others = [open_one(local_path(other)) for other in settings.fuse] if needs_encoder else []
@@ -142,7 +143,7 @@ def open_library_search(settings: Settings, library: Path | str, search: bool = 
         check_same_documents(first, store)
     papers = list(map(local_path, settings.beside))
     if len({path.absolute(), *map(Path.absolute, papers)}) <= len(papers):
-        raise SettingsError("setting beside: it names a library twice, or the main one: name others")
+        raise SettingsError("setting beside: it contains a library twice, or the main library: give other libraries")
     literature = list(map(open_one, papers))
     retriever = Retriever(
         first,
@@ -285,8 +286,3 @@ def describe_library(library: Library) -> dict[str, Any]:
 def describe_examples(library: Library) -> dict[str, Any]:
     """Return id, size and encoder of a library of solved questions for the recipe of a run."""
     return {**describe_library(library), "encoder": library.manifest.encoder_name}
-
-
-def _open_with_encoder(settings: Settings, path: Path, encoder_name: str | None = None) -> tuple[Library, Encoder]:
-    encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
-    return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder

@@ -29,7 +29,6 @@ class TimeRestriction:
     hidden: frozenset[str] = frozenset()
     """Ids of notes about other times."""
     note_count: int = 0
-    """The number of notes in the record."""
     undated: int = 0
     """How many hidden notes have no time. They are excluded by their stay or type."""
     explanations: tuple[str, ...] = ()
@@ -106,7 +105,10 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     """
     if tokens is None:
         notes = ranking.passages
-        while notes and not await context.fits("writer", *build_documents_request(question, context, notes)):
+        while notes:
+            request = await build_documents_request(question, context, notes)
+            if await request.fits(context, "writer"):
+                break
             notes = notes[:-1]
         budget = "what the model's window leaves"
     else:

@@ -73,7 +73,9 @@ class LogFile(logging.Handler):
         super().close()
 
     def _storage_error(self, error: OSError) -> StorageError:
-        return StorageError(f"the log {self._path} cannot be written ({error.strerror}): free space, or name another")
+        return StorageError(
+            f"the log {self._path} cannot be written ({error.strerror}): free some space, or choose another file"
+        )
 
 
 def open_log(path: Path, with_text: bool = False) -> LogFile:

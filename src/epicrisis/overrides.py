@@ -84,10 +84,10 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
 
 
 def _select_from(context: Context, ranking: Ranking) -> SentenceSelection:
-    """Return the selection of sentences from this ranking."""
+    """Return the selection of sentences from this ranking, if a strategy names no part of it."""
 
-    async def select_sentences(question: Question, k: int, _: Ranking | None) -> SentenceRanking:
-        return await context.select_sentences(question, k, ranking)
+    async def select_sentences(question: Question, k: int, part: Ranking | None) -> SentenceRanking:
+        return await context.select_sentences(question, k, part or ranking)
 
     return select_sentences
 

@@ -27,12 +27,20 @@ from epicrisis.answering.document_answers import chose_unanswerable, withhold_un
 from epicrisis.answering.evidence import evidence
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
-from epicrisis.answering.strategy_context import PROMPTS, Context, RefiningOptions, Rewarder, VotingOptions
+from epicrisis.answering.strategy_context import (
+    NUMBERED_PROMPTS,
+    PROMPTS,
+    Context,
+    RefiningOptions,
+    Rewarder,
+    VotingOptions,
+)
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.support import check_answer
 from epicrisis.answering.verifiers import NliVerifier, make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
@@ -48,6 +56,7 @@ from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
@@ -80,7 +89,7 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "check", "check_model", "unsupported",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -136,7 +145,8 @@ class Pipeline:
                 resources.callback(open_log(settings.log, settings.log_text).close)
             search, rosters = None, tuple[Roster, ...]()
             if library is not None and needed - WITHOUT_LIBRARY:
-                search = components.open_library_search(settings, library, bool(needed - WITHOUT_SEARCH))
+                searches = bool(needed - WITHOUT_SEARCH) or settings.citing == "numbers"
+                search = components.open_library_search(settings, library, searches)
                 resources.enter_context(search)
             elif library is not None:
                 rosters = components.read_rosters(library, *settings.beside)
@@ -259,6 +269,8 @@ class Pipeline:
             recipe["library"]["fused"] = list(map(components.describe_library, self.search.others))
             if self.search.literature:
                 recipe["library"]["beside"] = list(map(components.describe_library, self.search.literature))
+        if self.settings.citing == "numbers":
+            recipe["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
@@ -397,6 +409,8 @@ class Pipeline:
             record=record,
             select_sentences=partial(self._select_sentences, search_scope, emit),
             sentences=settings.sentences,
+            citing=settings.citing,
+            compare_texts=None if not self._has_encoder else self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
@@ -415,12 +429,25 @@ class Pipeline:
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
     ) -> SentenceRanking:
-        """Return the best `k` sentences of the ranking, or of a search without a ranking."""
+        """Return the best `k` sentences of the ranking, or of a search without a ranking.
+
+        Without an encoder, return every sentence of the ranking in the order of the text.
+        """
+        if ranking is not None and not self._has_encoder:
+            return list_sentences(ranking.passages, find_sentences)
         retriever = self._retriever()
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
         return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
+
+    @property
+    def _has_encoder(self) -> bool:
+        return self.search is not None and self.search.retriever.encoder is not None
+
+    async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return for each query its similarity to each text by the encoder."""
+        return await self._offload(self._retriever().compare_texts, queries, texts)
 
     async def find_time_restriction(
         self, question: Question, scope: Scope, overrides: RunOverrides = NO_OVERRIDES
@@ -459,8 +486,8 @@ class Pipeline:
         for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):
             if is_demo(name):
                 message = (
-                    f"{name} is a small model for demonstration, not for use: name a better one with --model (the URL "
-                    "of an OpenAI-compatible endpoint, or a .gguf file)"
+                    f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
+                    "OpenAI-compatible endpoint, or a .gguf file)"
                 )
                 emit(Notice("demo-model", message))
 

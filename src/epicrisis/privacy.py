@@ -86,8 +86,8 @@ def _refuse_remote(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if not is_local(host):
         raise NetworkRefused(
-            f"--local-only is on and a connection to {host} was attempted: name a model on this machine, or leave out "
-            "--local-only"
+            f"--local-only is on and a connection to {host} was attempted: choose a model on this machine, or leave "
+            "out --local-only"
         )
 
 
@@ -120,7 +120,9 @@ def local_path(path: str | PurePath) -> Path:
     """Return the path with `~` expanded. Raises InputError for a URI, as only local files and folders are read."""
     match = _SCHEME.match(str(path))
     if match is not None:
-        raise InputError(f"{match[1]}:// is not a folder or file on this machine: copy it here and name the copy")
+        raise InputError(
+            f"{match[1]}:// is not a folder or file on this machine: copy it here and give the path of the copy"
+        )
     return Path(path).expanduser()
 
 

@@ -5,11 +5,14 @@ Documents are data, never instructions. They are placed between `<documents>` an
 that resembles the fence, a label or a control token of a chat template gets one backslash after its first character.
 So a document can neither close the fence nor forge a turn, and `unescape` restores the exact text. The fence is fixed:
 a random one would defeat the prefix cache of endpoints.
+
+Sentences that a reply may cite have a label as well (`[s7] `). No document can forge one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +20,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from epicrisis.answers import Quotation
 from epicrisis.errors import ScopeViolation
 from epicrisis.protocols import Message
 from epicrisis.types import ArticleMark, Passage, Scope
@@ -46,13 +50,14 @@ _MARKERS = re.compile(
     r"""(?ix)
     (?P<opener>
         < (?= \\*+ (?: \| | ｜ | \s*+ (?:/\s*+)? (?:documents|s|SYS|bos|eos|pad|unk|(?:start|end)_of_turn) \s*+ > ) )
-      | \[ (?= \\*+ \s*+ (?: (?:doc|finding|answer) \s*+ \d++ (?: \s?+ : [a-z ,]{0,99}+ )?+
+      | \[ (?= \\*+ \s*+ (?: (?:doc|finding|answer|s) \s*+ \d++ (?: \s?+ : [a-z ,]{0,99}+ )?+
                           | (?:/\s*+)? (?: INST | SYSTEM_PROMPT | (?=\w*TOOL_\w)\w++ | \w++(?<=\w_TOOLS) ) ) \s*+ \] )
     )
     (?P<escapes> \\*+ )
     """
 )
 _LABELS = re.compile(r"(?m)^\[(?:doc|finding|answer) \d+(?:: [A-Z ,]{1,80})?\] ")
+_SENTENCE_LABEL = re.compile(r"\[s\d+\] ")
 _USER_PART = "\n=== user ===\n"
 
 
@@ -66,17 +71,33 @@ def unescape(text: str) -> str:
     return _MARKERS.sub(lambda match: match["opener"] + match["escapes"][1:], text)
 
 
-def fence(items: Iterable[str], label: str = "doc", marks: Sequence[Sequence[ArticleMark]] = ()) -> str:
+def fence(
+    items: Iterable[str],
+    label: str = "doc",
+    marks: Sequence[Sequence[ArticleMark]] = (),
+    numbers: Sequence[Mapping[int, int]] = (),
+) -> str:
     """Return the items inside the fence, escaped, behind the labels `[label 1]`, `[label 2]`...
 
-    `marks`, one sequence per item, are added to the labels (`[doc 2: RETRACTED]`). No document can forge a label.
+    `marks`, one sequence per item, are added to the labels (`[doc 2: RETRACTED]`). `numbers`, one mapping per item, has
+    the numbers of sentences by the offset in the item where they begin (`[s7] `). No document can forge a label.
     """
     rows = []
     for number, item in enumerate(items, 1):
         words = ", ".join(map(MARK_LABELS.__getitem__, marks[number - 1])) if marks else ""
-        rows.append(f"[{label} {number}{f': {words}' if words else ''}] {escape(item)}")
+        text = _escape_numbered(item, numbers[number - 1]) if numbers else escape(item)
+        rows.append(f"[{label} {number}{f': {words}' if words else ''}] {text}")
     explanation = [MARKS_EXPLANATION] if any(marks) else []
     return "\n".join((*explanation, OPEN, *rows, CLOSE))
+
+
+def _escape_numbered(item: str, numbers: Mapping[int, int]) -> str:
+    """Return the item with labels of sentences. The text between two labels is escaped by itself, as it stands."""
+    offsets = sorted(numbers)
+    pieces = [escape(item[: offsets[0]])] if offsets else [escape(item)]
+    for start, end in itertools.pairwise([*offsets, len(item)]):
+        pieces.append(f"[s{numbers[start]}] {escape(item[start:end])}")
+    return "".join(pieces)
 
 
 def unfence(prompt: str) -> list[str]:
@@ -84,22 +105,53 @@ def unfence(prompt: str) -> list[str]:
     start, end = prompt.find(OPEN), prompt.rfind(CLOSE)
     if start < 0 or end < 0:
         return []
-    body = prompt[start + len(OPEN) + 1 : end]
-    return [unescape(item.removesuffix("\n")) for item in _LABELS.split(body)[1:]]
+    items: list[str] = []
+    for item in _LABELS.split(prompt[start + len(OPEN) + 1 : end])[1:]:
+        pieces = _SENTENCE_LABEL.split(item.removesuffix("\n"))
+        items.append("".join(map(unescape, pieces)))
+    return items
 
 
-def fence_passages(passages: Sequence[Passage], scope: Scope) -> str:
-    """Return the fence with passages as `[doc i] title (date)` and text, in this order.
-
-    Raises ScopeViolation for a passage outside the scope: the second check of this access boundary.
-    """
+def check_scope(passages: Sequence[Passage], scope: Scope) -> None:
+    """Raise ScopeViolation if a passage is outside the scope."""
     for passage in passages:
         if not scope.admits(passage):
             raise ScopeViolation(
                 f"passage {passage.id} is outside the scope of this question; nothing was sent. "
                 "Please report this: the search should have excluded it."
             )
-    return fence(map(format_passage, passages), marks=[passage.marks for passage in passages])
+
+
+def fence_passages(passages: Sequence[Passage], scope: Scope, sentences: Sequence[Quotation] = ()) -> str:
+    """Return the fence with passages as `[doc i] title (date)` and text, in this order.
+
+    `sentences` get the labels `[s1] `, `[s2] `... by their order. Raises ScopeViolation for a passage outside the scope
+    (the second check of this access boundary), and ValueError for a sentence that is not verbatim in its passage.
+    """
+    check_scope(passages, scope)
+    items = list(map(format_passage, passages))
+    numbers = _place_numbers(passages, items, sentences) if sentences else ()
+    return fence(items, marks=[passage.marks for passage in passages], numbers=numbers)
+
+
+def _place_numbers(
+    passages: Sequence[Passage], items: Sequence[str], sentences: Sequence[Quotation]
+) -> list[dict[int, int]]:
+    """Return the number of each sentence by its offset in the item of its passage."""
+    places: dict[str, int] = {}
+    for place, passage in enumerate(passages):
+        places.setdefault(passage.id, place)
+    numbers: list[dict[int, int]] = [{} for _ in items]
+    for number, sentence in enumerate(sentences, 1):
+        if sentence.passage_id not in places or sentence.start is None:
+            raise ValueError(f"sentence {number} is in no passage of the prompt")
+        place = places[sentence.passage_id]
+        passage, item = passages[place], items[place]
+        offset = len(item) - len(passage.text) + sentence.start - passage.start
+        if not item.startswith(sentence.text, offset) or offset in numbers[place]:
+            raise ValueError(f"sentence {number} is not at its place in passage {passage.id}")
+        numbers[place][offset] = number
+    return numbers
 
 
 def format_passage(passage: Passage) -> str:

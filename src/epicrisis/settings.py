@@ -17,6 +17,7 @@ from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
 from epicrisis.types import (
+    CitingMode,
     CountUnit,
     DraftSelection,
     EvidenceOrder,
@@ -133,10 +134,12 @@ class ModelSettings(_Table):
     )
     # Not OPENAI_API_KEY: a key for one service would go to any endpoint.
     api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
-    api_key_file: LocalPath | None = _key(None, "File with only the API key. Wins over the variable.", "path")
+    api_key_file: LocalPath | None = _key(
+        None, ("File that contains only the API key. Takes precedence over the variable."), "path"
+    )
     context_tokens: int | None = _key(
         None,
-        "Context window, if the endpoint does not report it. Size of the window of an embedded model.",
+        "Context window of an endpoint that does not report it, or of an embedded model.",
         "tokens",
         ge=256,
     )
@@ -152,7 +155,9 @@ class ModelSettings(_Table):
         5, "Attempts per call after temporary errors. Waiting after a 429 does not count.", "attempts", ge=1
     )
     retry_seconds: float = _key(120.0, "Longest time for all attempts of one call.", "seconds", gt=0)
-    max_reasoning_tokens: int = _key(0, "Reasoning, in addition to the answer. 0: no reasoning model.", "tokens", ge=0)
+    max_reasoning_tokens: int = _key(
+        0, "Tokens for reasoning, in addition to the answer. 0: not a reasoning model.", "tokens", ge=0
+    )
     json_schema: bool | None = _key(None, "Whether the endpoint enforces a JSON schema. Default: detected.")
     option_logprobs: bool | None = _key(
         None, "Whether the endpoint returns token log-probabilities. Default: detected."
@@ -267,8 +272,8 @@ class CacheSettings(_Table):
     )
     path: LocalPath | None = _key(
         None,
-        "Folder of the cache. Default: in the library, or with the models without one. A library of patient notes "
-        "allows no other place than itself.",
+        "Folder of the cache. Default: in the library, or with the models without one. For a library of patient notes "
+        "it is always in the library.",
         "path",
     )
 
@@ -302,8 +307,8 @@ class EnergySettings(_Table):
     )
     kg_co2_per_kwh: float = _key(
         0.205,
-        "Emissions of electricity. The default is the context-retrieval study's (Table 13: 197.31 kg for 962.48 kWh), "
-        "given there for the European Union.",
+        "Emissions of electricity. The default is that of the context-retrieval study for the European Union (Table "
+        "13: 197.31 kg for 962.48 kWh).",
         "kg CO2 per kWh",
         ge=0,
     )
@@ -379,6 +384,9 @@ class Settings(_Table):
         True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
     )
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
+    citing: CitingMode = _key(
+        "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
+    )
     unverified: UnverifiedPolicy = _key(
         "abstain",
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
@@ -423,8 +431,8 @@ class Settings(_Table):
     )
     allow_remote: bool = _key(
         False,
-        "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag, never in a "
-        "file or the environment, as it would then apply to libraries not thought of.",
+        "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
+        "or the environment it would apply to every library.",
     )
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 

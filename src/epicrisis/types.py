@@ -80,6 +80,9 @@ UnsupportedPolicy: TypeAlias = Literal["mark", "remove"]
 UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 """What happens to an answer without a verified quotation: it counts as an abstention, or remains an answer."""
 
+CitingMode: TypeAlias = Literal["quotes", "numbers"]
+"""How a reply names its evidence: by words copied from a document, or by the numbers of sentences in the prompt."""
+
 RETRACTED = "retracted"
 RETRACTION_NOTICE = "retraction-notice"
 MARKED_BY_OTHERS = "marked"

@@ -23,8 +23,8 @@ def answer_with(*citations: Citation) -> Answer:
     ("citations", "reason"),
     [
         ((), "it quotes no document"),
-        ((NOT_THERE,), "its only quotation does not stand in the document it names"),
-        ((NOT_THERE, NOT_THERE), "none of its 2 quotations stands in the document it names"),
+        ((NOT_THERE,), "its only quotation was not found in the document it cites"),
+        ((NOT_THERE, NOT_THERE), "none of its 2 quotations was found in the document it cites"),
     ],
 )
 def test_answer_without_verified_quotation_becomes_abstention(citations: tuple[Citation, ...], reason: str) -> None:

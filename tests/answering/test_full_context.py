@@ -55,5 +55,5 @@ def test_record_without_notes_in_scope_fails_without_call() -> None:
     assert answer.state == "failed"
     assert answer.failure is not None
     assert answer.failure.kind == "NothingInScope"
-    assert "no note of this patient's record lies within the scope" in answer.failure.message
+    assert "no note of this patient's record is within the scope" in answer.failure.message
     assert asked.of(ModelCalled) == []

@@ -60,7 +60,7 @@ def test_missing_probabilities_fail_with_remedy(model: ScriptedModel) -> None:
     answer = run(zero_shot, world(model, ()), ASKED)
     assert answer.state == "failed"
     assert answer.failure is not None
-    assert "name a model that reports log-probabilities" in answer.failure.message
+    assert "choose a model that reports log-probabilities" in answer.failure.message
 
 
 def test_question_without_options_is_rejected() -> None:

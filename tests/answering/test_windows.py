@@ -36,7 +36,8 @@ from tests.support.strategies import (
 
 
 def parts_of(asked: World, found: Sequence[Passage]) -> list[tuple[Passage, ...]]:
-    return asyncio.run(partition(QUESTION, asked.context, found))
+    requests = asyncio.run(partition(QUESTION, asked.context, found))
+    return [request.passages for request in requests]
 
 
 def window_for(n: int, words: int) -> int:

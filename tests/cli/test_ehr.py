@@ -209,7 +209,7 @@ def test_record_longer_than_window_is_counted_and_not_asked_again(
         (("--arm", "rag"), "no arm is called rag"),
         (("--population", "table-9"), "no population is called"),
         (("--population", "table-3"), "table-3 of the EHR study is not about generated"),
-        (("--arm", "rag-5+splade"), "need a sparse encoder: name one with --sparse"),
+        (("--arm", "rag-5+splade"), "need a sparse encoder: give one with --sparse"),
         (("-k", "3"), "does not vary that: leave -k out"),
     ],
 )

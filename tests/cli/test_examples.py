@@ -203,7 +203,7 @@ def test_build_into_library_of_papers_is_refused_without_calls(
     ):
         result = run("examples", *command)
         assert result.exit_code == 2
-        assert "is no solved question: name a library that `epicrisis examples build` made" in result.stderr
+        assert "is not a solved question: give a library that `epicrisis examples build` made" in result.stderr
     assert server.ledger.calls == 0
 
 

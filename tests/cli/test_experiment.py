@@ -206,7 +206,7 @@ def test_experiment_with_invalid_arguments_reports_one_line(run: Run, library: P
         (("experiment", "positions", *common, "-n", 999), "has 24 questions"),
         (("experiment", "positions", *common, "-n", 5, "--arm", "magic"), "no arm is called magic"),
         (("experiment", "positions", *common, "-n", 5, "--arm", "reranked"), "needs a reranker"),
-        (("experiment", "positions", "--set", question_file, "-n", 5), "name one with --library"),
+        (("experiment", "positions", "--set", question_file, "-n", 5), "give one with --library"),
         (("evaluate", "mirage/nothing", "--library", library), "is neither a question set"),
     ):
         result = run(*arguments)
@@ -234,7 +234,7 @@ def test_experiment_with_unused_options_is_refused(
     )
     assert_one_line(run("experiment", "open-ended", *common, "--repeats", 2), "leave --repeats out")
     assert_one_line(
-        run("evaluate", question_file), "the strategy brief-context reads a library: name one with --library"
+        run("evaluate", question_file), "the strategy brief-context reads a library: give one with --library"
     )
     foreign_folder = run("experiment", "preflight", *common, "-o", library)
     assert_one_line(foreign_folder, "contains other files", "choose an empty or new folder")

@@ -105,10 +105,10 @@ def test_grade_pairs_invalid_input_reports_one_line(medq: Path, tmp_path: Path, 
     run("grade", "pairs", medq, "-o", folder)
     for arguments, message in (
         (("pairs", medq, "-o", folder), "holds pairs.csv already"),
-        (("pairs", tmp_path / "none", "-o", tmp_path / "new"), "name the folder of a run, or a file of answers"),
-        (("verdicts", folder), "there are no verdicts: name the files of reviewers"),
-        (("verdicts", tmp_path, tmp_path / "x.csv"), "name a folder that `epicrisis grade pairs` wrote"),
-        (("correctness", tmp_path), "name the folder of a run, or a file of answers"),
+        (("pairs", tmp_path / "none", "-o", tmp_path / "new"), "give the folder of a run, or a file of answers"),
+        (("verdicts", folder), "there are no verdicts: give the files of reviewers"),
+        (("verdicts", tmp_path, tmp_path / "x.csv"), "give a folder that `epicrisis grade pairs` wrote"),
+        (("correctness", tmp_path), "give the folder of a run, or a file of answers"),
         (
             ("correctness", folder_of(tmp_path / "choices", [with_options("1")])),
             "has no answer to grade: choose a run of open",

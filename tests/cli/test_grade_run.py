@@ -160,7 +160,7 @@ def test_grade_run_cost_estimate_includes_notes(tmp_path: Path, run: Run) -> Non
 def test_grade_invalid_input_reports_one_line(tmp_path: Path, run: Run) -> None:
     ungradable = folder_of(tmp_path / "nothing", [record(question(gold=None), "40 mg")])
     for arguments, message in (
-        (("run", tmp_path / "none"), "name the folder of a run, or a file of answers"),
+        (("run", tmp_path / "none"), "give the folder of a run, or a file of answers"),
         (("run", ungradable), "has no answer to measure: choose a run of open questions with a reference"),
         (("run", write_run(tmp_path / "ehr"), "--against-notes", tmp_path), "--against-notes needs a judge"),
         (("run", tmp_path / "ehr", "--no-meteor", "--nli", "no-such-model"), "no-such-model"),

@@ -228,7 +228,7 @@ def test_answer_from_mixed_library_has_note(tmp_path: Path, run: Run) -> None:
     arguments = ("--strategy", "rag", "--by", "bm25", "--patient", "p1")
     with HostileServer(schema_reply) as server:
         result = run("ask", ward, "Aspirin?", "--model", server.url, *arguments)
-    assert "this library of notes holds documents of no patient" in " ".join(result.stdout.split())
+    assert "this library of notes contains documents without a patient" in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize("first", ["jsonl", "fhir"])

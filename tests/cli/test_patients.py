@@ -55,7 +55,7 @@ def test_library_patients_lists_patients_without_text(ward: Path, run: Run) -> N
 
 
 MISMATCHES = {
-    "nobody": ((), "What drug was given?", "holds only patients' notes: select one with --patient"),
+    "nobody": ((), "What drug was given?", "holds only patients' notes: select a patient with --patient"),
     "unknown": (("--patient", "1008381"), "What drug was given?", "has no notes of patient '1008381'"),
     "another's id": (("--patient", ANNA), f"What was {BERT} given?", "names another patient of this library"),
     "another's name": (
@@ -111,11 +111,11 @@ CONFLICTS = {
     "order": (("--setting", "order=rank", "--strategy", "full-context"), "setting order: full-context has no ranking"),
     "budget of passages": (
         ("--setting", "note_tokens=900", "--strategy", "rag"),
-        "setting note_tokens: it limits whole notes",
+        "setting note_tokens: it only limits whole notes",
     ),
     "budget of a record": (
         ("--setting", "note_tokens=900", "--setting", "unit=note", "--strategy", "full-context"),
-        "setting note_tokens: it limits whole notes",
+        "setting note_tokens: it only limits whole notes",
     ),
     "permission": (("--setting", "allow_remote=true"), "setting allow_remote: it is given once for each library"),
 }
@@ -138,7 +138,7 @@ def test_full_context_without_note_in_scope_makes_no_call(ward: Path, run: Run) 
         result = run("ask", ward, "What drug was given?", "--as-of", "2149-01-01", *arguments)
         assert (result.exit_code, server.received) == (2, ())
         assert (
-            "no note of this patient's record lies within the scope: check the settings of scope (as_of, since"
+            "no note of this patient's record is within the scope: check the settings of scope (as_of, since"
             in result.stderr
         )
         assert run("ask", ward, "What drug was given?", "--as-of", "2150-06", *arguments).exit_code == 0

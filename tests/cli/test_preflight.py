@@ -202,7 +202,7 @@ def test_calibrate_without_gold_documents_reports_one_line(library: Path, tmp_pa
     file = write_questions(tmp_path / "own.jsonl", 6, gold_documents=["absent"])
     rankings = tmp_path / "deeper" / "rankings.jsonl"
     result = run("--library", library, "--file", file, "-o", rankings)
-    assert_one_line(result, "0 questions with the issue and 0 without", "gold documents the library holds")
+    assert_one_line(result, "0 questions with the issue and 0 without", "gold documents are in the library")
     rows = [json.loads(line) for line in rankings.read_text(encoding="utf-8").splitlines()]
     assert len(rows) == 6
     assert rows[0]["recipe"]["depth"] == DEPTH

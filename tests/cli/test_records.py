@@ -94,7 +94,7 @@ def test_search_of_patient_and_literature_shows_sources(run: Run, ward: Path, tm
 def test_search_library_beside_itself_is_refused(run: Run, ward: Path) -> None:
     result = run("search", ward, "chest pain", "--setting", f"beside={ward}", "--by", "bm25")
     assert result.exit_code == 2
-    assert "names a library twice" in result.stderr
+    assert "contains a library twice" in result.stderr
 
 
 def test_ask_file_about_other_patient_is_refused(run: Run, ward: Path, tmp_path: Path) -> None:

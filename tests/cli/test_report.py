@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from epicrisis.cli import evaluate
+from epicrisis.cli import answer_output
 from epicrisis.errors import StorageError
 from tests.cli.conftest import Run
 from tests.support.run_folders import answers, folder, recipe
@@ -45,7 +45,7 @@ def test_report_of_runs_writes_one_page(runs: tuple[Path, ...], run: Run, tmp_pa
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
     assert [node.text() for node in tree.css("h1, h2")] == ["Mine", "Compare", "Positions"]
     assert [node.text() for node in tree.css(".unfinished")] == [
-        "Not finished: qwen. The tables are of what there is of it so far."
+        "Not finished: qwen. The tables show the cases recorded so far."
     ]
     assert len(tree.css(".chart")) > 3
     assert list(tmp_path.glob(".*")) == []
@@ -78,8 +78,8 @@ def test_report_as_json_has_findings(runs: tuple[Path, ...], run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{run}"], "name the page with -o report.html, or add --json"),
-        (["{none}", "-o", "{page}"], "name"),
+        (["{run}"], "give the file of the page with -o report.html, or add --json"),
+        (["{none}", "-o", "{page}"], "give the folder of a run"),
         (["{run}", "-o", "{none}/report.html"], "is not a folder"),
         (["{run}", "-o", "{run}"], "is not a report of this program"),
     ],
@@ -102,7 +102,7 @@ def test_write_page_is_readable_by_owner_only(tmp_path: Path) -> None:
         for text in ("old", "new"):
             page.touch()
             page.chmod(0o644)
-            evaluate._write(page, text)
+            answer_output.write_private_text(page, text)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
     finally:
         os.umask(before)
@@ -117,7 +117,7 @@ def test_write_page_on_full_disk_leaves_old_page(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("os.fsync", fail_to_sync)
     with pytest.raises(StorageError, match="No space left"):
-        evaluate._write(page, "new")
+        answer_output.write_private_text(page, "new")
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
 

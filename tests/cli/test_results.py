@@ -56,7 +56,7 @@ def test_compare_json_has_tables_and_sources(runs: tuple[Path, Path], run: Run) 
 def test_compare_with_one_run_fails(runs: tuple[Path, Path], run: Run) -> None:
     result = run("compare", runs[0])
     assert result.exit_code == 2
-    assert "a comparison needs two or more runs" in result.stderr
+    assert "a comparison needs two or more runs: give the folder of each" in result.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

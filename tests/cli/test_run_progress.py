@@ -47,7 +47,7 @@ def test_demo_model_is_named_in_note(capsys: pytest.CaptureFixture[str]) -> None
         load_settings({"models": {"writer": {"name": "smollm2-135m"}}}), ("writer", "map")
     )
     assert capsys.readouterr().err == (
-        "note: smollm2-135m is a small model for demonstration, not for use: choose a better one with --model\n"
+        "note: smollm2-135m is a small model for demonstration only: choose a better one with --model\n"
     )
     run_progress.warn_about_demo_models(
         load_settings({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}}), ("writer", "map")

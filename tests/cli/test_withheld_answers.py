@@ -37,9 +37,7 @@ def ask(run: Run, trials: Path, quote: str, *flags: str, strategy: str = "rag") 
 def test_ask_with_unverified_quotation_abstains_and_shows_reply(trials: Path, run: Run) -> None:
     result = ask(run, trials, "aspirin prevents every stroke")
     assert result.exit_code == 0
-    assert (
-        "No answer (abstained): The model's answer is not trusted: its only quotation does not stand" in result.stdout
-    )
+    assert "No answer (abstained): The model's answer is not trusted: its only quotation was not found" in result.stdout
     assert "The model answered: A. yes — It does." in result.stdout
     assert "“aspirin prevents every stroke” (NOT found there: unverified)" in result.stdout
 
@@ -49,7 +47,7 @@ def test_ask_json_with_unverified_quotation_holds_withheld_answer(trials: Path, 
     assert (answer["state"], answer["choice"], answer["text"], answer["citations"]) == ("abstained", None, "", [])
     withheld = answer["withheld"]
     assert (withheld["choice"], withheld["citations"][0]["verified"]) == ("A", False)
-    assert withheld["reason"] == "its only quotation does not stand in the document it names"
+    assert withheld["reason"] == "its only quotation was not found in the document it cites"
 
 
 def test_ask_with_setting_keep_answers_without_verified_quotation(trials: Path, run: Run) -> None:

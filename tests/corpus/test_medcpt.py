@@ -132,7 +132,7 @@ def test_article_with_missing_fields_is_reported(tmp_path: Path) -> None:
         "entry '3'": "no text: neither title nor abstract",
         "entry '4'": "not an object",
         "entry '5'": "t: not a text",
-        "entry '6'": "holds half of a surrogate pair, which is no character",
+        "entry '6'": "contains half of a surrogate pair, which is not a character",
         "entry '99'": "no vector: not in pmids_chunk_0.json",
         "entry 'x'": "no vector: not in pmids_chunk_0.json",
         "row 6": "no text: PMID 7 is not in pubmed_chunk_0.json",
@@ -207,7 +207,7 @@ def test_folder_without_medcpt_files_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no embeds_chunk_N\.npy"):
         find_chunks(tmp_path)
     (tmp_path / "a").write_text("x")
-    with pytest.raises(InputError, match="a file; name the folder"):
+    with pytest.raises(InputError, match="a file; give the folder"):
         find_chunks(tmp_path / "a")
     with pytest.raises(InputError, match="no such file or folder"):
         find_chunks(tmp_path / "b")

@@ -34,14 +34,14 @@ from tests.support.pubmed_xml import HEAD, article, article_set, write_realistic
 NAME = "pubmed26n1234.xml"
 
 
-def read(folder: Path, content: str | bytes, name: str = NAME, details: bool = False) -> list[pubmed.PubMedItem]:
+def read(folder: Path, content: str | bytes, name: str = NAME) -> list[pubmed.PubMedItem]:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(pubmed.read_citations(path, details))
+    return list(pubmed.read_citations(path))
 
 
-def one(folder: Path, xml: str, details: bool = False) -> Document:
-    (found,) = read(folder, article_set([xml]), details=details)
+def one(folder: Path, xml: str) -> Document:
+    (found,) = read(folder, article_set([xml]))
     assert isinstance(found, Document), found
     return found
 
@@ -318,33 +318,6 @@ def test_publication_type_marks_retraction(tmp_path: Path) -> None:
     assert "retracted" not in one(tmp_path, article(in_article=notice)).metadata
 
 
-def test_citation_details_are_read(tmp_path: Path) -> None:
-    short, full = one(tmp_path, FULL), one(tmp_path, FULL, details=True)
-    assert (short.text, short.title, short.revision) == (full.text, full.title, full.revision)
-    assert {key: value for key, value in full.metadata.items() if key not in short.metadata} == {
-        "pages": "7-9",
-        "author_details": [
-            {
-                "LastName": "Müller",
-                "ForeName": "Anna B",
-                "Initials": "AB",
-                "Suffix": "Jr",
-                "identifiers": ["0000"],
-                "affiliations": ["Here.", "There."],
-            },
-            {"LastName": "Li", "Initials": "L"},
-            {"CollectiveName": "The Group"},
-        ],
-        "publication_type_ids": ["D1:Review", "D2:Journal Article"],
-        "mesh_ids": ["D3:Asthma", "Q4:drug therapy", "Q5:genetics", "D6:Adult", "D7:Child", "D8:Gout", "Q9:diet"],
-        "medline_ta": "J M",
-        "grants": [{"id": "R01", "agency": "NHLBI"}],
-        "chemicals": [{"registry_number": "0", "name": "Gold", "id": "D5"}],
-        "competing_interests": "None.",
-        "references": [{"citation": "Lancet 1.", "pmid": "5"}],
-    }
-
-
 BOOK = """
 <PubmedBookArticle><BookDocument>
   <PMID Version="1">20301295</PMID>
@@ -572,7 +545,7 @@ def test_pubmed_with_random_mutations_never_raises(tmp_path: Path) -> None:
             path.unlink(missing_ok=True)
             path.write_bytes(content)
             began = time.process_time()
-            for each in pubmed.read_citations(path, details=number % 8 < 4):
+            for each in pubmed.read_citations(path):
                 outcomes[type(each)] += 1
                 if isinstance(each, Document):
                     assert re.fullmatch(r"pubmed:[0-9]+", each.id)

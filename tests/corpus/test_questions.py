@@ -71,7 +71,7 @@ def test_pubmedqa_question_has_option_letters(tmp_path: Path) -> None:
         ({"CONTEXTS": [" "]}, "CONTEXTS: empty"),
         ({"QUESTION": ""}, "QUESTION: empty"),
         ({"YEAR": "MMXI"}, "YEAR: not a date of the form YYYY, YYYY-MM or YYYY-MM-DD"),
-        ({"MESHES": ["\0"]}, "holds a NUL character"),
+        ({"MESHES": ["\0"]}, "contains a NUL character"),
     ],
 )
 def test_malformed_pubmedqa_entry_is_skipped_as_document_and_fails_as_question(
@@ -195,7 +195,7 @@ def test_malformed_question_is_skipped_and_reported(tmp_path: Path, line: dict[s
 def test_path_without_questions_raises_before_reading(tmp_path: Path) -> None:
     (tmp_path / "q.csv").write_text("a,b")
     (tmp_path / "q.jsonl").write_text("")
-    with pytest.raises(InputError, match="a folder; name the file in it"):
+    with pytest.raises(InputError, match="a folder; give the file in it"):
         read_pubmedqa_questions(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         read_questions(tmp_path / "none.jsonl")

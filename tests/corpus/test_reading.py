@@ -89,7 +89,7 @@ def test_unreadable_files_in_folder_are_reported(tmp_path: Path) -> None:
         "gone.txt",
     }
     assert reasons["latin.txt"] == "not UTF-8 at byte 3; save the file as UTF-8"
-    assert reasons["nul.txt"] == "holds a NUL character: not a text file"
+    assert reasons["nul.txt"] == "contains a NUL character: not a text file"
     assert reasons["blank.txt"] == "holds no text"
     assert reasons["empty.txt"].startswith("the file is empty")
     assert ".jsonl.gz" in reasons["scan.dcm"]
@@ -122,7 +122,7 @@ def test_all_paths_are_checked_before_first_document(tmp_path: Path) -> None:
         ("empty.txt", "", "the file is empty; leave it out"),
         ("scan.dcm", "DICM", "its ending is not one of .jsonl, .jsonl.gz, .txt"),
         ("plist.xml", "<plist/>", "XML of neither PubMed nor JATS"),
-        ("noending", "text", "rename it, or name the format"),
+        ("noending", "text", "rename it, or give its format"),
         ("broken.json", "{", "not a JSON file in UTF-8; it must map PMIDs"),
         ("deep.json", "[" * 100_000, "not a JSON file in UTF-8"),
         ("list.json", "[]", "not PubMedQA's file"),
@@ -182,7 +182,7 @@ def test_format_option_overrides_detection(tmp_path: Path) -> None:
 def test_files_of_equal_name_have_different_ids(tmp_path: Path) -> None:
     first = _put(tmp_path, "p1/note.txt", "one")
     second = _put(tmp_path, "p2/note.txt", "two")
-    with pytest.raises(InputError, match="name the folder above both"):
+    with pytest.raises(InputError, match="give the folder above both"):
         read_sources([first, second])
     with pytest.raises(InputError, match=r"would both be the document file:note\.txt"):
         read_sources([tmp_path / "p1", tmp_path / "p2"])

@@ -88,7 +88,7 @@ def read_refusal(opened: Library | Sequence[Library], text: str, patient: str | 
 
 def test_check_patient_library_of_notes_requires_patient(notes_library: Library, mixed_library: Library) -> None:
     message = read_refusal(notes_library, "What was given?", None)
-    assert "holds only patients' notes: select one with --patient" in message
+    assert "holds only patients' notes: select a patient with --patient" in message
     assert f"`epicrisis library patients {notes_library.path}` lists them" in message
     assert read_refusal(mixed_library, "What was given?", None) == ""
     assert read_refusal(notes_library, "What was given?", "10083814") == ""

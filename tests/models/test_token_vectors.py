@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import ContextOverflow, ModelFileInvalid, ModelMissing
-from epicrisis.evaluation.metrics.bertscore import BertScore, compute_bert_scores
+from epicrisis.evaluation.metrics.neural import BertScore, compute_bert_scores
 from epicrisis.models.encoders import load_token_encoder
 from epicrisis.testing.encoders import HashingTokenEncoder, check_token_encoder
 from tests.support import tiny_models

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments.registry import NAMES
 from epicrisis.report.charts import COLOURS, Style, assign_styles, draw_panels
 from epicrisis.report.figures import PUBLISHED_PLOTS, PlotFigure, plot_figure, plot_figures, plots_of

@@ -133,14 +133,14 @@ def test_page_shows_hostile_table_as_text() -> None:
 
 def test_page_has_sections_in_order() -> None:
     tree = parse_page(render_with_plots())
-    assert "no medical device" in read_text(tree.css_first("header p"))
+    assert "Not a medical device" in read_text(tree.css_first("header p"))
     assert [read_text(node) for node in tree.css("h2")] == ["Positions", "Conflicts"]
     section = tree.css_first("section")
     assert section is not None
     assert [read_text(node) for node in section.css("h3")] == [
-        "What was seen",
-        "What the runs came to",
-        "What the papers print",
+        "Findings",
+        "Results",
+        "Published figures",
         "How the runs were made",
     ]
     for block in tree.css(".table"):
@@ -196,7 +196,7 @@ def test_page_figures_show_interval_count_and_unscored() -> None:
     ]
     none = next(node for node in row.css("td") if node.css_first(".unseen"))
     assert read_text(none) == "– none"
-    assert "– means that there is none" in read_text(parse_page(render_tables()).css_first(".reading"))
+    assert "– means no value" in read_text(parse_page(render_tables()).css_first(".reading"))
 
 
 def test_page_notes_are_listed_once_per_section() -> None:

@@ -72,7 +72,7 @@ def test_similarity_is_symmetric_and_one_for_equal_texts(one: str, other: str) -
 @pytest.mark.parametrize("changes", [{"question": None}, {"answer": 3}, {"choice": "C"}, {"options": "A, B"}])
 def test_passage_without_solved_question_is_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(
-        InputError, match="a is no solved question: name a library that `epicrisis examples build` made"
+        InputError, match="a is not a solved question: give a library that `epicrisis examples build` made"
     ):
         read_example(passage("a", "One?", **changes))
 

@@ -122,12 +122,13 @@ def test_verdict_follows_overlap_and_is_symmetric(dense: list[str], bm25: list[s
         (
             "dense-gap",
             3,
-            "the first dense score leads the mean of those down to place 3 by 0.5833, {told} {t}: {lead}, so {end}",
+            "the first dense score exceeds the mean of the others down to place 3 by 0.5833, {told} {t}: {lead}, "
+            "so {end}",
         ),
         (
             "bm25-gap",
             2,
-            "the first BM25 score leads the mean of those down to place 2 by 0.5, {told} {t}: {lead}, so {end}",
+            "the first BM25 score exceeds the mean of the others down to place 2 by 0.5, {told} {t}: {lead}, so {end}",
         ),
     ],
 )

@@ -17,8 +17,8 @@ from epicrisis.types import Question
 
 NOTHING_IN_SCOPE = Failure(
     "NothingInScope",
-    "no note of this patient's record lies within the scope: check the settings of scope (as_of, since, "
-    "types, journals and hide)",
+    "no note of this patient's record is within the scope: check the settings of scope (as_of, since, types, journals "
+    "and hide)",
 )
 
 
@@ -67,8 +67,8 @@ async def full_context(question: Question, context: Context) -> Answer:
         return await answer_from_documents(question, context, ranking.passages, strategy)
     except ContextOverflow as error:
         overflow = ContextOverflow(
-            f"the record's {len(ranking.hits)} notes do not fit the model's window: name a model with a larger one, or "
-            "--strategy rag or brief-context",
+            f"the record's {len(ranking.hits)} notes do not fit the model's window: choose a model with a larger "
+            "window, or --strategy rag or brief-context",
             usage=error.usage,
         )
         return Answer(question, strategy, "over-window", failure=overflow.as_failure())
@@ -101,7 +101,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
         return make_unanswered(question, ZERO_SHOT, error)
     logprobs = reply.option_logprobs
     if logprobs is None or not logprobs.values:
-        message = "the endpoint reports no probability for any option: name a model that reports log-probabilities"
+        message = "the endpoint reports no probability for any option: choose a model that reports log-probabilities"
         return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoLogprobs", message))
     if logprobs.mass < LOW_MASS:
         message = f"only {100 * logprobs.mass:.0f} % of the next token's probability is on the options"

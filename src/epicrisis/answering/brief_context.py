@@ -13,13 +13,29 @@ from operator import attrgetter
 from typing import Literal
 
 from epicrisis.answering.document_answers import (
+    DocumentsRequest,
     answer_from_documents,
     build_documents_request,
+    cite_reply,
     conclude_from_documents,
-    locate_quotes,
+    list_quotations,
 )
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import Context, gather_all, make_failure, make_unanswered, render_question
+from epicrisis.answering.sentence_numbers import (
+    CitedText,
+    NumberedSentences,
+    cite_named_sentences,
+    number_quotations,
+)
+from epicrisis.answering.strategy_context import (
+    NUMBERED_PROMPTS,
+    PROMPTS,
+    Context,
+    gather_all,
+    make_failure,
+    make_unanswered,
+    render_question,
+)
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
@@ -37,7 +53,7 @@ from epicrisis.answers import (
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
 from epicrisis.prompts import MARK_LABELS, Prompt, fence
-from epicrisis.types import Passage, Question
+from epicrisis.types import ArticleMark, Passage, Question
 
 NAME = "brief-context"
 
@@ -71,28 +87,32 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
     """
     if not passages:
         return await answer_from_documents(question, context, passages, NAME)
-    parts = await partition(question, context, passages)
-    numbers = itertools.count(len(parts))
-    calls = [_map_part(question, context, number, part, numbers) for number, part in enumerate(parts)]
+    requests = await partition(question, context, passages)
+    numbers = itertools.count(len(requests))
+    calls = [_map_part(question, context, number, request, numbers) for number, request in enumerate(requests)]
     partials = tuple(itertools.chain.from_iterable(await gather_all(calls)))
     return replace(await _reduce(question, context, partials, passages), partials=partials)
 
 
-async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[tuple[Passage, ...]]:
-    """Return the passages in parts of `context.partition`, halved to fit the window. Raises ContextOverflow."""
+async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[DocumentsRequest]:
+    """Return the map requests of parts of `context.partition` passages, halved to fit the window.
+
+    Raises ContextOverflow.
+    """
     queue = partition_passages(passages, context.partition, context.count)
-    parts: list[tuple[Passage, ...]] = []
+    requests: list[DocumentsRequest] = []
     while queue:
         part = queue.pop(0)
-        if await context.fits("map", *build_documents_request(question, context, part, "map")):
-            parts.append(part)
+        request = await build_documents_request(question, context, part, "map")
+        if await request.fits(context, "map"):
+            requests.append(request)
             continue
         if len(part) == 1:
             raise ContextOverflow(
-                f"passage {part[0].id} alone does not fit the model's window: name a model with a larger one"
+                f"passage {part[0].id} alone does not fit the model's window: choose a model with a larger window"
             )
         queue[:0] = _halve(context, part)
-    return parts
+    return requests
 
 
 def _halve(context: Context, part: tuple[Passage, ...]) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
@@ -101,27 +121,28 @@ def _halve(context: Context, part: tuple[Passage, ...]) -> tuple[tuple[Passage, 
 
 
 async def _map_part(
-    question: Question, context: Context, number: int, part: tuple[Passage, ...], numbers: Iterator[int]
+    question: Question, context: Context, number: int, request: DocumentsRequest, numbers: Iterator[int]
 ) -> list[PartialAnswer]:
     """Return the finding of one part, or its failure. Never raises ChatError or Unreadable.
 
     If the part exceeds the window after all, both halves are read; the second half takes the next of `numbers`.
     """
+    part, stage = request.passages, f"map {number}"
     ids = tuple(map(attrgetter("id"), part))
     context.emit(MapStarted(number, ids))
     tracked, usages = context.track_usage()
-    prompt, reply_format = build_documents_request(question, context, part, "map")
     try:
-        reply = await tracked.ask("map", f"map {number}", prompt, reply_format)
+        reply = await tracked.ask("map", stage, request.prompt, request.reply_format)
     except (ChatError, Unreadable) as error:
         if isinstance(error, ContextOverflow) and len(part) > 1:
-            first_half, second_half = _halve(context, part)
+            halves = _halve(context, part)
+            first_half, second_half = [await build_documents_request(question, context, half, "map") for half in halves]
             partials = await _map_part(question, context, number, first_half, numbers)
             return partials + await _map_part(question, context, next(numbers), second_half, numbers)
         partial = PartialAnswer(number, ids, "failed", failure=make_failure(error))
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
-        quotations = locate_quotes(question, context, reply, part)
+        quotations = list_quotations(await cite_reply(context, stage, request, reply))
         partial = PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
     partial = replace(partial, usage=sum(usages, Usage()))
     context.emit(MapFinished(partial))
@@ -139,9 +160,9 @@ async def _reduce(
     if findings:
         passages_by_id = {passage.id: passage for passage in passages}
         try:
-            reply, quotations = await _sum_up(question, context, findings, passages_by_id)
+            reply, claims = await _sum_up(question, context, findings, passages_by_id)
             if reply.has_answer or not failed:
-                return conclude_from_documents(question, context, NAME, reply, quotations, passages)
+                return conclude_from_documents(question, context, NAME, reply, claims, passages)
         except (ChatError, Unreadable) as error:
             return make_unanswered(question, NAME, error)
     # An unread part may hold the answer.
@@ -153,12 +174,17 @@ async def _reduce(
 
 async def _sum_up(
     question: Question, context: Context, findings: Sequence[PartialAnswer], passages: Mapping[str, Passage]
-) -> tuple[ParsedReply, tuple[Quotation, ...]]:
-    """Return the reply of the reduce call and the quotations of the findings that it names.
+) -> tuple[ParsedReply, tuple[CitedText, ...]]:
+    """Return the reply of the reduce call, and its claims with the quotations of the findings.
 
     Findings that do not fit one prompt are summed up in halves.
     """
-    prompt, reply_format = _build_reduce_request(question, context, findings, passages)
+    sentences = NumberedSentences()
+    if context.citing == "numbers":
+        quotations = itertools.chain.from_iterable(map(attrgetter("quotations"), findings))
+        verified = [quotation for quotation in quotations if quotation.start is not None]
+        sentences = await number_quotations(question, context, verified)
+    prompt, reply_format = _build_reduce_request(question, context, findings, passages, sentences)
     if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
@@ -167,31 +193,53 @@ async def _sum_up(
             if len(findings) <= 2:
                 raise
         else:
-            quotations: list[Quotation] = []
-            for number in reply.sources:
-                quotations += findings[number - 1].quotations
-            return reply, tuple(quotations)
+            return reply, await _cite_findings(context, findings, reply, sentences)
     elif len(findings) <= 2:
-        raise ContextOverflow("two findings do not fit the model's window: name a model with a larger one")
+        raise ContextOverflow("two findings do not fit the model's window: choose a model with a larger window")
     message = f"{len(findings)} findings do not fit the model's window: summed up by halves"
     context.emit(Notice("re-partitioned", message))
     middle = len(findings) // 2
     summaries: list[PartialAnswer] = []
     for half in (findings[:middle], findings[middle:]):
-        reply, half_quotations = await _sum_up(question, context, half, passages)
+        reply, claims = await _sum_up(question, context, half, passages)
         if reply.has_answer:
-            summaries.append(replace(half[0], text=reply.text, choice=reply.choice, quotations=half_quotations))
+            summary = replace(half[0], text=reply.text, choice=reply.choice, quotations=list_quotations(claims))
+            summaries.append(summary)
     if not summaries:
         return ParsedReply(has_answer=False), ()
     return await _sum_up(question, context, summaries, passages)
 
 
+async def _cite_findings(
+    context: Context, findings: Sequence[PartialAnswer], reply: ParsedReply, sentences: NumberedSentences
+) -> tuple[CitedText, ...]:
+    """Return the claims of a reduce reply with the sentences that they name, or with those of the named findings."""
+    if not reply.has_answer:
+        return ()
+    if reply.claims:
+        return await cite_named_sentences(context, "reduce", reply.claims, sentences)
+    quotations: list[Quotation] = []
+    for number in reply.sources:
+        quotations += findings[number - 1].quotations
+    return (CitedText(reply.text, tuple(quotations)),)
+
+
 def _build_reduce_request(
-    question: Question, context: Context, findings: Sequence[PartialAnswer], passages: Mapping[str, Passage]
+    question: Question,
+    context: Context,
+    findings: Sequence[PartialAnswer],
+    passages: Mapping[str, Passage],
+    sentences: NumberedSentences,
 ) -> tuple[Prompt, AnswerFormat]:
-    """Return the prompt with the findings, and its reply's format. Quotations would make it as long as a map call."""
+    """Return the prompt with the findings, and its reply's format.
+
+    The sentences to name, if there are any, follow the first finding that quotes them. Other quotations are left out:
+    they would make the prompt as long as a map call.
+    """
     items: list[str] = []
-    marks = []
+    marks: list[list[ArticleMark]] = []
+    places: list[dict[int, int]] = []
+    numbers = {quotation: number for number, quotation in enumerate(sentences.quotations, 1)}
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
         source_marks = set(itertools.chain.from_iterable(map(attrgetter("marks"), sources)))
@@ -199,7 +247,16 @@ def _build_reduce_request(
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
         notes = ", ".join(filter(None, (option, newest)))
-        items.append(f"{finding.text} ({notes})" if notes else finding.text)
-    documents = fence(items, label="finding", marks=marks)
-    prompt = render_question("reduce", question, documents=documents, about=context.about)
-    return prompt, AnswerFormat(question.options, sources=len(findings))
+        item = f"{finding.text} ({notes})" if notes else finding.text
+        item_places: dict[int, int] = {}
+        for quotation in finding.quotations:
+            if quotation in numbers:
+                item_places[len(item) + 1] = numbers.pop(quotation)
+                item = f"{item}\n{quotation.text}"
+        items.append(item)
+        places.append(item_places)
+    n = len(sentences.quotations)
+    documents = fence(items, label="finding", marks=marks, numbers=places)
+    folder = NUMBERED_PROMPTS if n else PROMPTS
+    prompt = render_question("reduce", question, folder, documents=documents, about=context.about)
+    return prompt, AnswerFormat(question.options, sources=0 if n else len(findings), sentences=n)

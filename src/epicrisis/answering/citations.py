@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 
-from epicrisis.answers import Citation, Quotation
+from epicrisis.answers import Citation, Claim, Quotation
 from epicrisis.prompts import unescape
 from epicrisis.references import build_reference
 from epicrisis.types import Passage
@@ -135,28 +135,47 @@ def cite(text: str, quotations: Sequence[Quotation], passages: Sequence[Passage]
 
     The model's own markers are removed, because their numbers differ. An unverified quotation's place is its passage.
     """
-    ordered = sorted(dict.fromkeys(quotations), key=lambda quotation: not quotation.verified)
+    cited, citations, _ = cite_claims([(text, quotations)], passages)
+    return cited, citations
+
+
+def cite_claims(
+    claims: Iterable[tuple[str, Sequence[Quotation]]], passages: Sequence[Passage]
+) -> tuple[str, tuple[Citation, ...], tuple[Claim, ...]]:
+    """Return the texts of claims, each followed by its markers, the citations with these numbers, and the claims.
+
+    A quotation of several claims has one number. The quotations of a claim are numbered verified ones first.
+    """
     by_id = {passage.id: passage for passage in passages}
-    citations = []
-    for number, quotation in enumerate(ordered, 1):
-        passage = by_id[quotation.passage_id]
-        citations.append(
-            Citation(
-                number=number,
-                passage_id=passage.id,
-                document_id=passage.document_id,
-                title=passage.title,
-                source=passage.source,
-                date=passage.date,
-                start=passage.start if quotation.start is None else quotation.start,
-                end=passage.end if quotation.end is None else quotation.end,
-                quotation=quotation.text,
-                verified=quotation.verified,
-                in_title=quotation.in_title,
-                marks=passage.marks,
-                reference=build_reference(passage),
-            )
-        )
-    clean = _MARKER.sub("", text).strip()
-    markers = "".join(f"[{citation.number}]" for citation in citations)
-    return (f"{clean} {markers}" if markers else clean), tuple(citations)
+    citations: dict[Quotation, Citation] = {}
+    texts: list[str] = []
+    numbered: list[Claim] = []
+    for text, quotations in claims:
+        ordered = sorted(dict.fromkeys(quotations), key=lambda quotation: not quotation.verified)
+        for quotation in ordered:
+            if quotation not in citations:
+                citations[quotation] = _build_citation(len(citations) + 1, quotation, by_id[quotation.passage_id])
+        clean = _MARKER.sub("", text).strip()
+        numbers = tuple(citations[quotation].number for quotation in ordered)
+        markers = "".join(map("[{}]".format, numbers))
+        texts.append(f"{clean} {markers}" if markers else clean)
+        numbered.append(Claim(clean, numbers))
+    return " ".join(texts), tuple(citations.values()), tuple(numbered)
+
+
+def _build_citation(number: int, quotation: Quotation, passage: Passage) -> Citation:
+    return Citation(
+        number=number,
+        passage_id=passage.id,
+        document_id=passage.document_id,
+        title=passage.title,
+        source=passage.source,
+        date=passage.date,
+        start=passage.start if quotation.start is None else quotation.start,
+        end=passage.end if quotation.end is None else quotation.end,
+        quotation=quotation.text,
+        verified=quotation.verified,
+        in_title=quotation.in_title,
+        marks=passage.marks,
+        reference=build_reference(passage),
+    )

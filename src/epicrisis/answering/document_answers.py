@@ -5,19 +5,33 @@ The answer to an extractive question is a span: words of one document, copied wo
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
 
-from epicrisis.answering.citations import MIN_WORDS, cite, locate_all, locate_span
-from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, AnswerFormat, ParsedReply
-from epicrisis.answering.strategy_context import Context, render_question
+from epicrisis.answering.citations import MIN_WORDS, cite, cite_claims, locate_all, locate_span
+from epicrisis.answering.reply_parsing import (
+    CLAIM_TEXT,
+    FINDING_CHARACTERS,
+    AnswerFormat,
+    ParsedReply,
+    numbers_schema,
+    read_sentence_numbers,
+)
+from epicrisis.answering.sentence_numbers import (
+    CitedText,
+    NumberedSentences,
+    cite_named_sentences,
+    select_numbered_sentences,
+)
+from epicrisis.answering.strategy_context import NUMBERED_PROMPTS, PROMPTS, Context, render_question
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
-from epicrisis.answers import Answer, AnswerStarted, Failure, Quotation, WithheldAnswer
+from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
-from epicrisis.prompts import Prompt, fence_passages
+from epicrisis.prompts import Prompt, check_scope, fence_passages
 from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Passage, Question
 
@@ -30,24 +44,61 @@ def wants_span(question: Question, context: Context) -> bool:
     return question.form == "extractive" and context.extract == "span"
 
 
-def build_documents_request(
+@dataclass(frozen=True, slots=True)
+class DocumentsRequest:
+    """A prompt with documents, the format of its reply, and the sentences that the reply may name."""
+
+    passages: tuple[Passage, ...]
+    prompt: Prompt
+    reply_format: AnswerFormat | SpanFormat
+    sentences: NumberedSentences = field(default_factory=NumberedSentences)
+    """Empty for a reply that quotes."""
+
+    async def fits(self, context: Context, role: str) -> bool:
+        """Return whether the prompt and the longest reply fit the window of the role's model."""
+        return await context.fits(role, self.prompt, self.reply_format)
+
+
+async def build_documents_request(
     question: Question, context: Context, passages: tuple[Passage, ...], template: Literal["rag", "map"] = "rag"
-) -> tuple[Prompt, AnswerFormat | SpanFormat]:
-    """Return the prompt for an answer (`rag`), a finding (`map`) or a span of passages, and its reply's format."""
-    reply_format: AnswerFormat | SpanFormat = AnswerFormat(question.options, documents=len(passages))
+) -> DocumentsRequest:
+    """Return the request for an answer (`rag`), a finding (`map`) or a span of passages.
+
+    Passages without a sentence to number are quoted, whatever `citing` says.
+    """
+    sentences = NumberedSentences()
+    if context.citing == "numbers":
+        # Before the selection, because a reranker may be another machine.
+        check_scope(passages, context.scope)
+        sentences = await select_numbered_sentences(question, context, passages)
+        if not sentences.quotations:
+            context.emit(Notice("sentences", "these passages have no complete sentence to number: the reply quotes"))
+    n = len(sentences.quotations)
+    answer_format = AnswerFormat(question.options, documents=0 if n else len(passages), sentences=n)
+    reply_format: AnswerFormat | SpanFormat = answer_format
     if wants_span(question, context):
-        reply_format = SpanFormat(passages)
+        reply_format = SpanFormat(_narrow_passages(passages, sentences), by_number=True) if n else SpanFormat(passages)
     elif template == "map":
-        reply_format = AnswerFormat(
-            question.options,
-            text_field="finding",
-            text_characters=FINDING_CHARACTERS,
-            documents=len(passages),
-            choice_may_be_null=True,
+        reply_format = replace(
+            answer_format, text_field="finding", text_characters=FINDING_CHARACTERS, choice_may_be_null=True
         )
     name = "extract" if wants_span(question, context) else template
-    documents = fence_passages(passages, context.scope)
-    return render_question(name, question, documents=documents, about=context.about), reply_format
+    documents = fence_passages(passages, context.scope, sentences.quotations)
+    folder = NUMBERED_PROMPTS if n else PROMPTS
+    prompt = render_question(name, question, folder, documents=documents, about=context.about)
+    return DocumentsRequest(passages, prompt, reply_format, sentences)
+
+
+def _narrow_passages(passages: Sequence[Passage], sentences: NumberedSentences) -> tuple[Passage, ...]:
+    """Return for each sentence its passage, cut to the sentence."""
+    by_id = {passage.id: passage for passage in passages}
+    narrow: list[Passage] = []
+    for quotation in sentences.quotations:
+        assert quotation.start is not None
+        assert quotation.end is not None
+        passage = by_id[quotation.passage_id]
+        narrow.append(replace(passage, start=quotation.start, end=quotation.end, text=quotation.text))
+    return tuple(narrow)
 
 
 async def answer_from_documents(
@@ -56,25 +107,31 @@ async def answer_from_documents(
     """Return the answer from one prompt with all these passages. Raises ChatError and Unreadable."""
     if not passages:
         return Answer(question, strategy, "abstained", failure=NOTHING_RETRIEVED)
-    prompt, reply_format = build_documents_request(question, context, passages)
+    request = await build_documents_request(question, context, passages)
     context.emit(AnswerStarted("rag", documents=len(passages)))
-    if not await context.fits("writer", prompt, reply_format):
+    if not await request.fits(context, "writer"):
         raise ContextOverflow(
             f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
             "window, or --strategy brief-context"
         )
-    reply = await context.ask("writer", "rag", prompt, reply_format, stream=True)
-    quotations = locate_quotes(question, context, reply, passages)
-    return conclude_from_documents(question, context, strategy, reply, quotations, passages)
+    reply = await context.ask("writer", "rag", request.prompt, request.reply_format, stream=True)
+    claims = await cite_reply(context, "rag", request, reply)
+    return conclude_from_documents(question, context, strategy, reply, claims, passages)
 
 
-def locate_quotes(
-    question: Question, context: Context, reply: ParsedReply, passages: Sequence[Passage]
-) -> tuple[Quotation, ...]:
-    """Return the quotations of a reply with their places in the passages that the reply names."""
-    if not wants_span(question, context):
-        return locate_all(reply.quotes, passages)
-    return tuple(locate_span(words, passages[number - 1]) for number, words in reply.quotes)
+async def cite_reply(
+    context: Context, stage: str, request: DocumentsRequest, reply: ParsedReply
+) -> tuple[CitedText, ...]:
+    """Return the claims of a reply to a request with their quotations, or none if the reply found nothing."""
+    if not reply.has_answer:
+        return ()
+    if isinstance(request.reply_format, SpanFormat):
+        places = request.reply_format.passages
+        spans = tuple(locate_span(words, places[number - 1]) for number, words in reply.quotes)
+        return (CitedText(reply.text, spans),)
+    if reply.claims:
+        return await cite_named_sentences(context, stage, reply.claims, request.sentences)
+    return (CitedText(reply.text, locate_all(reply.quotes, request.passages)),)
 
 
 def conclude_from_documents(
@@ -82,16 +139,18 @@ def conclude_from_documents(
     context: Context,
     strategy: str,
     reply: ParsedReply,
-    quotations: Sequence[Quotation],
+    claims: Sequence[CitedText],
     passages: Sequence[Passage],
 ) -> Answer:
     """Return the answer that a reply gives. Raises Unreadable if no quotation of a span is in its document."""
     if not reply.has_answer or not wants_span(question, context):
-        return conclude(question, strategy, reply, quotations, passages)
-    for quotation in quotations:
+        return conclude(question, strategy, reply, claims, passages)
+    for quotation in list_quotations(claims):
         if quotation.verified:
-            _, citations = cite("", (quotation,), passages)
-            return Answer(question, strategy, "answered", text=quotation.text, citations=citations)
+            _, citations, cited = cite_claims([(quotation.text, (quotation,))], passages)
+            # The words of the document as they are, also if they resemble a marker.
+            claim = replace(cited[0], text=quotation.text)
+            return Answer(question, strategy, "answered", text=quotation.text, citations=citations, claims=(claim,))
     raise Unreadable("the documents contain none of the words that the reply names")
 
 
@@ -99,14 +158,25 @@ def conclude(
     question: Question,
     strategy: str,
     reply: ParsedReply,
-    quotations: Sequence[Quotation] = (),
+    claims: Sequence[CitedText] = (),
     passages: Sequence[Passage] = (),
 ) -> Answer:
-    """Return the answer that a reply gives, with its citations; an abstention if the reply found nothing."""
+    """Return the answer that a reply gives, with its citations; an abstention if the reply found nothing.
+
+    Without documents the answer has no claims, and its text is that of the reply.
+    """
     if not reply.has_answer:
         return Answer(question, strategy, "abstained", text=reply.text)
-    text, citations = cite(reply.text, quotations, passages)
-    return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations)
+    if not claims:
+        text, _ = cite(reply.text, (), ())
+        return Answer(question, strategy, "answered", text=text, choice=reply.choice)
+    text, citations, cited = cite_claims([(claim.text, claim.quotations) for claim in claims], passages)
+    return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations, claims=cited)
+
+
+def list_quotations(claims: Sequence[CitedText]) -> tuple[Quotation, ...]:
+    """Return the quotations of all claims."""
+    return tuple(itertools.chain.from_iterable(map(attrgetter("quotations"), claims)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +184,8 @@ class SpanFormat:
     """The format of a reply that copies words from one of these documents."""
 
     passages: Sequence[Passage]
+    by_number: bool = False
+    """Whether these are sentences, which the reply names in a claim by their numbers."""
 
     @property
     def max_tokens(self) -> int:
@@ -122,11 +194,13 @@ class SpanFormat:
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema: `result` has either `found` true, a document and its words, or `found` false."""
-        span = {
-            "found": {"type": "boolean", "enum": [True]},
-            "doc": {"type": "integer", "enum": list(range(1, len(self.passages) + 1))},
-            "span": text_schema(SPAN_CHARACTERS),
-        }
+        span: dict[str, Any] = {"found": {"type": "boolean", "enum": [True]}}
+        if self.by_number:
+            claim = {CLAIM_TEXT: text_schema(SPAN_CHARACTERS), "sentences": numbers_schema(len(self.passages))}
+            span["claims"] = {"type": "array", "minItems": 1, "maxItems": 1, "items": object_schema(claim)}
+        else:
+            span["doc"] = {"type": "integer", "enum": list(range(1, len(self.passages) + 1))}
+            span["span"] = text_schema(SPAN_CHARACTERS)
         nothing = {"found": {"type": "boolean", "enum": [False]}}
         return object_schema({"result": {"anyOf": [object_schema(span), object_schema(nothing)]}})
 
@@ -134,28 +208,38 @@ class SpanFormat:
         """Return the words as they are in the document, with its number. Raises Unreadable if no document has them."""
         if not text.strip():
             raise EmptyReply("the reply is empty")
-        objects = json_objects(text, frozenset({"result", "found", "span"}))
+        objects = json_objects(text, frozenset({"result", "found", "claims" if self.by_number else "span"}))
         result = objects[0].get("result", objects[0]) if len(objects) == 1 else None
         if not isinstance(result, Mapping):
             raise Unreadable("the reply is not a single JSON object with words of a document")
         if result.get("found") is False:
             return ParsedReply(has_answer=False)
-        span = result.get("span")
+        span, named = result.get("span"), [result.get("doc")]
+        if self.by_number:
+            span, named = self._read_claim(result.get("claims"))
         if not isinstance(span, str) or not re.search(r"\w", span):
             raise Unreadable("the reply copies no words")
         if len(span) == SPAN_CHARACTERS:
             # The schema cuts a longer copy, possibly within a word, and some models fill the room with other letters.
             span = span.rsplit(maxsplit=1)[0]
-        # The document that the reply names comes first. The others count only for more than a few words.
-        doc = result.get("doc")
-        numbers = sorted(range(1, len(self.passages) + 1), key=lambda number: number != doc)
-        if doc in numbers and len(span.split()) < MIN_WORDS:
-            numbers = numbers[:1]
+        # The documents that the reply names come first. The others count only for more than a few words.
+        numbers = sorted(range(1, len(self.passages) + 1), key=lambda number: number not in named)
+        n_named = sum(number in named for number in numbers)
+        if n_named and len(span.split()) < MIN_WORDS:
+            numbers = numbers[:n_named]
         for number in numbers:
             quotation = locate_span(span, self.passages[number - 1])
             if quotation.verified:
                 return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
         raise Unreadable("the document that the reply names does not contain the words that the reply copies")
+
+    def _read_claim(self, claims: object) -> tuple[object, list[object]]:
+        """Return the text of the first claim, and the numbers of the sentences that it names."""
+        claim = claims[0] if isinstance(claims, list) and claims else None
+        if not isinstance(claim, Mapping):
+            return None, []
+        numbers, _ = read_sentence_numbers(claim.get("sentences"), len(self.passages))
+        return claim.get(CLAIM_TEXT), list(numbers)
 
 
 def withhold_unverified(answer: Answer) -> Answer:
@@ -172,11 +256,11 @@ def withhold_unverified(answer: Answer) -> Answer:
     if not n:
         reason = "it quotes no document"
     elif n == 1:
-        reason = "its only quotation does not stand in the document it names"
+        reason = "its only quotation was not found in the document it cites"
     else:
-        reason = f"none of its {n} quotations stands in the document it names"
+        reason = f"none of its {n} quotations was found in the document it cites"
     withheld = WithheldAnswer(answer.text, reason, answer.choice, answer.citations)
-    return replace(answer, state="abstained", text="", choice=None, citations=(), withheld=withheld)
+    return replace(answer, state="abstained", text="", choice=None, citations=(), claims=(), withheld=withheld)
 
 
 def chose_unanswerable(answer: Answer) -> bool:

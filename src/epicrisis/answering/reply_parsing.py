@@ -16,15 +16,36 @@ from epicrisis.answering.stated_choice import ChoiceReader
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.printable import replace_surrogates
 
+ANSWER = "answer"
+"""The field with the text of an answer."""
+CLAIM_TEXT = "text"
+"""The field with the text of each claim."""
 ANSWER_CHARACTERS = 500
 FINDING_CHARACTERS = 180
 QUOTE_CHARACTERS = 240
 MAX_QUOTES = 3
 MAX_SOURCES = 3
+MAX_CLAIMS = 3
+CLAIM_CHARACTERS = 240
+MAX_NAMED = 3
+"""Sentences that one claim or finding may name."""
 REASONING_CHARACTERS = 1500
 MAX_QUOTES_READ = 50
-"""Quotations that a reply may hold. Some endpoints do not enforce the schema."""
+"""Quotations, claims or numbers that a reply may hold. Some endpoints do not enforce the schema."""
 REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
+_SENTENCE_NUMBER = re.compile(r"\[?s?([0-9]{1,4})\]?")
+_SENTENCE_MARKER = re.compile(r"(?<!\s)\s*+\[\s*+s[0-9]++(?:\s*+[,;]\s*+s?[0-9]++)*+\s*+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class StatedClaim:
+    """A claim or finding of a reply, with the numbers of the sentences that it names."""
+
+    text: str
+    sentences: tuple[int, ...] = ()
+    """From 1, each once, in the order of the reply. All of them were offered."""
+    not_offered: int = 0
+    """How many other numbers the claim named. They are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +59,8 @@ class ParsedReply:
     """Each with the number of its document."""
     sources: tuple[int, ...] = ()
     """Numbers of findings."""
+    claims: tuple[StatedClaim, ...] = ()
+    """The sentences of the text, or the finding, if the reply names numbers of sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +68,7 @@ class AnswerFormat:
     """The format of a reply that answers a question or reports a finding."""
 
     options: Mapping[str, str]
-    text_field: str = "answer"
+    text_field: str = ANSWER
     text_characters: int = ANSWER_CHARACTERS
     documents: int = 0
     """Number of documents to quote from; 0 for a reply without quotations."""
@@ -53,6 +76,14 @@ class AnswerFormat:
     """Number of findings to choose from; 0 for a reply without sources."""
     reasoning: bool = False
     choice_may_be_null: bool = False
+    sentences: int = 0
+    """Number of sentences to name. If it is not 0, an answer is a list of claims, and each claim, or a finding, names
+    sentences."""
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether the text of a reply is a list of claims."""
+        return self.sentences > 0 and self.text_field == ANSWER
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema: `result` has either `found` true and all other fields, or only `found` false."""
@@ -64,7 +95,14 @@ class AnswerFormat:
         if self.sources:
             number = {"type": "integer", "enum": list(range(1, self.sources + 1))}
             fields["sources"] = {"type": "array", "minItems": 1, "maxItems": MAX_SOURCES, "items": number}
-        fields[self.text_field] = text_schema(self.text_characters)
+        if self.has_claims:
+            claim = {CLAIM_TEXT: text_schema(CLAIM_CHARACTERS), "sentences": numbers_schema(self.sentences)}
+            items = object_schema(claim)
+            fields["claims"] = {"type": "array", "minItems": 1, "maxItems": MAX_CLAIMS, "items": items}
+        else:
+            fields[self.text_field] = text_schema(self.text_characters)
+            if self.sentences:
+                fields["sentences"] = numbers_schema(self.sentences)
         if self.options:
             letters: list[str | None] = list(self.options)
             fields["choice"] = {"enum": [*letters, None]} if self.choice_may_be_null else {"enum": letters}
@@ -77,15 +115,20 @@ class AnswerFormat:
     def max_tokens(self) -> int:
         """Room for the longest reply of the schema: two characters per token, plus the JSON punctuation."""
         characters = self.text_characters + (REASONING_CHARACTERS if self.reasoning else 0)
+        if self.has_claims:
+            characters = MAX_CLAIMS * (CLAIM_CHARACTERS + 60)
+        elif self.sentences:
+            characters += 60
         characters += MAX_QUOTES * (QUOTE_CHARACTERS + 30) if self.documents else 0
         return characters // 2 + 100
 
     def read(self, text: str) -> ParsedReply:
         """Return what a reply says. Raises Unreadable."""
-        replies = list(map(self._read_json, json_objects(text, REPLY_KEYS)))
+        keys = REPLY_KEYS | {"claims"} if self.has_claims else REPLY_KEYS
+        replies = list(map(self._read_json, json_objects(text, keys)))
         for reply in replies:
             if (reply.has_answer, reply.choice) != (replies[0].has_answer, replies[0].choice):
-                raise Unreadable("the reply holds several answers that differ")
+                raise Unreadable("the reply contains several answers that differ")
         if replies:
             return replies[0]
         # In prose a reply says its choice, or for an open question the text itself is the answer.
@@ -112,16 +155,40 @@ class AnswerFormat:
             return ParsedReply(has_answer=False)
         if has_answer is not True:
             raise Unreadable("the reply does not say whether it found an answer")
-        text = result.get(self.text_field)
+        claims = self._read_claims(result) if self.sentences else ()
+        text = " ".join(claim.text for claim in claims) if claims else result.get(self.text_field)
         if not isinstance(text, str) or not re.search(r"\w", text):
-            raise Unreadable(f"the reply has no {self.text_field}")
+            raise Unreadable(f"the reply has no {'claim' if self.has_claims else self.text_field}")
         choice = self._read_choice(result, text) if self.options else None
         if self.options and choice is None and not self.choice_may_be_null:
             return ParsedReply(has_answer=False, text=text)
         values = result.get("sources")
         numbers = [_number(value, self.sources) for value in values] if isinstance(values, Sequence) else []
         sources = dict.fromkeys(filter(None, numbers))
-        return ParsedReply(True, text.strip(), choice, self._read_quotes(result.get("quotes")), tuple(sources))
+        quotes = self._read_quotes(result.get("quotes"))
+        return ParsedReply(True, text.strip(), choice, quotes, tuple(sources), claims)
+
+    def _read_claims(self, result: Mapping[str, Any]) -> tuple[StatedClaim, ...]:
+        """Return the claims of a reply, or its finding as one. Claims with the same text count as one."""
+        rows: object = result.get("claims")
+        if not self.has_claims:
+            rows = [{CLAIM_TEXT: result.get(self.text_field), "sentences": result.get("sentences")}]
+        if not isinstance(rows, Sequence) or isinstance(rows, str):
+            return ()
+        if len(rows) > MAX_QUOTES_READ:
+            raise Unreadable(f"the reply makes {len(rows)} claims, more than {MAX_QUOTES_READ}")
+        claims: dict[str, StatedClaim] = {}
+        for row in rows:
+            text = row.get(CLAIM_TEXT) if isinstance(row, Mapping) else None
+            text = _SENTENCE_MARKER.sub("", text).strip() if isinstance(text, str) else ""
+            if not re.search(r"\w", text):
+                continue
+            numbers, not_offered = read_sentence_numbers(row.get("sentences"), self.sentences)
+            if text in claims:
+                numbers = tuple(dict.fromkeys((*claims[text].sentences, *numbers)))
+                not_offered += claims[text].not_offered
+            claims[text] = StatedClaim(text, numbers, not_offered)
+        return tuple(claims.values())
 
     def _read_quotes(self, rows: object) -> tuple[tuple[int, str], ...]:
         if not isinstance(rows, Sequence) or isinstance(rows, str):
@@ -155,6 +222,35 @@ class AnswerFormat:
         return choice
 
 
+def numbers_schema(maximum: int) -> dict[str, Any]:
+    """Return the JSON schema of the numbers of one to MAX_NAMED sentences."""
+    number = {"type": "integer", "enum": list(range(1, maximum + 1))}
+    return {"type": "array", "minItems": 1, "maxItems": MAX_NAMED, "items": number}
+
+
+def read_sentence_numbers(values: object, maximum: int) -> tuple[tuple[int, ...], int]:
+    """Return the numbers from 1 to `maximum`, each once, and how many other values there are.
+
+    A number may be written as text (`s7`). Raises Unreadable for more values than a reply may hold.
+    """
+    if isinstance(values, (int, str)):
+        values = [values]
+    if not isinstance(values, Sequence):
+        return (), 0
+    if len(values) > MAX_QUOTES_READ:
+        raise Unreadable(f"the reply names {len(values)} sentences, more than {MAX_QUOTES_READ}")
+    numbers: dict[int, None] = {}
+    not_offered = 0
+    for value in values:
+        match = _SENTENCE_NUMBER.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+        number = _number(int(match[1]) if match else value, maximum)
+        if number is None:
+            not_offered += 1
+        else:
+            numbers[number] = None
+    return tuple(numbers), not_offered
+
+
 def _number(value: object, maximum: int) -> int | None:
     """Return the value if it is a whole number from 1 to `maximum`, else None."""
     return value if type(value) is int and 1 <= value <= maximum else None
@@ -167,34 +263,50 @@ _STRING = re.compile(
 
 
 class TextStream:
-    """Extracts one string field from a JSON reply while it arrives. A reply in prose passes unchanged."""
+    """Extracts one string field from a JSON reply while it arrives. A reply in prose passes unchanged.
 
-    def __init__(self, text_field: str) -> None:
+    With `repeat`, the field may occur several times (the texts of claims), and a blank separates the texts.
+    """
+
+    def __init__(self, text_field: str, *, repeat: bool = False) -> None:
         self._start = re.compile(rf'"{re.escape(text_field)}"\s*:\s*"')
+        self._repeat = repeat
         self._received = ""
         self._emitted = 0
         self._at: int | None = None
         """Offset in the reply after the part of the field that was returned."""
+        self._searched = 0
+        """Offset in the reply after the last complete field."""
 
     def feed(self, piece: str) -> str:
         """Return the new text of the field; empty before the field begins and after it ends."""
         self._received += piece
+        new_text = self._read_next()
+        while self._repeat and self._at is not None and self._received.startswith('"', self._at):
+            self._searched, self._at = self._at + 1, None
+            new_text += self._read_next()
+        return new_text
+
+    def _read_next(self) -> str:
+        """Return the new text up to the end of the field."""
+        separator = ""
         if self._at is None:
             text = self._received.lstrip()
             if not text.startswith(("{", "`")):
                 new_text = text[self._emitted :]
                 self._emitted = max(self._emitted, len(text))
                 return new_text
-            start = self._start.search(self._received)
+            start = self._start.search(self._received, self._searched)
             if start is None:
                 return ""
             self._at = start.end()
+            separator = " " if self._searched else ""
         raw = _STRING.match(self._received, self._at)
         if raw is None:
-            return ""
+            return separator
         try:
             text = json.loads(f'"{replace_surrogates(raw[0])}"', strict=False)
         except ValueError:
-            return ""
+            return separator
         self._at = raw.end()
-        return str(text)
+        return separator + str(text)

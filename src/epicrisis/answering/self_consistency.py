@@ -34,7 +34,7 @@ from epicrisis.question_options import first_same_option
 from epicrisis.types import AnswerState, Example, Question, TieRule
 
 NO_EXAMPLES = (
-    "medprompt shows solved questions: name a library of them with examples.library (--examples), made by `epicrisis "
+    "medprompt shows solved questions: give a library of them with examples.library (--examples), made by `epicrisis "
     "examples build`"
 )
 SELF_CONSISTENCY, MEDPROMPT = "self-consistency", "medprompt"
@@ -92,8 +92,8 @@ async def build_requests(
         requests.append((prompt, AnswerFormat(options, reasoning=True)))
     if not await context.fits("writer", *requests[0]):
         raise ContextOverflow(
-            f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or name a model "
-            "with a larger one"
+            f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or choose a "
+            "model with a larger window"
         )
     return requests
 

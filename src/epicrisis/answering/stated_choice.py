@@ -162,6 +162,7 @@ class ChoiceReader:
         for letter, option in self._texts.items():
             if not self._begins_with(text, letter):
                 continue
+            # The text of one option, then only the text of another.
             remainder = _normalize(_skip(_BETWEEN, text[len(option) :]))
             if remainder != option and remainder in self._texts.values():
                 return {letter} | self._letters_with_text(remainder)

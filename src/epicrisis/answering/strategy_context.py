@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from epicrisis.answering.reply_parsing import TextStream
+from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, TextStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
@@ -16,6 +16,7 @@ from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
     AnswerState,
+    CitingMode,
     CountUnit,
     DraftSelection,
     Examples,
@@ -30,7 +31,8 @@ from epicrisis.types import (
 
 T = TypeVar("T")
 PROMPTS = "epicrisis.answering.prompts"
-ANSWER = "answer"
+NUMBERED_PROMPTS = "epicrisis.answering.prompts.numbered"
+"""The prompts of `citing = numbers`."""
 MAJORITY, TIE = "majority", "tie"
 
 
@@ -66,7 +68,7 @@ class Rewarder:
 
 
 async def _refuse_record(_: Question) -> Ranking:
-    raise EpicrisisError("full context reads a patient's record: name the library that holds it")
+    raise EpicrisisError("full context reads a patient's record: give the library with that record")
 
 
 async def _refuse_selection(_question: Question, _k: int, _ranking: Ranking | None) -> SentenceRanking:
@@ -74,6 +76,8 @@ async def _refuse_selection(_question: Question, _k: int, _ranking: Ranking | No
 
 
 SentenceSelection: TypeAlias = Callable[[Question, int, Ranking | None], Awaitable[SentenceRanking]]
+TextComparison: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
+"""Return for each text of the first list the similarity to each of the second; higher is more similar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,9 @@ class Context:
     """Return the best sentences, at most so many, of the ranking, or of a search without a ranking."""
     sentences: int = 8
     """How many sentences to select."""
+    citing: CitingMode = "quotes"
+    compare_texts: TextComparison | None = None
+    """Compare texts by the encoder. None without one."""
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""
     extract: ExtractionTarget = "span"
@@ -142,14 +149,16 @@ class Context:
         """Send a prompt to the model of a role and return the value of the reply, as `request_structured` does.
 
         `sampling` replaces the role's parameters, and `sample` distinguishes draws of one prompt. With `stream` the
-        text of the reply's `answer` is emitted while it arrives.
+        text of the reply's `answer` or claims is emitted while it arrives.
         """
-        text_stream = TextStream(ANSWER)
+        has_claims = getattr(reply_format, "has_claims", False)
+        stream_field = CLAIM_TEXT if has_claims else ANSWER
+        text_stream = TextStream(stream_field, repeat=has_claims)
 
         def on_delta(piece: str | None) -> None:
             nonlocal text_stream
             if piece is None:
-                text_stream = TextStream(ANSWER)
+                text_stream = TextStream(stream_field, repeat=has_claims)
                 message = f"{stage}: the reply broke off and starts again; discard the text so far"
                 self.emit(Notice("restarted", message))
             elif text := text_stream.feed(piece):
@@ -222,9 +231,9 @@ class Context:
         return await fits_window(self.models[role], prompt, reply_format, self.sampling_of(role).max_reasoning_tokens)
 
 
-def render_question(template: str, question: Question, **values: Any) -> Prompt:
+def render_question(template: str, question: Question, folder: str = PROMPTS, **values: Any) -> Prompt:
     """Return the prompt of a template with the question, its options and these values."""
-    return render(PROMPTS, template, question=question.text, options=question.options, **values)
+    return render(folder, template, question=question.text, options=question.options, **values)
 
 
 async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:

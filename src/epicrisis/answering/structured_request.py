@@ -84,9 +84,9 @@ def read_object(reply: str, key: str) -> dict[str, Any]:
     """Return the JSON object of a reply that has `key`. Raises Unreadable for no such object, or different ones."""
     objects = json_objects(reply, frozenset({key}))
     if not objects:
-        raise Unreadable(f"the reply holds no JSON object with {key}")
+        raise Unreadable(f"the reply contains no JSON object with {key}")
     if any(value != objects[0] for value in objects):
-        raise Unreadable("the reply holds several JSON objects that differ")
+        raise Unreadable("the reply contains several JSON objects that differ")
     return objects[0]
 
 

@@ -43,7 +43,8 @@ class OneLineErrors(TyperGroup):
             if type(error).__name__ != "NoArgsIsHelpError":  # Raising that one showed the help already.
                 context = getattr(error, "ctx", None)
                 command = self.name if context is None else context.command_path
-                say(f"epicrisis: {error.format_message()} (see `{command} --help`)", err=True)
+                message = error.format_message().replace(": Value error, ", ": ")
+                say(f"epicrisis: {message} (see `{command} --help`)", err=True)
             sys.exit(error.exit_code)
         sys.exit(code if isinstance(code, int) else OK)
 
@@ -79,7 +80,7 @@ def _program(
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Answer medical questions from long evidence, wherever in it the key sentence is. Not a medical device."""
+    """Answer medical questions from long evidence, with checked quotations. Not a medical device."""
 
 
 COMMANDS: dict[str, tuple[Command, ...]] = {

@@ -41,9 +41,7 @@ class SharedOption:
     parameter: str
     key: str
     kind: Any
-    """The type of its value."""
     option: Any
-    """The `typer.Option`: flag, help and panel."""
     default: Any = None
     """False for a switch, which can turn a setting on but not off."""
 
@@ -55,7 +53,6 @@ class Flags:
     values: Mapping[str, Any]
     """Nested like the settings. None where an option was not given."""
     config: Path | None = None
-    """The settings file, if one was named."""
 
     def with_values(self, values: Mapping[str, Any]) -> Flags:
         """Return flags with `values`, nested like the settings, in addition."""
@@ -88,8 +85,10 @@ class Command:
     def add_to(self, app: typer.Typer, panel: str | None = None) -> None:
         """Add the command to `app`. Errors of the program end it with one line on standard error and an exit code."""
         callback = _with_one_line_errors(_with_shared_options(self.function, self.shared))
+        # The lines of a paragraph are joined, so that the help fits terminals of any width.
+        paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(self.function) or "").split("\n\n")]
         epilog = "\n\n".join(["Examples:" if len(self.examples) > 1 else "Example:", *self.examples])
-        app.command(self.name, epilog=epilog, rich_help_panel=panel)(callback)
+        app.command(self.name, help="\n\n".join(paragraphs), epilog=epilog, rich_help_panel=panel)(callback)
 
 
 def command(
@@ -100,10 +99,7 @@ def command(
 
 
 def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedOption]) -> Callable[..., None]:
-    """Return `function` with its parameter `flags` replaced by the shared options.
-
-    A call raises SettingsError for a `--setting` without `=`.
-    """
+    """Return `function` with its parameter `flags` replaced by the shared options."""
     signature = inspect.signature(function)
     if "flags" not in signature.parameters:
         return function

@@ -57,6 +57,7 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
+    from epicrisis.library.library_parts import REPLIES
     from epicrisis.models.model_files import list_installed_models
 
     roles: dict[str, dict[str, Any]] = {}
@@ -65,6 +66,17 @@ def examine(settings: Settings) -> dict[str, Any]:
         roles[role] = {"name": strip_secrets(model.name)}
         for key in DECLARED:
             roles[role][key] = getattr(model, key)
+    files: list[tuple[str, Path, str]] = []
+    if settings.cache.mode != "off":
+        place = "" if settings.cache.path else "; inside the library if there is one"
+        files.append(("replies", settings.cache.path or settings.home / REPLIES, f"replies of the models{place}"))
+    if settings.record is not None:
+        files.append(("record", settings.record, "every prompt and reply, with their texts"))
+    if settings.log is not None:
+        files.append(("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts"))
+    written: list[dict[str, Any]] = []
+    for kind, path, content in files:
+        written.append({"what": kind, "path": str(path), "mode": _mode(path), "holds": content})
     return {
         "python": platform.python_version(),
         "system": platform.system(),
@@ -77,7 +89,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "contacts": _contacts(settings),
         "pulls": _pulls(settings.local_only),
         "telemetry_off": sorted(TELEMETRY_OFF),
-        "written": _written(settings),
+        "written": written,
     }
 
 
@@ -134,10 +146,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _pulls(refused: bool) -> list[dict[str, Any]]:
-    """Return the hosts of `models pull` and `questions pull`, which send no question anywhere.
-
-    Those of `models pull` come from pip's settings, its files and the environment. pip contacts none of them.
-    """
+    """Return the hosts of `models pull` (from pip's settings; none is contacted) and of `questions pull`."""
     from epicrisis.evaluation.datasets.load import load_catalogue
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
@@ -167,24 +176,6 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for purpose, hosts in purposes:
         rows.extend({"host": host, "why": purpose, "refused": refused} for host in hosts)
-    return rows
-
-
-def _written(settings: Settings) -> list[dict[str, Any]]:
-    """Return the files written while questions are answered, with their permissions."""
-    from epicrisis.library.library_parts import REPLIES
-
-    files: list[tuple[str, Path, str]] = []
-    if settings.cache.mode != "off":
-        place = "" if settings.cache.path else "; inside the library if there is one"
-        files.append(("replies", settings.cache.path or settings.home / REPLIES, f"replies of the models{place}"))
-    if settings.record is not None:
-        files.append(("record", settings.record, "every prompt and reply, with their texts"))
-    if settings.log is not None:
-        files.append(("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts"))
-    rows: list[dict[str, Any]] = []
-    for kind, path, content in files:
-        rows.append({"what": kind, "path": str(path), "mode": _mode(path), "holds": content})
     return rows
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+from epicrisis.cli.answer_output import write_private_text
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes, output_option
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
 from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_tables
-from epicrisis.errors import InputError, StorageError
-from epicrisis.privacy import open_private
+from epicrisis.errors import InputError
 from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
@@ -56,7 +55,8 @@ def evaluate(
 ) -> None:
     """Answer a question set and score the answers.
 
-    Every answer is saved at once; interrupted, the same command continues. `epicrisis questions list` names the sets.
+    Every answer is saved at once; after an interruption, the same command continues. `epicrisis questions list` lists
+    the sets.
     """
     from epicrisis.evaluation.experiments.planning import plan_plain_run
     from epicrisis.evaluation.experiments.run_findings import read_findings
@@ -99,10 +99,10 @@ def rescore(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Score saved replies again, with our reader and with both of MIRAGE's. No model is called.
+    """Score saved replies again, by our scoring and by both versions of MIRAGE's. No model is called.
 
-    Abstentions, unreadable and empty replies are counted apart. MIRAGE's scorers, which assign a letter to replies
-    without one, reproduce its published figures to the digit.
+    Our scoring counts abstentions, unreadable and empty replies separately. MIRAGE's scorers assign a letter to replies
+    without one, and reproduce its published figures exactly.
     """
     from epicrisis.evaluation.rescoring.rescoring import make_table, rescore_runs
     from epicrisis.evaluation.rescoring.scores import SCORINGS
@@ -131,7 +131,7 @@ def sample_size(
     """Compute how many questions a comparison needs, and what the available questions can detect.
 
     For two systems that answer the same questions. An earlier `epicrisis compare` shows the share of discordant
-    questions (won and lost together); without one, guess on the high side.
+    questions (wins plus losses); without one, choose a high estimate.
     """
     from epicrisis.evaluation.analysis.sample_size import compute_sample_size
 
@@ -166,7 +166,7 @@ def compare(
     from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 
     if len(runs) < 2:
-        raise InputError("a comparison needs two or more runs")
+        raise InputError("a comparison needs two or more runs: give the folder of each")
     comparison = compare_run_files(runs, measure=measure)
     if json:
         show_data(comparison)
@@ -188,20 +188,20 @@ def report(
 ) -> None:
     """Write one HTML page about finished runs: tables, plots with their data, and the papers' figures.
 
-    The page works offline, without JavaScript, and on paper. Runs of one experiment share their tables; `preflight`
+    The page works offline, without JavaScript, and in print. Runs of one experiment share their tables; `preflight`
     has a section for each library. No model is called.
     """
     from epicrisis.evaluation.experiments.run_findings import read_findings
 
     if output is None and not json:
-        raise InputError("name the page with -o report.html, or add --json")
+        raise InputError("give the file of the page with -o report.html, or add --json")
     if output is not None:
         _check_output(output)
     findings = read_findings(runs)
     if output is not None:
         from epicrisis.report.page import render_page
 
-        _write(output, render_page(findings, title, plots=plots))
+        write_private_text(output, render_page(findings, title, plots=plots))
     if json:
         show_data(findings)
     elif output is not None:
@@ -221,19 +221,3 @@ def _check_output(path: Path) -> None:
             if GENERATOR in file.read(2_000):
                 return
     raise InputError(f"{path} exists and is not a report of this program: choose another file")
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file completely or not at all, readable by its owner only. Raises StorageError."""
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}; make room, or choose another file") from error
-    finally:
-        temporary.unlink(missing_ok=True)

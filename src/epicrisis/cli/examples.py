@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -29,15 +28,6 @@ if TYPE_CHECKING:
 
 _EXAMPLE_IDS = 5
 """Ids shown on the screen; --json shows all."""
-
-
-@dataclass(slots=True)
-class _Progress:
-    """What became of the questions so far. It remains when a budget or an endpoint ends the work."""
-
-    states: Mapping[str, int] = field(default_factory=dict)
-    failed: int = 0
-    usage: Usage = field(default_factory=Usage)
 
 
 @command(
@@ -69,8 +59,8 @@ def build(
 ) -> None:
     """Solve the questions of a set with a chat model, and keep the solutions that arrive at the known answer.
 
-    Every result is saved in a file, and the solutions are added to the library. Interrupted, the same command
-    continues; with a larger -n it adds questions.
+    Every result is saved in a file, and valid solutions are added to the library. After an interruption, the same
+    command continues; with a larger -n it adds questions.
     """
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import read_built_examples
@@ -82,63 +72,60 @@ def build(
     questions = select_questions(load_dataset(source, settings.home, data), n, draw, openly=openly)
     if output is None:
         output = path.absolute().with_name(f"{path.absolute().name}.{how}{'.open' if openly else ''}.jsonl")
-    progress = _Progress()
-    error = asyncio.run(_solve(settings, questions, how, tries, output, progress, json))
+    solved, failed, usage, error = asyncio.run(_solve(settings, questions, how, tries, output, json))
     report = _add(path, read_built_examples(output), encoder, encoder_name, json) if output.exists() else None
     if json:
         row = {"set": questions.name, "questions": len(questions.questions), "left_aside": questions.left_aside}
-        row |= {"lines": progress.states, "failed": progress.failed, "usage": progress.usage, "output": str(output)}
+        row |= {"lines": solved, "failed": failed, "usage": usage, "output": str(output)}
         show_json({**row, "library": str(path), "added": report})
     else:
-        states = Counter(progress.states)
+        states = Counter(solved)
         say(
             f"{questions.name}: {len(questions.questions)} questions; in {output}: {states['kept']} kept; not kept: "
             f"{states['wrong']} wrong, {states['abstained']} without an answer, {states['unparsed']} unreadable"
         )
         for reason, count in questions.left_aside.items():
             say(f"not asked: {count} questions ({reason})")
-        say(usage_line(progress.usage))
+        say(usage_line(usage))
         if report is not None:
             say(_report_line(path, report))
     if report is not None:
         say_skipped(report.first_skipped, report.skipped)
     if error is not None:
         fail(error.message, error.exit_code)
-    if progress.failed:
-        fail(f"{progress.failed} questions failed; the same command asks them again")
+    if failed:
+        fail(f"{failed} questions failed; the same command asks them again")
 
 
 async def _solve(
-    settings: Settings,
-    questions: SelectedQuestions,
-    how: SolvingMethod,
-    tries: int,
-    output: Path,
-    progress: _Progress,
-    quiet: bool,
-) -> EpicrisisError | None:
-    """Solve the questions that have no result yet. Return the error if a budget or a dead endpoint ended the work."""
+    settings: Settings, questions: SelectedQuestions, how: SolvingMethod, tries: int, output: Path, quiet: bool
+) -> tuple[Mapping[str, int], int, Usage, EpicrisisError | None]:
+    """Solve the questions that have no result yet.
+
+    Return the counts by state, the failed questions, the usage, and the error if a budget or a dead endpoint ended it.
+    """
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.solved_examples import SolutionStore, recipe, solve_questions
 
     async with open_model_client(settings) as client:
         file = SolutionStore(output, questions.name, recipe(client, how, tries))
-        progress.states = file.states
+        failed, usage = 0, Usage()
+        stopped: EpicrisisError | None = None
         done = sum(map(file.has, questions.questions))
         with open_progress("so_far", quiet=quiet) as bars:
             task = bars.add_task("Solving", total=len(questions.questions), completed=done, so_far="")
             try:
                 async for solved in solve_questions(questions.questions, client, file, how, tries):
-                    progress.usage += solved.usage
-                    progress.failed += solved.failure is not None
+                    usage += solved.usage
+                    failed += solved.failure is not None
                     if solved.failure is not None:
                         say_above(bars, f"{solved.question.id}: {solved.failure.message}")
-                    counts = f"{progress.states.get('kept', 0)} kept, {progress.states.get('wrong', 0)} wrong"
-                    so_far = f"{counts}  {tokens_spent(progress.usage)}"
+                    counts = f"{file.states.get('kept', 0)} kept, {file.states.get('wrong', 0)} wrong"
+                    so_far = f"{counts}  {tokens_spent(usage)}"
                     bars.update(task, advance=solved.failure is None, so_far=so_far)
             except (BudgetExceeded, RunStopped) as error:
-                return error
-    return None
+                stopped = error
+        return file.states, failed, usage, stopped
 
 
 @command(ENCODER, CONFIG, LOCAL_ONLY, examples=["epicrisis examples add ~/solved solved.jsonl more.jsonl.gz"])
@@ -166,11 +153,7 @@ def add(
 
 
 def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]:
-    """Return the folder of the library, and the encoder for additions with its name.
-
-    A new library uses the encoder of the settings, or that of `examples.encoder`. Raises InputError if the folder is
-    a library of other documents.
-    """
+    """Return the folder, and the encoder for additions with its name. Raises InputError for other documents there."""
     from epicrisis.components import load_ingest_encoder
     from epicrisis.evaluation.synthesis.example_documents import library_examples
     from epicrisis.library.library import Library

@@ -96,8 +96,10 @@ AgainstNotes = Annotated[
 Nli = Annotated[Texts, _measured("--nli", help="Entailment model: name or folder (repeatable).")]
 BertScore = Annotated[Texts, _measured("--bertscore", help="Encoder for BERTScore: name or folder.")]
 
-_RECORD_DEFAULTS = {"fusion_times": 2, "unverified": "keep"}
-"""Settings of the study of patient records: each ranking gives twice as many hits as chunks; every answer counts."""
+_DEFAULTS = {"unverified": "keep", "citing": "quotes"}
+"""Settings of experiments: every answer counts, and replies quote as in the published figures."""
+_RECORD_DEFAULTS = {**_DEFAULTS, "fusion_times": 2}
+"""Settings of the study of patient records: each ranking gives twice as many hits as chunks."""
 
 
 @command(
@@ -144,7 +146,7 @@ def experiment(
 ) -> None:
     """Run an experiment of the papers, or continue one, and show its tables.
 
-    Options that are not given are as in the paper. `cost` measures times, so it ignores cached replies unless
+    Options default to the values of the paper. `cost` measures times, so it ignores cached replies unless
     `--setting cache.mode=on`.
     """
     from epicrisis.cli.preflight import run_study
@@ -202,7 +204,7 @@ def probe(
         Texts,
         Option(
             "--set",
-            help="Question set whose key documents the library holds (repeatable). Default: sentences of the library "
+            help="Question set whose key documents are in the library (repeatable). Default: sentences of the library "
             "with a number left out.",
         ),
     ] = None,
@@ -238,7 +240,6 @@ class _Call:
     library: Path | None
     output: Path | None
     also: Sequence[str]
-    """Further models to run with."""
     yes: bool
     json: bool
 
@@ -288,7 +289,7 @@ def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
     from epicrisis.evaluation.experiments.run_findings import read_findings
 
     manifests: dict[Path, RunManifest] = {}
-    for folder, settings in call.runs({"unverified": "keep"}, {"strategy": call.experiment.strategy}):
+    for folder, settings in call.runs(_DEFAULTS, {"strategy": call.experiment.strategy}):
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return plan_experiment(call.experiment, call.request, settings, pipeline)

@@ -51,7 +51,7 @@ def correctness(
     """Let a model mark each open answer as correct, incorrect or undecidable, against the question's reference.
 
     The model sees question, reference and answer, but not who wrote it. Use several judges, and none that wrote the
-    answers or their examples. Interrupted, the same command continues. `--show` compares the judges.
+    answers or their examples. After an interruption, the same command continues. `--show` compares the judges.
     """
     if show or files:
         _show_correctness(run, files, json)
@@ -165,7 +165,10 @@ def preference(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Let a model choose the better answer of each pair, in both orders. Interrupted, the same command continues."""
+    """Let a model choose the better answer of each pair, in both orders.
+
+    After an interruption, the same command continues.
+    """
     from epicrisis.evaluation.experiments.open_ended import MODELS
     from epicrisis.evaluation.grading.blind_pairs import read_pairs
     from epicrisis.evaluation.grading.model_client import open_model_client
@@ -209,7 +212,7 @@ def verdicts(
     models: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
     json: Json = False,
 ) -> None:
-    """Show the verdicts: better and worse with a test, agreement of reviewers, and preference for a position.
+    """Show the verdicts: wins and losses with a test, agreement of the reviewers, and position bias.
 
     Without files, those in the folder are read: verdicts-NAME.csv or .jsonl of reviewers, judged-NAME.jsonl of models.
     `epicrisis report` of the run shows them too.
@@ -221,7 +224,7 @@ def verdicts(
     else:
         judging = open_ended.read_judging_folder(folder)
     if not (judging.people or judging.models):
-        raise InputError("there are no verdicts: name the files of reviewers, or a model's with --judged")
+        raise InputError("there are no verdicts: give the files of reviewers, or a model's file with --judged")
     judgings = {" and ".join(judging.paired.key.writers): judging}
     tables, conclusions = open_ended.tables(judgings), open_ended.conclusions(judgings)
     if json:
@@ -249,8 +252,8 @@ def calibrate(
     """Measure how well a judge model agrees with people.
 
     Uses 400 summaries whose facts people counted (MTS-Dialog), and 419 pairs of answers of which people prefer one
-    (LLMBar), in both orders. `epicrisis grade run` and reports show the result with that judge's grades. Interrupted,
-    the same command continues.
+    (LLMBar), in both orders. `epicrisis grade run` and reports show the result with that judge's grades. After an
+    interruption, the same command continues.
     """
     from epicrisis.evaluation.grading.calibration import (
         CALIBRATION,
@@ -262,7 +265,7 @@ def calibrate(
     from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
 
     if data is None:
-        raise InputError("name the folder with `judge` (files of MTS-Dialog and LLMBar) with --data")
+        raise InputError("give the folder that contains `judge` (files of MTS-Dialog and LLMBar) with --data")
     summaries = sample_items(read_summaries(data / "judge"), sample, draw)
     preferences = sample_items(read_preference_pairs(data / "judge"), sample, draw)
     model = flags.values.get("models", {}).get("writer", {}).get("name")

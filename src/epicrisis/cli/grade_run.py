@@ -62,8 +62,8 @@ def grade_runs(
     """Measure open answers: exact match, token F1, METEOR, numbers, and optional judges, entailment and BERTScore.
 
     A judge sees question, reference and answer, but not who wrote it. It grades correctness, completeness and
-    faithfulness from 1 to 5. Results are saved in RUN/measures; interrupted, the same command continues. Empty,
-    refused and failed answers are counted and have no value.
+    faithfulness from 1 to 5. Results are saved in RUN/measures; after an interruption, the same command continues.
+    Empty, refused and failed answers are counted and have no value.
     """
     if against_notes is not None and not judge:
         raise InputError("--against-notes needs a judge: add --judge URL")

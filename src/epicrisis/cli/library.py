@@ -110,8 +110,9 @@ def add(
 ) -> None:
     """Add documents to a library, which is created if necessary.
 
-    Unchanged documents cost nothing; changed ones are replaced by their own file. Interrupted, the same command
-    continues. PubMed's files may come in any order: the latest revision and deletion of an article count.
+    A changed file replaces its own documents; unchanged documents are not encoded again. After an interruption, run the
+    same command again: it continues. PubMed's files may be added in any order: the latest revision or deletion of an
+    article is used.
     """
     from epicrisis.components import load_ingest_encoder
     from epicrisis.corpus.note_documents import NoteCleaning
@@ -278,7 +279,10 @@ def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
         others = ", ".join(f"{count} {name}" for name, count in removed.other_resources.items())
         yield f"resources without a note were not read: {others}"
         if {"Patient", "Encounter"} & set(removed.other_resources):
-            yield "Patient and Encounter describe notes of the same `library add`: name all files of an export at once"
+            yield (
+                "Patient and Encounter describe notes of the same `library add`: give all files of an export in one "
+                "command"
+            )
 
 
 @command(examples=["epicrisis library info ~/lib --json"])
@@ -353,7 +357,7 @@ def patients(library: LibraryPath, json: Json = False) -> None:
 def delete(
     library: LibraryPath, documents: Annotated[list[str], Argument(help="Ids of the documents.")], json: Json = False
 ) -> None:
-    """Delete documents, also for searches in progress. Added again, they return.
+    """Delete documents. Searches in progress no longer return them either.
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
@@ -398,7 +402,7 @@ def check(library: LibraryPath, json: Json = False) -> None:
     else:
         say_lines(format_report(report))
     if report.problems:
-        fail(f"{len(report.problems)} problems; they are listed above with their cures")
+        fail(f"{len(report.problems)} problems; they are listed above, with what to do")
 
 
 @command(examples=["epicrisis library optimize ~/pubmed --recall 0.95"])
@@ -422,7 +426,7 @@ def optimize(
     if report is not None and not report.good:
         fail(
             f"the index does not reach recall {report.asked}, so it is not used: searches stay exact and slower. "
-            "Accept less with --recall, or keep it so"
+            "Accept a lower recall with --recall, or keep exact search"
         )
 
 

@@ -82,7 +82,7 @@ def pull(
 
 @command(CONFIG, examples=["epicrisis cache info ~/lib"])
 def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
-    """Show place, number and size of cached replies."""
+    """Show the file, number and size of the cached replies."""
     cache = _open_cache(library, flags)
     stats = cache.stats()
     cache.close()
@@ -94,7 +94,7 @@ def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> Non
 
 @command(CONFIG, examples=["epicrisis cache clear ~/lib"])
 def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> None:
-    """Delete all cached replies, also from the disk. Deleting them loses nothing but time and money."""
+    """Delete all cached replies and free their disk space. Questions asked again then need new calls."""
     cache = _open_cache(library, flags)
     deleted = cache.clear()
     cache.close()

@@ -15,7 +15,7 @@ from epicrisis.cli.terminal import counted, open_console, open_progress, show_js
 from epicrisis.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
+    from epicrisis.plan.cost_plan import CostPlan, CostRange
 
 
 @command(
@@ -85,37 +85,30 @@ def plan(
 def _show(plan: CostPlan) -> None:
     from rich.table import Table
 
+    from epicrisis.plan.cost_plan import format_dollars
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("strategy", ""):
         table.add_column(heading, no_wrap=True)
     for heading in ("calls", "prompt\ntokens", "reply\ntokens", "US $", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     for strategy in plan.strategies:
-        for row in _rows(strategy):
+        dollars = ["unknown"] * 3
+        if strategy.usd is not None:
+            dollars = ["none"] * 3 if strategy.usd.most == 0 else _column(strategy.usd, format_dollars)
+        times = ["not measured", "(--time)", ""]
+        if strategy.seconds is not None:
+            times = _column(strategy.seconds, _duration)
+        counts = (strategy.calls, strategy.prompt_tokens, strategy.completion_tokens)
+        columns = (*(_column(figure, _count) for figure in counts), dollars, times)
+        names = (strategy.strategy, "", "")
+        for row in zip(names, ("least", "expected", "most"), *columns, strict=True):
             table.add_row(*row)
     console = open_console()
     console.print(f"{counted(plan.questions, 'question')} on {' and '.join(plan.models)}", markup=False)
     console.print(table)
     for note in _notes(plan):
         console.print(note, markup=False)
-
-
-def _rows(plan: StrategyPlan) -> Iterator[tuple[str, ...]]:
-    """Yield three rows: least, expected, most."""
-    from epicrisis.plan.cost_plan import format_dollars
-
-    dollars = ["unknown"] * 3
-    if plan.usd is not None:
-        dollars = ["none"] * 3 if plan.usd.most == 0 else _column(plan.usd, format_dollars)
-    times = ["not measured", "(--time)", ""] if plan.seconds is None else _column(plan.seconds, _duration)
-    columns = (
-        _column(plan.calls, _count),
-        _column(plan.prompt_tokens, _count),
-        _column(plan.completion_tokens, _count),
-        dollars,
-        times,
-    )
-    yield from zip((plan.strategy, "", ""), ("least", "expected", "most"), *columns, strict=True)
 
 
 def _column(figure: CostRange, text: Callable[[float], str]) -> list[str]:
@@ -146,7 +139,7 @@ def _notes(plan: CostPlan) -> Iterator[str]:
     for name, speed in plan.speeds.items():
         yield (
             f"Times: {name} read {speed.prompt:,.0f} and wrote {speed.completion:,.1f} tokens per second in two short "
-            f"calls; {counted(plan.at_once[name], 'call')} in parallel, each assumed as fast as one alone."
+            f"calls; {counted(plan.at_once[name], 'call')} in parallel, each assumed to be as fast as a single one."
         )
 
 

@@ -72,9 +72,9 @@ def calibrate(
 ) -> None:
     """Fit the preflight rule to a library: signal, depth and threshold. No chat model is called.
 
-    Definitions of the issue: the key document ranks beyond 3 (beyond-3), or also is not found (published); it ranks
-    neither in the first nor in the last 3 (middle); it is not found (not-retrieved); or one of several key documents
-    is so (several-...). The output ends with lines for the settings file.
+    The rule predicts an issue with the key document: it ranks beyond 3 (beyond-3); it ranks beyond 3 or is not found
+    (published); it ranks neither in the first nor in the last 3 (middle); it is not found (not-retrieved). With
+    several-..., one of several key documents is enough. The output ends with lines for the settings file.
     """
     from epicrisis.evaluation.experiments import preflight_calibration
     from epicrisis.evaluation.experiments.preflight import guards_table

@@ -100,7 +100,7 @@ def generate(
     """Let a model propose PICO questions with answers, each from a passage that it quotes literally.
 
     Review the file and set the "state" of each line to "accepted" or "rejected": only accepted questions are used.
-    Interrupted, the same command continues; with a larger -n it adds questions.
+    After an interruption, the same command continues; with a larger -n it adds questions.
     """
     from epicrisis.components import build_scope
     from epicrisis.evaluation.grading.model_client import open_model_client

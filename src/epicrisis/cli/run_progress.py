@@ -139,7 +139,7 @@ def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:
 
     names = dict.fromkeys(settings.model_for(role).name for role in roles)
     for name in filter(is_demo, names):
-        say(f"note: {name} is a small model for demonstration, not for use: choose a better one with --model", err=True)
+        say(f"note: {name} is a small model for demonstration only: choose a better one with --model", err=True)
 
 
 def say_skipped(items: Iterable[Skipped], count: int) -> None:
@@ -206,10 +206,7 @@ def show_runs(
 def _arm_progress(
     cases: Sequence[Case], standing: RunProgress, quiet: bool
 ) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Show a bar for each arm with its accuracy so far, and one for all cases with the tokens spent.
-
-    The function in the `with` statement redraws them, with the given lines above.
-    """
+    """Show a bar for each arm and one for all cases. The function given redraws them, with these lines above."""
     from epicrisis.evaluation.analysis.run_progress import ALL_CASES, find_arm
 
     totals = Counter(map(find_arm, cases))

@@ -13,16 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from epicrisis.corpus import reader_base
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import (
-    READ_ERRORS,
-    Skipped,
-    check_file,
-    describe_read_error,
-    open_packed,
-    printable_path,
-    skip,
-)
 from epicrisis.errors import InputError
 
 MAX_ROW_BYTES = 10 * 1024 * 1024
@@ -126,13 +118,13 @@ def read_header(path: Path) -> tuple[list[str], str]:
 
     Raises InputError for a path that is no file, and for a first line that cannot consist of column names.
     """
-    check_file(path)
-    shown_path = printable_path(path)
+    reader_base.check_file(path)
+    shown_path = reader_base.printable_path(path)
     try:
-        with open_packed(path) as file:
+        with reader_base.open_packed(path) as file:
             raw = file.readline(_PIECE_BYTES).removeprefix(_BOM)
-    except READ_ERRORS as error:
-        raise InputError(f"{shown_path}: {describe_read_error(error)}") from error
+    except reader_base.READ_ERRORS as error:
+        raise InputError(f"{shown_path}: {reader_base.describe_read_error(error)}") from error
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw:
         raise InputError(f"{shown_path}: not UTF-8; if it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW")
     if raw.startswith(b"PK\x03\x04"):
@@ -160,13 +152,13 @@ def read_header(path: Path) -> tuple[list[str], str]:
 class _ReadRow:
     """A row, or why it was skipped. `is_broken`: its cells cannot be separated, or are too few or too many."""
 
-    item: CsvRow | Skipped
+    item: CsvRow | reader_base.Skipped
     first: int
     has_more_lines: bool = False
     is_broken: bool = False
 
 
-def read_rows(path: Path, layout: CsvLayout) -> Iterator[CsvRow | Skipped]:
+def read_rows(path: Path, layout: CsvLayout) -> Iterator[CsvRow | reader_base.Skipped]:
     """Yield the rows after the first line, without blank ones; each has as many cells as the layout has columns.
 
     An unclosed quote may be closed by a quote of another row. These signs reveal it and end the file before that row: a
@@ -181,7 +173,7 @@ def read_rows(path: Path, layout: CsvLayout) -> Iterator[CsvRow | Skipped]:
                 f"{previous.first}): the quotes of either may be broken, so both are left out and nothing more was "
                 f"read: {_QUOTES}"
             )
-            yield skip(path, f"after line {previous.first - 1}", reason)
+            yield reader_base.skip(path, f"after line {previous.first - 1}", reason)
             return
         if previous:
             yield previous.item
@@ -194,7 +186,7 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_ROW_BYTES))
     lines: _LineSource | None = None
     try:
-        with open_packed(path) as file:
+        with reader_base.open_packed(path) as file:
             lines = _LineSource(file)
             reader = csv.reader(lines, delimiter=layout.delimiter, strict=True)
             next(reader)
@@ -208,7 +200,7 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                             f"line {lines.first}, and nothing more was read: close those quotes, or, if the line is "
                             "part of the note, put a word before it"
                         )
-                        yield _ReadRow(skip(path, f"after line {lines.first - 1}", reason), lines.first)
+                        yield _ReadRow(reader_base.skip(path, f"after line {lines.first - 1}", reason), lines.first)
                         return
                     has_more_lines = lines.number > lines.first
                     # Delimiters were read as quoted text, or a quote as part of the patient id.
@@ -219,9 +211,9 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                     if not fault and len(cells) != layout.columns:
                         fault = f"has {len(cells)} columns, the first line {layout.columns}: {_QUOTES}"
                     elif not fault and "\0" in "".join(cells):
-                        fault = "holds a NUL character; create the file again"
+                        fault = "contains a NUL character; create the file again"
                     where = f"line {lines.first}"
-                    item = skip(path, where, fault) if fault else CsvRow(lines.first, cells)
+                    item = reader_base.skip(path, where, fault) if fault else CsvRow(lines.first, cells)
                     yield _ReadRow(item, lines.first, has_more_lines, len(cells) != layout.columns)
                 lines.begin_row()
     except csv.Error:
@@ -232,11 +224,11 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                 f"line {lines.first} begins a row of more than {_MAX_SEARCH_BYTES // 2**20} MB, and nothing more was "
                 "read: look for a missing quote"
             )
-        skipped = skip(path, f"after line {lines.first - 1}", reason)
+        skipped = reader_base.skip(path, f"after line {lines.first - 1}", reason)
         yield _ReadRow(skipped, lines.first, is_broken=True)
-    except READ_ERRORS as error:
+    except reader_base.READ_ERRORS as error:
         number = lines.number if lines else 0
-        yield _ReadRow(skip(path, f"after line {number}", describe_read_error(error)), number)
+        yield _ReadRow(reader_base.skip(path, f"after line {number}", reader_base.describe_read_error(error)), number)
 
 
 class _LineSource:

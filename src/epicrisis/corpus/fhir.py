@@ -22,26 +22,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from epicrisis.corpus import fhir_references, jsonl, sandbox
+from epicrisis.corpus import fhir_references, jsonl, reader_base, sandbox
 from epicrisis.corpus.fhir_references import WITHDRAWN, FhirReferences, Resource, as_list
 from epicrisis.corpus.html import text_encoding
 from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import (
-    READ_ERRORS,
-    DeletedDocument,
-    FileFingerprint,
-    ReaderItem,
-    Skipped,
-    append_fingerprint,
-    check_file,
-    describe_damage,
-    describe_read_error,
-    open_packed,
-    printable_path,
-    skip,
-)
 from epicrisis.errors import InputError
 
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
@@ -58,14 +44,14 @@ _DayKey: TypeAlias = tuple[str, str, str, str]
 def is_fhir(path: Path) -> bool:
     """Return whether the file begins like a FHIR resource in JSON."""
     try:
-        with open_packed(path) as file:
+        with reader_base.open_packed(path) as file:
             beginning = file.read(_BEGINNING_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except READ_ERRORS:
+    except reader_base.READ_ERRORS:
         return False
     return beginning.startswith(b"{") and b'"resourceType"' in beginning
 
 
-def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[ReaderItem]:
+def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
     """Yield the notes of all files (path, name).
 
     DocumentReferences come file by file, then the days of observations, then the fingerprints. A file that cannot be
@@ -78,7 +64,7 @@ def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Ite
     if not readable:
         return
     shared = FhirReferences()
-    faults: list[Skipped] = []
+    faults: list[reader_base.Skipped] = []
     learned = [(path, _record_references(path, shared, cleaning, faults)) for path, _ in readable]
     yield from faults
     yield from fhir_references.patient_identities(shared)
@@ -86,12 +72,12 @@ def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Ite
         fhir_references.mark_superseded(references for _, references in learned)
         # An earlier addition may have contained them.
         for patient, note_id in sorted(shared.superseded):
-            yield DeletedDocument(f"note:{note_id}", patient=patient)
-    fingerprints: list[ReaderItem] = []
+            yield reader_base.DeletedDocument(f"note:{note_id}", patient=patient)
+    fingerprints: list[reader_base.ReaderItem] = []
     for (path, name), (_, references) in zip(readable, learned, strict=True):
         notes = build_items(path, name, partial(_read_notes, path, references), cleaning)
-        for item in append_fingerprint(path, notes):
-            if isinstance(item, FileFingerprint):
+        for item in reader_base.append_fingerprint(path, notes):
+            if isinstance(item, reader_base.FileFingerprint):
                 fingerprints.append(item)
             else:
                 yield item
@@ -101,44 +87,44 @@ def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Ite
     yield from fingerprints
 
 
-def _split_readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]], list[Skipped]]:
+def _split_readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path, str]], list[reader_base.Skipped]]:
     """Return the readable files, and why each other is skipped. Raises InputError if no file is FHIR."""
     readable: list[tuple[Path, str]] = []
-    skipped_files: list[Skipped] = []
+    skipped_files: list[reader_base.Skipped] = []
     other_files = 0
     for path, name in files:
-        check_file(path)
-        if damage := describe_damage(path):
-            skipped_files.append(skip(path, "", damage))
+        reader_base.check_file(path)
+        if damage := reader_base.describe_damage(path):
+            skipped_files.append(reader_base.skip(path, "", damage))
         elif is_fhir(path):
             readable.append((path, name))
         else:
             other_files += 1
-            skipped_files.append(skip(path, "", _NO_FHIR))
+            skipped_files.append(reader_base.skip(path, "", _NO_FHIR))
     if other_files == len(files):
         raise InputError(f"{skipped_files[0].path}: {_NO_FHIR}")
     return readable, skipped_files
 
 
 def _record_references(
-    path: Path, shared: FhirReferences, cleaning: NoteCleaning, faults: list[Skipped]
+    path: Path, shared: FhirReferences, cleaning: NoteCleaning, faults: list[reader_base.Skipped]
 ) -> FhirReferences:
     """Return the file's references, `shared` with the other files, and count the resources that are no notes."""
     references = replace(shared, addresses={}, replacing=[])
     log = cleaning.removal_log
     for where, resource in _read_resources(path):
-        if isinstance(resource, Skipped):
+        if isinstance(resource, reader_base.Skipped):
             continue
         try:
             fhir_references.record_resource(resource, references)
             if _replaces_others(resource):
                 references.replacing.append(resource)
         except ValueError as error:
-            raise InputError(f"{printable_path(path)}, {where}: {error}") from error
+            raise InputError(f"{reader_base.printable_path(path)}, {where}: {error}") from error
         except _STRUCTURE_ERRORS:
             # A malformed note is reported when it is read.
             if resource.get("resourceType") in ("Patient", "Encounter"):
-                faults.append(skip(path, where, _BAD_STRUCTURE))
+                faults.append(reader_base.skip(path, where, _BAD_STRUCTURE))
         kind = str(resource.get("resourceType"))[:40]
         if kind == "Observation" and resource.get("status") in WITHDRAWN:
             log.other_resources["withdrawn Observation"] += 1
@@ -162,28 +148,28 @@ def _is_withdrawn(resource: Resource) -> bool:
     return resource.get("status") in WITHDRAWN or resource.get("docStatus") in WITHDRAWN
 
 
-def _read_notes(path: Path, references: FhirReferences) -> Iterator[ClinicalNote | Skipped]:
+def _read_notes(path: Path, references: FhirReferences) -> Iterator[ClinicalNote | reader_base.Skipped]:
     for where, resource in _read_resources(path):
-        if isinstance(resource, Skipped):
+        if isinstance(resource, reader_base.Skipped):
             yield resource
         elif resource.get("resourceType") == "DocumentReference":
             try:
                 yield _build_note(resource, where, references)
             except (ValueError, *_STRUCTURE_ERRORS) as error:
-                yield skip(path, where, str(error) if isinstance(error, ValueError) else _BAD_STRUCTURE)
+                yield reader_base.skip(path, where, str(error) if isinstance(error, ValueError) else _BAD_STRUCTURE)
 
 
-def _read_days(files: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | Skipped]:
+def _read_days(files: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | reader_base.Skipped]:
     days = _ObservationDays()
     for path, references in files:
         for where, resource in _read_resources(path):
-            if isinstance(resource, Skipped) or resource.get("resourceType") != "Observation":
+            if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") != "Observation":
                 continue
             try:
                 patient = fhir_references.find_patient(resource, references)
                 days.add(resource, where, patient, fhir_references.find_encounter(resource, references))
             except (ValueError, *_STRUCTURE_ERRORS) as error:
-                yield skip(path, where, str(error) if isinstance(error, ValueError) else _BAD_STRUCTURE)
+                yield reader_base.skip(path, where, str(error) if isinstance(error, ValueError) else _BAD_STRUCTURE)
     _, references = files[0]
     for where, (patient, date, category, encounter), text in days.all():
         stay = references.stay(encounter)
@@ -263,30 +249,30 @@ def _decode_attachment(data: str, content_type: str) -> str:
         raise ValueError("its contentType names an unknown charset; save it as UTF-8") from error
 
 
-def _read_resources(path: Path) -> Iterator[tuple[str, Resource | Skipped]]:
+def _read_resources(path: Path) -> Iterator[tuple[str, Resource | reader_base.Skipped]]:
     """Yield each resource with its place; the resources of bundles one by one."""
     if not _is_ndjson(path):
         try:
             resource = _load_resource(path)
         except ValueError as error:
-            yield "", skip(path, "", str(error))
+            yield "", reader_base.skip(path, "", str(error))
             return
         yield from _unpack_bundle(path, "", resource)
         return
     for item in jsonl.read_objects(path):
-        if isinstance(item, Skipped):
+        if isinstance(item, reader_base.Skipped):
             yield item.where, item
         else:
             yield from _unpack_bundle(path, f"line {item[0]}", item[1])
 
 
-def _unpack_bundle(path: Path, where: str, resource: Resource) -> Iterator[tuple[str, Resource | Skipped]]:
+def _unpack_bundle(path: Path, where: str, resource: Resource) -> Iterator[tuple[str, Resource | reader_base.Skipped]]:
     if resource.get("resourceType") != "Bundle":
         yield where or "resource 1", resource
         return
     entries = resource.get("entry")
     if not isinstance(entries, list) or not entries:
-        yield where, skip(path, where, "the bundle has no entries; export it with its resources")
+        yield where, reader_base.skip(path, where, "the bundle has no entries; export it with its resources")
         return
     for number, entry in enumerate(entries, 1):
         place = f"{where}, entry {number}" if where else f"entry {number}"
@@ -294,12 +280,12 @@ def _unpack_bundle(path: Path, where: str, resource: Resource) -> Iterator[tuple
         if isinstance(inner, dict):
             yield place, {**inner, "fullUrl": entry.get("fullUrl")}
         else:
-            yield place, skip(path, place, "holds no resource; export the bundle with its resources")
+            yield place, reader_base.skip(path, place, "holds no resource; export the bundle with its resources")
 
 
 def _is_ndjson(path: Path) -> bool:
     """Return whether the first line is a complete object and another line follows; the suffix decides for one line."""
-    with open_packed(path) as file:
+    with reader_base.open_packed(path) as file:
         first = file.readline(MAX_BUNDLE_BYTES)
         if not file.readline(2):
             return path.name.lower().removesuffix(".gz").endswith((".ndjson", ".jsonl"))
@@ -312,14 +298,14 @@ def _is_ndjson(path: Path) -> bool:
 
 def _load_resource(path: Path) -> Mapping[str, Any]:
     try:
-        with open_packed(path) as file:
+        with reader_base.open_packed(path) as file:
             raw = file.read(MAX_BUNDLE_BYTES + 1)
         if len(raw) > MAX_BUNDLE_BYTES:
             raise ValueError(f"larger than {MAX_BUNDLE_BYTES // 2**20} MB; export it as NDJSON, one resource a line")
         check_value_count(raw)
         value = json.loads(raw.decode("utf-8-sig"))
-    except READ_ERRORS as error:
-        raise ValueError(describe_read_error(error)) from error
+    except reader_base.READ_ERRORS as error:
+        raise ValueError(reader_base.describe_read_error(error)) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
     except json.JSONDecodeError as error:

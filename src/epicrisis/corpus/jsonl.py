@@ -136,11 +136,11 @@ def find_json_fault(value: Any, depth: int = 0) -> str | None:
         return "holds a number that is not finite"
     if isinstance(value, str):
         if "\0" in value:
-            return "holds a NUL character"
+            return "contains a NUL character"
         try:
             value.encode()
         except UnicodeEncodeError:
-            return "holds half of a surrogate pair, which is no character"
+            return "contains half of a surrogate pair, which is not a character"
     members: Iterable[Any] = value if isinstance(value, list) else ()
     if isinstance(value, dict):
         members = chain.from_iterable(value.items())

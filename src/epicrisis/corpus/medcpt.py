@@ -86,7 +86,7 @@ def find_chunks(folder: Path) -> list[EmbeddingChunk]:
     Raises InputError, before any vector is read, if a file is missing, truncated or not as its name says.
     """
     if not is_folder(folder):
-        raise path_error(folder, "a file; name the folder with embeds_chunk_0.npy and the other chunks")
+        raise path_error(folder, "a file; give the folder with embeds_chunk_0.npy and the other chunks")
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError as error:

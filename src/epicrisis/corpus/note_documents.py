@@ -14,16 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.corpus import note_cleaning
 from epicrisis.corpus.csv_rows import MAX_ROW_BYTES
-from epicrisis.corpus.note_cleaning import (
-    ParagraphHash,
-    RecurringText,
-    RecurringTextCounter,
-    RemovedText,
-    clean_text,
-    find_sections,
-    remove_boilerplate,
-)
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, Skipped, skip
 from epicrisis.corpus.removal_log import RemovalLog
@@ -97,7 +89,7 @@ def build_items(
                 continue
             patient, note_id = normalize_id(note.patient), normalize_id(note.note_id)
             if not patient:
-                reason = "names no patient, and every note needs one; fill the cell in, or name another column"
+                reason = "names no patient, and every note needs one; fill the cell in, or choose another column"
                 yield skip(path, note.where, reason)
                 continue
             if _is_left_out(note, cleaning):
@@ -107,7 +99,7 @@ def build_items(
                     yield DeletedDocument(f"note:{note_id}", patient=patient)
                 continue
             is_long = len(note.text) > MAX_ROW_BYTES
-            text = "" if is_long else clean_text(note.text)
+            text = "" if is_long else note_cleaning.clean_text(note.text)
             if not text.strip():
                 size = f"longer than {MAX_ROW_BYTES // 2**20} MB: no note; split it"
                 yield skip(path, note.where, size if is_long else "holds no text")
@@ -139,22 +131,25 @@ def _is_left_out(note: ClinicalNote, cleaning: NoteCleaning) -> bool:
 
 def _count_recurring(
     notes: Iterator[ClinicalNote | Skipped], cleaning: NoteCleaning
-) -> dict[ParagraphHash, RecurringText]:
-    counter = RecurringTextCounter()
+) -> dict[note_cleaning.ParagraphHash, note_cleaning.RecurringText]:
+    counter = note_cleaning.RecurringTextCounter()
     for note in notes:
         if isinstance(note, ClinicalNote) and not _is_left_out(note, cleaning) and len(note.text) <= MAX_ROW_BYTES:
-            counter.add(note.note_type, normalize_id(note.patient), clean_text(note.text))
+            counter.add(note.note_type, normalize_id(note.patient), note_cleaning.clean_text(note.text))
     return counter.recurring()
 
 
 def _build_document(
-    note: ClinicalNote, clean: str, recurring: Mapping[ParagraphHash, RecurringText], cleaning: NoteCleaning
-) -> tuple[Document, list[RemovedText]]:
+    note: ClinicalNote,
+    clean: str,
+    recurring: Mapping[note_cleaning.ParagraphHash, note_cleaning.RecurringText],
+    cleaning: NoteCleaning,
+) -> tuple[Document, list[note_cleaning.RemovedText]]:
     """Return the note as a document, and the removed texts. The text is empty if all of it is boilerplate."""
     text = clean
-    removed: list[RemovedText] = []
+    removed: list[note_cleaning.RemovedText] = []
     if not cleaning.keep_boilerplate:
-        text, removed = remove_boilerplate(note.note_type, text, recurring)
+        text, removed = note_cleaning.remove_boilerplate(note.note_type, text, recurring)
     date: str | None = None
     time_metadata: dict[str, Any] = {}
     times = _written_times(note)
@@ -171,7 +166,7 @@ def _build_document(
         **_stay_metadata("admitted", note.admitted, cleaning.time_format),
         **_stay_metadata("discharged", note.discharged, cleaning.time_format),
         **time_metadata,
-        "sections": find_sections(text),
+        "sections": note_cleaning.find_sections(text),
         **note.more,
     }
     title = (note_type[:1].upper() + note_type[1:]) or "Note"
@@ -213,8 +208,8 @@ def _log_removals(
     log: RemovalLog,
     source: str,
     document: Document,
-    removed: Sequence[RemovedText],
-    recurring: Mapping[ParagraphHash, RecurringText],
+    removed: Sequence[note_cleaning.RemovedText],
+    recurring: Mapping[note_cleaning.ParagraphHash, note_cleaning.RecurringText],
 ) -> None:
     log.notes += 1
     log.without_time += "time_missing" in document.metadata

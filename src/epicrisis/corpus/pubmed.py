@@ -50,14 +50,13 @@ _TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
 _NAME = re.compile(r"pubmed(\d\d)n(\d{1,5})(?!\d)", re.ASCII)
 
 
-def read_citations(path: Path, details: bool = False) -> Iterator[PubMedItem]:
+def read_citations(path: Path) -> Iterator[PubMedItem]:
     """Yield the citations of one file, gzip or plain, in its order, and the deletions.
 
     The text is the abstract, each labelled section on its own line (`METHODS: ...`); else the abstracts in other
     languages, each after its language (`[fre] ...`); else the title, with `"abstract": false` in the metadata. A
     missing title is replaced by the vernacular one, or the book's. The date is the journal issue's, else the electronic
-    one; for a book's chapter the later of both. `details` adds affiliations, references, grants, chemicals and others
-    that only a bibliography needs, and doubles the size.
+    one; for a book's chapter the later of both.
 
     A record without PMID, or without title and abstract, is `Skipped`. A file that breaks off yields the complete
     records and then a `Skipped` with the place.
@@ -78,7 +77,7 @@ def read_citations(path: Path, details: bool = False) -> Iterator[PubMedItem]:
                 continue
             number += 1
             try:
-                document, revised = pubmed_record.read_record(element, file_key, details)
+                document, revised = pubmed_record.read_record(element, file_key)
             except (ValueError, RecursionError) as error:
                 pmid = next(chain.from_iterable(map(pubmed_record.find_pmids, element)), "")
                 yield skip(path, f"PMID {pmid}" if pmid else f"record {number}", str(error))
@@ -92,7 +91,7 @@ def read_citations(path: Path, details: bool = False) -> Iterator[PubMedItem]:
         yield skip(path, "", "holds no record of PubMed's XML; check what file this is")
 
 
-def read_files(paths: Sequence[Path], workers: int | None = None, details: bool = False) -> Iterator[ReaderItem]:
+def read_files(paths: Sequence[Path], workers: int | None = None) -> Iterator[ReaderItem]:
     """Yield the items of `read_citations` and the fingerprint of each file, in order.
 
     The files are read by `workers` processes at once (None: one for each core), each one file ahead into a temporary
@@ -102,7 +101,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
     workers = min(workers or os.cpu_count() or 1, len(paths))
     if workers <= 1:
         for path in paths:
-            yield from append_fingerprint(path, read_citations(path, details))
+            yield from append_fingerprint(path, read_citations(path))
         return
     # A fork would copy the locks of threads without the threads.
     context = multiprocessing.get_context("spawn")
@@ -114,7 +113,7 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
         for number, path in islice(queue, workers - len(ahead)):
             spool = scratch.path / str(number)
             process = context.Process(
-                target=_read_ahead, args=(path, spool, details), name=f"reads {printable_path(path.name)}", daemon=True
+                target=_read_ahead, args=(path, spool), name=f"reads {printable_path(path.name)}", daemon=True
             )
             process.start()
             ahead.append((path, spool, process))
@@ -141,12 +140,12 @@ def read_files(paths: Sequence[Path], workers: int | None = None, details: bool 
         scratch.close()
 
 
-def _read_ahead(path: Path, spool: Path, details: bool) -> None:
+def _read_ahead(path: Path, spool: Path) -> None:
     """Write the file's items to the spool, in a separate process; stop if the parent process has ended."""
     # Ctrl-C reaches every process of the terminal, but only the parent may end this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    items = append_fingerprint(path, read_citations(path, details))
+    items = append_fingerprint(path, read_citations(path))
     with spool.open("wb") as file:
         while batch := list(islice(items, _BATCH)):
             packed = zlib.compress(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL), 1)

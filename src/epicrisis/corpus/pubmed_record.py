@@ -6,7 +6,7 @@ import calendar
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from epicrisis.corpus.reader_base import is_number
@@ -47,10 +47,10 @@ class _Draft:
 _Handler: TypeAlias = Callable[["_Element", _Draft], None]
 
 
-def read_record(element: _Element, file_key: str, details: bool) -> tuple[Document, str]:
+def read_record(element: _Element, file_key: str) -> tuple[Document, str]:
     """Return the record's document, and its date of revision (`20240131`, or empty). Raises ValueError if unusable."""
     draft = _Draft()
-    _walk(element, draft, _tables(details))
+    _walk(element, draft, _RECORD)
     if not is_number(draft.pmid):
         raise ValueError("no PMID; fetch the file again")
     metadata = draft.metadata
@@ -62,7 +62,7 @@ def read_record(element: _Element, file_key: str, details: bool) -> tuple[Docume
         body = "\n".join(f"[{other['language']}] {other['text']}" for other in others)
     if not body:
         if not title:
-            raise ValueError("neither a title nor an abstract; nothing to find it by")
+            raise ValueError("no title and no abstract to search")
         metadata["abstract"] = False
     relations = {correction.get("type") for correction in metadata.get("corrections", ())}
     is_retracted = not relations.isdisjoint(_RETRACTION_RELATIONS)
@@ -208,11 +208,6 @@ def _abstract(element: _Element, draft: _Draft) -> None:
     draft.sections.extend(_abstract_sections(element))
 
 
-def _abstract_in_full(element: _Element, draft: _Draft) -> None:
-    _abstract(element, draft)
-    _walk(element, draft, {"CopyrightInformation": _first("copyright")})
-
-
 def _abstract_sections(element: _Element) -> list[str]:
     """Return the abstract by section, each on one line after its label; a label alone is ignored."""
     sections = []
@@ -237,7 +232,7 @@ def _identifier(element: _Element, draft: _Draft) -> None:
 _doi, _pmcid = _first("doi"), _first("pmcid")
 
 
-def _mesh_heading(element: _Element, draft: _Draft, with_ids: bool = False) -> None:
+def _mesh_heading(element: _Element, draft: _Draft) -> None:
     descriptor = ""
     for child in element:
         name = element_text(child)
@@ -248,13 +243,6 @@ def _mesh_heading(element: _Element, draft: _Draft, with_ids: bool = False) -> N
             descriptor = name
             if star or len(element) == 1:
                 draft.append("mesh", name + star)
-        if with_ids:
-            draft.append("mesh_ids", f"{child.get('UI')}:{name}")
-
-
-def _publication_type_with_id(element: _Element, draft: _Draft) -> None:
-    draft.append("publication_types", element_text(element))
-    draft.append("publication_type_ids", f"{element.get('UI')}:{element_text(element)}")
 
 
 def _author(element: _Element, draft: _Draft) -> None:
@@ -268,46 +256,6 @@ def _add_name(key: str, parts: Mapping[Any, str], draft: _Draft) -> None:
         if part:
             name = f"{name}, {part}" if name else part
     draft.append(key, name)
-
-
-def _author_in_full(element: _Element, draft: _Draft) -> None:
-    entry: dict[Any, Any] = {}
-    for child in element:
-        tag = child.tag
-        if tag in _NAME_PARTS:
-            entry[tag] = element_text(child)
-        elif tag == "AffiliationInfo":
-            entry.setdefault("affiliations", []).extend(map(element_text, child.iterchildren("Affiliation")))
-        elif tag == "Identifier":
-            entry.setdefault("identifiers", []).append(element_text(child))
-    _add_name("authors", entry, draft)
-    draft.append("author_details", entry)
-
-
-def _chemical(element: _Element, draft: _Draft) -> None:
-    entry = {}
-    for child in element.iterchildren("RegistryNumber", "NameOfSubstance"):
-        if child.tag == "RegistryNumber":
-            entry["registry_number"] = element_text(child)
-        else:
-            entry |= {"name": element_text(child), "id": str(child.get("UI") or "")}
-    draft.append("chemicals", entry)
-
-
-def _pages(element: _Element, draft: _Draft) -> None:
-    parts = _child_texts(element)
-    ends = filter(None, (parts.get("StartPage"), parts.get("EndPage")))
-    if pages := parts.get("MedlinePgn") or "-".join(ends):
-        draft.metadata["pages"] = pages
-
-
-def _reference(element: _Element, draft: _Draft) -> None:
-    entry = {}
-    for child in element.iterchildren("Citation"):
-        entry["citation"] = element_text(child)
-    for article_id in element.iterfind("ArticleIdList/*[@IdType='pubmed']"):
-        entry["pmid"] = element_text(article_id)
-    draft.append("references", entry)
 
 
 def _date_of(field_name: str) -> _Handler:
@@ -360,65 +308,33 @@ _CONTENT: dict[str, _Handler] = {
         }
     ),
     "MeshHeadingList": _within({"MeshHeading": _mesh_heading}),
+    "Journal": _within(
+        {
+            "JournalIssue": _within({"PubDate": _published}),
+            "Title": _first("journal"),
+            "ISOAbbreviation": _first("journal_abbreviation"),
+        }
+    ),
+    "MedlineJournalInfo": _within({"Country": _first("country"), "MedlineTA": _first("journal_abbreviation")}),
+    "Book": _within(
+        {
+            "BookTitle": _first("book"),
+            "PubDate": _published,
+            "AuthorList": _book_authors,
+            "Publisher": _within({"PublisherName": _first("publisher")}),
+        }
+    ),
 }
 """Elements of an article and of a book's chapter; each name has one meaning."""
 
-_MORE: dict[str, _Handler] = {
-    "Abstract": _abstract_in_full,
-    "AuthorList": _within({"Author": _author_in_full}),
-    "PublicationTypeList": _within({"PublicationType": _publication_type_with_id}),
-    "PublicationType": _publication_type_with_id,
-    "MeshHeadingList": _within({"MeshHeading": partial(_mesh_heading, with_ids=True)}),
-    "Pagination": _pages,
-    "GrantList": _within(
-        {"Grant": _entries("grants", {"GrantID": "id", "Acronym": "acronym", "Agency": "agency", "Country": "country"})}
-    ),
-    "ChemicalList": _within({"Chemical": _chemical}),
-    "SupplMeshList": _within({"SupplMeshName": _list("supplementary_mesh")}),
-    "OtherID": _list("other_ids"),
-    "CoiStatement": _first("competing_interests"),
+_SECTIONS: dict[str, _Handler] = {"SectionTitle": _list("sections")}
+_SECTIONS["Section"] = _CONTENT["Sections"] = _within(_SECTIONS)
+_CONTENT["Article"] = _within(_CONTENT)
+_IDENTIFIERS = _within({"ArticleIdList": _CONTENT["ArticleIdList"]})
+_RECORD = {
+    "MedlineCitation": _within(_CONTENT),
+    "BookDocument": _within(_CONTENT),
+    "PubmedData": _IDENTIFIERS,
+    "PubmedBookData": _IDENTIFIERS,
 }
-"""Elements read with `details`, which only a bibliography needs."""
-
-
-@cache
-def _tables(details: bool) -> Mapping[str, _Handler]:
-    """Return the handlers for the children of PubmedArticle and PubmedBookArticle, by element."""
-
-    def with_details(**table: _Handler) -> dict[str, _Handler]:
-        return table if details else {}
-
-    content = {**_CONTENT, **with_details(**_MORE)}
-    issue = {"PubDate": _published, **with_details(Volume=_first("volume"), Issue=_first("issue"))}
-    content["Journal"] = _within(
-        {
-            "JournalIssue": _within(issue),
-            "Title": _first("journal"),
-            "ISOAbbreviation": _first("journal_abbreviation"),
-            **with_details(ISSN=_first("issn")),
-        }
-    )
-    content["MedlineJournalInfo"] = _within(
-        {
-            "Country": _first("country"),
-            "MedlineTA": _first("journal_abbreviation"),
-            **with_details(
-                MedlineTA=_first("medline_ta"), NlmUniqueID=_first("nlm_unique_id"), ISSNLinking=_first("issn_linking")
-            ),
-        }
-    )
-    content["Article"] = _within(content)
-    book = {"BookTitle": _first("book"), "PubDate": _published, "AuthorList": _book_authors}
-    content["Book"] = _within({**book, "Publisher": _within({"PublisherName": _first("publisher")})})
-    sections: dict[str, _Handler] = {"SectionTitle": _list("sections")}
-    sections["Section"] = content["Sections"] = _within(sections)
-    references: dict[str, _Handler] = {"Reference": _reference}
-    references["ReferenceList"] = _within(references)
-    content |= with_details(ReferenceList=_within(references))
-    data = {name: handle for name, handle in content.items() if name in ("ArticleIdList", "ReferenceList")}
-    return {
-        "MedlineCitation": _within(content),
-        "BookDocument": _within(content),
-        "PubmedData": _within(data),
-        "PubmedBookData": _within(data),
-    }
+"""The children of PubmedArticle and PubmedBookArticle."""

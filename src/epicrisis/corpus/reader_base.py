@@ -187,7 +187,7 @@ def is_folder(path: Path) -> bool:
 def check_file(path: Path) -> None:
     """Raise InputError unless the path is a file that can be opened and has at least one byte."""
     if is_folder(path):
-        raise path_error(path, "a folder; name the file in it")
+        raise path_error(path, "a folder; give the file in it")
     try:
         with path.open("rb") as file:
             first = file.read(1)

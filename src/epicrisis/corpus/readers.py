@@ -50,7 +50,7 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
         yield skip(path, "", str(error))
         return
     if "\0" in text:
-        yield skip(path, "", "holds a NUL character: not a text file")
+        yield skip(path, "", "contains a NUL character: not a text file")
     elif not text.strip():
         yield skip(path, "", "holds no text")
     else:
@@ -145,7 +145,7 @@ def read_sources(
     if format is not None and format not in FORMATS:
         raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
     if not paths:
-        raise InputError("no path was given; name at least one file or folder")
+        raise InputError("no path was given; give at least one file or folder")
     if format == "medcpt":
         chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
@@ -161,8 +161,7 @@ def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        candidates = _list_folder(path, format) if is_folder(path) else [_describe_file(path, format)]
-        for file in candidates:
+        for file in _list_folder(path, format) if is_folder(path) else [_describe_file(path, format)]:
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -173,7 +172,7 @@ def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -
                     both = (
                         f"{printable_path(path_by_key[key])} and {printable_path(file.path)} would both be the document"
                     )
-                    reason = f"file:{printable_path(file.name)}; name the folder above both, or rename one"
+                    reason = f"file:{printable_path(file.name)}; give the folder above both, or rename one"
                     raise InputError(f"{both} {reason}")
             files.append(file)
     return files
@@ -185,7 +184,7 @@ def _describe_file(path: Path, override: str | None) -> _SourceFile:
     format = _detect_format(path, override, _DEFAULT_FORMATS)
     if format is None:
         reason = f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
-        raise path_error(path, f"{reason}; rename it, or name the format ({', '.join(FORMATS)})")
+        raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
     return _SourceFile(path, path.name, format)
 
 

@@ -98,7 +98,7 @@ class NearDuplicateFinder:
         self._ids.append(id)
         self._signatures += np.min(hashes, axis=0).astype(np.uint16).tobytes()
 
-    def pairs(self, similarity: float = MIN_SIMILARITY) -> Iterator[tuple[str, str]]:
+    def pairs(self) -> Iterator[tuple[str, str]]:
         """Yield (earlier id, later id) for every near duplicate of an earlier text; ten copies are nine pairs."""
         import numpy as np
 
@@ -115,11 +115,11 @@ class NearDuplicateFinder:
             edges = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1], [True])))
             for index in np.flatnonzero(np.diff(edges) > 1).tolist():
                 group = order[edges[index] : edges[index + 1]]
-                self._match_group(signatures, group[earlier[group] < 0], earlier, similarity)
+                self._match_group(signatures, group[earlier[group] < 0], earlier)
         for later in np.flatnonzero(earlier >= 0).tolist():
             yield self._ids[int(earlier[later])], self._ids[later]
 
-    def _match_group(self, signatures: Row, group: Numbers, earlier: Numbers, similarity: float) -> None:
+    def _match_group(self, signatures: Row, group: Numbers, earlier: Numbers) -> None:
         """Set the earlier text of each near duplicate within a group, which is in the order of `add`."""
         import numpy as np
 
@@ -127,7 +127,7 @@ class NearDuplicateFinder:
             if len(group) < 2:
                 return
             leader, rest = group[0], group[1:]
-            is_near = np.mean(signatures[rest] == signatures[leader], axis=1) >= similarity
+            is_near = np.mean(signatures[rest] == signatures[leader], axis=1) >= MIN_SIMILARITY
             earlier[rest[is_near]] = leader
             group = rest[~is_near]
         self.not_compared += len(group)

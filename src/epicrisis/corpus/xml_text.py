@@ -122,7 +122,7 @@ def _read_some(file: IO[bytes], size: int) -> bytes:
 def _refuse_entities(tree: _ElementTree) -> None:
     dtd = tree.docinfo.internalDTD
     if dtd is not None and next(iter(cast(Any, dtd).iterentities()), None) is not None:
-        raise BrokenXML("declares entities of its own, which are never expanded; fetch the file from its publisher")
+        raise BrokenXML("declares its own entities, which are never expanded; get the file from its publisher")
 
 
 def _describe_error(error: Any) -> str:

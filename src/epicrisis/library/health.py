@@ -189,8 +189,15 @@ class _Scan:
         self.no_vector.add(*(ids[row] for row in unusable.tolist()))
         first_passages = rows.filter(pc.equal(rows["ordinal"], 0))
         columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
-        for values in zip(*columns, strict=True):
-            self._add_document(*values)
+        for document, source, day, facets in zip(*columns, strict=True):
+            is_listed = source in self._sources or len(self._sources) < _SOURCES
+            self._sources[source if is_listed else OTHERS] += 1
+            if day is None:
+                self._undated.add(document)
+            else:
+                self._years[day // 10_000] += 1
+            if RETRACTED in facets:
+                self._retracted.add(document)
         # A document's key includes its version, so passages of another version belong to another document.
         versions = list(map(hash, zip(documents, map(bytes.hex, digests), strict=True)))
         self.keys.add(
@@ -198,16 +205,6 @@ class _Scan:
         )
         if self.words is not None:
             self.words.add(ids, digests)
-
-    def _add_document(self, id_: str, source: str, day: int | None, facets: Sequence[str]) -> None:
-        is_listed = source in self._sources or len(self._sources) < _SOURCES
-        self._sources[source if is_listed else OTHERS] += 1
-        if day is None:
-            self._undated.add(id_)
-        else:
-            self._years[day // 10_000] += 1
-        if RETRACTED in facets:
-            self._retracted.add(id_)
 
     def contents(self, deleted: int) -> reports.Contents:
         """Return the summary of the content, given the number of recorded deletions."""

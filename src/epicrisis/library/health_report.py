@@ -102,10 +102,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class IndexAgreement:
-    """Contradictions between the passages and the word index (passages) or the journal (documents).
-
-    Another version of the content counts as another passage or document.
-    """
+    """Differences between the passages and the word index (passages) or the journal (documents), versions included."""
 
     compared: bool
     """False if a batch was open, so that the parts could not be compared."""
@@ -188,7 +185,7 @@ def find_notices(
     ):
         if finding.count:
             yield _describe(finding, fact)
-    yield from _notices_of_duplicates(texts, passages, contents.passages)
+    yield from _notices_of_duplicates(texts, contents.passages)
     if library.index is not None and not library.index.good:
         yield (
             f"the index finds {_format_recall(library.index)}, less than the required {library.index.asked:.2f}, so "
@@ -202,7 +199,8 @@ def find_notices(
         yield _NOT_RECORDED
 
 
-def _notices_of_duplicates(texts: Texts, of_passages: str, passages: int) -> Iterator[str]:
+def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
+    of_passages = f"of {passages:,} passages"
     if texts.repeated.count:
         examples = _list_pairs(texts.repeated)
         yield f"{texts.repeated.count:,} {of_passages} repeat one of another document word for word{examples}"
@@ -250,9 +248,13 @@ def format_report(report: HealthReport) -> list[str]:
         method = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
         search = f"{method} {_format_recall(library.index)}, {library.unindexed:,} passages not in it"
     checksums = f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} changed or missing"
+    ordered = sorted(contents.by_source.items(), key=lambda item: (-item[1], item[0]))
+    sources = ", ".join(f"{printable(name) or '(no source named)'} {count:,}" for name, count in ordered[:MAX_LISTED])
+    if len(ordered) > MAX_LISTED:
+        sources += f" and {len(ordered) - MAX_LISTED:,} more"
     rows = [
         ("holds", f"{contents.documents:,} documents, {contents.passages:,} passages"),
-        ("from", _format_counts(contents.by_source)),
+        ("from", sources),
         ("published", published),
         ("retracted", f"{contents.retracted.count:,}; {contents.deleted:,} deletions are recorded"),
         ("encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions ({manifest.encoder_fingerprint})"),
@@ -278,10 +280,3 @@ def format_report(report: HealthReport) -> list[str]:
 def _label_first(label: str, values: Sequence[str]) -> list[tuple[str, str]]:
     """Return rows whose first one has the label."""
     return [(label if index == 0 else "", value) for index, value in enumerate(values)]
-
-
-def _format_counts(by_name: Mapping[str, int]) -> str:
-    ordered = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
-    counts = [f"{printable(name) or '(no source named)'} {count:,}" for name, count in ordered[:MAX_LISTED]]
-    rest = f" and {len(ordered) - MAX_LISTED:,} more" if len(ordered) > MAX_LISTED else ""
-    return ", ".join(counts) + rest

@@ -19,15 +19,7 @@ import numpy as np
 from epicrisis.corpus import reader_base as readers
 from epicrisis.corpus.reader_base import FileDocument, ReaderItem
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
-from epicrisis.library.ingest_batches import (
-    SAME_ID_OTHER_NOTE,
-    BatchWriter,
-    IngestCounts,
-    IngestProgress,
-    IngestReport,
-    PendingDocument,
-    uninterrupted,
-)
+from epicrisis.library import ingest_batches
 from epicrisis.library.library import Library
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
 from epicrisis.library.passage_table import find_fault, find_vector_fault
@@ -109,12 +101,12 @@ def add_documents(
     items: Iterable[ReaderItem],
     encoder: Encoder,
     *,
-    on_progress: Callable[[IngestProgress], None] | None = None,
+    on_progress: Callable[[ingest_batches.IngestProgress], None] | None = None,
     seconds_between_commits: float = 10.0,
     passages_per_batch: int = 8192,
     replace: bool = False,
     literature: bool | None = None,
-) -> IngestReport:
+) -> ingest_batches.IngestReport:
     """Add new documents, replace changed ones, and report what was skipped and why.
 
     Of several documents with one id the latest revision is used, in any order; a deletion is a revision, too. Of
@@ -133,7 +125,7 @@ def add_documents(
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
     library.prepare_statements()
-    batch = BatchWriter(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
+    batch = ingest_batches.BatchWriter(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
     reader = _ItemReader(batch, encoder, replace, literature)
     with closing(reader.first_hashes):
         for item in items:
@@ -149,7 +141,9 @@ def add_documents(
 class _ItemReader:
     """Reads the items of one ingestion and passes what is new to the batch."""
 
-    def __init__(self, batch: BatchWriter, encoder: Encoder, replace: bool, literature: bool | None) -> None:
+    def __init__(
+        self, batch: ingest_batches.BatchWriter, encoder: Encoder, replace: bool, literature: bool | None
+    ) -> None:
         self._batch = batch
         self._library = batch.library
         self._counts = batch.counts
@@ -193,7 +187,7 @@ class _ItemReader:
             self.first_hashes.add(item.id, "")
             if read_document_patients(self._library, [item.id]).get(item.id, "") == item.patient:
                 self._counts.deleted += 1
-                with uninterrupted():
+                with ingest_batches.uninterrupted():
                     self._library.delete([item.id])
             return
         revision = self._library.revisions([item.id]).get(item.id)
@@ -201,7 +195,7 @@ class _ItemReader:
             self._counts.outdated += 1
             return
         self._counts.deleted += item.id in self._library.content_hashes([item.id])
-        with uninterrupted():
+        with ingest_batches.uninterrupted():
             self._library.delete([item.id], {item.id: item.revision})
 
     def _read_document(
@@ -217,7 +211,9 @@ class _ItemReader:
         digest = content_hash(document)
         first = self.first_hashes.add(document.id, digest) if document.revision is None else None
         if first not in (None, digest):
-            self._counts.skip(document.id, _SAME_ID_OTHER_TEXT if document.patient is None else SAME_ID_OTHER_NOTE)
+            self._counts.skip(
+                document.id, _SAME_ID_OTHER_TEXT if document.patient is None else ingest_batches.SAME_ID_OTHER_NOTE
+            )
             return
         if first is None:
             self._batch.commit_if_pending(document.id)
@@ -239,7 +235,7 @@ class _ItemReader:
             spans = self._encoder.token_spans
             passages = split_document(document, splitter, spans, manifest.max_tokens, manifest.overlap)
             check_fits_window(document, passages, manifest.splitter, self._encoder)
-            self._batch.add(PendingDocument(document, digest, passages, vector, origin))
+            self._batch.add(ingest_batches.PendingDocument(document, digest, passages, vector, origin))
 
 
 def content_hash(document: Document) -> str:
@@ -279,7 +275,7 @@ class _FileDocumentIds:
     with `replace`.
     """
 
-    def __init__(self, library: Library, counts: IngestCounts, replace: bool) -> None:
+    def __init__(self, library: Library, counts: ingest_batches.IngestCounts, replace: bool) -> None:
         self._library = library
         self._counts = counts
         self._replace = replace

@@ -31,7 +31,7 @@ _Result = TypeVar("_Result", "IngestProgress", "IngestReport")
 MAX_LISTED = 20
 """Maximum number of skipped documents in a report."""
 SAME_ID_OTHER_NOTE = (
-    "same id, but another note or another patient's: name a column with an id unique to each note (--column "
+    "same id, but another note or another patient's: choose a column with an id unique to each note (--column "
     "note-id=NAME), or none; for FHIR, add sources with their own ids to a separate library"
 )
 _FIRST_BATCH = 16

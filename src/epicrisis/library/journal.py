@@ -102,10 +102,7 @@ class IngestedFile:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state of each engine at the last acknowledged batch. An engine behind its checkpoint has lost data.
-
-    Both numbers only grow.
-    """
+    """The state of each engine at the last acknowledged batch, as growing numbers. An engine behind has lost data."""
 
     vectors: int
     """Version of the Lance table."""

@@ -86,7 +86,9 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
     if question.patient is not None and question.patient not in patients:
         raise InputError(f"{subject}{roster.path} has no notes of patient {question.patient!a}: {listing}")
     if question.patient is None and patients and not any(map(Roster.has_literature, rosters)):
-        raise InputError(f"{subject}{roster.path} holds only patients' notes: select one with --patient ({listing})")
+        raise InputError(
+            f"{subject}{roster.path} holds only patients' notes: select a patient with --patient ({listing})"
+        )
     if _names_another_patient(question, roster):
         other = "a patient of this library" if question.patient is None else "another patient of this library"
         raise InputError(

@@ -94,7 +94,22 @@ def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapp
     else:
         query = "SELECT id, identity FROM patients WHERE id IN (SELECT value FROM json_each(?))"
         rows = _read(folder, query, json.dumps(sorted(set(patients))))
-    return {patient: _parse(folder, patient, text) for patient, text in rows}
+    identities = {}
+    for patient, text in rows:
+        try:
+            values = json.loads(text)
+            identities[patient] = PatientIdentity(
+                patient,
+                source=str(values["source"]),
+                names=tuple(map(str, values["names"])),
+                born=str(values["born"]),
+                numbers=tuple((str(system), str(value)) for system, value in values["numbers"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise LibraryDamaged(
+                f"{folder / NAME} has an unreadable row: copy the whole folder again, or create the library again"
+            ) from None
+    return identities
 
 
 def read_version(folder: Path) -> int:
@@ -186,19 +201,3 @@ def _transaction(folder: Path) -> Iterator[sqlite3.Connection]:
             db.executescript(_SCHEMA)
             with db:
                 yield db
-
-
-def _parse(folder: Path, patient: str, text: str) -> PatientIdentity:
-    try:
-        values = json.loads(text)
-        return PatientIdentity(
-            patient,
-            source=str(values["source"]),
-            names=tuple(map(str, values["names"])),
-            born=str(values["born"]),
-            numbers=tuple((str(system), str(value)) for system, value in values["numbers"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        raise LibraryDamaged(
-            f"{folder / NAME} has an unreadable row: copy the whole folder again, or create the library again"
-        ) from None

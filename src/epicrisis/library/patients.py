@@ -26,8 +26,8 @@ from epicrisis.library.person_names import name_keys, normalize_text
 from epicrisis.types import Document
 
 MIXED_NOTICE = (
-    "this library of notes holds documents of no patient, which are used for questions about every patient: declare "
-    "them literature (library add LIBRARY FILES --literature), or delete them (library delete)"
+    "this library of notes contains documents without a patient, which are used for questions about every patient: "
+    "declare them literature (library add LIBRARY FILES --literature), or delete them (library delete)"
 )
 _NO_PATIENT = (
     "belongs to no patient, in a library of patients' notes, where questions about every patient would use it: pass "

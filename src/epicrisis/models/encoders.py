@@ -12,20 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.models import networks
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256, find_model
 from epicrisis.models.model_recipes import EncoderRecipe, SparseRecipe, TokenVectorsRecipe
-from epicrisis.models.networks import (
-    Ids,
-    Network,
-    encode_untruncated,
-    iterate_batches,
-    join_title,
-    load_network,
-    load_tokenizer,
-    load_wordpiece_tokenizer,
-    pad_batch,
-)
 from epicrisis.printable import quote_for_shell
 from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
 
@@ -57,8 +47,8 @@ class TextEncoder:
         self._untruncated = _load_tokenizer(passage_files, None, recipe)
         passage_tokenizer = _load_tokenizer(passage_files, recipe.max_tokens, recipe)
         query_tokenizer = _load_tokenizer(query_files, query_window, recipe)
-        passage_network = load_network(passage_files, threads)
-        query_network = passage_network if query_files is passage_files else load_network(query_files, threads)
+        passage_network = networks.load_network(passage_files, threads)
+        query_network = passage_network if query_files is passage_files else networks.load_network(query_files, threads)
         self._passages = _TextNetwork(passage_tokenizer, passage_network, recipe)
         self._queries = _TextNetwork(query_tokenizer, query_network, recipe)
         has_pairs = recipe.title == "pair"
@@ -90,26 +80,26 @@ class TextEncoder:
         if separator == "pair":
             # An empty title stays a text of the pair, as in MedCPT's published code.
             return self._passages.encode([(prefix + title, text) for title, text in texts])
-        return self._passages.encode([prefix + join_title(title, text, separator) for title, text in texts])
+        return self._passages.encode([prefix + networks.join_title(title, text, separator) for title, text in texts])
 
 
 class _TextNetwork:
     """A tokenizer and a network, for questions or for passages."""
 
-    def __init__(self, tokenizer: Tokenizer, network: Network, recipe: EncoderRecipe) -> None:
+    def __init__(self, tokenizer: Tokenizer, network: networks.Network, recipe: EncoderRecipe) -> None:
         self._tokenizer = tokenizer
         self._network = network
         self._recipe = recipe
-        self.dimensions = int(self._run(*pad_batch(tokenizer.encode_batch(["a"]))).shape[1])
+        self.dimensions = int(self._run(*networks.pad_batch(tokenizer.encode_batch(["a"]))).shape[1])
 
     def encode(self, texts: Sequence[str | tuple[str, str]]) -> Vectors:
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         encodings = self._tokenizer.encode_batch(list(texts))
-        for indices, arrays in iterate_batches(encodings, self._network.batch):
+        for indices, arrays in networks.iterate_batches(encodings, self._network.batch):
             vectors[indices] = self._run(*arrays)
         return vectors
 
-    def _run(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
+    def _run(self, ids: networks.Ids, mask: networks.Ids, types: networks.Ids) -> Vectors:
         """Return text vectors `(n, d)`, reduced from the token vectors `(n, tokens, d)` of the network."""
         hidden = self._network.run(ids, mask, types)
         if self._recipe.pooling == "cls":
@@ -125,7 +115,9 @@ class _TextNetwork:
 
 
 def _load_tokenizer(files: ModelFiles, window: int | None, recipe: EncoderRecipe) -> Tokenizer:
-    return load_tokenizer(files.files["tokenizer.json"], window, lowercase=recipe.lowercase, end_token=recipe.end_token)
+    return networks.load_tokenizer(
+        files.files["tokenizer.json"], window, lowercase=recipe.lowercase, end_token=recipe.end_token
+    )
 
 
 def _count_room(tokenizer: Tokenizer, window: int, prefix: str, *, pair: bool) -> int:
@@ -184,13 +176,13 @@ class TokenVectorEncoder:
         self._window = recipe.max_tokens
         part = files.part("article/")
         if "vocab.txt" in part.files:
-            self._tokenizer = load_wordpiece_tokenizer(part.files["vocab.txt"], lowercase=recipe.lowercase)
+            self._tokenizer = networks.load_wordpiece_tokenizer(part.files["vocab.txt"], lowercase=recipe.lowercase)
         else:
-            self._tokenizer = load_tokenizer(part.files["tokenizer.json"], lowercase=recipe.lowercase)
-        self._network = load_network(part, threads, layers=recipe.layer)
+            self._tokenizer = networks.load_tokenizer(part.files["tokenizer.json"], lowercase=recipe.lowercase)
+        self._network = networks.load_network(part, threads, layers=recipe.layer)
 
     def encode_tokens(self, texts: Sequence[str]) -> tuple[TokenVectors, ...]:
-        encodings = encode_untruncated(
+        encodings = networks.encode_untruncated(
             self._tokenizer,
             texts,
             self._window,
@@ -198,7 +190,7 @@ class TokenVectorEncoder:
             remedy="compare shorter texts, or sentence by sentence",
         )
         vectors: dict[int, TokenVectors] = {}
-        for indices, arrays in iterate_batches(encodings, self._network.batch):
+        for indices, arrays in networks.iterate_batches(encodings, self._network.batch):
             hidden = self._network.run(*arrays)
             for row, index in enumerate(indices):
                 special = np.array(encodings[index].special_tokens_mask, dtype=bool)
@@ -248,17 +240,17 @@ class SpladeEncoder:
 
     def __init__(self, files: ModelFiles, recipe: SparseRecipe, threads: int | None = None) -> None:
         self.name, self._window = files.name, recipe.max_tokens
-        self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
-        self._network = load_network(files, threads, "words")
+        self._tokenizer = networks.load_tokenizer(files.files["tokenizer.json"])
+        self._network = networks.load_network(files, threads, "words")
 
     def encode_queries(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         return self.encode_passages(texts)
 
     def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
         remedy = "cut the library into shorter chunks"
-        encodings = encode_untruncated(self._tokenizer, texts, self._window, reader=self.name, remedy=remedy)
+        encodings = networks.encode_untruncated(self._tokenizer, texts, self._window, reader=self.name, remedy=remedy)
         results: dict[int, Mapping[int, float]] = {}
-        for indices, (ids, mask, types) in iterate_batches(encodings, BATCH):
+        for indices, (ids, mask, types) in networks.iterate_batches(encodings, BATCH):
             logits = np.where(mask[:, :, None] == 1, self._network.run(ids, mask, types), 0.0)
             weights = np.log1p(np.maximum(logits.max(axis=1), 0.0))
             for row, index in enumerate(indices):

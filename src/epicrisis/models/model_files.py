@@ -205,7 +205,7 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
     if path.exists():
         return find_local_files(path, kind)
     if os.sep in name_or_path or path.suffix in (".gguf", ".onnx", ".safetensors"):
-        raise ModelMissing(f"there is no file or folder {name_or_path}")
+        raise ModelMissing(f"there is no file or folder {name_or_path}: check the path")
     same_kind = [model.name for model in catalogue.values() if model.kind == kind]
     raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {suggest_names(name_or_path, same_kind)}")
 

@@ -24,20 +24,11 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
+from epicrisis.models import networks
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat.endpoints.failures import walk_causes
 from epicrisis.models.model_files import ModelFiles, find_model
 from epicrisis.models.model_recipes import NliRecipe, RerankerRecipe, RewardRecipe
-from epicrisis.models.networks import (
-    Ids,
-    encode_untruncated,
-    get_token_id,
-    iterate_batches,
-    load_network,
-    load_tensor,
-    load_tokenizer,
-    pad_batch,
-)
 from epicrisis.privacy import is_local
 from epicrisis.prompts import escape
 from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
@@ -70,9 +61,9 @@ class CrossEncoder:
 
     def __init__(self, files: ModelFiles, recipe: RerankerRecipe, threads: int | None = None) -> None:
         self._window = recipe.max_tokens
-        self._tokenizer = load_tokenizer(files.files["tokenizer.json"], recipe.max_tokens)
-        self._network = load_network(files, threads, "scores")
-        shape = self._network.run(*pad_batch(self._encode("a", ["a"]))).shape
+        self._tokenizer = networks.load_tokenizer(files.files["tokenizer.json"], recipe.max_tokens)
+        self._network = networks.load_network(files, threads, "scores")
+        shape = self._network.run(*networks.pad_batch(self._encode("a", ["a"]))).shape
         if shape != (1, 1):
             raise ModelFileInvalid(
                 f"{files.folder} gives {shape[1:]} numbers per pair instead of one: it is no reranker"
@@ -81,7 +72,7 @@ class CrossEncoder:
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
         encodings = self._encode(query, passages)
         scores = np.empty(len(passages), dtype=np.float32)
-        for indices, arrays in iterate_batches(encodings, self._network.batch):
+        for indices, arrays in networks.iterate_batches(encodings, self._network.batch):
             scores[indices] = self._network.run(*arrays)[:, 0]
         return scores
 
@@ -110,20 +101,20 @@ class LateInteraction:
         self._recipe = recipe
         self._query_window = recipe.max_query_tokens or recipe.max_tokens
         # A marker takes one token of the window.
-        self._queries = load_tokenizer(path, self._query_window - bool(recipe.query_marker))
-        self._passages = load_tokenizer(path, recipe.max_tokens - bool(recipe.passage_marker))
+        self._queries = networks.load_tokenizer(path, self._query_window - bool(recipe.query_marker))
+        self._passages = networks.load_tokenizer(path, recipe.max_tokens - bool(recipe.passage_marker))
         self._query_marker, self._passage_marker = (
-            get_token_id(self._queries, marker, path) if marker else None
+            networks.get_token_id(self._queries, marker, path) if marker else None
             for marker in (recipe.query_marker, recipe.passage_marker)
         )
-        self._mask_id = get_token_id(self._queries, "[MASK]", path) if recipe.augment else 0
+        self._mask_id = networks.get_token_id(self._queries, "[MASK]", path) if recipe.augment else 0
         punctuation = map(self._queries.token_to_id, string.punctuation if recipe.skip_punctuation else "")
         self._punctuation = [number for number in punctuation if number is not None]
-        self._network = load_network(files, threads)
-        self._projection = load_tensor(files, recipe.projection) if recipe.projection else None
+        self._network = networks.load_network(files, threads)
+        self._projection = networks.load_tensor(files, recipe.projection) if recipe.projection else None
 
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
-        ids, mask, types = _insert_marker(*pad_batch([self._queries.encode(query)]), self._query_marker)
+        ids, mask, types = _insert_marker(*networks.pad_batch([self._queries.encode(query)]), self._query_marker)
         if self._recipe.augment:
             padding = ((0, 0), (0, self._query_window - ids.shape[1]))
             ids = np.pad(ids, padding, constant_values=self._mask_id)
@@ -132,7 +123,7 @@ class LateInteraction:
         query_vectors: Vectors = self._compute_vectors(ids, mask, types)[0]
         encodings = self._passages.encode_batch(list(passages))
         scores = np.empty(len(passages), dtype=np.float32)
-        for indices, arrays in iterate_batches(encodings, self._network.batch):
+        for indices, arrays in networks.iterate_batches(encodings, self._network.batch):
             ids, mask, types = _insert_marker(*arrays, self._passage_marker)
             vectors = self._compute_vectors(ids, mask, types)
             relevant = (mask == 1) & ~np.isin(ids, self._punctuation)
@@ -152,7 +143,7 @@ class LateInteraction:
             )
         return tuple(notes)
 
-    def _compute_vectors(self, ids: Ids, mask: Ids, types: Ids) -> Vectors:
+    def _compute_vectors(self, ids: networks.Ids, mask: networks.Ids, types: networks.Ids) -> Vectors:
         """Return token vectors `(n, tokens, d)` of length 1."""
         hidden = self._network.run(ids, mask, types)
         if self._projection is not None:
@@ -171,7 +162,9 @@ def _count_truncated(encodings: Sequence[Encoding]) -> int:
     return sum(bool(encoding.overflowing) for encoding in encodings)
 
 
-def _insert_marker(ids: Ids, mask: Ids, types: Ids, marker: int | None) -> tuple[Ids, Ids, Ids]:
+def _insert_marker(
+    ids: networks.Ids, mask: networks.Ids, types: networks.Ids, marker: int | None
+) -> tuple[networks.Ids, networks.Ids, networks.Ids]:
     """Insert the marker as second token of every row."""
     if marker is None:
         return ids, mask, types
@@ -193,9 +186,9 @@ class NliClassifier:
     def __init__(self, files: ModelFiles, recipe: NliRecipe, threads: int | None = None) -> None:
         self._window = recipe.max_tokens
         self._columns = list(map(recipe.labels.index, LABELS))
-        self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
-        self._network = load_network(files, threads, "scores")
-        shape = self._network.run(*pad_batch([self._tokenizer.encode("a", "a")])).shape
+        self._tokenizer = networks.load_tokenizer(files.files["tokenizer.json"])
+        self._network = networks.load_network(files, threads, "scores")
+        shape = self._network.run(*networks.pad_batch([self._tokenizer.encode("a", "a")])).shape
         if shape != (1, len(LABELS)):
             raise ModelFileInvalid(
                 f"{files.folder} gives {shape[1:]} numbers per pair instead of 3: it is no NLI model"
@@ -203,9 +196,9 @@ class NliClassifier:
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Vectors:
         remedy = "compare shorter texts, or sentence by sentence"
-        encodings = encode_untruncated(self._tokenizer, pairs, self._window, reader="the model", remedy=remedy)
+        encodings = networks.encode_untruncated(self._tokenizer, pairs, self._window, reader="the model", remedy=remedy)
         probabilities = np.empty((len(pairs), len(LABELS)), dtype=np.float32)
-        for indices, arrays in iterate_batches(encodings, self._network.batch):
+        for indices, arrays in networks.iterate_batches(encodings, self._network.batch):
             logits = self._network.run(*arrays)[:, self._columns]
             exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
             probabilities[indices] = exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -227,9 +220,9 @@ class MultiAttributeReward:
     def __init__(self, files: ModelFiles, recipe: RewardRecipe, threads: int | None = None) -> None:
         self.attributes = recipe.attributes
         self._recipe = recipe
-        self._tokenizer = load_tokenizer(files.files["tokenizer.json"])
-        self._network = load_network(files, threads)
-        self._head = load_tensor(files, recipe.head)
+        self._tokenizer = networks.load_tokenizer(files.files["tokenizer.json"])
+        self._network = networks.load_network(files, threads)
+        self._head = networks.load_tensor(files, recipe.head)
         if len(self._head) != len(recipe.rows):
             raise ModelFileInvalid(
                 f"{files.folder}: its head has {len(self._head)} rows, but its settings list {len(recipe.rows)}: "

@@ -12,10 +12,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES, PlotSpec
 from epicrisis.evaluation.analysis.published import Published, derive_accuracies
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Cell, PlotSpec, Table
 from epicrisis.evaluation.analysis.table_text import label_row
 from epicrisis.evaluation.experiments.positions import PLACE_PLOT
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment

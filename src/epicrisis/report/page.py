@@ -36,7 +36,7 @@ GENERATOR = "epicrisis report"
 _NO_SOURCE = "'none'"
 _ROWS_ON_PAPER = 40
 ERRATA: Mapping[str, str] = {
-    "B1": "Equation 1 says when map-reduce is needed the wrong way round: where the rankings agree it is not.",
+    "B1": "Equation 1 has the wrong sign: map-reduce is needed if the rankings disagree.",
     "B2": "The threshold is 0.2 in the papers and 0.3 in the code, and n is not stated; at n = 3 both are one test.",
     "B3": "By its labels the matrix gives precision 92.6 and recall 50.2; the text's rates need rows = truth.",
     "B4": "35.7 % is the specificity (235 of 658); the share of questions that skip map-reduce is 24.1 %.",
@@ -44,15 +44,19 @@ ERRATA: Mapping[str, str] = {
     "B6": "The RAG row of GPT-3.5 is not the one that MIRAGE published (58.04, 67.40, 90.29).",
     "B7": "The arms differ in more than the strategy: documents read, retrievers, corpora, model version, prompt.",
     "B8": "Averages are over sets of 4,183, 500 and 618 questions, each counting the same.",
-    "B9": "The test of significance is not named, the number of repeats is not stated, and all places share the same "
-    "105 questions.",
-    "B10": "Some percentages cannot arise from so many questions, and averages changed between the two versions.",
+    "B9": "The significance test and the number of repeats are not stated, and all places share the same 105 "
+    "questions.",
+    "B10": (
+        "Some percentages are impossible with this number of questions, and averages changed between the two versions."
+    ),
     "B11": "48 comparisons are 14 wins, 6 losses and 28 ties: two-sided sign test p = 0.115.",
-    "B12": "The resolved conflicts include cases that plain RAG answers correctly too; win, tie and lose say more.",
-    "B13": "The issue leaves open what counts when no key document is retrieved, or when there are several.",
-    "B14": "The random sample of 20 % is, in the code, 35 questions a class: 105 of 500, balanced unlike the set.",
+    "B12": (
+        "The resolved conflicts include cases that plain RAG also answers correctly; wins, ties and losses say more."
+    ),
+    "B13": "The definition of the issue does not cover missing and multiple key documents.",
+    "B14": "In the code, the random sample of 20 % is 35 questions of each class: 105 of 500, balanced unlike the set.",
     "B15": "Questions of PubMedQA can find their source abstract by its title.",
-    "B16": "That BriefContext consistently outperforms RAG does not hold in every cell of the papers' own tables.",
+    "B16": "BriefContext does not outperform RAG in every cell of the papers' own tables.",
     "P1": "The released code cannot repeat these figures: its self-consistency stops before it asks, and its "
     "open-ended refinement is gone.",
     "P2": "If a reply names several options, the released code takes the last in display order, not the stated one.",
@@ -64,7 +68,9 @@ ERRATA: Mapping[str, str] = {
     "P6": "Context retrieval's gain is that of 20 votes over one next-token prediction, without a control of as many "
     "votes; the code's self-consistency has fixed examples besides.",
     "P7": "The reranker compares question with question, though it was trained on query and article.",
-    "P8": "The writer sees the reward, but it never selects: the last round wins, and only the first has examples.",
+    "P8": (
+        "The writer sees the reward, but it selects nothing: the last round is used, and only the first has examples."
+    ),
     "P10": "Multiple-choice accuracy comes from next-token prediction, the others from free text marked by a judge.",
     "P11": "One model, Llama-3.1-70B, writes the databases of open answers and judges the answers.",
     "P12": "Votes, rounds and databases were chosen on the test questions; on MedQA the standard error is 1.4 points.",
@@ -77,9 +83,9 @@ ERRATA: Mapping[str, str] = {
     "E3": "RadQA's unanswerable questions were left out, so whether a model abstains when it should was not measured.",
     "E4": "The judge is one of the models under test, and faithfulness is to the gold answer: true details beyond it "
     "count as unfaithful.",
-    "E5": "Tables 2, 3 and 4 have rows of Include All over other populations each: all lengths, 8K and longer, 4K and "
+    "E5": "Tables 2, 3 and 4 have rows of Include All for different populations: all lengths, 8K and longer, 4K and "
     "longer.",
-    "E6": "METEOR and BERTScore do not tell right numbers from wrong ones, and NLI misses ranges.",
+    "E6": "METEOR and BERTScore do not distinguish right numbers from wrong ones, and NLI misses ranges.",
     "E8": "That larger models consistently perform better does not hold on EHR-DS-QA.",
     "E9": "The best of six arms of retrieval is compared with the one of full context, without n and without a test.",
     "E10": "Qwen2.5-7B-Instruct is in one place its long-context variant (-1M), and the score of Table 13 is unnamed.",
@@ -176,6 +182,7 @@ def render_page(findings: Sequence[Findings], title: str = "Report of experiment
 
 
 def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Section:
+    """Return the section of one experiment: its tables with their plots, and the published tables."""
     sets = {source.name: source.questions for source in findings.sources}
     entries: list[tuple[Table, tuple[PlotFigure, ...], Published | None]] = []
     for table in findings.tables:
@@ -184,7 +191,7 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
         plot = PUBLISHED_PLOTS.get(publication.name)
         printed = () if plot is None else (plot_figure(plot, publication.table, printed=True),)
         entries.append((publication.table, printed, publication))
-    # A name has one style in all figures of the section; the parts of bars have colours of their own.
+    # A series has the same style in all figures of the section. Bars and other figures have separate styles.
     names: dict[bool, list[str]] = {False: [], True: []}
     for _, figures, _ in entries:
         for figure in figures:
@@ -197,10 +204,10 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
         for figure in figures if plots else ():
             figure_styles = styles[figure.bars]
             legend = {name: figure_styles[name] for name in figure.series}
-            # A legend is needless for a single series, or if each row is named like its series.
+            # No legend for a single series, or if each row has the name of its series.
             needs_legend = len(legend) > 1 and any(mark.series != mark.row for mark in figure.marks)
             views.append(_FigureView(figure, draw_panels(figure, figure_styles), legend if needs_legend else {}))
-        # Nobody reads a long curve row by row, and it would take tens of pages.
+        # The table of a long curve would take tens of pages: print only some of its rows.
         step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(map(attrgetter("many"), figures)) else 1
         tables.append(_table_view(f"{number}.{i}", table, notes, tuple(views), publication_or_none, step))
     return _Section(number, heading, findings, tuple(tables))

@@ -1,4 +1,4 @@
-"""Mentions of an event in notes: whether a note speaks of it, and when the note says that it was done.
+"""Mentions of an event in notes: whether a note mentions it, and when the note says that it was done.
 
 A word alone says neither that something was done nor when (`no surgery was needed`, `Service: SURGERY`, `surgery is
 planned`). A time counts only if words close together state both.
@@ -25,7 +25,7 @@ class EventMentions:
     """What one note says about an event."""
 
     is_present: bool = False
-    """The note speaks of the event as a current one: not denied, planned or long past."""
+    """The note mentions the event as a current one: not denied, planned or long past."""
     dates: tuple[TimeRange, ...] = ()
     """When the event was done, according to the note. A date with several readings covers all of them."""
     is_undated: bool = False
@@ -137,6 +137,7 @@ def find_event_times(event: str, notes: Iterable[NoteTime], mentions: Mapping[st
         mention, note_time = mentions.get(note.document_id, EventMentions()), note.written
         is_surgery = event in ("surgery", "operation") and note.is_operation(certainly=True)
         if note_time and (mention.is_present or is_surgery) and note.is_operation():
+            # From the start of the first day to the end of the last day on which the note may have been written.
             times.append((time_range(f"{note_time[0].date()}")[0], time_range(f"{note_time[1].date()}")[1]))
         for time in mention.dates:
             # An event after its note was planned.

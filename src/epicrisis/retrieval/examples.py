@@ -45,7 +45,7 @@ def read_example(passage: Passage) -> Example:
     is_complete = isinstance(text, str) and isinstance(answer, str) and isinstance(options, Mapping)
     if not is_complete or (options and choice not in options):
         raise InputError(
-            f"{passage.document_id} is no solved question: name a library that `epicrisis examples build` made"
+            f"{passage.document_id} is not a solved question: give a library that `epicrisis examples build` made"
         )
     return Example(
         passage.document_id,

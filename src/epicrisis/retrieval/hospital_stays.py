@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from epicrisis.dates import TimeRange, is_before, may_overlap, time_range
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
@@ -51,11 +52,7 @@ class NoteTime:
 
     @staticmethod
     def from_passages(passages: Iterable[Passage]) -> tuple[NoteTime, ...]:
-        """Return one note time for each document, by id.
-
-        The dates and the metadata `note_type`, `encounter`, `admitted` and `discharged` of the passages are used. An
-        unreadable date is ignored.
-        """
+        """Return one note time for each document, by id. An unreadable date is ignored."""
         first = {passage.document_id: passage for passage in sorted(passages, key=lambda passage: passage.id)}
         notes: list[NoteTime] = []
         for document_id, passage in sorted(first.items()):
@@ -86,10 +83,7 @@ class NoteTime:
         return bool(re.search(NOTE_KINDS[noun][1], self._kind))
 
     def is_operation(self, certainly: bool = False) -> bool:
-        """Return whether the note describes an operation or another procedure that was done.
-
-        With `certainly`, only an operation counts.
-        """
+        """Return whether the note describes an operation that was done, or (not `certainly`) another procedure."""
         done = _OPERATION.search(self._kind) or (not certainly and _PROCEDURE.search(self._kind))
         return bool(done) and not _NO_OPERATION.search(self._kind)
 
@@ -185,8 +179,20 @@ def group_stays(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
             groups[note.encounter].append(note)
     stays: list[HospitalStay] = []
     for encounter, group in groups.items():
+        admitted: list[TimeRange] = []
+        discharged: list[TimeRange] = []
+        for note in group:
+            if note.admitted:
+                admitted.append(time_range(note.admitted))
+            if note.discharged:
+                discharged.append(time_range(note.discharged))
+        note_times = list(filter(None, map(attrgetter("written"), group)))
+        start = _bound(admitted or note_times, min)
+        end = _bound(discharged or note_times, max) or start
+        if start and end and end[1] < start[0]:
+            end = start
         ordered = sorted(group, key=lambda note: (note.written or _NEVER, note.document_id))
-        stays.append(_build_stay(encounter, ordered))
+        stays.append(HospitalStay(encounter, start, end, bool(admitted), tuple(ordered)))
     return tuple(sorted(stays, key=lambda stay: (stay.start or _NEVER, stay.encounter)))
 
 
@@ -203,24 +209,6 @@ def join_transfers(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ..
         else:
             groups.append([stay])
     return list(map(tuple, groups))
-
-
-def _build_stay(encounter: str, notes: Sequence[NoteTime]) -> HospitalStay:
-    note_times: list[TimeRange] = []
-    admitted: list[TimeRange] = []
-    discharged: list[TimeRange] = []
-    for note in notes:
-        if note.written:
-            note_times.append(note.written)
-        if note.admitted:
-            admitted.append(time_range(note.admitted))
-        if note.discharged:
-            discharged.append(time_range(note.discharged))
-    start = _bound(admitted or note_times, min)
-    end = _bound(discharged or note_times, max) or start
-    if start and end and end[1] < start[0]:
-        end = start
-    return HospitalStay(encounter, start, end, bool(admitted), tuple(notes))
 
 
 def _bound(times: Sequence[TimeRange], choose: Callable[[Iterable[datetime]], datetime]) -> TimeRange | None:

@@ -29,11 +29,9 @@ class QuestionFit:
     tokens: int
     """Of the question."""
     window: int
-    """Maximum of one text for the encoder."""
     remedy: LongQuestionPolicy
     """The remedy of the settings, which is not applied to a question that fits."""
     texts: int
-    """Number of texts that are encoded for the question."""
     encoded: int
     """Tokens of the question that at least one text passes to the encoder."""
 
@@ -80,8 +78,7 @@ def fit_question(
 def move_question_first(text: str, encoder: Encoder, sentences: SentenceSplitter) -> str:
     """Return the question sentence, then as many complete sentences from the beginning as fit the window.
 
-    The question sentence is the last one that ends with a question mark, or else the last one. A text that fits is
-    returned unchanged. A question sentence that exceeds the window is returned alone.
+    The question sentence is the last one that ends with a question mark, or else the last one. It is never cut.
     """
     if _fits(text, encoder):
         return text

@@ -62,11 +62,7 @@ class RecordTimeline:
         return tuple(filter(lambda stay: stay.encounter in encounters, self.stays))
 
     def described_time(self, note: NoteTime) -> TimeRange | None:
-        """Return the time that a note may describe; None for a note without a time.
-
-        It begins before the time of writing by the delay of the note's kind, or with the day of admission for a
-        discharge summary, and ends a day after the time of writing.
-        """
+        """Return the time that a note may describe, by its kind; None for a note without a time."""
         time = _note_time(note)
         if time is None:
             return None
@@ -159,10 +155,7 @@ def _find_stays_by_place(expression: TimeExpression, record: RecordTimeline) -> 
 def _find_places(
     expression: TimeExpression, times: Sequence[TimeRange | None], noun: str, optional: Collection[int] = ()
 ) -> tuple[list[int], str]:
-    """Return the indices of the times that may be at the expression's places, and the words `3 stays the last`.
-
-    The times at the indices of `optional` may not count.
-    """
+    """Return the indices of the times that may be at the expression's places, and the words `3 stays the last`."""
     n, which = len(times), expression.which
     step = 1 if which > 0 else -1
     places = range(which, which + step * expression.count, step)
@@ -180,11 +173,8 @@ def _find_places(
 def _admit_stays(
     expression: TimeExpression, record: RecordTimeline, stays: Sequence[HospitalStay], reason: str
 ) -> AdmittedNotes:
-    """Select the notes of these stays and others that may be of them.
-
-    Other notes are those written during a stay or soon after, those with a date of the stay in the text, and those
-    with neither a time nor a stay.
-    """
+    """Select the notes of these stays, and others that may be of them by their time, by a date in the text, or by
+    having neither a time nor a stay."""
     notes: list[NoteTime] = []
     with_date: set[str] = set()
     for stay in stays:

@@ -160,10 +160,9 @@ def compare_rankings(
 ) -> Preflight:
     """Return whether the rankings agree by the rule on its first `n` documents or passages.
 
-    `bm25` and `reranked` are the hits of `dense` in another order. All three contain passages: those of the first
-    `depth` documents, or the first `depth` passages. A document has the place and the score of its best passage. If at
-    most `n` documents are ranked (a book, a short record), any overlap would include all of them, so their passages are
-    compared. Raises ValueError if the signal needs a reranker and there is none.
+    `bm25` and `reranked` are the hits of `dense` in another order. A document has the place and the score of its best
+    passage. If at most `n` documents are ranked (a book, a short record), any overlap would include all of them, so
+    their passages are compared. Raises ValueError if the signal needs a reranker and there is none.
 
     At n = 3 the overlap can only be 0, 0.2, 0.5 or 1, so every threshold from 0.2 to below 0.5 requires two shared
     documents (errata B2). If BM25 finds fewer than three of the hits, because the others share no word with the
@@ -217,7 +216,7 @@ def _explain(rule: AgreementRule, value: float, shared: int, origin: str) -> str
             text += "agree" if agree else "disagree"
         case "dense-gap" | "bm25-gap":
             retriever = "dense" if rule.signal == "dense-gap" else "BM25"
-            text = f"the first {retriever} score leads the mean of those down to place {rule.n} by {value:.4g}, "
+            text = f"the first {retriever} score exceeds the mean of the others down to place {rule.n} by {value:.4g}, "
             text += f"{comparison}: {'the first hit stands out' if agree else 'no hit stands out'}"
     source = f" ({origin})" if origin else ""
     return f"{text}, so {'one prompt will do' if agree else 'each part is read on its own'}{source}"

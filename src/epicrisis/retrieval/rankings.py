@@ -58,8 +58,7 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = 60) -> li
 def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
     """Return the best `k` passages of a ranking by their scores against the query.
 
-    `name` is the reranker's name. The parameters record how many passages were scored. An error of the reranker is
-    raised, never replaced by the original order.
+    An error of the reranker is raised, never replaced by the original order.
     """
     passages = ranking.passages
     texts = list(map(format_for_reranker, passages))
@@ -117,11 +116,7 @@ def choose_pool_size(documents: Sequence[str], k: int) -> int:
 
 
 def rank_for_documents(rank: Callable[[int], Ranking], k: int, depth: int | None = None) -> Ranking:
-    """Return a ranking of passages from which to choose `k` documents.
-
-    `rank` returns the given number of best passages, and `depth` is the number to begin with, by default
-    PASSAGES_PER_DOCUMENT times k.
-    """
+    """Return a ranking of passages from which to choose `k` documents, beginning with the `depth` best passages."""
     depth = depth or k * PASSAGES_PER_DOCUMENT
     while True:
         ranking = rank(depth)
@@ -165,11 +160,7 @@ def select_places(documents: Sequence[str], k: int) -> list[list[int]]:
 
 
 def select_documents(ranking: Ranking, k: int) -> Ranking:
-    """Return the first `k` documents of a ranking of passages, each in the place of its best passage.
-
-    The passages of one document are together in the order of its text, each with its own score. The parameters record
-    the number of passages that were ranked.
-    """
+    """Return the first `k` documents, each in the place of its best passage, with their passages in text order."""
     hits = ranking.hits
     groups: list[list[Hit]] = []
     for places in select_places(ranking.document_ids, k):
@@ -179,10 +170,7 @@ def select_documents(ranking: Ranking, k: int) -> Ranking:
 
 
 def group_by_document(ranking: Ranking, count: CountUnit) -> Ranking:
-    """Return all hits with those of one document together in the place of its best one.
-
-    If passages are counted, return the ranking unchanged.
-    """
+    """Return all hits, if documents are counted with those of one document in the place of its best one."""
     if count == "passages":
         return ranking
     by_document: dict[str, list[Hit]] = defaultdict(list)
@@ -200,15 +188,11 @@ def _join_groups(groups: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
 
 
 def take_first(ranking: Ranking, k: int, count: CountUnit) -> Ranking:
-    """Return the first `k` documents or passages of a ranking in which the passages of a document are together."""
-    hits = ranking.hits
+    """Return the first `k` passages of a ranking, or all its passages of the first `k` documents."""
     if count == "passages":
-        return replace(ranking, hits=hits[:k])
-    documents: dict[str, list[Hit]] = {}
-    for hit in hits:
-        documents.setdefault(hit.passage.document_id, []).append(hit)
-    first = itertools.islice(documents.values(), k)
-    return replace(ranking, hits=tuple(itertools.chain.from_iterable(first)))
+        return replace(ranking, hits=ranking.hits[:k])
+    first = list(dict.fromkeys(ranking.document_ids))[:k]
+    return replace(ranking, hits=tuple(filter(lambda hit: hit.passage.document_id in first, ranking.hits)))
 
 
 def score_documents(scored: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:

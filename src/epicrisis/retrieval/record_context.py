@@ -65,8 +65,7 @@ def sort_by_time(passages: Sequence[Passage]) -> tuple[Passage, ...]:
 def order_by_time(ranking: Ranking) -> Ranking:
     """Return the same hits in chronological order (the study's order-preserving retrieval, Yu et al. 2024).
 
-    The notes of a record come first, and literature follows in the order of the ranking. Without a note, all passages
-    are ordered by time. The scores only express the order; the parameters record the ids as they were ranked.
+    Literature follows the notes of a record in the order of the ranking. Without a note, all passages are ordered.
     """
     notes: list[Passage] = []
     literature: list[Passage] = []
@@ -103,11 +102,7 @@ def _describe_undated(passages: Sequence[Passage]) -> tuple[str, ...]:
 
 
 def rank_notes(rank: Callable[[int], Ranking], notes: Mapping[str, Passage], n: int) -> Ranking:
-    """Return the `n` complete notes with the best passages (the study's HIR), or fewer if the record has fewer.
-
-    `rank` returns the given number of best passages and is called until they are of `n` notes. `notes` and the result
-    are as in `replace_by_notes`.
-    """
+    """Return the `n` complete notes with the best passages (the study's HIR), or fewer if the record has fewer."""
     k = n * PASSAGES_PER_NOTE
     while True:
         passages = rank(k)
@@ -137,11 +132,7 @@ def replace_by_notes(ranking: Ranking, notes: Mapping[str, Passage], n: int, cou
 def fit_budget(
     notes: Sequence[Passage], tokens: int, count: Callable[[Passage], int]
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """Return the notes that fit a token budget and the others.
-
-    Notes are never cut: the first note that does not fit is left out together with all notes after it. `count` returns
-    the tokens of a note.
-    """
+    """Return the notes that fit a token budget, and the others, from the first one that does not fit whole."""
     remaining = tokens
     for place, note in enumerate(notes):
         remaining -= count(note)

@@ -20,8 +20,8 @@ from epicrisis.retrieval.rankings import (
     rank_for_documents,
     reciprocal_rank_fusion,
     rerank,
-    score_documents,
     select_documents,
+    take_first,
 )
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
 from epicrisis.retrieval.sentence_ranking import SentenceRanker, WordAnalyzer
@@ -135,6 +135,17 @@ class Retriever:
             raise ValueError("the selection of sentences needs an encoder")
         return SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker).rank(text, passages, k)
 
+    def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return for each query its similarity to each text, in the unit of the encoder; higher is more similar.
+
+        Raises ValueError without an encoder.
+        """
+        if self.encoder is None:
+            raise ValueError("the comparison of texts needs an encoder")
+        vectors = self.encoder.encode_passages([("", text) for text in texts])
+        rows: list[list[float]] = (self.encoder.encode_queries(queries) @ vectors.T).tolist()
+        return rows
+
     def record(self, scope: Scope) -> Ranking:
         """Return every note of the patient's record in the scope, complete and in chronological order."""
         return rank_record(self.store.fetch_record(scope))
@@ -201,18 +212,15 @@ class Retriever:
     ) -> Preflight:
         """Return whether the first `depth` dense documents or passages agree with another ranking of them.
 
-        The other ranking is by BM25 (IDF of the entire library, errata C6) or by the reranker, as the rule of
-        `preflight.choose_rule` requires. The dense hits of several stores, or of a question in segments, have the
-        scores of the fusion, which are too small for a dense gap fitted on other scores. Raises ValueError if the
-        signal needs a reranker and there is none.
+        The other ranking is by BM25 (IDF of the entire library, errata C6) or by the reranker, as the rule requires.
+        Fused dense hits have scores too small for a dense gap fitted on other scores. Raises ValueError if the signal
+        needs a reranker and there is none.
         """
         if count == "passages":
             dense = self._rank(text, depth, "dense", scope, self._depth(depth))
         else:
-            # All ranked passages of the first documents.
             dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
-            first = dict(score_documents(dense.scored_ids)[:depth])
-            dense = replace(dense, hits=tuple(filter(lambda hit: hit.passage.document_id in first, dense.hits)))
+            dense = take_first(dense, depth, count)
         judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
         bm25 = Ranking((), "bm25")
         size = len(dense.hits)

@@ -55,6 +55,15 @@ def split_passages(passages: Sequence[Passage], split: SentenceSplitter) -> list
     return list(sentences.values())
 
 
+def list_sentences(passages: Sequence[Passage], split: SentenceSplitter) -> SentenceRanking:
+    """Return every sentence of the passages in the order of the text, without headings. Nothing ranks them."""
+    hits: list[SentenceHit] = []
+    for sentence in split_passages(passages, split):
+        if len(_WORD.findall(sentence.text)) >= MIN_WORDS:
+            hits.append(SentenceHit(sentence, 0.0, len(hits)))
+    return SentenceRanking(tuple(hits), {"encoder": None, "sentences": len(hits)})
+
+
 @dataclass(frozen=True, slots=True)
 class SentenceRanker:
     """Ranks the sentences of passages with these tools."""

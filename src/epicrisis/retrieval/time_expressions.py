@@ -55,7 +55,6 @@ class TimeExpression:
     noun: str = ""
     """A key of `NOTE_KINDS`, the words of an event, or `start`, `begin` (strictly) or `end` of a stay."""
     readings: tuple[str, ...] = ()
-    """The possible readings of its date, as partial ISO dates."""
     relation: Relation = ""
     anchors: tuple[TimeExpression, ...] = field(default=())
     """The stays, discharges, days or events that limit a range."""

@@ -94,8 +94,7 @@ def resolve(
 def _find_unrestricted(expressions: Sequence[TimeExpression]) -> TimeExpression | None:
     """Return the first expression that needs the entire record, or None.
 
-    It asks for an order, a span or every stay. Or it is a comparison or a readmission, and the question mentions only
-    one of its two sides, so that any note may hold the other.
+    A comparison or a readmission needs it if the question mentions only one of its two sides.
     """
     families = _group_by_family(expressions)
     has_two_sides = True
@@ -120,10 +119,7 @@ def _find_unrestricted(expressions: Sequence[TimeExpression]) -> TimeExpression 
 
 
 def _group_by_family(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
-    """Return the expressions in groups whose notes are taken together: stays, days, each range, and notes.
-
-    The groups narrow the record in this order. A group may be empty.
-    """
+    """Return the expressions in groups that narrow the record in this order: stays, days, each range, and notes."""
     stays, days, notes = list[TimeExpression](), list[TimeExpression](), list[TimeExpression]()
     ranges = list[list[TimeExpression]]()
     for expression in expressions:

@@ -1,6 +1,6 @@
 """Words of time in a question that its time expressions do not account for.
 
-Only the notes that a question is about are read, and only if all of its words of time are understood.
+Only the notes that a question is about are read, and only if all of its time words are understood.
 `find_unresolved_word` receives the question with blanks for its understood expressions and returns the first word that
 may mean another time. It prefers to return a harmless word than to miss one, because then the entire record is read.
 

@@ -51,8 +51,8 @@ def test_conclusions_of_insignificant_difference_state_smallest_detectable() -> 
     assert least is not None
     assert text == (
         "No difference between brief-context and rag was shown: +1.5 points (95 % interval -4.0 to 7.0; p = 1); this "
-        f"is no proof that there is none: with 40 questions a difference of {100 * least:.1f} points would be found in "
-        "8 of 10 such studies."
+        f"does not prove that there is none: with 40 questions a difference of {100 * least:.1f} points would be "
+        "found in 8 of 10 such studies."
     )
 
 

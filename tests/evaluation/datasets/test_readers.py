@@ -325,9 +325,9 @@ def test_load_careqa_list(tmp_path: Path) -> None:
     [
         (
             join_lines(MEDMCQA),
-            r"\(cop\) from 0 to 3 and from 1 to 4 cannot be told apart .*give the whole file, or write",
+            r"\(cop\) from 0 to 3 and from 1 to 4 cannot be distinguished .*give the whole file, or write",
         ),
-        (join_lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be told apart"),
+        (join_lines({**MEDMCQA, "cop": 0}, {**MEDMCQA, "cop": 4}), "cannot be distinguished"),
         (
             join_lines({**MEDMCQA, "cop": 4}, {**MEDMCQA, "id": "a-2", "cop": 5}),
             "line 2: gold: not a letter of the options",

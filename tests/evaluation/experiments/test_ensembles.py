@@ -147,7 +147,7 @@ def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_
     assert row(by_examples, "m", "random")["difference to no examples"].value == 0
     assert [cells[1] for cells in which.rows] == ["near+reranker", "random"]
     assert row(which, "m", "random")["difference to the first library, or without reranker"].value == -0.5
-    with pytest.raises(InputError, match="name a library of them with --examples NAME=LIBRARY"):
+    with pytest.raises(InputError, match="give a library of them with --examples NAME=LIBRARY"):
         medprompt.cases(sample, VoteSampling(), {})
 
 

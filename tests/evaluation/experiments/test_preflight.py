@@ -39,7 +39,7 @@ def test_findings_have_all_tables_of_recorded_rankings(rankings_folder: Path) ->
     (path,) = findings_of_paths([rankings_folder])
     assert path == read_findings(rankings_folder)
     titles = [table.title for table in path.tables]
-    assert titles[:3] == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
+    assert titles[:3] == ["Ranks of the key documents", "What is counted", "Is the issue foreseen?"]
     assert titles[-1] == "Preflight under leak guards"
     assert len(titles) == len(set(titles)) == 10
     assert {table.source for table in path.tables} == {
@@ -70,7 +70,7 @@ def test_findings_mark_unfinished_guard(tmp_path: Path, hidden: int) -> None:
 def test_findings_of_too_few_questions_fit_no_rule(tmp_path: Path) -> None:
     findings = read_findings(write_rankings(tmp_path / "run", make_rankings(1, 4)))
     titles = [table.title for table in findings.tables]
-    assert titles == ["Where the key documents stand", "What is counted", "Is the issue foreseen?"]
+    assert titles == ["Ranks of the key documents", "What is counted", "Is the issue foreseen?"]
     assert all(
         conclusion.startswith("No rule was fitted for the issue that the key document is")
         for conclusion in findings.conclusions

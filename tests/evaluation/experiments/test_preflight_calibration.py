@@ -89,7 +89,7 @@ def test_calibrate_with_rule_of_zero_recall_raises_input_error() -> None:
         )
         for number, place in enumerate([0, 9] * 6)
     ]
-    with pytest.raises(InputError, match=r"the papers' rule foresees none of 6 questions .* name one with --recall"):
+    with pytest.raises(InputError, match=r"the papers' rule detects none of 6 questions .* give one with --recall"):
         fit_rule(never)
     assert 0 <= fit_rule(never, recall=0.5).threshold < float("inf")
 

@@ -54,7 +54,7 @@ def test_read_findings_of_positions_run_includes_conflicts_and_cost(tmp_path: Pa
     for item in result.values():
         assert item.sources[0].complete
         assert all(any("Protocol corrected" in note for note in table.notes) for table in item.tables)
-        assert all(any("one is placed, drawn by the seed" in note for note in table.notes) for table in item.tables)
+        assert all(any("one is chosen by the seed and placed" in note for note in table.notes) for table in item.tables)
         assert not any("not complete" in conclusion or "Warning" in conclusion for conclusion in item.conclusions)
 
 
@@ -103,8 +103,8 @@ def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
     result = findings_by_name(one, other)["positions"]
     assert [source.name for source in result.sources] == ["qwen (one)", "qwen (other)"]
     assert result.conclusions[0] == (
-        "Warning: qwen (one) and qwen (other) stand side by side and are not compared with each other: they differ in "
-        "protocol, question set."
+        "Warning: qwen (one) and qwen (other) are shown side by side but not compared: they differ in protocol, "
+        "question set."
     )
     for table in result.tables:
         assert any(note.startswith("qwen (one): Protocol corrected") for note in table.notes)

@@ -219,7 +219,7 @@ def test_correctness_store_of_another_judge_or_run_raises_input_error(tmp_path: 
     another = correctness_grader(ModelClient(ScriptedModel(fair), seed=3, model_recipe={**TOLD, "name": "another"}))
     with pytest.raises(
         InputError,
-        match=r"grades made with other settings \(judge\.name\): use the same settings, or name another file",
+        match=r"grades made with other settings \(judge\.name\): use the same settings, or choose another file",
     ):
         open_correctness_store(path, another, read_open_cases(run))
     same = correctness_grader(ModelClient(ScriptedModel(fair), seed=3, model_recipe=TOLD))
@@ -250,7 +250,8 @@ def test_correctness_store_with_changed_verdict_names_line(tmp_path: Path, field
     second["reply"][field] = value
     path.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
     with pytest.raises(
-        InputError, match="line 2, does not belong to a file of grades: repair or remove the line, or name another file"
+        InputError,
+        match=("line 2, does not belong to a file of grades: repair or remove the line, or choose another file"),
     ):
         read_correctness_verdicts(run)
 

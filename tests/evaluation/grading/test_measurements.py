@@ -345,7 +345,7 @@ def test_notes_measure_reads_texts_from_library(tmp_path: Path) -> None:
     run = folder_of(tmp_path, [record(question(patient="anna"), "40 mg", given=[mine])])
     (response,) = read_answers(run)
     assert [passage.text for passage in response.given] == [""]
-    with pytest.raises(InputError, match="name the library"):
+    with pytest.raises(InputError, match="give the library"):
         measured_by(run, notes_measurer(asker_of(reply_faithful), NoteTexts()))
     asker = asker_of(reply_faithful)
     measured_by(run, notes_measurer(asker, NoteTexts(make_store(mine.text))))

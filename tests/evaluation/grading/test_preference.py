@@ -230,7 +230,7 @@ def test_preference_store_of_another_judge_raises_input_error(tmp_path: Path) ->
     )
     with pytest.raises(
         InputError,
-        match=r"grades made with other settings \(judge\.name\): use the same settings, or name another file",
+        match=r"grades made with other settings \(judge\.name\): use the same settings, or choose another file",
     ):
         open_preference_store(path, other)
     lines = path.read_text().splitlines(keepends=True)
@@ -270,7 +270,8 @@ def test_preference_store_with_changed_verdict_names_line(tmp_path: Path, field:
         lambda: grade_all(result.pairs, make_judge("parts"), path),
     ):
         with pytest.raises(
-            InputError, match="line 2, does not belong to a file of grades: repair or remove the line, or name another"
+            InputError,
+            match="line 2, does not belong to a file of grades: repair or remove the line, or choose another",
         ):
             read()
 

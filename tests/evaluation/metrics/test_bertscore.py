@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.evaluation.metrics.bertscore import BertScore, bertscore_name, compute_bert_scores
-from epicrisis.evaluation.metrics.unscored import Unscored
+from epicrisis.evaluation.metrics.neural import BertScore, Unscored, bertscore_name, compute_bert_scores
 from epicrisis.models.encoders import load_token_encoder
 from epicrisis.protocols import TokenVectors
 from epicrisis.testing.encoders import HashingTokenEncoder

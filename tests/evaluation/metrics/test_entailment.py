@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.evaluation.metrics.entailment import Entailment, score_entailment
-from epicrisis.evaluation.metrics.unscored import Unscored
+from epicrisis.evaluation.metrics.neural import Entailment, Unscored, score_entailment
 from epicrisis.protocols import NliModel, Vectors
 from epicrisis.testing.scorers import TermOverlapNli
 

@@ -92,7 +92,7 @@ def test_read_lines_accepts_editor_changes(tmp_path: Path) -> None:
 def test_read_lines_with_other_content_raises_and_leaves_file_unchanged(tmp_path: Path, text: str, number: int) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text)
-    with pytest.raises(InputError, match=f"line {number}, is not a JSON object: repair it, or name another file"):
+    with pytest.raises(InputError, match=f"line {number}, is not a JSON object: repair it, or choose another file"):
         list_values(path)
     assert path.read_text() == text
     with pytest.raises(InputError, match="cannot be read"):

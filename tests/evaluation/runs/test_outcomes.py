@@ -107,7 +107,7 @@ def test_read_records_ignores_incomplete_last_line(tmp_path: Path) -> None:
 
 
 def test_read_records_of_other_file_raises_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not exist: name the folder of a run, or a file of answers"):
+    with pytest.raises(InputError, match="does not exist: give the folder of a run, or a file of answers"):
         list(read_records(tmp_path / "nowhere"))
     path = tmp_path / "r.jsonl"
     for text, reply in (

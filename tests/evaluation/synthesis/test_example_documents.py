@@ -147,7 +147,9 @@ def test_count_examples_groups_by_set_method_model_and_form(tmp_path: Path) -> N
 def test_count_examples_in_other_library_raises_input_error(tmp_path: Path) -> None:
     with create(tmp_path / "library") as library:
         add(library, 0, 4)
-        with pytest.raises(InputError, match="is no solved question: name a library that `epicrisis examples build`"):
+        with pytest.raises(
+            InputError, match="is not a solved question: give a library that `epicrisis examples build`"
+        ):
             count_examples(library)
 
 

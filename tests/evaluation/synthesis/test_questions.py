@@ -107,7 +107,7 @@ def test_draw_passages_of_library_leaves_out_patients(tmp_path: Path) -> None:
     assert len(passages.passages) == 8
     assert {passage.patient for passage in passages.passages} == {None}
     assert draw_passages([tmp_path / "library"], 5, 0, SCOPE).passages == passages.passages[:5]
-    with pytest.raises(InputError, match="is a library: name it alone"):
+    with pytest.raises(InputError, match="is a library: give only the library"):
         draw_passages([tmp_path / "library", write_documents(tmp_path)], 5, 0, SCOPE)
 
 

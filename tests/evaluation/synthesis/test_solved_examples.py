@@ -157,7 +157,7 @@ def test_select_questions_openly_counts_left_out_questions() -> None:
         ("open", "zinc", "open", {}),
     ]
     assert result.left_aside == {"asks for one of its options": 1, "no known answer": 2, "of a patient": 1}
-    with pytest.raises(InputError, match="and makes sense without its options: name a set"):
+    with pytest.raises(InputError, match="and makes sense without its options: choose a set"):
         select_questions(Dataset(SET, sample[1:2], {}), None, 0, openly=True)
 
 

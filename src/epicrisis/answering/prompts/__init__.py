@@ -1,1 +1,1 @@
-"""The prompt files. Their hash stands in every trace, so a changed word is a changed recipe."""
+"""The prompt files. Their hash is in every trace, so a changed word is a changed recipe."""

@@ -73,8 +73,8 @@ def draw_conclusions(table: Table) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def smallest_shown(difference: Difference, comparisons: int = 1, power: float = POWER) -> float | None:
-    """Return the smallest difference, as a share, that a comparison like this one shows at this power.
+def smallest_shown(difference: Difference, comparisons: int = 1) -> float | None:
+    """Return the smallest difference, as a share, that a comparison like this one shows with POWER.
 
     It has as many questions, the same spread, and p values corrected for `comparisons`. The spread is that of the
     interval, so that positions and repeats of a question count for what they contribute. Returns None if no difference
@@ -84,7 +84,7 @@ def smallest_shown(difference: Difference, comparisons: int = 1, power: float = 
     error = (interval.high - interval.low) / 2 / NormalDist().inv_cdf(0.5 + interval.confidence / 2)
     # The share of questions, one step apart, that gives this error (the variance of a paired difference).
     discordant = min(1.0, (n * error * error + difference.value**2) / difference.step**2)
-    steps = smallest_difference(n, discordant, power, ALPHA / max(1, comparisons))
+    steps = smallest_difference(n, discordant, POWER, ALPHA / max(1, comparisons))
     return None if steps is None else difference.step * steps
 
 
@@ -127,7 +127,7 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
     if len(rest) > _SEPARATE:
         yield (
             f"In {len(rest)} of {len(comparisons)} comparisons ({rest[0].heading}; p above {ALPHA:g} in the table) no "
-            f"difference was shown; this is no proof that there is none: {_describe_power(rest)}."
+            f"difference was shown, which does not prove that there is none: {_describe_power(rest)}."
         )
     else:
         for comparison in rest:
@@ -137,7 +137,8 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
                 result = f"{no} difference between {comparison.subject} and {comparison.other} was shown"
             yield (
                 f"{comparison.prefix}{result}: {_format_signed(comparison.difference.value)} "
-                f"({_describe_test(comparison)}); this is no proof that there is none: {_describe_power([comparison])}."
+                f"({_describe_test(comparison)}); this does not prove that there is none: "
+                f"{_describe_power([comparison])}."
             )
     if significant and not rest:
         yield f"Smaller differences would be missed: {_describe_power(significant)}."

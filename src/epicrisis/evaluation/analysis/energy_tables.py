@@ -92,31 +92,17 @@ class RunEnergy:
         return joules, co2
 
 
-def make_energy_tables(runs: Iterable[RecordedRun], graded_right: GradedRight = lambda folder: ()) -> tuple[Table, ...]:
-    """Return a table of the runs with energy figures, and one of their arms if a run has several."""
-    run_rows: list[tuple[Cell, ...]] = []
-    arm_rows: list[tuple[Cell, ...]] = []
-    bases: dict[str, None] = {}
-    rates: dict[str, None] = {}
-    for energy in filter(None, map(sum_run_energy, runs)):
-        for part in energy.parts:
-            bases[f"{part.known.capitalize()}, {part.what}: {part.how}."] = None
-        for session in energy.sessions:
-            rate = f"{session.kg_co2_per_kwh:g}"
-            rates[f"{rate} ({_DEFAULT_SOURCE})" if session.kg_co2_per_kwh == _DEFAULT_RATE else rate] = None
-        arms = _count_by_arm(energy.run, graded_right)
-        run_rows.append(_make_run_row(energy, arms))
-        arm_rows += _make_arm_rows(energy, arms)
-    tables: list[Table] = []
-    if run_rows:
-        notes = (*_RUN_NOTES, *bases, f"CO2: kg a kWh of electricity: {', '.join(rates)}.")
-        tables.append(Table("Time, energy and CO2", _RUN_COLUMNS, tuple(run_rows), notes))
-    if arm_rows:
-        tables.append(Table("Energy by arm", _ARM_COLUMNS, tuple(arm_rows), _ARM_NOTES))
-    return tuple(tables)
+@dataclass(slots=True)
+class _Arm:
+    """The finished cases of one arm."""
+
+    questions: int = 0
+    right: int = 0
+    seconds: float = 0.0
+    """The sum over their calls."""
 
 
-def sum_run_energy(run: RecordedRun) -> RunEnergy | None:
+def _sum_run_energy(run: RecordedRun) -> RunEnergy | None:
     """Return the energy of a run, or None for a file of answers and a run without figures."""
     sessions: list[SessionEnergy] = []
     missing = 0
@@ -128,25 +114,37 @@ def sum_run_energy(run: RecordedRun) -> RunEnergy | None:
     return RunEnergy(run, tuple(sessions), len(sessions) + missing) if sessions else None
 
 
-@dataclass(slots=True)
-class _Arm:
-    """The finished cases of one arm."""
-
-    questions: int = 0
-    right: int = 0
-    seconds: float = 0.0
-    """The sum over their calls."""
-
-
-def _count_by_arm(run: RecordedRun, graded_right: GradedRight) -> dict[str, _Arm]:
-    arms: dict[str, _Arm] = defaultdict(_Arm)
-    right = graded_right(run.path.parent)
-    for record in run.records():
-        arm = arms[str(record.condition.get("arm", ""))]
-        arm.questions += 1
-        arm.right += score_record(record).right is True or record.key in right
-        arm.seconds += record.answer.usage.seconds
-    return arms
+def make_energy_tables(runs: Iterable[RecordedRun], graded_right: GradedRight = lambda folder: ()) -> tuple[Table, ...]:
+    """Return a table of the runs with energy figures, and one of their arms if a run has several."""
+    run_rows: list[tuple[Cell, ...]] = []
+    arm_rows: list[tuple[Cell, ...]] = []
+    bases: dict[str, None] = {}
+    rates: dict[str, None] = {}
+    for run in runs:
+        energy = _sum_run_energy(run)
+        if energy is None:
+            continue
+        for part in energy.parts:
+            bases[f"{part.known.capitalize()}, {part.what}: {part.how}."] = None
+        for session in energy.sessions:
+            rate = f"{session.kg_co2_per_kwh:g}"
+            rates[f"{rate} ({_DEFAULT_SOURCE})" if session.kg_co2_per_kwh == _DEFAULT_RATE else rate] = None
+        arms: dict[str, _Arm] = defaultdict(_Arm)
+        right = graded_right(run.path.parent)
+        for record in run.records():
+            arm = arms[str(record.condition.get("arm", ""))]
+            arm.questions += 1
+            arm.right += score_record(record).right is True or record.key in right
+            arm.seconds += record.answer.usage.seconds
+        run_rows.append(_make_run_row(energy, arms))
+        arm_rows += _make_arm_rows(energy, arms)
+    tables: list[Table] = []
+    if run_rows:
+        notes = (*_RUN_NOTES, *bases, f"CO2: kg a kWh of electricity: {', '.join(rates)}.")
+        tables.append(Table("Time, energy and CO2", _RUN_COLUMNS, tuple(run_rows), notes))
+    if arm_rows:
+        tables.append(Table("Energy by arm", _ARM_COLUMNS, tuple(arm_rows), _ARM_NOTES))
+    return tuple(tables)
 
 
 def _make_run_row(energy: RunEnergy, arms: dict[str, _Arm]) -> tuple[Cell, ...]:

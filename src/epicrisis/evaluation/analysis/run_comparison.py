@@ -154,10 +154,16 @@ def _make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure
     for one, other in combinations(runs, 2):
         names |= dict.fromkeys(_separating_conditions(one, other))
     for one, other in combinations(runs, 2):
-        for stratum, mine, theirs in _match_strata(one, other):
-            counts, difference = _compare(mine, theirs, measure)
-            rows.append((other.run.name, one.run.name, *map(stratum.get, names), *counts))
-            differences.append(difference)
+        pair_names = _separating_conditions(one, other)
+        my_strata = _split_strata(other.outcomes, pair_names)
+        for their_stratum, theirs in _split_strata(one.outcomes, pair_names).items():
+            for my_stratum, mine in my_strata.items():
+                values = dict(their_stratum) | dict(my_stratum)
+                # Compare strata that agree in every condition that both have.
+                if values.items() >= set(their_stratum):
+                    counts, difference = _compare(mine, theirs, measure)
+                    rows.append((other.run.name, one.run.name, *map(values.get, names), *counts))
+                    differences.append(difference)
     n = len(differences) - differences.count(None)
     corrections = {0: "there is nothing to compare", 1: "there is one comparison to correct p for"}
     correction = corrections.get(n, f"p is corrected by Holm for {n} comparisons")
@@ -229,18 +235,6 @@ def _split_strata(outcomes: Sequence[Outcome], names: Sequence[str]) -> Mapping[
         return tuple((name, outcome.condition[name]) for name in names if name in outcome.condition)
 
     return group_by(outcomes, stratum)
-
-
-def _match_strata(
-    one: _ScoredRun, other: _ScoredRun
-) -> Iterator[tuple[Mapping[str, Cell], list[Outcome], list[Outcome]]]:
-    """Yield the strata of `other` and of `one` that agree in every condition that both have."""
-    names = _separating_conditions(one, other)
-    for their_stratum, theirs in _split_strata(one.outcomes, names).items():
-        for my_stratum, mine in _split_strata(other.outcomes, names).items():
-            values = dict(their_stratum) | dict(my_stratum)
-            if values.items() >= set(their_stratum):
-                yield values, mine, theirs
 
 
 def _constant_conditions(outcomes: Sequence[Outcome]) -> dict[str, Cell]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 10_000
+CONFIDENCE = 0.95
 
 K = TypeVar("K", bound=Hashable)
 
@@ -29,7 +30,7 @@ class Interval:
 
     low: float
     high: float
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def divide(numerator: Floats, denominator: Floats, tiny: float) -> Floats:
     return ratio
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Return the interval of a proportion (Wilson 1927), which lies within 0 and 1; 0 to 1 if `n` is 0."""
     if n == 0:
         return Interval(0.0, 1.0, confidence)
@@ -82,7 +83,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(low, 1.0 if successes == n else (centre + spread) / scale, confidence)
 
 
-def uniform_interval(value: float, n: int, limits: tuple[float, float], confidence: float = 0.95) -> Interval:
+def uniform_interval(value: float, n: int, limits: tuple[float, float], confidence: float = CONFIDENCE) -> Interval:
     """Return an interval for `n` clusters with the same mean, for which every resample is the same.
 
     Equal means are no certainty. The interval allows for as many other clusters as Wilson's interval for 0 of `n`
@@ -118,7 +119,6 @@ def estimate_mean(
     clusters: Sequence[Hashable] | None = None,
     *,
     shares: bool = True,
-    confidence: float = 0.95,
     seed: int = 0,
 ) -> Mean:
     """Return the mean of the scores that are not None, with the percentile interval of a cluster bootstrap.
@@ -130,13 +130,13 @@ def estimate_mean(
     values = np.array(list(map(scores.__getitem__, indices)), dtype=np.float64)
     unscored = len(scores) - len(values)
     if len(values) == 0:
-        return Mean(math.nan, Interval(math.nan, math.nan, confidence), 0, unscored)
+        return Mean(math.nan, Interval(math.nan, math.nan), 0, unscored)
     if clusters is None and set(values.tolist()) <= {0.0, 1.0}:
-        interval = wilson(int(values.sum()), len(values), confidence)
+        interval = wilson(int(values.sum()), len(values))
     else:
         limits = (0.0, 1.0) if shares else None
         groups = indices if clusters is None else list(map(clusters.__getitem__, indices))
-        interval = _bootstrap(*_sum_by_cluster(values, groups), limits, confidence, seed)
+        interval = _bootstrap(*_sum_by_cluster(values, groups), limits, seed)
     return Mean(float(values.mean()), interval, len(values), unscored)
 
 
@@ -144,8 +144,6 @@ def paired_difference(
     first: Mapping[K, float],
     second: Mapping[K, float],
     clusters: Mapping[K, Hashable] | None = None,
-    *,
-    confidence: float = 0.95,
     seed: int = 0,
 ) -> Difference:
     """Return the mean difference over the cases in both mappings, with the interval of a cluster bootstrap.
@@ -164,7 +162,7 @@ def paired_difference(
     means = abs(sums / counts)
     return Difference(
         value=float(sums.sum() / len(shared)),
-        interval=_bootstrap(sums, counts, (-1.0, 1.0), confidence, seed),
+        interval=_bootstrap(sums, counts, (-1.0, 1.0), seed),
         p=_sign_flips(sums, seed),
         n=len(shared),
         clusters=len(sums),
@@ -197,15 +195,13 @@ def _sum_by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Float
     return sums[order], counts[order]
 
 
-def _bootstrap(
-    sums: Floats, counts: Floats, limits: tuple[float, float] | None, confidence: float, seed: int
-) -> Interval:
-    """Return the percentiles of the mean over RESAMPLES resamples of the clusters, drawn with replacement.
+def _bootstrap(sums: Floats, counts: Floats, limits: tuple[float, float] | None, seed: int) -> Interval:
+    """Return the 95 % interval of the mean over RESAMPLES resamples of the clusters, drawn with replacement.
 
     `limits` are the lowest and the highest possible score, if they are known.
     """
     if limits is not None and np.ptp(sums / counts) < 1e-9:
-        return uniform_interval(float(sums[0] / counts[0]), len(sums), limits, confidence)
+        return uniform_interval(float(sums[0] / counts[0]), len(sums), limits)
     generator = np.random.default_rng(seed)
     means = np.empty(RESAMPLES)
     # In blocks, as all draws at once would take gigabytes for thousands of questions.
@@ -213,8 +209,8 @@ def _bootstrap(
     for start in range(0, RESAMPLES, block):
         draws = generator.integers(len(sums), size=(min(block, RESAMPLES - start), len(sums)))
         means[start : start + len(draws)] = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high), confidence)
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(float(low), float(high))
 
 
 def _sign_flips(sums: Floats, seed: int) -> float:

@@ -159,7 +159,20 @@ def format_table(table: Table, width: int | None = None) -> str:
     columns = _make_columns(table, width)
     gap = " " * _GAP
     lines = [*map(wrap, filter(None, (table.title, table.source)))]
-    for band in _split_bands(table, list(map(attrgetter("width"), columns)), width):
+    bands, labels = [list(range(count_key_columns(table)))], _label_columns(table)
+    # A p value stays in the band of its figure.
+    groups: list[list[int]] = []
+    for index in range(len(bands[0]), len(columns)):
+        if groups and is_p_column(table.columns[index]):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    for group in groups:
+        needed = sum(columns[index].width + _GAP for index in (*bands[-1], *group)) - _GAP
+        if width is not None and needed > width and len(bands[-1]) > len(labels):
+            bands.append([*labels])
+        bands[-1] += group
+    for band in bands:
         lines.append("")
         band_columns = list(map(columns.__getitem__, band))
         for row in range(len(table.rows) + 1):
@@ -199,23 +212,6 @@ def _make_columns(table: Table, width: int | None) -> list[_Column]:
                 cells.append([text] if right else textwrap.wrap(text, max(room, 1)) or [""])
         columns.append(_Column(cells, max(map(cell_len, chain.from_iterable(cells))), right))
     return columns
-
-
-def _split_bands(table: Table, widths: Sequence[int], width: int | None) -> list[list[int]]:
-    """Return the columns, by index, of each band. A p value stays in the band of its figure."""
-    bands, labels = [list(range(count_key_columns(table)))], _label_columns(table)
-    groups: list[list[int]] = []
-    for index in range(len(bands[0]), len(widths)):
-        if groups and is_p_column(table.columns[index]):
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    for group in groups:
-        needed = sum(widths[index] + _GAP for index in (*bands[-1], *group)) - _GAP
-        if width is not None and needed > width and len(bands[-1]) > len(labels):
-            bands.append([*labels])
-        bands[-1] += group
-    return bands
 
 
 def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False) -> str:

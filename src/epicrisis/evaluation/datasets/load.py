@@ -88,9 +88,8 @@ def load_dataset(
 ) -> Dataset:
     """Return the question set with this name, or the questions of a file with this path.
 
-    A file has a format of `published.read` or of `corpus.questions.read_questions`. `place` is the file of a pinned
-    set, its folder, or the folder above; by default `home/datasets`. Raises InputError if the set is missing or not
-    the pinned one, or if a question of a file cannot be read.
+    `place` is the file of a pinned set, its folder, or the folder above; by default `home/datasets`. Raises InputError
+    if the set is missing or not the pinned one, or if a question of a file cannot be read.
     """
     catalogue = load_catalogue() if sets is None else sets
     if name not in catalogue:
@@ -155,6 +154,6 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
             return path
     pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
     raise InputError(
-        f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, "
-        "or name the file or folder that holds it (--data)"
+        f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, or give its file or folder with "
+        "--data"
     )

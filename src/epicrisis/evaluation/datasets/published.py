@@ -99,7 +99,7 @@ def _first_option(path: Path, rows: Iterable[_Row]) -> int:
     if ("0" in numbers) == ("4" in numbers):
         raise path_error(
             path,
-            "option numbers (cop) from 0 to 3 and from 1 to 4 cannot be told apart in it; give the whole file, or "
+            "option numbers (cop) from 0 to 3 and from 1 to 4 cannot be distinguished in it; give the whole file, or "
             "write the letters: JSON lines with text, options and gold",
         )
     return 0 if "0" in numbers else 1

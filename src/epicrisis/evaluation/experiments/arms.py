@@ -116,15 +116,15 @@ class Study:
         """Raise InputError for an unknown arm, or an arm without the ranker it needs."""
         check_names(arms, ARMS)
         if "reranked" in arms and self.source.reranker is None:
-            raise InputError("the arm reranked needs a reranker: name one, or leave the arm out")
+            raise InputError("the arm `reranked` needs a reranker: give one with --reranker, or leave the arm out")
         if "fused" in arms and self.source.words is None:
             raise InputError("the arm fused needs a search by words: give one, or leave the arm out")
 
     def gather(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
-        """Return the key passages of each question, and its retrieved passages `depth` distractors deep.
+        """Return the key passages of each question, and enough retrieved passages for `depth` distractors.
 
-        Raises InputError where a question has no gold letter, no gold document, or one that the library lacks. Without
-        that question it would be another sample (errata C7).
+        Raises InputError if a question has no gold letter or no gold document, or if the library lacks its gold
+        document: skipping the question would change the sample (errata C7).
         """
         _check_questions(questions)
         available = list(map(self.source.gold_passages, questions))

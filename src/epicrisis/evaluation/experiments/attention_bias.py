@@ -12,8 +12,7 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table, spread_over
-from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Table
 from epicrisis.evaluation.experiments.arms import Study, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import (
@@ -36,8 +35,8 @@ ARMS = ("rag", "oracle", "chain-of-thought")
 RETRIEVED, RANDOM = "retrieved", "random"
 
 _REMARK = (
-    "Random documents are drawn from the whole library, without the question's own; retrieved documents may be among "
-    "them."
+    "Random documents are drawn from the whole library, except the question's own; they may include retrieved "
+    "documents."
 )
 
 

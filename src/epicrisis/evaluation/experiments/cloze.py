@@ -73,7 +73,7 @@ def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mappin
     if len(questions) < n:
         raise InputError(
             f"the library's documents yield {len(questions)} questions of their own, not {n}: ask for fewer with -n, "
-            "or name a question set with --set"
+            "or choose a question set with --set"
         )
     return Dataset(NAME, tuple(questions), classes_by_gold(questions)), answers
 

@@ -16,9 +16,8 @@ from typing import TypeAlias
 from epicrisis.answers import Retrieved
 from epicrisis.dates import last_day
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Difference
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes, group_conditions
@@ -162,8 +161,9 @@ def rules_table(cases: Sequence[PartitionedCase], source: str = "") -> Table:
     for case in conflicts:
         unstated += case.final is not None and case.final not in map(attrgetter("choice"), case.stated)
     remarks = (
-        f"Of {len(conflicts)} conflicts. A rule speaks where it names one choice (no tie; a date, a quotation, a key "
-        "document is there); no answer: of those, where none was given; followed: of the others.",
+        f"Of {len(conflicts)} conflicts. A rule applies if it names one choice (no tie; a date, a quotation or a key "
+        "document exists); no answer: conflicts to which the rule applies, but no answer was given; followed: of the "
+        "others.",
         *grouping.describe_chance(map(attrgetter("outcome"), conflicts)),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: a rule that is followed need not be the reason for the answer.",

@@ -14,8 +14,7 @@ from operator import attrgetter, itemgetter, mul
 from statistics import fmean
 
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups, positions
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid
 from epicrisis.evaluation.experiments.placement import PLACES

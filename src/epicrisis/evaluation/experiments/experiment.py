@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from epicrisis.evaluation.analysis.conclusions import draw_conclusions
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import RecordedRun

@@ -20,10 +20,9 @@ import numpy as np
 from epicrisis.answers import Retrieved
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import grouping, statistics
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups, token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
@@ -84,7 +83,7 @@ def cases(
             raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
         if signal == "reranker-overlap" and source.reranker is None:
             raise InputError(
-                "the preflight check by reranker-overlap needs a reranker: name one, or take another signal"
+                "the preflight check by reranker-overlap needs a reranker: give one, or choose another signal"
             )
     depth = max(k, check.depth) if CHECKED in arms else k
     built: list[Case] = []

@@ -11,8 +11,7 @@ from functools import partial
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
-from epicrisis.evaluation.analysis.plot_spec import DIFFERENCES, SHARES, PlotSpec
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
@@ -53,7 +52,7 @@ def cases(
     """
     check_names(arms, ARMS)
     if not sources:
-        raise InputError("this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY")
+        raise InputError("this experiment shows solved questions: give a library of them with --examples NAME=LIBRARY")
     vote_sampling.check_choices(questions)
     voting = sampling.votes(votes, shuffle=True)
     built: list[Case] = []

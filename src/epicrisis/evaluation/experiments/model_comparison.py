@@ -13,8 +13,7 @@ from operator import attrgetter, itemgetter
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table, mean_score
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
@@ -48,7 +47,7 @@ def cases(
     Raises InputError without exactly one source of examples, or for a question without a gold letter.
     """
     if len(sources) != 1:
-        raise InputError("models are compared over one library of solved questions: name it with --examples")
+        raise InputError("models are compared over one library of solved questions: give it with --examples")
     (find,) = sources.values()
     voting = sampling.votes(votes, shuffle=True)
     built: list[Case] = []

@@ -24,10 +24,9 @@ from epicrisis.evaluation.analysis.agreement import (
     measure_agreement,
 )
 from epicrisis.evaluation.analysis.grouping import correct_p_values
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, sign_test
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.experiment import Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
@@ -50,11 +49,15 @@ PEOPLE, MODELS = "verdicts-*", "judged-*.jsonl"
 STATES = ("answered", "abstained", "unparsed", "failed", blind_pairs.NOT_ASKED)
 
 _VERDICT_NOTES = (
-    "Better, same, worse: BriefContext's answer against RAG's; answers of the same words are the same for every judge, "
-    "and shown to none. Not judged, and in none of these: no verdict, or none that can be parsed. Intervals are 95 % "
-    "(Wilson); p by the exact sign test, ties left out, corrected by Holm for this table's {n} tests.",
-    "Of several reviewers the majority counts, and a pair without one is a tie; each reviewer alone is not tested.",
-    "A model judges each pair in both orders; where they disagree it is a tie.",
+    "Better, same, worse: BriefContext's answer against RAG's; identical answers count as the same for every judge, "
+    "and are not shown. Not judged: no verdict, or none that can be parsed; such pairs are in no other column. "
+    "Intervals are 95 % (Wilson); p by the exact sign test, ties left out, corrected by Holm for this table's {n} "
+    "tests.",
+    (
+        "With several reviewers the majority counts, and a pair without a majority is a tie; single reviewers are not "
+        "tested."
+    ),
+    "A model judges each pair in both orders; if the two verdicts disagree, it is a tie.",
 )
 _AGREEMENT_NOTE = (
     "Over the pairs that at least two of them judged, by the answer preferred; a model's disagreement with itself is a "
@@ -186,8 +189,8 @@ def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> T
         )
         if paired.revealing:
             notes.append(
-                f"{model}: in {paired.revealing} pairs one answer alone speaks of documents, findings, passages or "
-                "readers, which may tell a reviewer how it was made; citations and their labels are taken out of all."
+                f"{model}: in {paired.revealing} pairs only one answer mentions documents, findings, passages or "
+                "readers, which may reveal its author to a reviewer; citations and their labels are removed from all."
             )
     columns = ("model", "arm", "asked", *STATES, "words of an answer shown")
     return Table("What was answered", columns, tuple(rows), (*notes, *remarks))
@@ -316,7 +319,7 @@ def _read_judgings(runs: Runs) -> dict[str, Judging]:
 
 EXPERIMENT = Experiment(
     NAME,
-    "Whose answer to an open question is better, judged blind? (BriefContext, on MedQ)",
+    "Which answer to an open question is better, judged blindly? (BriefContext, on MedQ)",
     lambda inputs: cases(inputs.all_questions()),
     lambda runs, remarks: tables(_read_judgings(runs), remarks=remarks),
     sets=("medq",),

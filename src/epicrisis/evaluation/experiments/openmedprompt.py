@@ -17,8 +17,7 @@ from typing import Literal
 from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
-from epicrisis.evaluation.analysis.plot_spec import SHARES, PlotSpec
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import SHARES, PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups, vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
@@ -94,7 +93,7 @@ def cases(
             )
     if not sources and {*arms} != {ONE}:
         raise InputError(
-            "this experiment shows solved questions: name a library of them with --examples NAME=LIBRARY, or ask "
+            "this experiment shows solved questions: give a library of them with --examples NAME=LIBRARY, or ask "
             f"--arm {ONE} alone"
         )
     built: list[Case] = []

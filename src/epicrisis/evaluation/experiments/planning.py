@@ -69,7 +69,7 @@ def plan_experiment(
             finders[name] = search.find
             libraries[name] = describe_examples(search.search.library)
         study = Study(source, protocol, request.repeats, settings.seed, finders)
-        questions = dict(map(attrgetter("name", "questions"), samples))
+        questions = {dataset.name: dataset.questions for dataset in samples}
         cases = experiment.cases(CaseInputs(questions, study, grid, settings))
     arguments: dict[str, Any] = {} if experiment.by_settings else {"protocol": request.protocol}
     arguments |= describe_grid(grid)
@@ -93,7 +93,7 @@ def plan_experiment(
 def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None:
     """Raise InputError for a missing library, and for options without effect on the experiment."""
     if pipeline.search is None and experiment.strategy not in WITHOUT_LIBRARY:
-        raise InputError("experiments take their documents from a library: name one with --library")
+        raise InputError("experiments take their documents from a library: give one with --library")
     if experiment.by_settings and request.protocol != CORRECTED:
         raise InputError(f"{experiment.name} goes by the settings alone: leave --protocol out")
     if request.gold != "one" and not experiment.places_documents:
@@ -137,7 +137,7 @@ def _open_examples(request: Request, settings: Settings, stack: ExitStack, grid:
         examples = settings.examples.model_copy(update=changes)
         search = open_examples(settings.model_copy(update={"examples": examples}))
         if search is None:
-            raise InputError("this experiment shows solved questions: name a library of them with --examples")
+            raise InputError("this experiment shows solved questions: give a library of them with --examples")
         stack.enter_context(search.search)
         return search
 
@@ -158,7 +158,9 @@ def _check_names(names: Sequence[str]) -> None:
     distinct = len(set(names))
     if reserved or distinct < len(names):
         which = repr(reserved[0]) if reserved else f"{len(names)} libraries with {distinct} names"
-        raise InputError(f"--examples: {which} cannot be told from others: give each a name, --examples NAME=FOLDER")
+        raise InputError(
+            f"--examples: {which} cannot be distinguished from others: give each a name, --examples NAME=FOLDER"
+        )
 
 
 def choose_grid(experiment: Experiment, request: Request) -> Grid:
@@ -221,7 +223,7 @@ def plan_plain_run(
     Raises InputError for a missing library or set, too few questions, or a guard that cannot be applied.
     """
     if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
-        raise InputError(f"the strategy {settings.strategy} reads a library: name one with --library")
+        raise InputError(f"the strategy {settings.strategy} reads a library: give one with --library")
     dataset = load_dataset(questions, settings.home, data)
     sample = dataset if n is None else sample_at_random(dataset, n, draw)
     plan = RunPlan(
@@ -249,6 +251,6 @@ def _build_case(question: Question, settings: Settings, pipeline: Pipeline, guar
     if scope is None:
         raise InputError(
             f"none of the documents of question {question.id!r} has a date in the library, so older documents cannot "
-            "be told apart: leave such questions out, or guard by source-hidden"
+            "be recognised: leave such questions out, or use --leak-guard source-hidden"
         )
     return Case(question, treatment=RunOverrides(scope=scope))

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
@@ -31,13 +30,14 @@ PUBMEDQA = "mirage/pubmedqa"
 
 PASSAGES = (
     "k counts documents, each with its retrieved passages (passages in a run with count = passages, and in runs made "
-    "before documents were counted); those of the key document stand together, at 0 before and at 100 after all others."
+    "before documents were counted); those of the key document are together: before all others at 0, and after all "
+    "others at 100."
 )
 _NOTES = (
     "SD over places, SD over repeats: of the means at each place and of each repeat. Both include the chance of so "
     "many questions; repeats ask the same sample.",
-    "The preflight check takes no part: map-reduce itself is studied.",
-    "Differences of the bounds (the key alone, no document) are shown, not tested.",
+    "The preflight check is not used: map-reduce itself is studied.",
+    "Differences of the bounds (the key document alone, no document) are shown, but not tested.",
     PASSAGES,
 )
 
@@ -79,7 +79,7 @@ def build_placed_cases(inputs: CaseInputs, *, at_least_keys: bool = False) -> tu
 
 def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of finished runs: each place, the averages over places with both spreads, and what the middle
-    loses against the ends. `remarks` (the notes of the protocol) stand under each table."""
+    loses against the ends. `remarks` (the notes of the protocol) are printed under each table."""
     remarks = (*remarks, *_NOTES)
     return (
         grouping.make_accuracy_table(
@@ -140,8 +140,8 @@ def _average_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[groupin
 def _middle_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -> Table:
     """Build the table of what each arm loses when the key document stands between the ends.
 
-    The loss is a question's mean at the ends (percentiles 0 and 100) less its mean between them; next to it stands how
-    much less than the baseline the arm loses.
+    The loss is a question's mean at the ends (percentiles 0 and 100) less its mean between them; the next column shows
+    how much less than the baseline the arm loses.
     """
     rows: list[outcome_groups.ChangeRow] = []
     for model, outcomes in runs.items():
@@ -191,7 +191,7 @@ PLOTS = (
 )
 EXPERIMENT = Experiment(
     NAME,
-    "Does it matter where among k documents the key document stands? (BriefContext, Figure 2)",
+    "Does the position of the key document among k documents matter? (BriefContext, Figure 2)",
     build_placed_cases,
     outcome_groups.outcome_tables(tables),
     sets=(PUBMEDQA,),

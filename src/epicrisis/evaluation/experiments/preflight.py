@@ -16,10 +16,9 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import group_by
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments import preflight_rules
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.preflight_calibration import (
@@ -180,7 +179,7 @@ def places_table(recorded: Sequence[QuestionRankings], k: int = 16) -> Table:
         counts.setdefault(rankings.dataset, Counter())[column] += 1
     rows = _count_rows(counts, columns)
     with_total = [(row[0], counts[str(row[0])].total(), *row[1:]) for row in rows]
-    return Table("Where the key documents stand", ("set", "questions", *columns), tuple(with_total))
+    return Table("Ranks of the key documents", ("set", "questions", *columns), tuple(with_total))
 
 
 def _count_rows(counts: Mapping[str, Counter[str]], columns: Sequence[str]) -> list[tuple[Cell, ...]]:
@@ -292,7 +291,7 @@ EXPERIMENT = Experiment(
         (PlotSpec("Specificity at the recall of the papers' rule", "points", ("specificity",), ("signal",)),),
         (PlotSpec("Every threshold", "line", ("recall",), ("specificity",), axis_title="specificity (%)"),),
         (PlotSpec("Questions that skip map-reduce", "points", ("skipped*",), ("guard",), panel=("rule",)),),
-        (PlotSpec("Where the key documents stand", "bars", ("place *", "2 to *", "4 to *", "not *"), ("set",)),),
+        (PlotSpec("Ranks of the key documents", "bars", ("place *", "2 to *", "4 to *", "not *"), ("set",)),),
     ),
     reads="rankings",
 )

@@ -125,16 +125,16 @@ def fit_rule(
     counts = Counter(labels)
     if not counts["issue"] or not counts["no-issue"]:
         raise InputError(
-            f"{counts['issue']} questions with the issue and {counts['no-issue']} without: a rule needs some of both; "
-            "give more questions whose gold documents the library holds"
+            f"{counts['issue']} questions with the issue and {counts['no-issue']} without: fitting a rule needs both "
+            "kinds; give more questions whose gold documents are in the library"
         )
     if recall is None:
         recall = preflight_rules.confusion(zip(labels, _papers_verdicts(recorded), strict=True)).recall.value
     if recall <= 0:
         # The best rule of no recall never runs map-reduce, and settings cannot hold its threshold.
         raise InputError(
-            f"the papers' rule foresees none of {counts['issue']} questions with the issue, so its recall is nothing "
-            "to fit to: name one with --recall, or give more questions"
+            f"the papers' rule detects none of {counts['issue']} questions with the issue, so its recall cannot be the "
+            "target: give one with --recall, or give more questions"
         )
     cut = list(map(methodcaller("at_depth", depth), recorded))
     best: tuple[tuple[float, float], preflight_rules.Rule] | None = None
@@ -238,10 +238,10 @@ def signals_table(
         f"The issue: key document {definition.name}. The papers' rule ({preflight_rules.PAPERS_RULE}) has recall "
         f"{papers.recall.value:.3f} and specificity {papers.specificity.value:.3f} here.",
         "Area: how often a question without the issue has the higher signal than one with it; 0.5 is chance (DeLong).",
-        "Thresholds are chosen on the same questions that they are tested on, so this table flatters every signal.",
+        "Thresholds are chosen and tested on the same questions, so this table is optimistic for every signal.",
     )
     columns = ("signal", "area", "threshold", "recall", "specificity", "skipped")
-    return Table("What each signal tells", columns, tuple(rows), notes)
+    return Table("Predictive value of each signal", columns, tuple(rows), notes)
 
 
 def calibration_table(calibration: PreflightCalibration, k: int = 16, partition: int = 4) -> Table:
@@ -266,7 +266,7 @@ def calibration_table(calibration: PreflightCalibration, k: int = 16, partition:
     chosen = ", ".join(f"{name} ({times})" for name, times in signals.most_common())
     notes = (
         f"The issue: key document {calibration.definition.name}. Asked for: recall at least {requested}, on the "
-        "questions fitted on; held out it may fall short.",
+        "questions used for fitting; held out it may be lower.",
         f"Fitted on all questions: {calibration.rule}. In the {len(calibration.folds)} folds: {chosen}.",
         "Errors: 1 - recall of the questions with the issue are read in one prompt, 1 - specificity of the others in "
         f"parts for nothing. Calls saved a question, of {parts + 1}, against always map-reduce.",
@@ -305,7 +305,7 @@ def errors_table(calibration: PreflightCalibration, source: str = "") -> Table:
         "those that are answered from one prompt. Run where not needed: of the others, those that are read in parts.",
         f"Fitted on all questions: {calibration.rule}. Held out: by rules fitted on the other folds' questions, which "
         f"shows the value of such a rule on new ones. {request}",
-        "Skipped: of all questions, those without a label (apart) included. Intervals: Wilson's, of differences by "
+        "Skipped: share of all questions, including those without a label. Intervals: Wilson's, of differences by "
         "bootstrap over questions; p: McNemar's exact test, corrected by Holm for the two.",
     )
     return Table("Both errors of a preflight rule", columns, rows, notes, source)
@@ -345,8 +345,11 @@ def savings_table(
     cost: Callable[[Usage], float | None],
     price: str,
 ) -> Table:
-    """Build the table of the cost of always map-reduce, then each rule by its name with the share that it skips, then
-    never map-reduce, with the savings against the first. `cost` returns dollars, and `price` names the price used."""
+    """Build the table of the cost of each rule, and its savings against always using map-reduce.
+
+    `skipped` maps the name of each rule to the share of questions that it answers from one prompt. `cost` returns
+    dollars, and `price` names the price used. The first row is always map-reduce, the last is never map-reduce.
+    """
     rules = [("always map-reduce", 0.0, token_costs.map_reduce_tokens(shape))]
     for name, share in skipped.items():
         rules.append((name, share, token_costs.preflight_tokens(shape, share)))

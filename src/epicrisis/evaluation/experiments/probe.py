@@ -86,13 +86,12 @@ def _answers_table(averages: Table, middle: Table, costs: Mapping[str, Sequence[
         if alone is not None and without is not None:
             bounds.append(
                 f"{model}: right in {100 * alone:.1f} % with that passage alone, in {100 * without:.1f} % without any. "
-                "No place can lose an answer that the model does not find in the passage alone."
+                "If the model cannot answer from the passage alone, the position of the passage cannot matter."
             )
     n = len(corrected) - corrected.count(None)
     notes = (
         *bounds,
-        f"An effect is called shown where its p is at most {ALPHA:g}, corrected by Holm for the {n} tests of this "
-        "table alone.",
+        f"An effect is called shown if its p is at most {ALPHA:g}, corrected by Holm for the {n} tests of this table.",
         _LOOKUP,
     )
     return Table("Answers", ("model", "k", "question", "answer"), tuple(rows), notes)

@@ -68,7 +68,7 @@ class RecordSearch:
     chunks: Callable[[Question, int, str, frozenset[str]], Ranking]
     """Return that many chunks for the question, best first, by one of BY, without the notes of these ids."""
     resolve_time: Callable[[Chart], Resolution]
-    """Return the notes that the question's words of time mean."""
+    """Return the notes that the question's time expressions select."""
     note_tokens: int | None = None
     """Token budget of whole notes; None: no limit."""
 
@@ -95,7 +95,7 @@ def build_record_cases(
     """
     check_arms(arms)
     if not charts:
-        raise InputError("there is no question to ask: draw at least one, or name another population")
+        raise InputError("there is no question to ask: draw at least one, or choose another population")
     cases: list[Case] = []
     for chart in charts:
         question, length = chart.question, chart.length

@@ -141,7 +141,7 @@ def _check(experiment: Experiment, request: Request) -> None:
     arms = grid.arms or experiment.grid.arms
     record_arms.check_arms(arms)
     if request.sparse is None and "+splade" in " ".join(arms):
-        raise InputError("the arms with +splade need a sparse encoder: name one with --sparse")
+        raise InputError("the arms with +splade need a sparse encoder: give one with --sparse")
 
 
 async def _choose_questions(

@@ -12,9 +12,8 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.published import make_population_table
-from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.grading import measure_tables, metric_tables
@@ -236,12 +235,15 @@ def _study(
 
 def _refuse(_: Any) -> Any:
     """Raise InputError: the cases of these experiments come from `record_cases.plan_record_experiment`."""
-    raise InputError("this experiment asks records: name them with --data")
+    raise InputError("this experiment needs patient records: give their folder with --data")
 
 
 CONTEXT = _study(
     "ehr-context",
-    "What does a model make of a whole record, of its related notes, of the others, of none? (EHR study, Table 2)",
+    (
+        "How well does a model answer from the whole record, from related notes, from other notes, and from none? (EHR "
+        "study, Table 2)"
+    ),
     record_arms.ALL,
     "Every metric by setting",
     _length_table,

@@ -153,7 +153,7 @@ class RankingStore(JsonlStore[RankingLine]):
 def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[QuestionRankings, ...]]:
     """Read the recipe and the rankings of a finished file. Raises InputError where it holds none."""
     if not path.is_file():
-        raise InputError(f"{path} cannot be read (no such file): name a file of recorded rankings")
+        raise InputError(f"{path} cannot be read (no such file): give a file of recorded rankings")
     lines = list(read_stored_lines(path, RankingLine, CONTENT))
     if not lines:
         raise InputError(f"{path} is empty: record some rankings first")

@@ -119,8 +119,8 @@ def _describe_differences(runs: Sequence[RecordedRun]) -> Iterator[str]:
             names.append("sample")
         if names:
             yield (
-                f"Warning: {first.name} and {other.name} stand side by side and are not compared with each other: they "
-                f"differ in {', '.join(names)}."
+                f"Warning: {first.name} and {other.name} are shown side by side but not compared: they differ in "
+                f"{', '.join(names)}."
             )
 
 

@@ -20,8 +20,8 @@ _COMMON = (
     "A missing text is an error of the run (C7: the notebooks skip it, and later documents move up).",
 )
 PLACEMENT_NOTES = (
-    "Of a question's several key documents one is placed, drawn by the seed, and the others are left out, unless all "
-    "were asked for: then they stand together (C8).",
+    "If a question has several key documents, one is chosen by the seed and placed, and the others are left out; with "
+    "--gold all, all are placed together (C8).",
 )
 """Notes under the tables of experiments that place documents, under any protocol."""
 

@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 from epicrisis.answers import ModelCalled
 from epicrisis.evaluation.analysis.grouping import group_by
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes
@@ -182,15 +181,14 @@ INPUT_PLOT = PlotSpec("Input tokens a question", "points", ("input",), ("arm",),
 _TOKENS = ("calls", "input", "cached", "output")
 _CHARGES = ("seconds", "cost")
 _MEASURED_NOTES = (
-    "Means a case with 95 % intervals (bootstrap over questions), of the cases whose calls are all counted: none "
-    "failed, and none was answered from the cache. Tokens; seconds are summed over calls. Unknown prices are none, "
-    "never 0.",
+    "Means per case with 95 % intervals (bootstrap over questions), over the cases without failed calls and cached "
+    "replies. Seconds are summed over calls. Unknown prices are shown as unknown, not as 0.",
     "Asked again: of the counted, those with a reply that could not be parsed and was requested again, which is "
     "part of their cost. From one prompt: preflight found that the rankings agree.",
 )
 _PREDICTION_NOTES = (
-    "Predicted from plain RAG's and closed book's prompts alone: the prompts of map and reduce differ, and so do their "
-    "replies. Means a case; ratios are to RAG. Intervals are 95 %, of what was measured, by a bootstrap over "
+    "Predictions use only the prompts of plain RAG and closed book; the prompts and replies of map and reduce differ "
+    "from these. Means per case; ratios are to RAG. Intervals of measured values are 95 %, by a bootstrap over "
     "questions.",
     "Predicted seconds and dollars: the rate of a fresh token, a cached one and one of the reply in plain RAG's and "
     "closed book's calls, by least squares; nothing is cached unless stated.",

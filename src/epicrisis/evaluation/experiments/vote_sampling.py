@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import group_by
-from epicrisis.evaluation.analysis.plot_spec import PlotSpec
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import condition_order, repeat_case
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.experiments.outcome_groups import group_conditions
@@ -128,8 +127,8 @@ def vote_tables(
 
 
 _USAGE_NOTES = (
-    "Means a case with 95 % intervals. Replies from the cache count with their original cost: a vote that was drawn "
-    "for more votes already is paid for once, and would be paid for where fewer are asked for alone.",
+    "Means per case with 95 % intervals. Cached replies count with their original cost, so each row shows the cost of "
+    "its votes as if they were drawn for it alone.",
 )
 
 

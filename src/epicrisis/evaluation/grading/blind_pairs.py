@@ -202,7 +202,7 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
     }
     for name in texts:
         if (folder / name).exists():
-            raise InputError(f"{folder} holds {name} already, perhaps with verdicts in it: name another folder")
+            raise InputError(f"{folder} holds {name} already, perhaps with verdicts in it: choose another folder")
     try:
         for name, text in texts.items():
             descriptor = open_private(folder / name, os.O_WRONLY | os.O_EXCL)
@@ -211,7 +211,7 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
                 file.write(text)
     except OSError as error:
         raise StorageError(
-            f"{folder} cannot be written ({error.strerror}): free some space, or name another folder"
+            f"{folder} cannot be written ({error.strerror}): free some space, or choose another folder"
         ) from error
 
 
@@ -240,7 +240,7 @@ def read_pairs(folder: Path) -> BlindPairs:
         key = BlindingKey(**values)
     except OSError as error:
         raise InputError(
-            f"{printable_path(error.filename)}: {os_error_reason(error)}; name a folder that `epicrisis grade pairs` "
+            f"{printable_path(error.filename)}: {os_error_reason(error)}; give a folder that `epicrisis grade pairs` "
             "wrote"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -27,7 +27,6 @@ from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.correctness import JudgeGrades, read_correctness
-from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
 from epicrisis.evaluation.grading.measurements import (
@@ -183,12 +182,13 @@ async def calibrate_grader(
     pair_store = open_preference_store(folder / _PAIRS, preferences)
     async for grade in grade_pairs(map(attrgetter("pair"), pairs), preferences, pair_store):
         on_grade(grade)
+    parts = {"all": list(pairs), **group_by(pairs, attrgetter("subset"))} if pairs else {}
     calibration = GraderCalibration(
         preferences.model,
         rubric_grader(client).recipe,
         sample or {},
         compare_grades(grades, summaries, preferences.model),
-        compare_choices(pair_store, pairs),
+        tuple(_choice_accuracy(name, part, pair_store.grades) for name, part in parts.items()),
         usage + pair_store.usage,
     )
     text = json.dumps({"format": FORMAT, **to_json(calibration)}, indent=2, ensure_ascii=False)
@@ -230,15 +230,8 @@ def _step(share: float | None) -> float | None:
     return None if share is None else 1.0 + int(4 * share + 0.5)
 
 
-def compare_choices(store: GradeStore[PairGrade], pairs: Sequence[PreferencePair]) -> tuple[ChoiceAccuracy, ...]:
-    """Return the accuracy of the choices in all pairs, then in each subset."""
-    if not pairs:
-        return ()
-    parts = {"all": list(pairs), **group_by(pairs, attrgetter("subset"))}
-    return tuple(_choice_accuracy(name, part, store.grades) for name, part in parts.items())
-
-
 def _choice_accuracy(name: str, pairs: Sequence[PreferencePair], grades: Mapping[Any, PairGrade]) -> ChoiceAccuracy:
+    """Return the accuracy of the choices in these pairs."""
     scores: list[float | None] = []
     kinds: Counter[str] = Counter()
     first = 0
@@ -323,6 +316,7 @@ def judge_remarks(run: Path) -> tuple[str, ...]:
         descriptions[model] = _describe_calibration(short_model_name(model), calibration)
     if not judges:
         return ()
+    # The judges' names are enough to find what they contributed to the answers; their grades are not needed.
     correctness = replace(read_correctness(run, []), judges=judges)
     remarks = []
     for name in judges:

@@ -1,7 +1,7 @@
 """Correctness of open answers: models compare each answer with the reference (context-retrieval study, open tasks).
 
 The prompt holds question, reference and answer as fenced data, without citations and author. Abstained, unparsed and
-failed answers are not graded; tables count them apart. Differences between arms are tested by the experiments' own
+failed answers are not graded; tables count them separately. Differences between arms are tested by the experiments' own
 tables, which take `CorrectnessGrades.outcomes`.
 """
 
@@ -272,7 +272,7 @@ def read_correctness_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]
 def _check_subjects(path: Path, grades: Iterable[CorrectnessGrade], cases: Iterable[OpenCase]) -> None:
     digests = dict(map(attrgetter("key", "digest"), filter(attrgetter("gradable"), cases)))
     if others := sum(digests.get(grade.key) != grade.digest for grade in grades):
-        raise InputError(f"{path} holds {others} grades of other answers: name another file, or their run")
+        raise InputError(f"{path} holds {others} grades of other answers: choose another file, or their run")
 
 
 def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]], bool]:
@@ -302,11 +302,10 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
     return tuple(cases), known, "" in models[EXAMPLES]
 
 
-def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
+def correctness_tables(runs: Mapping[str, CorrectnessGrades]) -> tuple[Table, ...]:
     """Return the tables of graded runs, by the name of their model.
 
     They show how the open questions ended, the share correct by judge and condition, and the agreement of the judges.
-    `remarks` are notes for each table.
     """
     conditions = _varying_conditions(runs)
     tables = [_endings_table(runs, conditions)]
@@ -314,7 +313,7 @@ def correctness_tables(runs: Mapping[str, CorrectnessGrades], *, remarks: Sequen
         tables.append(_grades_table(runs, conditions))
     if _have_several_judges(runs):
         tables.append(_agreement_table(runs))
-    return tuple(replace(table, notes=(*table.notes, *remarks)) for table in tables)
+    return tuple(tables)
 
 
 def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:

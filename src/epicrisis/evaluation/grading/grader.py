@@ -210,9 +210,9 @@ def read_grades(path: Path, line_type: type[GradeLine[G]]) -> tuple[dict[str, An
     grades: dict[Hashable, G] = {}
     for line in read_stored_lines(path, line_type, CONTENT):
         if recipe is not None and line.recipe != recipe:
-            raise InputError(f"{path} holds the grades of several judges: name another file")
+            raise InputError(f"{path} holds the grades of several judges: choose another file")
         recipe = line.recipe
         grades[line.identity] = line.grade
     if recipe is None:
-        raise InputError(f"{path} holds no grade: name another file")
+        raise InputError(f"{path} holds no grade: choose another file")
     return recipe, grades

@@ -68,7 +68,18 @@ def read_summaries(folder: Path) -> tuple[Summary, ...]:
     for number, (row, counted) in enumerate(zip(texts, scores, strict=True), 1):
         try:
             rates = {name: float(counted[name]) for name in RATES}
-            summaries.append(_summary(number, row, rates))
+            if not all(rate == -1 or 0 <= rate <= 1 for rate in rates.values()):
+                raise ValueError("a share lies outside 0 and 1")
+            text, document_id = row["Dialogue"], f"mts-dialog:{row['ID']}"
+            answer = ScoredAnswer(
+                key=f"mts-dialog:{number}",
+                question=TASK,
+                references=(row["Reference Summary"].strip(),),
+                answer=row["Automatic Summary"].strip(),
+                question_key=document_id,
+                given=(Passage(f"{document_id}#0", document_id, 0, 0, len(text), text),),
+            )
+            summaries.append(Summary(answer, row["ID"], {name: rate for name, rate in rates.items() if rate >= 0}))
         except (KeyError, ValueError):
             raise InputError(
                 f"{printable_path(folder)}, row {number}: is not a summary with its scores: download both files again"
@@ -76,29 +87,11 @@ def read_summaries(folder: Path) -> tuple[Summary, ...]:
     return tuple(summaries)
 
 
-def _summary(number: int, row: Mapping[str, str], rates: Mapping[str, float]) -> Summary:
-    """Return a summary. Raises KeyError and ValueError."""
-    if not all(rate == -1 or 0 <= rate <= 1 for rate in rates.values()):
-        raise ValueError("a share lies outside 0 and 1")
-    text, document_id = row["Dialogue"], f"mts-dialog:{row['ID']}"
-    answer = ScoredAnswer(
-        key=f"mts-dialog:{number}",
-        question=TASK,
-        references=(row["Reference Summary"].strip(),),
-        answer=row["Automatic Summary"].strip(),
-        question_key=document_id,
-        given=(Passage(f"{document_id}#0", document_id, 0, 0, len(text), text),),
-    )
-    return Summary(answer, row["ID"], {name: rate for name, rate in rates.items() if rate >= 0})
-
-
 def read_preference_pairs(folder: Path) -> tuple[PreferencePair, ...]:
     """Read the 419 pairs by subset. Raises InputError if a file is missing or broken."""
     paths = sorted((folder / PAIRS).glob("**/dataset.json"))
     if not paths:
-        raise InputError(
-            f"{printable_path(folder)}: has no {PAIRS.as_posix()}: name the folder that holds LLMBar's files"
-        )
+        raise InputError(f"{printable_path(folder)}: has no {PAIRS.as_posix()}: give the folder of LLMBar's files")
     choices: Mapping[Any, PreferredAnswer] = {1: "1", 2: "2"}
     pairs: list[PreferencePair] = []
     for path in paths:

@@ -1,9 +1,9 @@
 """Tables of measured answers about patients' records (EHR study, Tables 2 to 4 and 13, Figures 3 to 8).
 
 They show every metric by arm, length and kind of question, how cases ended, the evidence in the prompt, and the lengths
-of records. Empty, refused and wrong answers are counted apart (errata E2). Rows of one table may have different numbers
-of questions, because a setting with the same prompt as another is left out: differences are paired, means are not
-compared (E5).
+of records. Empty, refused and wrong answers are counted separately (errata E2). Rows of one table may have different
+numbers of questions, because a setting with the same prompt as another is left out: differences are paired, means are
+not compared (E5).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ NOTES = (
     "count 0, for they give nothing that is right; in all other metrics they have no value, and "
     f"`{NUMBERS}` is of answers to questions whose right answer has a number. What came back empty, was refused, did "
     "not fit the window or failed has no score anywhere and is counted beside (errata E2).",
-    "Where the notes do not hold the answer, abstaining is right, and so is an option that says so. Such questions are "
-    f"in no metric and no difference: the column `{ABSTAINED}` alone is about them.",
+    "If the notes do not contain the answer, abstaining is right, and so is an option that says so. Such questions "
+    f"are in no metric and no difference: only the column `{ABSTAINED}` counts them.",
     "Intervals are 95 %, by a bootstrap of whole patients, for all questions of one read the same record (of whole "
     "questions where there is no patient; Wilson's of shares where each stands once). Rows may have fewer questions: a "
     "setting that would be the same prompt as another is left out.",
@@ -53,7 +53,7 @@ NOTES = (
 _TEST = (
     "Differences are paired by question, over those that both sides have scored by what they are measured by; p by "
     "flipping the signs of whole patients (questions where there is none), corrected by Holm for this table's {n} "
-    "comparisons. No arm is chosen here: the best of several is no fair rival of one (errata E9)."
+    "comparisons. No arm is chosen here: comparing only the best of several arms would be unfair (errata E9)."
 )
 _LACKING = (
     f"`{UNSCORED}`: answered cases that have no value in a metric of other cases (a judge that was interrupted, or "
@@ -281,9 +281,9 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
     return Table("How long the records are", columns, tuple(rows), (note, *remarks))
 
 
-def distribution_table(runs: Mapping[str, MeasuredCases], steps: int = 16) -> Table:
+def distribution_table(runs: Mapping[str, MeasuredCases]) -> Table:
     """Return the number of patients by the length of their record, in steps that double (Figures 6 and 7)."""
-    ends = [250 << step for step in range(steps)]
+    ends = [250 << step for step in range(16)]
     rows: list[tuple[Cell, ...]] = []
     for model, name, _, tokens in _split_sets(runs):
         lengths = filter(ends[-1].__ge__, tokens.values())

@@ -18,7 +18,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.grader import PROMPTS, Grade, Grader
 from epicrisis.evaluation.grading.measurements import Measurement, Measurer, check_shares
 from epicrisis.evaluation.grading.scored_answers import NoteTexts, ScoredAnswer
-from epicrisis.evaluation.metrics.unscored import Unscored
+from epicrisis.evaluation.metrics.neural import Unscored
 from epicrisis.privacy import strip_secrets
 from epicrisis.prompts import Prompt, fence, fence_passages, render
 from epicrisis.protocols import NliModel
@@ -116,7 +116,7 @@ def entailment_measurer_for(model: NliModel, name: str) -> Measurer:
 
     With several references, the best counts.
     """
-    from epicrisis.evaluation.metrics.entailment import score_entailment
+    from epicrisis.evaluation.metrics.neural import score_entailment
 
     metrics = metric_name("nli-entailment", name), metric_name("nli-non-contradiction", name)
 
@@ -134,7 +134,7 @@ def entailment_measurer_for(model: NliModel, name: str) -> Measurer:
 def bertscore_measurer(name: str, home: Path, threads: int | None = None) -> Measurer:
     """Return the measurer of BERTScore's F1 by the token vectors of this encoder. With several references, the best
     counts. Raises ModelMissing or ModelFileInvalid."""
-    from epicrisis.evaluation.metrics.bertscore import bertscore_name, compute_bert_scores
+    from epicrisis.evaluation.metrics.neural import bertscore_name, compute_bert_scores
     from epicrisis.models.encoders import load_token_encoder
 
     encoder = load_token_encoder(name, home, threads)

@@ -222,9 +222,9 @@ def missed_table(cases: MeasuredCases) -> Table:
     patterns = ("correct", "of these low", "examples", "wrong", "of these high", "examples of these")
     columns = ("judge", "metric", "n", "not scored by both", *patterns)
     notes = (
-        f"Correct: the judge's correctness above {HIGH}; wrong: below {LOW}; low and high likewise of the metric. The "
-        "study's Table 11 is read by hand; this one counts its patterns. Correct and unfaithful is the row of "
-        f"`{FAITHFULNESS}`: what is true and not in the reference is unfaithful there (errata E4).",
+        f"Correct: the judge's correctness above {HIGH}; wrong: below {LOW}; low and high in the same way for the "
+        "metric. The study's Table 11 is a manual review; this table counts its patterns. Correct and unfaithful is "
+        f"the row of `{FAITHFULNESS}`: what is true and not in the reference is unfaithful there (errata E4).",
         f"`{CROWDED}` has no row: its values crowd near 1 whatever is answered, so none is low and most are high.",
     )
     return Table("What each metric misses", columns, tuple(rows), notes)
@@ -244,12 +244,12 @@ def numbers_table(cases: MeasuredCases) -> Table:
         separation = ordered_pair_share(_values(right, metric), _values(wrong, metric))
         rows.append((metric, *means, separation, _examples(_above(wrong, metric))))
     means_columns = ("n right", "mean of these", "n wrong", "mean of those", "not scored")
-    columns = ("metric", *means_columns, "tells them apart", "examples")
+    columns = ("metric", *means_columns, "ranks them rightly", "examples")
     notes = (
         f"Right: the comparison of numbers, units and ranges (`{NUMBERS}`) finds all that the reference names; "
         f"wrong: it does not. Means are with 95 % intervals, {BOOTSTRAP}.",
-        "Tells them apart: how often an answer with the right numbers has more than one without, of all such pairs; "
-        f"1/2 is chance (errata E6). Examples: wrong numbers that the metric puts above {HIGH}.",
+        "Ranks them rightly: share of pairs in which the answer with the right numbers scores higher than one "
+        f"without; 1/2 is chance (errata E6). Examples: wrong numbers that the metric puts above {HIGH}.",
     )
     return Table("Answers with numbers", columns, tuple(rows), notes)
 
@@ -283,11 +283,11 @@ def overview_table(cases: MeasuredCases) -> Table:
         rows.append((metric, _mean(scored, metric), len(scored), *missing))
     columns = ("metric", "mean", "n", "no value", "call failed", "not measured")
     notes = (
-        f"Of {len(cases)} cases {answers} were answered, {len(measured)} of them openly; the others have no "
-        "value, which is no 0 (errata E2). No value: a verdict that cannot be read, a text over the window, a right "
-        f"answer without a number. Values are 0 to 1, intervals 95 %, {BOOTSTRAP}.",
+        f"Of {len(cases)} cases {answers} were answered, {len(measured)} of them with an open answer; the others have "
+        "no value, and do not count as 0 (errata E2). No value: a verdict that cannot be read, a text over the "
+        f"window, a right answer without a number. Values are 0 to 1, intervals 95 %, {BOOTSTRAP}.",
     )
-    return Table("What the answers are worth", columns, tuple(rows), notes)
+    return Table("Values of the answers", columns, tuple(rows), notes)
 
 
 def count_endings(cases: MeasuredCases) -> Iterator[tuple[str, int]]:

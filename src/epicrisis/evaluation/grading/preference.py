@@ -132,7 +132,7 @@ def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str
     """
     recipe, grades = read_grades(path, _PairLine)
     if set(map(attrgetter("pair"), grades.values())).difference(map(attrgetter("id"), pairs)):
-        raise InputError(f"{path} holds verdicts on other pairs: name the folder of the judged pairs")
+        raise InputError(f"{path} holds verdicts on other pairs: give the folder of the judged pairs")
     verdicts = {}
     for pair in pairs:
         shown, swapped = map(grades.get, product((pair.id,), ORDERS))

@@ -199,7 +199,7 @@ class NoteTexts:
 
     def _read(self, passage: Passage, patient: str | None) -> Passage:
         if self._store is None:
-            raise InputError("the run has no texts of its notes: name the library it used (--against-notes)")
+            raise InputError("the run has no texts of its notes: give the library that it used (--against-notes)")
         if passage.patient is None:
             (stored,) = self._store.fetch([passage.id], Scope(patient=patient))
             return stored
@@ -210,6 +210,6 @@ class NoteTexts:
         note = self._notes.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:
             raise InputError(
-                f"the library has no such place in {passage.document_id!r} of this patient: name the library of the run"
+                f"the library has no such place in {passage.document_id!r} of this patient: give the library of the run"
             )
         return replace(passage, text=note.text[passage.start - note.start : passage.end - note.start])

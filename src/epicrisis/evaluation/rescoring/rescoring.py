@@ -7,7 +7,7 @@ scorings receive the letter.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -17,13 +17,11 @@ from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.datasets.pinned_readers import MIRAGE_SUBSETS
 from epicrisis.evaluation.rescoring.scores import (
     SCORINGS,
     AnsweredQuestion,
-    RepliesById,
     Score,
     Scoring,
     pair_with_replies,
@@ -36,8 +34,7 @@ from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_
 from epicrisis.evaluation.runs.run_folder import MANIFEST
 
 _DESCRIPTIONS: Mapping[Scoring, str] = {
-    "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong; "
-    "they do not count as right.",
+    "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong.",
     "mirage-2024": "mirage-2024: MIRAGE's scorer of early 2024, the source of its published figures. A reply without a "
     "letter counts as A, an empty one as the reply before it (errata M1).",
     "mirage-head": "mirage-head: MIRAGE's present scorer. A reply without a letter counts as A, an empty one as wrong "
@@ -82,13 +79,22 @@ def rescore_runs(
     if dataset is not None and all(recorded):
         raise InputError("these runs contain their questions: leave --dataset out")
     load = cache(partial(load_dataset, home=home, place=data))
+    candidates = list(map("mirage/{}".format, MIRAGE_SUBSETS)) if dataset is None else [dataset]
     results: list[RescoredRun] = []
     for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
         if is_recorded:
             set_name, groups = "", _read_recorded(open_run(path, name))
         else:
             replies = read_released_replies(path)
-            question_set = _find_dataset(path, replies, load) if dataset is None else load(dataset)
+            for candidate in candidates:
+                question_set = load(candidate)
+                if dataset is not None or {question.id for question in question_set.questions} == replies.keys():
+                    break
+            else:
+                raise InputError(
+                    f"{printable_path(path)}: its {len(replies)} ids are not those of a set of MIRAGE: "
+                    "pass the questions with --dataset"
+                )
             set_name, groups = question_set.name, [({}, pair_with_replies(question_set.questions, replies), 0)]
         for condition, questions, left_out in groups:
             scores = tuple(score_replies(questions, scoring) for scoring in scorings)
@@ -128,18 +134,6 @@ def _read_recorded(run: RecordedRun) -> list[tuple[Condition, tuple[AnsweredQues
         if questions[key]:
             groups.append((condition, tuple(questions[key]), left_out[key]))
     return groups
-
-
-def _find_dataset(path: Path, replies: RepliesById, load: Callable[[str], Dataset]) -> Dataset:
-    """Return the set of MIRAGE with exactly the ids of these replies."""
-    for subset in MIRAGE_SUBSETS:
-        dataset = load(f"mirage/{subset}")
-        if {question.id for question in dataset.questions} == replies.keys():
-            return dataset
-    raise InputError(
-        f"{printable_path(path)}: its {len(replies)} ids are not those of a set of MIRAGE: "
-        "pass the questions with --dataset"
-    )
 
 
 def make_table(runs: Sequence[RescoredRun]) -> Table:

@@ -34,7 +34,6 @@ from epicrisis.question_options import chance_accuracy, is_same_option
 from epicrisis.types import AnswerState, Question
 
 RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Replies by question id."""
 
 Scoring: TypeAlias = Literal["ours", "mirage-2024", "mirage-head"]
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)

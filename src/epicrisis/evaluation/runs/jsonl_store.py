@@ -110,7 +110,7 @@ class JsonlStore(Generic[L]):
             elif other_recipes == "refuse":
                 raise InputError(
                     f"{path} holds {content} made with other settings ({list_changes(line.recipe, self.recipe)}): use "
-                    "the same settings, or name another file with -o"
+                    "the same settings, or choose another file with -o"
                 )
 
     def remember(self, line: L) -> None:
@@ -152,7 +152,7 @@ def parse_line(path: Path, line: Line, line_type: type[L], content: str) -> L:
         return line_type.model_validate(line.value)
     except ValidationError:
         raise InputError(
-            f"{path}, line {line.number}, does not belong to a file of {content}: repair or remove the line, or name "
+            f"{path}, line {line.number}, does not belong to a file of {content}: repair or remove the line, or choose "
             "another file"
         ) from None
 
@@ -171,12 +171,12 @@ def read_lines(path: Path) -> Iterator[Line]:
                 if value is not None:
                     yield Line(number, start, value)
                 elif line.strip() and not _is_incomplete(line):
-                    raise InputError(f"{path}, line {number}, is not a JSON object: repair it, or name another file")
+                    raise InputError(f"{path}, line {number}, is not a JSON object: repair it, or choose another file")
                 start += len(line)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): name another file") from error
+        raise InputError(f"{path} cannot be read ({error.strerror}): choose another file") from error
 
 
 def read_latest_lines(path: Path, identity: Callable[[dict[str, Any]], Hashable]) -> Iterator[Line]:
@@ -256,7 +256,9 @@ def acquire_lock(path: Path, lock: FileLock | None = None) -> FileLock:
     except Timeout:
         raise InputError(f"another process is using {path}: wait until it ends, or stop it") from None
     except OSError as error:
-        raise StorageError(f"{path} cannot be written ({error.strerror}): free some space, or name another") from error
+        raise StorageError(
+            f"{path} cannot be written ({error.strerror}): free some space, or choose another"
+        ) from error
     return lock
 
 

@@ -142,7 +142,7 @@ def read_records(path: Path) -> Iterator[RunRecord]:
     Raises InputError for a file that does not exist, cannot be read, or holds anything but records.
     """
     if not path.is_file():
-        raise InputError(f"{path} does not exist: name the folder of a run, or a file of answers")
+        raise InputError(f"{path} does not exist: give the folder of a run, or a file of answers")
     for line in read_latest_lines(path, lambda value: str(value.get("key"))):
         yield parse_line(path, line, RunRecord, CONTENT)
 

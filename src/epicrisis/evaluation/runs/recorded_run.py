@@ -107,7 +107,7 @@ def open_runs(paths: Sequence[Path]) -> tuple[RecordedRun, ...]:
     Raises InputError if a path occurs twice, is not a run, or holds no record.
     """
     if len(set(map(Path.resolve, paths))) < len(paths):
-        raise InputError("a run is named twice: name each once")
+        raise InputError("the same run is named twice: give each run once")
     return tuple(map(open_run, paths, name_runs(paths)))
 
 

@@ -204,9 +204,9 @@ def read_manifest(folder: Path) -> RunManifest:
         manifest = _manifest_adapter().validate_json(json.dumps(values), strict=True)
         _check_facts(manifest)
     except OSError as error:
-        raise InputError(f"{folder} is not a run ({error.strerror}): name the folder of a run") from error
+        raise InputError(f"{folder} is not a run ({error.strerror}): give the folder of a run") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path} is not the manifest of a run: name the folder of a run") from None
+        raise InputError(f"{path} is not the manifest of a run: give the folder of a run") from None
     return manifest
 
 
@@ -248,7 +248,7 @@ def _check_folder(folder: Path, earlier: RunManifest | None, plan: RunPlan) -> N
         others = sorted(set(map(attrgetter("name"), folder.iterdir())) - {LOCK, TEMPORARY})
         if others:
             raise InputError(
-                f"{folder} is not empty ({others[0]}...): name an empty folder, or one that does not exist"
+                f"{folder} is not empty ({others[0]}...): choose an empty folder, or one that does not exist"
             )
         return
     differences: list[str] = []
@@ -258,7 +258,7 @@ def _check_folder(folder: Path, earlier: RunManifest | None, plan: RunPlan) -> N
             differences.append(f"{field.name} ({list_changes(old, new)})" if isinstance(new, dict) else field.name)
     if differences:
         raise InputError(
-            f"{folder} holds another run, which differs in {', '.join(differences)}: name another folder, or use the "
+            f"{folder} holds another run, which differs in {', '.join(differences)}: choose another folder, or use the "
             "same settings"
         )
 
@@ -273,5 +273,5 @@ def _map_disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{folder} cannot be written ({error.strerror}): free some space, or name another"
+            f"{folder} cannot be written ({error.strerror}): free some space, or choose another"
         ) from error

@@ -91,7 +91,7 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
     elif not problem and line.id is None:
         problem = "id: missing; give each question its own"
     elif not problem and line.options and line.choice not in line.options:
-        problem = "choice: none of the options; name the letter of the right one"
+        problem = "choice: none of the options; give the letter of the right one"
     if problem:
         return Skipped(printable_path(path), f"line {number}", problem)
     name = line.set or printable_path(path.name)

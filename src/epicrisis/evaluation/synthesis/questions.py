@@ -121,7 +121,7 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
     """
     libraries = [path for path in sources if (path / MANIFEST).is_file()]
     if libraries and len(sources) > 1:
-        raise InputError(f"{libraries[0]} is a library: name it alone, or name files and folders of documents")
+        raise InputError(f"{libraries[0]} is a library: give only the library, or files and folders of documents")
     if libraries:
         with Library.open(libraries[0]) as library:
             sample = PassageSample(sample_passages(library, n, seed, scope))

@@ -74,7 +74,7 @@ _OF_OPTIONS = re.compile(
     r"all the above|which (?:statement|option|choice)s?|except(?! (?:for|that) \w))\b"
 )
 _OF_OTHERS = re.compile(r"(?i)\W*(?:all|any|both|none)(?:(?: of)?(?: the)? (?:above|these|following))?\W*")
-"""An option that stands for others."""
+"""An option that refers to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ def select_questions(dataset: Dataset, n: int | None, seed: int, *, openly: bool
     if not usable:
         condition = " and makes sense without its options" if openly else ""
         raise InputError(
-            f"{dataset.name} has no question with a known answer that is of no patient{condition}: name a set with "
-            "right letters or texts"
+            f"{dataset.name} has no question with a known answer that is of no patient{condition}: choose a set with "
+            "known answers"
         )
     candidates = replace(dataset, questions=tuple(usable))
     selection = candidates if n is None else sample_at_random(candidates, n, seed)
@@ -144,7 +144,7 @@ def without_options(question: Question) -> Question:
 
     "Which of the following is the ..." becomes "What is the ...", also with "are" and before "most"; all other words
     stay. A question whose words then still refer to options ("of the following", "all of the above", "except" and the
-    like), or whose right option stands for others ("All of the above"), is returned unchanged.
+    like), or whose right option refers to others ("All of the above"), is returned unchanged.
     """
     text = _WHICH_IS.sub(lambda match: f"{match[1]}hat {match[2]}", question.text)
     gold = question.options.get(question.gold or "")
@@ -162,32 +162,27 @@ def render_prompt(question: Question, how: SolvingMethod) -> Prompt:
 
 
 def _reply_format(question: Question, how: SolvingMethod) -> JsonFormat[Solution]:
-    answer_format = AnswerFormat(question.options, reasoning=True)
-    characters = _REASONING_CHARACTERS[how]
+    options, characters = question.options, _REASONING_CHARACTERS[how]
+    answer_format = AnswerFormat(options, reasoning=True)
     # For `solved` this is exactly the request of the strategy.
     properties = {**answer_format.schema()["properties"], "reasoning": text_schema(characters)}
 
-    def read(reply: str) -> Solution:
-        return _read_solution(reply, answer_format, how != "solved")
+    def read(text: str) -> Solution:
+        reply = answer_format.read(text)
+        if not reply.has_answer:
+            return Solution(False)
+        reasonings = map(itemgetter("reasoning"), json_objects(text, frozenset({"reasoning"})))
+        reasoning = next((value for value in reasonings if isinstance(value, str)), "").strip()
+        if not reasoning and json_objects(text, REPLY_KEYS):
+            raise Unreadable("the reply has no reasoning")
+        if fault := find_json_fault([reasoning, reply.text]):
+            raise Unreadable(f"the reply {fault}")
+        # A written reasoning must not conclude another choice.
+        if how != "solved" and options and _concluded_choice(reasoning, options) not in (None, reply.choice):
+            raise Unreadable("the reasoning comes to another choice than the reply states")
+        return Solution(True, reply.text, reply.choice, reasoning)
 
     return JsonFormat(properties, characters + ANSWER_CHARACTERS, read)
-
-
-def _read_solution(text: str, answer_format: AnswerFormat, checks_reasoning: bool) -> Solution:
-    """Read a solution. With `checks_reasoning`, the reasoning must not conclude another choice. Raises Unreadable."""
-    reply = answer_format.read(text)
-    if not reply.has_answer:
-        return Solution(False)
-    reasonings = map(itemgetter("reasoning"), json_objects(text, frozenset({"reasoning"})))
-    reasoning = next((value for value in reasonings if isinstance(value, str)), "").strip()
-    if not reasoning and json_objects(text, REPLY_KEYS):
-        raise Unreadable("the reply has no reasoning")
-    if fault := find_json_fault([reasoning, reply.text]):
-        raise Unreadable(f"the reply {fault}")
-    options = answer_format.options
-    if checks_reasoning and options and _concluded_choice(reasoning, options) not in (None, reply.choice):
-        raise Unreadable("the reasoning comes to another choice than the reply states")
-    return Solution(True, reply.text, reply.choice, reasoning)
 
 
 def _concluded_choice(reasoning: str, options: Mapping[str, str]) -> str | None:
@@ -228,24 +223,6 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-async def _solve(client: ModelClient, question: Question, how: SolvingMethod, attempts: int) -> SolvedQuestion:
-    prompt, reply_format = render_prompt(question, how), _reply_format(question, how)
-    usage, state = Usage(), _classify(question, None)
-    for number in range(1, attempts + 1):
-        if number > 1:
-            # Each attempt has two seeds, because an unreadable reply is requested once more.
-            temperature = max(client.sampling.temperature, SECOND_TRY_TEMPERATURE)
-            client = replace(client, sampling=replace(client.sampling, temperature=temperature), seed=client.seed + 2)
-        reply = await client.request(prompt, reply_format)
-        usage += reply.usage
-        if reply.failure is not None:
-            return SolvedQuestion(question, number, failure=reply.failure, usage=usage)
-        state = _classify(question, reply.value)
-        if state == "kept":
-            return SolvedQuestion(question, number, state, reply.value, usage=usage)
-    return SolvedQuestion(question, number, state, usage=usage)
-
-
 async def solve_questions(
     questions: Iterable[Question], client: ModelClient, store: SolutionStore, how: SolvingMethod, tries: int = ATTEMPTS
 ) -> AsyncGenerator[SolvedQuestion, None]:
@@ -257,7 +234,22 @@ async def solve_questions(
     missing = [question for question in questions if not store.has(question)]
 
     async def solve(question: Question) -> SolvedQuestion:
-        return await _solve(client, question, how, 1 if how == "solved" else tries)
+        prompt, reply_format = render_prompt(question, how), _reply_format(question, how)
+        usage, state, attempt_client = Usage(), _classify(question, None), client
+        for number in range(1, 2 if how == "solved" else tries + 1):
+            if number > 1:
+                # Each attempt has two seeds, because an unreadable reply is requested once more.
+                temperature = max(client.sampling.temperature, SECOND_TRY_TEMPERATURE)
+                sampling, seed = replace(client.sampling, temperature=temperature), attempt_client.seed + 2
+                attempt_client = replace(client, sampling=sampling, seed=seed)
+            reply = await attempt_client.request(prompt, reply_format)
+            usage += reply.usage
+            if reply.failure is not None:
+                return SolvedQuestion(question, number, failure=reply.failure, usage=usage)
+            state = _classify(question, reply.value)
+            if state == "kept":
+                return SolvedQuestion(question, number, state, reply.value, usage=usage)
+        return SolvedQuestion(question, number, state, usage=usage)
 
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
     async with aclosing(
@@ -317,7 +309,7 @@ class SolutionStore(JsonlStore[_SolutionLine]):
         line = self.lines.get((self._set, question.id))
         if line is not None and line.asked != _digest(question):
             raise InputError(
-                f"question {question.id} of {self._set} has changed since {self.path} was begun: name another file "
+                f"question {question.id} of {self._set} has changed since {self.path} was begun: choose another file "
                 "with -o"
             )
         return line is not None

@@ -267,7 +267,15 @@ class ReplyCache:
                 return self._reader
             try:
                 if self.replay:
-                    self._reader = _connect_read_only(self.path)
+                    self._reader = _connect(self.path, "mode=ro")
+                    try:
+                        self._reader.execute("SELECT 1 FROM sqlite_master").fetchone()
+                    except sqlite3.OperationalError:
+                        # The folder may be one in which SQLite cannot create its additional files.
+                        if _get_size(Path(f"{self.path}-wal")):
+                            raise
+                        self._reader.close()
+                        self._reader = _connect(self.path, "immutable=1")
                     _check_format(self._reader, self.path)
                 else:
                     os.close(open_private(self.path, os.O_RDWR))
@@ -329,19 +337,6 @@ class ReplyCache:
 def _connect(path: Path, options: str = "mode=rw") -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?{options}"
     return sqlite3.connect(address, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-
-
-def _connect_read_only(path: Path) -> sqlite3.Connection:
-    """Open the file, even in a folder in which SQLite cannot create its additional files."""
-    db = _connect(path, "mode=ro")
-    try:
-        db.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        if _get_size(Path(f"{path}-wal")):
-            raise
-        db.close()
-        return _connect(path, "immutable=1")
-    return db
 
 
 def _prepare_tables(db: sqlite3.Connection, path: Path) -> None:

@@ -23,13 +23,7 @@ from typing import Any, TypeVar
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EpicrisisError, SettingsError, StorageError
 from epicrisis.logs import log_call
-from epicrisis.models.chat.call_costs import (
-    UNKNOWN_USAGE,
-    compute_max_prompt_tokens,
-    compute_max_reply_tokens,
-    count_used_tokens,
-    estimate_prompt_tokens,
-)
+from epicrisis.models.chat import call_costs
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
@@ -134,14 +128,14 @@ class RateLimitedModel(Layer):
         self._tokens_in_window = 0
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        maximum = estimate_prompt_tokens(request.messages) + compute_max_reply_tokens(request)
+        maximum = call_costs.estimate_prompt_tokens(request.messages) + call_costs.compute_max_reply_tokens(request)
         call = await self._admit(maximum)
         try:
             reply = await self._inner.complete(request, on_delta)
         except EpicrisisError as error:
-            self._settle(call, count_used_tokens(error.usage, maximum))
+            self._settle(call, call_costs.count_used_tokens(error.usage, maximum))
             raise
-        self._settle(call, count_used_tokens(reply.usage, maximum))
+        self._settle(call, call_costs.count_used_tokens(reply.usage, maximum))
         return reply
 
     async def _admit(self, tokens: int) -> _AdmittedCall:
@@ -402,7 +396,7 @@ class Budget:
             if not limit.expired():
                 raise
             message = f"{minutes}, and a call was cancelled: {remedy}"
-            raise BudgetExceeded(message, usage=UNKNOWN_USAGE) from None
+            raise BudgetExceeded(message, usage=call_costs.UNKNOWN_USAGE) from None
 
     def _explain_excess(self, total: Amount) -> str | None:
         """Return the limit that this total exceeds, with a remedy, or None."""
@@ -438,7 +432,7 @@ class BudgetedModel(Layer):
             )
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        maximum = self._price_tokens(request, compute_max_prompt_tokens(request))
+        maximum = self._price_tokens(request, call_costs.compute_max_prompt_tokens(request))
         # The tokenizer is asked only if the bound by bytes does not fit.
         if not self._budget.has_room(maximum) and (await self._inner.capabilities()).exact_token_counts:
             maximum = self._price_tokens(request, await self._inner.count_tokens(request.messages))
@@ -455,7 +449,7 @@ class BudgetedModel(Layer):
         return reply
 
     def _price_tokens(self, request: ChatRequest, prompt_tokens: int) -> Amount:
-        reply_tokens = compute_max_reply_tokens(request)
+        reply_tokens = call_costs.compute_max_reply_tokens(request)
         usd = self._price(Usage(prompt_tokens=prompt_tokens, completion_tokens=reply_tokens))
         return Amount.from_usd(prompt_tokens + reply_tokens, usd or 0.0)
 
@@ -473,5 +467,5 @@ class TimedModel(Layer):
 
 
 def _compute_cost(usage: Usage, maximum: Amount) -> Amount:
-    tokens = count_used_tokens(usage, maximum.tokens)
+    tokens = call_costs.count_used_tokens(usage, maximum.tokens)
     return Amount(tokens, maximum.billionths) if usage.cost is None else Amount.from_usd(tokens, usage.cost)

@@ -5,18 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
-from epicrisis.models.chat.layers import (
-    Budget,
-    BudgetedModel,
-    ConcurrencyLimitedModel,
-    LoggedModel,
-    RateLimitedModel,
-    RecordingModel,
-    RetryingModel,
-    TimedModel,
-)
 from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ModelSettings
@@ -60,7 +51,7 @@ def add_layers(
     settings: ModelSettings,
     *,
     cache: ReplyCache | None = None,
-    budget: Budget | None = None,
+    budget: layers.Budget | None = None,
     record: Path | None = None,
     log_text: bool = False,
 ) -> ChatModel:
@@ -81,15 +72,15 @@ def add_layers(
     caller closes `cache`.
     """
     if budget is not None and (budget.settings.tokens, budget.settings.usd) != (None, None):
-        model = BudgetedModel(model, budget, build_cost_function(settings))
+        model = layers.BudgetedModel(model, budget, build_cost_function(settings))
     if (settings.requests_per_minute, settings.tokens_per_minute) != (None, None):
-        model = RateLimitedModel(model, settings.requests_per_minute, settings.tokens_per_minute)
-    model = ConcurrencyLimitedModel(model, settings.concurrency)
-    model = RetryingModel(model, settings.tries, settings.retry_seconds)
+        model = layers.RateLimitedModel(model, settings.requests_per_minute, settings.tokens_per_minute)
+    model = layers.ConcurrencyLimitedModel(model, settings.concurrency)
+    model = layers.RetryingModel(model, settings.tries, settings.retry_seconds)
     if budget is not None and budget.settings.minutes is not None:
-        model = TimedModel(model, budget)
+        model = layers.TimedModel(model, budget)
     if cache is not None:
         model = CachedModel(model, cache)
     if record is not None:
-        model = RecordingModel(model, record)
-    return LoggedModel(model) if log_text else model
+        model = layers.RecordingModel(model, record)
+    return layers.LoggedModel(model) if log_text else model

@@ -20,15 +20,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens, look_up_cost
+from epicrisis.models.chat.endpoints import failures
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
-from epicrisis.models.chat.endpoints.failures import (
-    FAILED_CALL,
-    ErrorResponse,
-    get_foreign_errors,
-    is_overflow,
-    map_error,
-    read_error_response,
-)
 from epicrisis.models.chat.endpoints.probing import EndpointProbe, build_messages, is_prompt_truncated, measure_usage
 from epicrisis.models.chat.endpoints.reply import (
     THINKING_MARKS,
@@ -226,17 +219,17 @@ class OpenAICompatibleModel:
             except ChatError as error:
                 error.usage = failed_usage + error.usage
                 raise
-            except get_foreign_errors() as error:
+            except failures.get_foreign_errors() as error:
                 # Parameters in `extra`, and a declared schema, are never left out.
                 optional = {name: value for name, value in body.items() if name not in extra}
-                response = read_error_response(error)
+                response = failures.read_error_response(error)
                 parameter = None if response is None else find_rejected_parameter(response, optional)
                 if parameter is None or (parameter == "response_format" and self._json_schema):
                     secrets = [message.content for message in request.messages]
-                    chat_error = map_error(error, self._host, self._timeout, [*secrets, *self._secrets])
+                    chat_error = failures.map_error(error, self._host, self._timeout, [*secrets, *self._secrets])
                     chat_error.usage = failed_usage + chat_error.usage
                     raise chat_error from None
-            failed_usage += FAILED_CALL
+            failed_usage += failures.FAILED_CALL
             if parameter == "logprobs":
                 raise self._reject_logprobs(failed_usage)
             self._rejected |= {parameter}
@@ -291,11 +284,11 @@ class OpenAICompatibleModel:
         try:
             async with self._connect(Usage()) as connection, asyncio.timeout(limit):
                 return await (connection.get(path) if body is None else connection.post(path, body))
-        except get_foreign_errors() as error:
+        except failures.get_foreign_errors() as error:
             question = body or {}
             texts = [message["content"] for message in question.get("messages", ())]
             texts += [question[name] for name in ("content", "prompt") if name in question]
-            chat_error = map_error(error, self._host, limit, [*texts, *self._secrets])
+            chat_error = failures.map_error(error, self._host, limit, [*texts, *self._secrets])
             chat_error.usage = Usage()
             raise chat_error from None
 
@@ -384,9 +377,9 @@ def build_body(
     return body | dict(extra)
 
 
-def find_rejected_parameter(response: ErrorResponse, body: Mapping[str, Any]) -> str | None:
+def find_rejected_parameter(response: failures.ErrorResponse, body: Mapping[str, Any]) -> str | None:
     """Return the optional parameter of `body` that the server rejects, or None if it rejects something else."""
-    if response.status not in (400, 403, 422) or is_overflow(response):
+    if response.status not in (400, 403, 422) or failures.is_overflow(response):
         return None
     message = response.message
     # OpenAI's error object has `param`, FastAPI's `loc`.

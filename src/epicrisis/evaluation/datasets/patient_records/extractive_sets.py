@@ -106,11 +106,16 @@ class Report:
     parts: tuple[Paragraph, ...]
     titles: tuple[str, ...] = ()
 
-    def alone(self, name: str) -> tuple[Document, tuple[int, ...]]:
-        """Return the report as a record of its own, and the offset of each part in its text."""
-        begins, text = [], ""
+    def as_record(self, name: str) -> tuple[Document, tuple[int, ...]]:
+        """Return the report as the only note of a patient, and the offset of each part in its text.
+
+        `name` is the name of the set. The titles of the parts become sections of the note.
+        """
+        begins: list[int] = []
+        text = ""
         for part in self.parts:
-            text += "\n\n" * bool(text)
+            if text:
+                text += "\n\n"
             begins.append(len(text))
             text += part.context
         metadata: dict[str, Any] = {"time_missing": True}
@@ -191,10 +196,9 @@ READERS = (
 def _build_source(
     name: str, reports: Sequence[Report], files: tuple[Path, ...], kind: str, licence: str
 ) -> RecordSource:
-    """Return the questions of the reports in order, and their records.
+    """Return the questions of the reports, whose note type is `kind`, in order, and their records.
 
-    `kind` is the note type of the reports. With `files`, the reports are searched in them, and the records are the
-    notes of their patients. Reports that are not found are left out, with a notice.
+    With `files`, the reports are searched in them. Reports that are not found are left out, with a notice.
     """
     links, unclear = link_reports(reports, read_notes_of_kind(files, kind))
     questions, answers, elsewhere = [], [], 0
@@ -228,7 +232,7 @@ def _build_source(
             yield from read_patients_notes(files, patients)
         else:
             for report in reports:
-                yield report.alone(name)[0]
+                yield report.as_record(name)[0]
 
     return RecordSource(tuple(questions), notes, licence, tuple(notices))
 
@@ -240,7 +244,7 @@ def _drop_answered_elsewhere(pairs: Sequence[tuple[Question, GoldSpans]]) -> lis
 
 
 def _make_questions(name: str, report: Report, linked: LinkedReport | None) -> Iterator[tuple[Question, GoldSpans]]:
-    alone, begins = report.alone(name)
+    alone, begins = report.as_record(name)
     for number, part in enumerate(report.parts):
         for squad_question in part.qas:
             spans = find_gold_spans(squad_question, part.context)

@@ -57,8 +57,6 @@ _EHR_DS_QA_FILES = (
     "ehr_ds_qa*.json",
 )
 _WHAT = "EHR-DS-QA's file"
-
-
 _LETTERS = "ABCDE"
 
 

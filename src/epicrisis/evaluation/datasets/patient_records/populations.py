@@ -29,7 +29,6 @@ SHORTEST = {"8k-and-longer": 8 * K, "4k-and-longer": 4 * K, "table-3": 8 * K, "t
 _FOR_ALL_SETS = (ALL, ANSWERABLE, "8k-and-longer", "4k-and-longer")
 POPULATIONS = (*_FOR_ALL_SETS, *STUDIED)
 _SETS = {"table-3": ("ehrnoteqa", "ehrnoteqa-open", "ehr-ds-qa"), "table-4": ("radqa", "cliniqg4qa")}
-"""The sets of a table."""
 
 
 def check_population_name(population: str) -> str:

@@ -42,7 +42,6 @@ class RecordSet:
     """`all`, or the name of a filter. A filter by length is applied later, by `populations.select_by_length`."""
     licence: str = ""
     notices: tuple[str, ...] = ()
-    """Notices for the reader, for example about questions that were left out."""
 
     @property
     def sha256(self) -> str:
@@ -80,14 +79,12 @@ _READERS = (
     *_REPORT_SETS,
 )
 NAMES = tuple(reader.name for reader in _READERS)
-"""The names of the sets."""
 
 
 def load_records(place: Path, name: str | None = None, population: str = "all") -> RecordSet:
     """Return the set in a file or folder, recognised by the names of its files, or by `name` if they have others.
 
-    MIMIC's files of notes in the same folder are the records. `population` is one of `populations.POPULATIONS`; a
-    filter by length is applied later, by `populations.select_by_length`. Raises InputError.
+    MIMIC's files of notes in the same folder are the records. A filter by length is applied later. Raises InputError.
     """
     populations.check_population_name(population)
     name, read_source = _find_reader(place, name)

@@ -114,7 +114,19 @@ def draw_facts(patient: FictionalPatient, draws: Draws, single_count: int) -> tu
         stay_draws = draws.substream("facts", stay.number)
         for name, part in _PARTS.items():
             facts.extend(part(patient, stay, stay_draws.substream(name)))
-    facts.extend(_single_facts(patient, draws.substream("once"), single_count))
+    single_draws = draws.substream("once")
+    for number, mention in enumerate(single_draws.sample(single_mentions(), single_count)):
+        # Social and family history is taken in the first stay; other facts may be stated in any stay.
+        at_admission = mention.note == "admission"
+        stay = patient.stays[0] if at_admission else single_draws.pick(patient.stays)
+        day = 0 if at_admission else single_draws.integer(1, stay.days - 1)
+        template, place = mention.say, mention.note
+        if mention.note == "nursing":
+            template, place = f"{mention.say[:-1]} ({stay.day(day)}).", f"nursing:{day}"
+        sentence, answer, wrong_answers = fill_statement(single_draws, template, **patient.words)
+        about = "number" if re.search(r"\d", answer) else ""
+        key, category = f"once:{number}", "specific-fact"
+        facts.append(Fact(key, stay.number, place, sentence, answer, mention.ask, category, about, wrong_answers))
     return tuple(facts)
 
 
@@ -351,21 +363,6 @@ def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: i
     sentence = f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip()
     wrong_answers = without(alternatives, text)
     return Fact(key, stay.number, place, sentence, text, ask, "temporal", "number", wrong_answers)
-
-
-def _single_facts(patient: FictionalPatient, draws: Draws, n: int) -> Iterator[Fact]:
-    for number, mention in enumerate(draws.sample(single_mentions(), n)):
-        # Social and family history is taken in the first stay; other facts may be stated in any stay.
-        at_admission = mention.note == "admission"
-        stay = patient.stays[0] if at_admission else draws.pick(patient.stays)
-        day = 0 if at_admission else draws.integer(1, stay.days - 1)
-        template, place = mention.say, mention.note
-        if mention.note == "nursing":
-            template, place = f"{mention.say[:-1]} ({stay.day(day)}).", f"nursing:{day}"
-        sentence, answer, wrong_answers = fill_statement(draws, template, **patient.words)
-        about = "number" if re.search(r"\d", answer) else ""
-        key, category = f"once:{number}", "specific-fact"
-        yield Fact(key, stay.number, place, sentence, answer, mention.ask, category, about, wrong_answers)
 
 
 _PARTS: dict[str, Callable[[FictionalPatient, FictionalStay, Draws], Iterator[Fact]]] = {

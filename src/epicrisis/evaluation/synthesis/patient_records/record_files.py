@@ -9,8 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,25 +61,19 @@ def write_records(
         remove_abandoned_folders(_SCRATCH_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{printable_path(folder)} exists already: choose a new or empty folder (-o)")
-        with _all_or_nothing(folder) as scratch:
-            return _write_files(scratch, patients, tokens, stays, seed, questions_each)
+        parent = folder if folder.exists() else folder.parent
+        parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFolder(_SCRATCH_PREFIX, parent) as scratch:
+            summaries = _write_files(scratch, patients, tokens, stays, seed, questions_each)
+            folder.mkdir(exist_ok=True)
+            for name in (README, NOTES, QUESTIONS):
+                (scratch / name).rename(folder / name)
+        return summaries
     except OSError as error:
         raise StorageError(
             f"{printable_path(folder)} cannot be written ({os_error_reason(error)}): free some space, or choose "
             "another folder (-o)"
         ) from error
-
-
-@contextmanager
-def _all_or_nothing(folder: Path) -> Iterator[Path]:
-    """Yield a scratch folder on the same disk. On success, move its files into `folder`."""
-    parent = folder if folder.exists() else folder.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryFolder(_SCRATCH_PREFIX, parent) as scratch:
-        yield scratch
-        folder.mkdir(exist_ok=True)
-        for name in (README, NOTES, QUESTIONS):
-            (scratch / name).rename(folder / name)
 
 
 def _write_files(

@@ -87,7 +87,8 @@ def draw_questions(record: FictionalRecord, n: int, draws: Draws, first_letter: 
     asked_texts: set[str] = set()
     choices = 0
     while len(questions) < n and any(ideas.values()):
-        for category, form in _turns():
+        for turn, (place, category) in product(range(len(FORMS)), enumerate(CATEGORIES)):
+            form = FORMS[(place + turn) % len(FORMS)]
             # An idea may have several forms, but is asked in one.
             unused = [idea for idea in ideas[category, form] if idea.ask not in asked_texts]
             ideas[category, form] = unused[1:]
@@ -102,17 +103,11 @@ def draw_questions(record: FictionalRecord, n: int, draws: Draws, first_letter: 
     return tuple(questions)
 
 
-def _turns() -> Iterator[tuple[str, QuestionForm]]:
-    for turn in range(len(FORMS)):
-        for i, category in enumerate(CATEGORIES):
-            yield category, FORMS[(i + turn) % len(FORMS)]
-
-
 class _RecordEvidence:
     """The places of all facts in a record."""
 
     def __init__(self, record: FictionalRecord) -> None:
-        self._texts = {document_id(note.id): note.text for note in record.notes}
+        self.texts = {document_id(note.id): note.text for note in record.notes}
         self._statements: dict[str, list[EvidenceSpan]] = defaultdict(list)
         self._answers: dict[str, list[EvidenceSpan]] = defaultdict(list)
         self._starts: dict[str, int] = {}
@@ -141,15 +136,11 @@ class _RecordEvidence:
     def _is_unique(self, idea: _QuestionIdea) -> bool:
         known = self.places(idea.keys, answers=False)
         answer = re.compile(rf"(?<!\w){re.escape(idea.gold)}(?!\w)", re.IGNORECASE)
-        for name, text in self._texts.items():
+        for name, text in self.texts.items():
             for match in answer.finditer(text):
                 if not any(p.document_id == name and p.start <= match.start() < p.end for p in known):
                     return False
         return True
-
-    def never_contains(self, word: str) -> bool:
-        """Return whether no note contains the word."""
-        return not any(word.casefold() in text.casefold() for text in self._texts.values())
 
     def depth(self, places: Sequence[EvidenceSpan]) -> float | None:
         """Return the mean position of the places, 0 to 1 by characters, or None without places."""
@@ -207,7 +198,7 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
     yield from _terminology_ideas(record, facts)
     yield from _holistic_ideas(record, facts, draws)
     for topic in unanswered_topics():
-        if evidence.never_contains(topic.word):
+        if not any(topic.word.casefold() in text.casefold() for text in evidence.texts.values()):
             yield _QuestionIdea(topic.ask, "", "absence", (), topic.options)
     names = list(map(attrgetter("condition.name"), record.patient.stays))
     others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")

@@ -13,23 +13,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from epicrisis import errors
 from epicrisis.answers import Usage
-from epicrisis.errors import (
-    ChatError,
-    ContextOverflow,
-    EndpointBusy,
-    EndpointRejected,
-    EndpointTimeout,
-    EndpointUnreachable,
-    ReplyInvalid,
-)
-from epicrisis.models.chat.call_costs import (
-    compute_max_prompt_tokens,
-    compute_max_reply_tokens,
-    count_bytes,
-    estimate_prompt_tokens,
-    estimate_tokens,
-)
+from epicrisis.models.chat import call_costs
 from epicrisis.models.chat.endpoints.reply import CleanText, CompletedReply
 from epicrisis.protocols import ChatRequest, Message
 
@@ -39,7 +25,7 @@ Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]
 CountingMethod: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
 PATIENCE = 5
 """A path that fails so often in a row, in ways that may pass, is treated as missing."""
-_TRANSIENT = (EndpointBusy, EndpointTimeout, EndpointUnreachable)
+_TRANSIENT = (errors.EndpointBusy, errors.EndpointTimeout, errors.EndpointUnreachable)
 
 
 class _WindowSize(BaseModel):
@@ -141,7 +127,7 @@ class EndpointProbe:
             count = await self._count_with_llama_cpp(messages)
         elif method == "vllm":
             count = await self._count_with_vllm(model, messages)
-        return (estimate_prompt_tokens(messages), False) if count is None else (count, True)
+        return (call_costs.estimate_prompt_tokens(messages), False) if count is None else (count, True)
 
     async def count_text(self, model: str, text: str) -> int | None:
         """Return the tokens of a text without a template, or None if the endpoint does not count them."""
@@ -180,7 +166,7 @@ class EndpointProbe:
             if self._failures[path] < PATIENCE:
                 raise
             return None
-        except (EndpointRejected, ContextOverflow, ReplyInvalid, ValidationError):
+        except (errors.EndpointRejected, errors.ContextOverflow, errors.ReplyInvalid, ValidationError):
             answer = None
         self._failures.pop(path, None)
         return answer
@@ -225,8 +211,8 @@ async def measure_usage(
     if reported is None:
         try:
             prompt, prompt_exact = await probe.count(model, request.messages)
-        except ChatError:
-            prompt, prompt_exact = estimate_prompt_tokens(request.messages), False
+        except errors.ChatError:
+            prompt, prompt_exact = call_costs.estimate_prompt_tokens(request.messages), False
         thinking, thinking_exact = await _count_text(reply.thinking, model, probe)
         text, text_exact = (1, True) if request.options else await _count_text(reply.text, model, probe)
         reported = ReportedUsage(prompt, thinking + text, reasoning=thinking)
@@ -249,9 +235,9 @@ async def _count_text(text: str, model: str, probe: EndpointProbe) -> tuple[int,
     """Return the tokens of a text, and whether they are exact."""
     try:
         count = await probe.count_text(model, text)
-    except ChatError:
+    except errors.ChatError:
         count = None
-    return (estimate_tokens(text), False) if count is None else (count, True)
+    return (call_costs.estimate_tokens(text), False) if count is None else (count, True)
 
 
 def read_reported_usage(raw: object, request: ChatRequest, has_text: bool) -> ReportedUsage | None:
@@ -269,8 +255,8 @@ def read_reported_usage(raw: object, request: ChatRequest, has_text: bool) -> Re
         return None
     extra = max(0, (total or 0) - prompt - completion)
     completion, reasoning = completion + extra, max(reasoning, extra)
-    max_completion = 2 * compute_max_reply_tokens(request) + 1000
-    if not 0 < prompt <= compute_max_prompt_tokens(request) + _MAX_TEMPLATE_TOKENS or cached > prompt:
+    max_completion = 2 * call_costs.compute_max_reply_tokens(request) + 1000
+    if not 0 < prompt <= call_costs.compute_max_prompt_tokens(request) + _MAX_TEMPLATE_TOKENS or cached > prompt:
         return None
     if completion > max_completion or reasoning > completion or (has_text and completion == 0):
         return None
@@ -280,7 +266,7 @@ def read_reported_usage(raw: object, request: ChatRequest, has_text: bool) -> Re
 
 def is_prompt_truncated(request: ChatRequest, prompt_tokens: int) -> bool:
     """Return whether the prompt has too many bytes for so few tokens: some servers cut what exceeds their window."""
-    size = sum(count_bytes(message.content) for message in request.messages)
+    size = sum(call_costs.count_bytes(message.content) for message in request.messages)
     return size > _MAX_BYTES_PER_TOKEN * (prompt_tokens + 20)
 
 

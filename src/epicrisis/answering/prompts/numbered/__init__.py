@@ -1,0 +1,1 @@
+"""The prompt files of `citing = numbers`: replies name numbers of sentences."""

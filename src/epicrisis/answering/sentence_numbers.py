@@ -1,0 +1,135 @@
+"""Sentences with numbers in a prompt, and the sentences behind the numbers that a reply names.
+
+The encoder selects the sentences that carry a number, because small chat models choose evidence badly. A reply that
+names the first numbers whatever the sentences say is detected (`is_degenerate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from epicrisis.answering.reply_parsing import StatedClaim
+from epicrisis.answering.strategy_context import Context
+from epicrisis.answers import Notice, Quotation
+from epicrisis.types import Hit, Passage, Question, Ranking
+
+CANDIDATES = 12
+"""Sentences with a number in one prompt."""
+UNRANKED_CANDIDATES = 60
+"""Sentences with a number in one prompt if no encoder selects them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CitedText:
+    """A claim, finding or answer of a reply, with the quotations that show it."""
+
+    text: str
+    quotations: tuple[Quotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedSentences:
+    """The sentences of a prompt that a reply may name. Sentence `n` is `quotations[n - 1]`."""
+
+    quotations: tuple[Quotation, ...] = ()
+    """In the order of the prompt, with their places in the documents."""
+    ranks: tuple[int, ...] = ()
+    """The rank of each sentence by the encoder, from 0. Empty without an encoder."""
+
+    def is_degenerate(self, numbers: Collection[int]) -> bool:
+        """Return whether a reply chose the first sentences regardless of what they say.
+
+        It did if the `m` different numbers in the whole reply are exactly 1 to `m`, other sentences were offered, and
+        fewer than half of these `m` sentences are among the encoder's best `m`. Without an encoder nothing is detected.
+        """
+        m = len(set(numbers))
+        if not self.ranks or not 0 < m < len(self.ranks) or set(numbers) != set(range(1, m + 1)):
+            return False
+        among_best = sum(rank < m for rank in self.ranks[:m])
+        return 2 * among_best < m
+
+
+async def select_numbered_sentences(
+    question: Question, context: Context, passages: Sequence[Passage]
+) -> NumberedSentences:
+    """Return the best CANDIDATES sentences of the passages, in the order of the text.
+
+    Without an encoder, return the first UNRANKED_CANDIDATES sentences, with a notice.
+    """
+    hits = tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(passages))
+    selection = await context.select_sentences(question, CANDIDATES, Ranking(hits, "given"))
+    places: dict[str, int] = {}
+    for place, passage in enumerate(passages):
+        places.setdefault(passage.id, place)
+    is_ranked = selection.parameters.get("encoder") is not None
+    ranks: dict[Quotation, int] = {}
+    for sentence in selection.sentences:
+        quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end)
+        ranks.setdefault(quotation, len(ranks))
+    ordered = sorted(ranks, key=lambda quotation: (places[quotation.passage_id], quotation.start))
+    if is_ranked or not ordered:
+        return NumberedSentences(tuple(ordered), tuple(map(ranks.__getitem__, ordered)))
+    offered = tuple(ordered[:UNRANKED_CANDIDATES])
+    message = f"no encoder selects sentences: the first {len(offered)} of {len(ordered)} may be cited"
+    context.emit(Notice("sentences", message))
+    return NumberedSentences(offered)
+
+
+async def number_quotations(question: Question, context: Context, quotations: Sequence[Quotation]) -> NumberedSentences:
+    """Return the different quotations in their order, ranked by the encoder's similarity to the question."""
+    offered = tuple(dict.fromkeys(quotations))
+    if context.compare_texts is None or len(offered) < 2:
+        return NumberedSentences(offered)
+    texts = [quotation.text for quotation in offered]
+    (similarities,) = await context.compare_texts([question.text], texts)
+    order = sorted(range(len(offered)), key=lambda place: -similarities[place])
+    return NumberedSentences(offered, tuple(map(order.index, range(len(offered)))))
+
+
+async def cite_named_sentences(
+    context: Context, stage: str, claims: Sequence[StatedClaim], sentences: NumberedSentences
+) -> tuple[CitedText, ...]:
+    """Return the claims of a reply with the sentences that they name.
+
+    After a degenerate choice, each claim gets the sentence nearest to its text instead. Notices report both that and
+    numbers that were not offered.
+    """
+    not_offered = sum(claim.not_offered for claim in claims)
+    if not_offered:
+        message = f"{stage}: the reply names {not_offered} numbers of sentences that were not offered; they are ignored"
+        context.emit(Notice("sentences", message))
+    named: set[int] = set()
+    for claim in claims:
+        named.update(claim.sentences)
+    if sentences.is_degenerate(named) and context.compare_texts is not None:
+        claims = await _name_nearest(context, stage, claims, sentences)
+    cited: list[CitedText] = []
+    for claim in claims:
+        quotations = tuple(sentences.quotations[number - 1] for number in claim.sentences)
+        cited.append(CitedText(claim.text, quotations))
+    return tuple(cited)
+
+
+async def _name_nearest(
+    context: Context, stage: str, claims: Sequence[StatedClaim], sentences: NumberedSentences
+) -> list[StatedClaim]:
+    """Return the claims that name sentences, each with the number of the sentence nearest to its text."""
+    assert context.compare_texts is not None
+    texts = [quotation.text for quotation in sentences.quotations]
+    rows = await context.compare_texts([claim.text for claim in claims], texts)
+    changed: list[StatedClaim] = []
+    nearest: list[str] = []
+    for claim, similarities in zip(claims, rows, strict=True):
+        number = max(range(1, len(texts) + 1), key=lambda n: similarities[n - 1])
+        if claim.sentences:
+            nearest.append(f"s{number}")
+            claim = replace(claim, sentences=(number,))
+        changed.append(claim)
+    m = len({number for claim in claims for number in claim.sentences})
+    message = (
+        f"{stage}: the reply names the first {m} of {len(texts)} sentences, which are not the best; its claims cite "
+        f"the sentences nearest to them instead ({', '.join(nearest)})"
+    )
+    context.emit(Notice("degenerate-choice", message))
+    return changed
