@@ -37,6 +37,7 @@ from epicrisis.answering.strategy_context import (
 )
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.support import check_answer
+from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
 from epicrisis.answering.verifiers import NliVerifier, make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
@@ -271,6 +272,8 @@ class Pipeline:
                 recipe["library"]["beside"] = list(map(components.describe_library, self.search.literature))
         if self.settings.citing == "numbers":
             recipe["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
+        if self.settings.check == "model":
+            recipe["check_prompts"] = hash_prompts(CHECK_PROMPTS)
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:

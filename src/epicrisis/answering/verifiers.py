@@ -7,11 +7,12 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.answering.strategy_context import PROMPTS, Context
+from epicrisis.answering.strategy_context import Context
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.prompts import Prompt, fence, render
 from epicrisis.protocols import ChatReply, ChatRequest, NliModel, SupportScore
 
+PROMPTS = "epicrisis.answering.prompts.check"
 STAGE = "check"
 SUPPORTED, SILENT, CONTRADICTED = "A", "B", "C"
 LETTERS = (SUPPORTED, SILENT, CONTRADICTED)
