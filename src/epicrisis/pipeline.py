@@ -38,7 +38,7 @@ from epicrisis.answering.strategy_context import (
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.support import check_answer
 from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
-from epicrisis.answering.verifiers import NliVerifier, make_chat_verifier
+from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
@@ -47,8 +47,7 @@ from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
-from epicrisis.models.catalogue import is_demo
-from epicrisis.models.pair_models import load_nli, load_reward_model
+from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
@@ -163,10 +162,6 @@ class Pipeline:
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
-            verifier: Verifier | None = None
-            if settings.check == "nli" and settings.check_model and needed - WITHOUT_LIBRARY:
-                nli = load_nli(settings.check_model, settings.home, settings.threads)
-                verifier = NliVerifier(nli, settings.check_model)
             return cls(
                 settings,
                 models,
@@ -175,7 +170,7 @@ class Pipeline:
                 reward,
                 notes=[note] if note else [],
                 remote=list_remote_hosts(settings, library),
-                verifier=verifier,
+                verifier=components.open_verifier(settings) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
                 resources=resources.pop_all(),
             )
@@ -301,7 +296,8 @@ class Pipeline:
         scope = await self.resolve_scope(scope)
         await self.check_questions([replace(question, patient=scope.patient)])
         reads_record = scope.patient is not None and self._strategy(overrides) not in WITHOUT_LIBRARY
-        self._emit_notices(emit)
+        for notice in components.list_notices(self.settings, self.notes, self.remote):
+            emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
         answer = await self._answer(question, scope, overrides, emit)
@@ -479,20 +475,6 @@ class Pipeline:
         """Run synchronous work in a thread, a limited number at a time."""
         async with self._searches:
             return await asyncio.to_thread(work, *arguments, **named)
-
-    def _emit_notices(self, emit: Callable[[Event], None]) -> None:
-        """Emit the notices for every question."""
-        for note in self.notes:
-            emit(Notice("cache", note))
-        if self.remote:
-            emit(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(self.remote)}"))
-        for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):
-            if is_demo(name):
-                message = (
-                    f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
-                    "OpenAI-compatible endpoint, or a .gguf file)"
-                )
-                emit(Notice("demo-model", message))
 
 
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:
