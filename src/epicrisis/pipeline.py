@@ -23,7 +23,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.answering.conflicts import find_conflicts
+from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
@@ -40,7 +40,7 @@ from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.support import check_answer
 from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
 from epicrisis.answering.verifiers import make_chat_verifier
-from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, Retrieved, TextDelta, Usage
+from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
@@ -60,7 +60,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
-from epicrisis.types import Examples, Passage, Preflight, Question, Ranking, Scope, SentenceRanking
+from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
@@ -321,12 +321,7 @@ class Pipeline:
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
 
-        passages: dict[str, Passage] = {}
-
-        def watch(event: Event) -> None:
-            if isinstance(event, Retrieved):
-                passages.update((passage.id, passage) for passage in event.ranking.passages)
-            emit(event)
+        watch, passages = watch_passages(emit)
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Literal, TypeAlias
@@ -20,7 +20,17 @@ from epicrisis.answering.directions import (
     read_comparison,
     shows_effect,
 )
-from epicrisis.answers import Answer, Citation, Conflict, ConflictBasis, ConflictSide, ConflictSource, PartialAnswer
+from epicrisis.answers import (
+    Answer,
+    Citation,
+    Conflict,
+    ConflictBasis,
+    ConflictSide,
+    ConflictSource,
+    Event,
+    PartialAnswer,
+    Retrieved,
+)
 from epicrisis.question_options import first_same_option
 from epicrisis.references import build_reference
 from epicrisis.study_types import StudyType
@@ -81,6 +91,18 @@ class _Side:
     @property
     def valid_sources(self) -> list[ConflictSource]:
         return [source for source in self.sources.values() if not source.is_retracted]
+
+
+def watch_passages(emit: Callable[[Event], None]) -> tuple[Callable[[Event], None], Mapping[str, Passage]]:
+    """Return a function that passes events on to `emit`, and the passages of the rankings it has seen, by id."""
+    passages: dict[str, Passage] = {}
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Retrieved):
+            passages.update((passage.id, passage) for passage in event.ranking.passages)
+        emit(event)
+
+    return watch, passages
 
 
 def find_conflicts(answer: Answer, passages: Mapping[str, Passage], *, is_record: bool = False) -> tuple[Conflict, ...]:
