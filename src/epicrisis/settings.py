@@ -28,7 +28,9 @@ from epicrisis.types import (
     SearchMode,
     SignalKind,
     StrategyName,
+    SupportCheck,
     TieRule,
+    UnsupportedPolicy,
     UnverifiedPolicy,
 )
 
@@ -335,6 +337,18 @@ class Settings(_Table):
         omit="keep",
     )
     defence: DefenceSettings = _key(DefenceSettings(), "", omit=DefenceSettings())
+    check: SupportCheck = _key(
+        "rules",
+        "Check of an answer's claims against the sentences they cite: off, rules (numbers and directions), nli "
+        "(check_model), or model (a chat model: models.judge, else the writer).",
+        omit="rules",
+    )
+    check_model: NameOrPath | None = _key(
+        None, "Entailment model of check = nli: a catalogue name or a folder.", omit=None
+    )
+    unsupported: UnsupportedPolicy = _key(
+        "mark", "Claims that their sentences do not support: mark or remove.", omit="mark"
+    )
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()
@@ -391,6 +405,11 @@ class Settings(_Table):
                 f"setting examples.rerank_times: {examples.rerank_times} times {examples.k} examples exceed the limit "
                 f"of {MAX_RERANKED:,} for reranking: reduce one of them"
             )
+        if self.check == "nli" and self.check_model is None:
+            raise ValueError(
+                "setting check: nli needs an entailment model: name one with check_model (a catalogue name or a "
+                "folder), or use check = rules"
+            )
         if self.local_only and self.allow_remote:
             raise ValueError("local_only (--local-only) and --allow-remote contradict each other: give one of them")
         for key, host in self.remote_hosts() if self.local_only else ():
@@ -434,8 +453,10 @@ class Settings(_Table):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of chat models, with `reward` only if the settings have a model for it."""
-        return ROLES if self.models.reward is None else (*ROLES, "reward")
+        """The roles of chat models; `reward` and, for the check of claims, `judge` only if they have a model."""
+        reward = () if self.models.reward is None else ("reward",)
+        judge = ("judge",) if self.check == "model" and self.models.judge is not None else ()
+        return (*ROLES, *reward, *judge)
 
     def model_for(self, role: str) -> ModelSettings:
         """Return the settings of the model for this role. A table without a name changes the writer's settings."""
