@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.isolated_votes import brief_context_or_votes, count_isolated_votes, isolated_votes
 from epicrisis.answers import Notice
-from epicrisis.errors import InputError, EndpointUnreachable
+from epicrisis.errors import EndpointUnreachable, InputError
 from epicrisis.prompts import (
     DATAMARK,
     DATAMARK_EXPLANATION,
@@ -52,7 +52,21 @@ from tests.support.strategies import (
 )
 
 ISOLATED = DefenceOptions(isolated_votes=True)
-FRAGMENTS = ["\\", DATAMARK, " ", "\n", "\t", "\u00a0", "\u2028", "u02c6", "a", "[doc 1] ", "[s7] ", OPEN, "</documents>"]
+FRAGMENTS = [
+    "\\",
+    DATAMARK,
+    " ",
+    "\n",
+    "\t",
+    "\u00a0",
+    "\u2028",
+    "u02c6",
+    "a",
+    "[doc 1] ",
+    "[s7] ",
+    OPEN,
+    "</documents>",
+]
 TEXTS = st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
 
 
@@ -169,7 +183,6 @@ def test_one_document_with_many_passages_has_one_vote() -> None:
     answer = run(isolated_votes, world(model, found, defence=ISOLATED))
     assert answer.margin is not None
     assert answer.margin.votes == {"A": 2, "B": 1}
-
 
 
 def many_passages(document: str, n: int, words: int = 0) -> tuple[Passage, ...]:

@@ -95,9 +95,7 @@ def _group_units(passages: Sequence[Passage], count: CountUnit) -> list[tuple[Pa
     return list(map(tuple, units.values()))
 
 
-async def _read_unit(
-    question: Question, context: Context, number: int, request: DocumentsRequest
-) -> PartialAnswer:
+async def _read_unit(question: Question, context: Context, number: int, request: DocumentsRequest) -> PartialAnswer:
     """Return what one document says. Never raises ChatError or Unreadable."""
     ids = tuple(map(attrgetter("id"), request.passages))
     context.emit(MapStarted(number, ids))
@@ -108,9 +106,7 @@ async def _read_unit(
     return partial
 
 
-async def _read_passages(
-    question: Question, context: Context, number: int, request: DocumentsRequest
-) -> PartialAnswer:
+async def _read_passages(question: Question, context: Context, number: int, request: DocumentsRequest) -> PartialAnswer:
     """Return what the passages say. If they exceed the window, both halves are read and have one vote together."""
     passages, stage = request.passages, f"map {number}"
     ids = tuple(map(attrgetter("id"), passages))
