@@ -186,7 +186,7 @@ def test_overrides_with_narrowed_and_complete_ranking_are_repeated(ward: Library
 def test_narrowing_appears_on_screen_in_json_and_in_records(ward: LibrarySearch, tmp_path: Path) -> None:
     answer, _ = ask(ward, reply_if_found("angina"))
     out = io.StringIO()
-    EventDisplay(Console(file=out, width=200)).answer(answer)
+    EventDisplay(Console(file=out, width=200)).show_answer(answer)
     assert "From the complete record: the notes of the time in the question did not answer it." in out.getvalue()
     assert to_json(answer)["narrowing"] == "lifted"
     records = RecordStore(tmp_path / "answers.jsonl", {})

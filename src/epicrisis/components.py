@@ -6,6 +6,7 @@ Opening contacts no endpoint and loads no weights of a chat model.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from operator import itemgetter
@@ -13,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from epicrisis.answering.verifiers import NliVerifier
+from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.library import Library
@@ -21,14 +24,15 @@ from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_mani
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
+from epicrisis.models.catalogue import is_demo
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
-from epicrisis.models.pair_models import load_reranker
+from epicrisis.models.pair_models import load_nli, load_reranker
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
-from epicrisis.privacy import local_path
-from epicrisis.protocols import ChatModel, Encoder
+from epicrisis.privacy import local_path, strip_secrets
+from epicrisis.protocols import ChatModel, Encoder, Verifier
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
@@ -45,6 +49,12 @@ _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
 _REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
 """Parameters of single requests. Roles that differ only in them share a model."""
+# fmt: off
+_REPLY_SETTINGS = {
+    "context_tokens", "temperature", "top_p", "max_reasoning_tokens", "json_schema", "option_logprobs", "extra",
+}
+"""Settings of a model that influence its replies."""
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +290,16 @@ def build_scope(settings: ScopeSettings, patient: str | None = None, question: Q
     )
 
 
+def describe_models(settings: Settings, roles: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return for each role what influences the replies of its model, for the recipe of a run."""
+    models: dict[str, dict[str, Any]] = {}
+    for role in roles:
+        model = settings.model_for(role)
+        # A model's address may contain secrets.
+        models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}
+    return models
+
+
 def describe_library(library: Library) -> dict[str, Any]:
     """Return id and size of a library for the recipe of a run."""
     return {"id": library.manifest.library_id, "passages": library.count()[1]}
@@ -288,3 +308,29 @@ def describe_library(library: Library) -> dict[str, Any]:
 def describe_examples(library: Library) -> dict[str, Any]:
     """Return id, size and encoder of a library of solved questions for the recipe of a run."""
     return {**describe_library(library), "encoder": library.manifest.encoder_name}
+
+
+def open_verifier(settings: Settings) -> Verifier | None:
+    """Return the verifier with the entailment model of the settings, or None unless the check of claims is `nli`.
+
+    Raises UserError if the model is not installed or is none.
+    """
+    if settings.check != "nli" or settings.check_model is None:
+        return None
+    model = load_nli(settings.check_model, settings.home, settings.threads)
+    return NliVerifier(model, settings.check_model)
+
+
+def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]) -> list[Notice]:
+    """Return the notices for every question: of machines that may receive notes, and of demo models in these roles."""
+    notices: list[Notice] = []
+    if remote:
+        notices.append(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(remote)}"))
+    for name in dict.fromkeys(settings.model_for(role).name for role in roles):
+        if is_demo(name):
+            message = (
+                f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
+                "OpenAI-compatible endpoint, or a .gguf file)"
+            )
+            notices.append(Notice("demo-model", message))
+    return notices

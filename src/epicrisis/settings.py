@@ -6,16 +6,16 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, Self, get_origin
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, model_validator
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
-from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
+from epicrisis.privacy import remote_host
+from epicrisis.settings_tables import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
+from epicrisis.settings_tables import SettingsTable as _Table
+from epicrisis.settings_tables import define_key as _key
 from epicrisis.types import (
     CitingMode,
     CountUnit,
@@ -28,7 +28,9 @@ from epicrisis.types import (
     SearchMode,
     SignalKind,
     StrategyName,
+    SupportCheck,
     TieRule,
+    UnsupportedPolicy,
     UnverifiedPolicy,
 )
 
@@ -36,80 +38,6 @@ ROLES = ("writer", "map", "reduce")
 API_KEY_VARIABLE = "EPICRISIS_API_KEY"
 """Prefix of the environment variables with API keys (`EPICRISIS_API_KEY_MAP`)."""
 MAX_RERANKED = 1000
-
-
-def _check_date(date: str) -> str:
-    last_day(date)
-    return date
-
-
-def _expand_local(path: Path) -> Path:
-    try:
-        return local_path(path)
-    except InputError as error:
-        raise ValueError(error.message) from None
-
-
-def _check_local(name: str) -> str:
-    _expand_local(Path(name))
-    return name
-
-
-def _check_address(name: str) -> str:
-    name = name.strip()
-    if not re.match(r"https?:", name, re.IGNORECASE):
-        return name
-    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
-        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
-    scheme, _, rest = name.partition(":")
-    return f"{scheme.lower()}:{rest}"
-
-
-def _check_variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
-        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
-    return name
-
-
-Date = Annotated[str, AfterValidator(_check_date)]
-LocalPath = Annotated[Path, AfterValidator(_expand_local)]
-NameOrPath = Annotated[str, AfterValidator(_check_local)]
-"""A name of the catalogue, or a path."""
-NameOrUrl = Annotated[str, AfterValidator(_check_address), PlainSerializer(strip_secrets)]
-"""A name, a path or a URL. Serialized without secrets."""
-VariableName = Annotated[str, AfterValidator(_check_variable)]
-
-
-def _key(default: Any, meaning: str, unit: str = "", omit: Any = ..., **constraints: Any) -> Any:
-    """Build the field of a key. Dumps leave out the value `omit`. `constraints` are those of pydantic's `Field`."""
-    if omit is not ...:
-        constraints["exclude_if"] = lambda value: value == omit
-    return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _wrap_single_values(cls, values: Any) -> Any:
-        """Accept one text for a list of texts, such as `scope.types=Review`."""
-        if not isinstance(values, Mapping):
-            return values
-        wrapped = dict(values)
-        for name, value in values.items():
-            field = cls.model_fields.get(name)
-            if isinstance(value, str) and field is not None and get_origin(field.annotation) is tuple:
-                wrapped[name] = (value,)
-        return wrapped
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for key, value in super().__repr_args__():
-            yield key, strip_secrets(value) if isinstance(value, str) else value
-
-    def __hash__(self) -> int:
-        """Return a hash of the representation, since some tables contain dictionaries."""
-        return hash(repr(self))
 
 
 class Price(_Table):
@@ -262,6 +190,23 @@ class RefineSettings(_Table):
     )
 
 
+class DefenceSettings(_Table):
+    """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
+
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
+    isolated_votes: bool = _key(
+        False,
+        "Read each document alone and take the majority of their choices, with its margin. Costs one call per document "
+        "and evidence that only several documents together give. Only for brief-context and questions with options.",
+    )
+    structured_findings: bool = _key(
+        False,
+        "Pass options and numbered sentences of map replies to the reduce call, and no free text. Costs what readers "
+        "conclude from several sentences. Only for brief-context with citing = numbers.",
+    )
+
+
 class CacheSettings(_Table):
     """The cache of replies: the same call is not paid for twice."""
 
@@ -391,6 +336,19 @@ class Settings(_Table):
         "answer. Experiments keep it unless this is set.",
         omit="keep",
     )
+    defence: DefenceSettings = _key(DefenceSettings(), "", omit=DefenceSettings())
+    check: SupportCheck = _key(
+        "rules",
+        "Check of an answer's claims against the sentences they cite: off, rules (numbers and directions), nli "
+        "(check_model), or model (a chat model: models.judge, else the writer).",
+        omit="rules",
+    )
+    check_model: NameOrPath | None = _key(
+        None, "Entailment model of check = nli: a catalogue name or a folder.", omit=None
+    )
+    unsupported: UnsupportedPolicy = _key(
+        "mark", "Claims that their sentences do not support: mark or remove.", omit="mark"
+    )
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()
@@ -430,6 +388,7 @@ class Settings(_Table):
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path are the same file: give each its own")
         self._check_preflight()
+        self._check_defence()
         if self.strategy == "full-context" and self.beside:
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
@@ -445,6 +404,11 @@ class Settings(_Table):
             raise ValueError(
                 f"setting examples.rerank_times: {examples.rerank_times} times {examples.k} examples exceed the limit "
                 f"of {MAX_RERANKED:,} for reranking: reduce one of them"
+            )
+        if self.check == "nli" and self.check_model is None:
+            raise ValueError(
+                "setting check: nli needs an entailment model: name one with check_model (a catalogue name or a "
+                "folder), or use check = rules"
             )
         if self.local_only and self.allow_remote:
             raise ValueError("local_only (--local-only) and --allow-remote contradict each other: give one of them")
@@ -465,6 +429,18 @@ class Settings(_Table):
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
             raise ValueError("setting preflight.signal: reranker-overlap needs a reranker: choose one with rerank.name")
 
+    def _check_defence(self) -> None:
+        if self.defence.isolated_votes and self.strategy != "brief-context":
+            raise ValueError(
+                f"setting defence.isolated_votes: {self.strategy} does not read documents one by one: use --strategy "
+                "brief-context, or leave it out"
+            )
+        if self.defence.structured_findings and (self.strategy, self.citing) != ("brief-context", "numbers"):
+            raise ValueError(
+                "setting defence.structured_findings: only findings with numbered sentences have this form: use "
+                "--strategy brief-context --setting citing=numbers, or leave it out"
+            )
+
     def remote_hosts(self) -> Iterator[tuple[str, str]]:
         """Yield the dotted key and the host, without secrets, of every setting that names another machine."""
         for key, value in _list_places(self):
@@ -477,8 +453,10 @@ class Settings(_Table):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of chat models, with `reward` only if the settings have a model for it."""
-        return ROLES if self.models.reward is None else (*ROLES, "reward")
+        """The roles of chat models; `reward` and, for the check of claims, `judge` only if they have a model."""
+        reward = () if self.models.reward is None else ("reward",)
+        judge = ("judge",) if self.check == "model" and self.models.judge is not None else ()
+        return (*ROLES, *reward, *judge)
 
     def model_for(self, role: str) -> ModelSettings:
         """Return the settings of the model for this role. A table without a name changes the writer's settings."""

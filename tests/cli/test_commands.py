@@ -33,9 +33,9 @@ def test_search_ranks_matching_document_first_and_hides_newer_ones(by: str, smal
 
 
 @pytest.mark.models
-def test_ask_shows_search_preflight_and_usage(small_library: Path, run: Run) -> None:
+def test_ask_verbose_shows_search_preflight_and_usage(small_library: Path, run: Run) -> None:
     question = ("Does aspirin lower the risk of pre-eclampsia?", "--options", "yes,no")
-    result = run("ask", small_library, *question, "-k", 3, "--strategy", "brief-context")
+    result = run("ask", small_library, *question, "-k", 3, "--strategy", "brief-context", "--verbose")
     assert "Found by hybrid" in result.stdout
     assert "Preflight" in result.stdout
     assert "small model for demonstration" in result.stdout

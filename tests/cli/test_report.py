@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from epicrisis.cli import evaluate
+from epicrisis.cli import answer_output
 from epicrisis.errors import StorageError
 from tests.cli.conftest import Run
 from tests.support.run_folders import answers, folder, recipe
@@ -102,7 +102,7 @@ def test_write_page_is_readable_by_owner_only(tmp_path: Path) -> None:
         for text in ("old", "new"):
             page.touch()
             page.chmod(0o644)
-            evaluate._write(page, text)
+            answer_output.write_private_text(page, text)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
     finally:
         os.umask(before)
@@ -117,7 +117,7 @@ def test_write_page_on_full_disk_leaves_old_page(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("os.fsync", fail_to_sync)
     with pytest.raises(StorageError, match="No space left"):
-        evaluate._write(page, "new")
+        answer_output.write_private_text(page, "new")
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
 

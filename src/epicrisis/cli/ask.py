@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from typer import Argument
+from typer import Argument, Option
 
-from epicrisis.answers import Answer, Answered, Notice
+from epicrisis.answers import Answer, Answered, AnswerStarted, Event, Notice, TextDelta
+from epicrisis.cli.answer_output import READABLE_SUFFIXES
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes, output_option
 from epicrisis.cli.run_progress import confirm, usage_line
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.settings import Settings
 
-Output = Annotated[Path | None, output_option(help="Also write answers to this file (JSONL).")]
+AnswerView: TypeAlias = Literal["answer", "verbose", "quiet", "json"]
+"""What is printed of an answer."""
+Output = Annotated[
+    Path | None,
+    output_option(help="Also write the answer to this file: .md, .html or .json to read, .jsonl as a record."),
+]
+Verbose = Annotated[
+    bool, Option("-v", "--verbose", help="Also print the path to the answer: ranking, calls, notices and tokens.")
+]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Print the verdict and the claims only.")]
 
 
 @command(
@@ -44,6 +54,8 @@ def ask(
     file: QuestionFile = None,
     output: Output = None,
     yes: Yes = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
     *,
     flags: Flags,
     json: Json = False,
@@ -54,12 +66,18 @@ def ask(
     """
     from epicrisis.api import check_settings, choose_strategy
 
+    if verbose + quiet + json > 1:
+        fail("--verbose, --quiet and --json are different outputs: give one of them")
     settings, notices = choose_strategy(check_settings(flags.settings()))
     if question is not None and file is None:
-        _answer_one(settings, notices, library, parse_question(question, options, patient), output, json)
+        asked = parse_question(question, options, patient)
+        view: AnswerView = "json" if json else "verbose" if verbose else "quiet" if quiet else "answer"
+        _answer_one(settings, notices, library, asked, output, view)
     elif file is not None and question is None:
         if output is None:
             fail("--file needs an output file for the answers: add -o answers.jsonl")
+        if output.suffix.lower() in READABLE_SUFFIXES:
+            fail(f"{output}: the answers to a file of questions are records: name a file like answers.jsonl")
         questions, skipped = read_question_file(file, patient)
         for notice in notices:
             say(f"note: {notice.message}", err=True)
@@ -74,31 +92,59 @@ def _answer_one(
     library: Path,
     question: Question,
     output: Path | None,
-    json: bool,
+    view: AnswerView,
 ) -> None:
-    """Answer a question and record the answer in `output`, if any. Show each event unless `json` is set."""
+    """Answer a question, print the answer as `view` says, and write it to `output`, if any."""
+    from epicrisis.cli.answer_output import check_answer_file, write_answer_file
     from epicrisis.cli.event_display import EventDisplay
+
+    is_record = output is not None and check_answer_file(output)
+    display = EventDisplay()
+    show_step = display.show if view == "verbose" else None
+    answer = asyncio.run(
+        _follow_question(settings, notices, library, question, output if is_record else None, show_step)
+    )
+    if view == "json":
+        show_json(answer)
+    elif view == "verbose":
+        display.show(Answered(answer))
+    else:
+        display.show_answer(answer, quiet=view == "quiet")
+    if output is not None and not is_record:
+        write_answer_file(output, answer, with_path=view == "verbose")
+    if answer.state in ("failed", "unparsed", "over-window"):
+        fail(answer.failure.message if answer.failure else "no answer")
+
+
+async def _follow_question(
+    settings: Settings,
+    notices: Sequence[Notice],
+    library: Path,
+    question: Question,
+    record: Path | None,
+    show_step: Callable[[Event], None] | None,
+) -> Answer:
+    """Return the answer. Add it to the file `record`, if any, and call `show_step` for each event before it."""
+    from epicrisis.cli.answer_progress import ProgressLine
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.pipeline import Pipeline
 
-    async def answer_on_screen() -> Answer:
-        display = EventDisplay()
+    progress = ProgressLine()
+    with progress.running():
         async with Pipeline.open(settings, library, notices=notices) as pipeline:
-            records = None if output is None else RecordStore(output, pipeline.recipe())
+            records = None if record is None else RecordStore(record, pipeline.recipe())
             async for event in pipeline.events(question):
-                if isinstance(event, Answered) and records is not None:
-                    records.append_answer(event.answer)
-                if not json:
-                    display.show(event)
+                progress.follow(event)
                 if isinstance(event, Answered):
+                    if records is not None:
+                        records.append_answer(event.answer)
                     return event.answer
-        raise RuntimeError("a pipeline's last event is its answer")
-
-    answer = asyncio.run(answer_on_screen())
-    if json:
-        show_json(answer)
-    if answer.state in ("failed", "unparsed", "over-window"):
-        fail(answer.failure.message if answer.failure else "no answer")
+                if show_step is not None:
+                    progress.hide()
+                    show_step(event)
+                    if not isinstance(event, TextDelta | AnswerStarted):
+                        progress.show()
+    raise RuntimeError("a pipeline's last event is its answer")
 
 
 def _answer_file(

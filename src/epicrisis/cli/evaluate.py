@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+from epicrisis.cli.answer_output import write_private_text
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes, output_option
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
 from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_tables
-from epicrisis.errors import InputError, StorageError
-from epicrisis.privacy import open_private
+from epicrisis.errors import InputError
 from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def report(
     if output is not None:
         from epicrisis.report.page import render_page
 
-        _write(output, render_page(findings, title, plots=plots))
+        write_private_text(output, render_page(findings, title, plots=plots))
     if json:
         show_data(findings)
     elif output is not None:
@@ -222,19 +221,3 @@ def _check_output(path: Path) -> None:
             if GENERATOR in file.read(2_000):
                 return
     raise InputError(f"{path} exists and is not a report of this program: choose another file")
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file completely or not at all, readable by its owner only. Raises StorageError."""
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}; make room, or choose another file") from error
-    finally:
-        temporary.unlink(missing_ok=True)

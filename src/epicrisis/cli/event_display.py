@@ -6,6 +6,7 @@ models are made printable, and their further lines begin with `GUTTER`, so that 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -17,7 +18,6 @@ from epicrisis.answers import (
     Answer,
     Answered,
     AnswerStarted,
-    Citation,
     Drafted,
     Event,
     ExamplesFound,
@@ -27,6 +27,7 @@ from epicrisis.answers import (
     PartialAnswer,
     PreflightChecked,
     Retrieved,
+    SentencesSelected,
     TextDelta,
     Vote,
     Voted,
@@ -34,16 +35,12 @@ from epicrisis.answers import (
 from epicrisis.cli.run_progress import usage_line
 from epicrisis.cli.terminal import open_console
 from epicrisis.printable import GUTTER, printable, split_printable_lines
-from epicrisis.prompts import MARK_LABELS
-from epicrisis.types import ArticleMark, Preflight, Ranking
+from epicrisis.report.answer_content import AnswerSection, build_answer_content, describe_marks
+from epicrisis.types import Preflight, Ranking
 
 SNIPPET = 90
 MAX_IDS = 5
 """Ids of a ranking shown by the preflight check."""
-_NARROWING = {
-    "kept": "From the notes of the time in the question; --setting timeline=false reads the complete record.",
-    "lifted": "From the complete record: the notes of the time in the question did not answer it.",
-}
 
 
 class EventDisplay:
@@ -79,7 +76,8 @@ class EventDisplay:
                 if event.kind == "search":
                     self._notices.add(event.message)
             case Answered():
-                self.answer(event.answer)
+                self._console.print()
+                self.show_answer(event.answer, with_usage=True)
             case _:
                 self._step(event)
 
@@ -88,6 +86,9 @@ class EventDisplay:
         match event:
             case PreflightChecked():
                 self._preflight(event.verdict)
+            case SentencesSelected():
+                documents = len({span.document_id for span in event.sentences})
+                self._say(f"[bold]Selected[/bold] {len(event.sentences)} sentences of {documents} documents")
             case ExamplesFound():
                 ids = ", ".join(map(printable, event.ids))
                 self._say(f"[bold]Shows[/bold] {len(event.ids)} solved questions: ", ids)
@@ -119,8 +120,8 @@ class EventDisplay:
         self._notices.clear()
         for hit in ranking.hits:
             passage = hit.passage
-            marks = _marks(passage.marks)
-            self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}{f'  {marks}' if marks else ''}")
+            marks = f"  [{describe_marks(passage.marks)}]" if passage.marks else ""
+            self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}{marks}")
             date = f" ({passage.date})" if passage.date else ""
             source = f", {passage.source}" if passage.source and "beside" in ranking.parameters else ""
             self._line(f"              {_snippet(passage.title or passage.text)}{date}{source}")
@@ -190,68 +191,58 @@ class EventDisplay:
         self._console.print(Text("".join(pieces)), end="", soft_wrap=True)
         self._streaming = True
 
-    def answer(self, answer: Answer) -> None:
-        """Show the answer with its citations and its cost."""
-        self._console.print()
-        choice = f"{answer.choice}. {answer.question.options[answer.choice]} — " if answer.choice else ""
-        if answer.state == "answered":
-            self._say("[bold]Answer[/bold]: ", printable(choice) + answer.text)
-        elif answer.withheld:
-            withheld = answer.withheld
-            reason = f"The model's answer is not trusted: {withheld.reason}."
-            self._say("[bold]No answer[/bold] (abstained): ", reason)
-            choice = f"{withheld.choice}. {answer.question.options[withheld.choice]} — " if withheld.choice else ""
-            self._say("  [dim]The model answered[/dim]: ", printable(choice) + withheld.text)
-            for citation in withheld.citations:
-                self._citation(citation)
-        elif answer.state == "abstained":
-            reason = answer.failure.message if answer.failure else answer.text or "the evidence does not answer it"
-            self._say(f"[bold]No answer[/bold] ({answer.state}): ", reason)
-        else:
+    def show_answer(self, answer: Answer, *, quiet: bool = False, with_usage: bool = False) -> None:
+        """Show the answer: verdict and claims, and unless `quiet` the sources, disagreements and gaps."""
+        content = build_answer_content(answer)
+        first, *rest = content.verdict
+        if content.failed:
             # The command ends with the reason on standard error.
-            self._say(f"[bold]No answer[/bold] ({answer.state})")
-        if answer.state == "answered" and not answer.citations and answer.strategy in ("rag", "brief-context"):
-            self._say("  It cites nothing: do not rely on it.", style="yellow")
-        if answer.narrowing != "none":
-            self._line(f"  {_NARROWING[answer.narrowing]}")
-        if answer.distribution:
-            self._distribution(answer)
-        for citation in answer.citations:
-            self._citation(citation)
-        if answer.patient is not None:
-            name = f" ({answer.patient_name})" if answer.patient_name else ""
-            self._say("[dim]Record read[/dim]: patient ", printable(answer.patient + name))
-        self._say(f"[dim]{usage_line(answer.usage)}[/dim]")
+            self._print(Text(content.head, style="bold"))
+        else:
+            self._print(Text.assemble((content.head, "bold"), f": {first}"))
+            for line in rest:
+                self._print(Text(f"{GUTTER}{line}"))
+        for claim in content.claims:
+            self._line(f"  * {claim}")
+        for line in content.warnings:
+            self._print(Text(f"  {line}", style="yellow"))
+        if not quiet:
+            for line in content.remarks:
+                self._line(f"  {line}")
+            for section in content.sections:
+                self._section(section)
+        if with_usage:
+            self._console.print()
+            self._say(f"[dim]{usage_line(answer.usage)}[/dim]")
 
-    def _distribution(self, answer: Answer) -> None:
-        shares = sorted(answer.distribution.items(), key=lambda pair: -pair[1])
-        percentages = ", ".join(f"{letter} {share:.0%}" for letter, share in shares)
-        basis = "probability of the next token"
-        if answer.votes:
-            choices = sum(vote.choice is not None for vote in answer.votes)
-            basis = f"{choices} of {len(answer.votes)} votes"
-        self._line(f"  {basis}: {percentages}; by {answer.decided_by}")
+    def _section(self, section: AnswerSection) -> None:
+        self._console.print()
+        self._print(Text(section.heading, style="bold"))
+        for entry in section.entries:
+            mark = f" [{entry.warning}]" if entry.warning else ""
+            self._line(f"  {entry.label}{mark} {entry.text}")
+            for detail in entry.details:
+                self._line(f"      {detail}")
+            for link in entry.links:
+                self._line(f"      {link.label} {link.identifier}: {link.url}")
+        for line in section.lines:
+            self._line(f"  * {line}")
 
-    def _citation(self, citation: Citation) -> None:
-        origin = ", ".join(filter(None, (citation.title, citation.source, citation.date)))
-        place = f"{citation.document_id}, characters {citation.start} to {citation.end}"
-        marks = f" {_marks(citation.marks)}" if citation.marks else ""
-        verdict = "found verbatim there" if citation.verified else "NOT found there: unverified"
-        if citation.in_title:
-            verdict = "found verbatim in its title"
-        self._line(f"  [{citation.number}]{marks} {origin + '; ' if origin else ''}{place}")
-        self._line(f"      “{citation.quotation}” ({verdict})")
+
+def describe_path(answer: Answer) -> list[str]:
+    """Return the steps that led to the answer, one printable line each, with its cost as the last one."""
+    out = io.StringIO()
+    display = EventDisplay(open_console(file=out))
+    for event in answer.trace:
+        if not isinstance(event, AnswerStarted):
+            display.show(event)
+    return [*out.getvalue().splitlines(), usage_line(answer.usage)]
 
 
 def _first_ids(ids: Sequence[str]) -> str:
     """Return the first ids and the number of the others, or `(nothing)`."""
     others = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
     return f"{', '.join(ids[:MAX_IDS])}{others}" if ids else "(nothing)"
-
-
-def _marks(marks: Sequence[ArticleMark]) -> str:
-    """Return the marks of an article in capitals, so that they do not depend on colour."""
-    return f"[{', '.join(MARK_LABELS[mark] for mark in marks)}]" if marks else ""
 
 
 def _snippet(text: str) -> str:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -68,8 +68,8 @@ def say_above(progress: Progress, line: str) -> None:
     progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
-def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """Return a console that makes every text printable.
+def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | None = None) -> Console:
+    """Return a console that makes every text printable. It writes to `file`, if given.
 
     Names of emoji (`:pill:`) and numbers in a text stay unchanged.
     """
@@ -84,7 +84,7 @@ def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
                 text, style, control = segment
                 yield segment if control else Segment(printable(text, lines=True), style)
 
-    return PrintableConsole(stderr=stderr, quiet=quiet, highlight=False, emoji=False)
+    return PrintableConsole(stderr=stderr, quiet=quiet, file=file, highlight=False, emoji=False)
 
 
 def open_progress(*columns: str, quiet: bool, transient: bool = False) -> Progress:

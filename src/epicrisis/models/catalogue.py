@@ -106,12 +106,6 @@ def parse_catalogue(text: str) -> Catalogue:
     return models
 
 
-DEMO_WARNING = (
-    "{} is a small model for demonstration only: choose a better one with --model (the URL of an OpenAI-compatible "
-    "endpoint, or a .gguf file)"
-)
-
-
 def is_demo(name: str) -> bool:
     """Return whether the catalogue marks this model as a demo: its answers mean nothing. A path is never a demo."""
     return name in load_catalogue() and load_catalogue()[name].demo

@@ -1,0 +1,87 @@
+"""The file of one answer: Markdown, a page or JSON, by its suffix."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from epicrisis.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from epicrisis.answers import Answer
+
+READABLE_SUFFIXES = (".md", ".html", ".json")
+"""Suffixes of files with one answer to read."""
+RECORD_SUFFIXES = (".jsonl", "")
+"""Suffixes of files of records."""
+
+_JSON_BEGINNING = '{\n  "question": {'
+
+
+def check_answer_file(path: Path) -> bool:
+    """Return whether the file is one of records, which are appended. Other files are written anew.
+
+    Raises InputError before any call of a model if the answer could not be written there.
+    """
+    suffix = path.suffix.lower()
+    if suffix in RECORD_SUFFIXES:
+        return True
+    if suffix not in READABLE_SUFFIXES:
+        raise InputError(f"{path}: the suffix is unknown: name the file .md, .html, .json or .jsonl")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
+    if path.exists() and not _is_answer(path):
+        raise InputError(f"{path} exists and is no answer that this program wrote: choose another file")
+    return False
+
+
+def _is_answer(path: Path) -> bool:
+    """Return whether this program wrote the file, so that it may be overwritten."""
+    from epicrisis.report.answer_files import HTML_MARK, MARKDOWN_MARK
+
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    return any(mark in text for mark in (MARKDOWN_MARK, HTML_MARK)) or text.startswith(_JSON_BEGINNING)
+
+
+def write_answer_file(path: Path, answer: Answer, *, with_path: bool) -> None:
+    """Write the answer completely or not at all, readable by its owner only. Raises StorageError.
+
+    `with_path` adds the steps that led to the answer. JSON always has them.
+    """
+    from epicrisis.cli.event_display import describe_path
+    from epicrisis.printable import printable_json
+    from epicrisis.report.answer_content import build_answer_content
+    from epicrisis.report.answer_files import to_html, to_markdown
+    from epicrisis.serialization import to_json
+
+    suffix = path.suffix.lower()
+    if suffix == ".json":
+        text = printable_json(json.dumps(to_json(answer), ensure_ascii=False, indent=2)) + "\n"
+    else:
+        steps = describe_path(answer) if with_path else []
+        write = to_html if suffix == ".html" else to_markdown
+        text = write(build_answer_content(answer), steps)
+    write_private_text(path, text)
+
+
+def write_private_text(path: Path, text: str) -> None:
+    """Write the file completely or not at all, readable by its owner only. Raises StorageError."""
+    from epicrisis.privacy import open_private
+
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}; make room, or choose another file") from error
+    finally:
+        temporary.unlink(missing_ok=True)

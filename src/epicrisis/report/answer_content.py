@@ -1,0 +1,313 @@
+"""The content of one answer for a reader, the same on the screen and in a file: verdict, claims, sources, gaps.
+
+    content = build_answer_content(answer)
+
+All texts of documents and models in it are one printable line each, so a renderer only has to lay them out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from epicrisis.answers import Answer, Citation, Claim, Notice, SupportState
+from epicrisis.printable import printable, split_printable_lines
+from epicrisis.prompts import MARK_LABELS
+from epicrisis.references import Link
+from epicrisis.types import ArticleMark
+
+EVIDENCE = "evidence"
+"""The strategy whose answer is a list of sentences."""
+QUIET_NOTICES = frozenset({"retried", "asked-again", "restarted", "cache"})
+"""Kinds of notices about the path of an answer. They change nothing that a reader relies on."""
+_GAPS = frozenset({"left-out", "re-partitioned", "search", "timeline"})
+"""Kinds of notices about evidence that was not read, or not at once."""
+_READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
+_SUPPORT: Mapping[SupportState, str] = {
+    "supported": "supported by its sentences",
+    "partly-supported": "only PARTLY supported by its sentences",
+    "not-addressed": "NOT addressed by its sentences",
+    "contradicted": "CONTRADICTED by its sentences",
+    "not-checked": "not checked",
+}
+_NARROWING = {
+    "kept": "From the notes of the time in the question; --setting timeline=false reads the complete record.",
+    "lifted": "From the complete record: the notes of the time in the question did not answer it.",
+}
+_MARKER = re.compile(r"\[(\d{1,4})\]")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntry:
+    """A source in the list, or a sentence of the strategy evidence with its source."""
+
+    label: str
+    """The markers of its citations, such as `[1][3]`."""
+    text: str
+    """The reference, or the sentence in quotation marks."""
+    warning: str = ""
+    """What became of the article, in capitals, such as `RETRACTED`."""
+    details: tuple[str, ...] = ()
+    """Further lines: the study type, the quoted sentences, the place in the document."""
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSection:
+    """A heading with sources or lines."""
+
+    heading: str
+    entries: tuple[SourceEntry, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerContent:
+    """Everything that a reader is shown of an answer, in order."""
+
+    question: str
+    head: str
+    """`Answer`, `Evidence` or `No answer (...)`."""
+    verdict: tuple[str, ...]
+    """The chosen option, the first claim, the text or the reason. Several lines if the text has them."""
+    is_answered: bool = True
+    failed: bool = False
+    """The reason in `verdict` is that of a failure, which the command prints on standard error."""
+    claims: tuple[str, ...] = ()
+    """Further claims, with their markers."""
+    warnings: tuple[str, ...] = ()
+    """Reasons not to rely on the answer."""
+    remarks: tuple[str, ...] = ()
+    """What the answer rests on: votes, notes of a record."""
+    sections: tuple[AnswerSection, ...] = field(default=())
+
+
+def build_answer_content(answer: Answer) -> AnswerContent:
+    """Return what a reader is shown of an answer."""
+    marks = {citation.number: citation.marks for citation in answer.citations}
+    verdict, claims = _state_verdict(answer, marks)
+    sections = (
+        _list_sources(answer),
+        _list_conflicts(answer),
+        AnswerSection("Not found, left out or failed", lines=_list_gaps(answer)),
+        AnswerSection("Notes", lines=_list_notes(answer)),
+    )
+    return AnswerContent(
+        question=printable(answer.question.text),
+        head=_head(answer),
+        verdict=verdict,
+        is_answered=answer.state == "answered",
+        failed=answer.state not in ("answered", "abstained"),
+        claims=claims,
+        warnings=tuple(_warn(answer)),
+        remarks=tuple(_remark(answer)),
+        sections=tuple(section for section in sections if section.entries or section.lines),
+    )
+
+
+def _head(answer: Answer) -> str:
+    if answer.state != "answered":
+        return f"No answer ({answer.state})"
+    return "Evidence" if answer.strategy == EVIDENCE else "Answer"
+
+
+def _state_verdict(
+    answer: Answer, marks: Mapping[int, Sequence[ArticleMark]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the lines of the verdict, and the claims below it."""
+    if answer.strategy == EVIDENCE and answer.citations:
+        count = len(answer.citations)
+        sentences = f"{count} sentence{'' if count == 1 else 's'} of the library, best first"
+        if answer.state != "answered":
+            return (f"no chat model chose among the options. {sentences}:",), ()
+        return (f"{sentences}. No chat model wrote or checked anything.",), ()
+    if answer.state != "answered":
+        return _state_reason(answer), ()
+    choice = _describe_choice(answer, answer.choice)
+    if not answer.claims:
+        first, *rest = split_printable_lines(_mark_numbers(answer.text, marks))
+        return (f"{choice} — {first}" if choice else first, *rest), ()
+    shows_support = any(claim.support != "not-checked" for claim in answer.claims)
+    claims: list[str] = []
+    for claim in answer.claims:
+        claims.append(_describe_claim(claim, marks, shows_support))
+    if choice:
+        return (choice,), tuple(claims)
+    return (claims[0],), tuple(claims[1:])
+
+
+def _state_reason(answer: Answer) -> tuple[str, ...]:
+    if answer.withheld is not None:
+        return (f"The model's answer is not trusted: {printable(answer.withheld.reason)}.",)
+    if answer.failure is not None:
+        return (printable(answer.failure.message),)
+    return tuple(split_printable_lines(answer.text or "the evidence does not answer it"))
+
+
+def _describe_choice(answer: Answer, choice: str | None) -> str:
+    return printable(f"{choice}. {answer.question.options[choice]}") if choice else ""
+
+
+def _describe_claim(claim: Claim, marks: Mapping[int, Sequence[ArticleMark]], shows_support: bool) -> str:
+    markers = "".join(_marker(number, marks.get(number, ())) for number in claim.citations)
+    support = ""
+    if shows_support:
+        reason = f": {claim.reason}" if claim.reason else ""
+        support = f" ({_SUPPORT[claim.support]}{reason})"
+    return printable(f"{claim.text}{f' {markers}' if markers else ''}{support}")
+
+
+def _marker(number: int, marks: Sequence[ArticleMark]) -> str:
+    """Return `[1]`, or `[1: RETRACTED]`."""
+    words = describe_marks(marks)
+    return f"[{number}: {words}]" if words else f"[{number}]"
+
+
+def _mark_numbers(text: str, marks: Mapping[int, Sequence[ArticleMark]]) -> str:
+    """Return the text with the marks of articles in its citation markers."""
+    return _MARKER.sub(lambda match: _marker(int(match[1]), marks.get(int(match[1]), ())), text)
+
+
+def describe_marks(marks: Iterable[ArticleMark]) -> str:
+    """Return the marks of an article in capitals, so that they do not depend on colour."""
+    return ", ".join(MARK_LABELS[mark] for mark in marks)
+
+
+def _warn(answer: Answer) -> Iterable[str]:
+    if answer.state == "answered" and not answer.citations and answer.strategy in _READS_DOCUMENTS:
+        yield "It cites nothing: do not rely on it."
+    if answer.withheld is not None:
+        choice = _describe_choice(answer, answer.withheld.choice)
+        yield printable(f"The model answered: {choice + ' — ' if choice else ''}{answer.withheld.text}")
+
+
+def _remark(answer: Answer) -> Iterable[str]:
+    if answer.narrowing != "none":
+        yield _NARROWING[answer.narrowing]
+    if answer.distribution:
+        shares = sorted(answer.distribution.items(), key=lambda pair: -pair[1])
+        percentages = ", ".join(f"{letter} {share:.0%}" for letter, share in shares)
+        basis = "probability of the next token"
+        if answer.votes:
+            choices = sum(vote.choice is not None for vote in answer.votes)
+            basis = f"{choices} of {len(answer.votes)} votes"
+        if answer.margin is not None:
+            basis = f"{sum(answer.margin.votes.values())} votes of {answer.margin.read} {answer.margin.unit} read alone"
+        yield printable(f"{basis}: {percentages}; by {answer.decided_by}")
+    if answer.margin is not None and answer.margin.choice is not None:
+        margin = answer.margin
+        yield (
+            f"Margin: at least {margin.needed} of the {margin.read} {margin.unit} read would have to be false to change "
+            "this answer."
+        )
+    if answer.patient is not None:
+        name = f" ({answer.patient_name})" if answer.patient_name else ""
+        yield f"Record read: patient {printable(answer.patient + name)}"
+
+
+def _list_sources(answer: Answer) -> AnswerSection:
+    if answer.strategy == EVIDENCE:
+        return AnswerSection("Sentences", _list_sentences(answer.citations))
+    citations = answer.withheld.citations if answer.withheld is not None else answer.citations
+    heading = "Sources" if answer.withheld is None else "Sources that the model named"
+    by_document: dict[str, list[Citation]] = {}
+    for citation in citations:
+        by_document.setdefault(citation.document_id, []).append(citation)
+    return AnswerSection(heading, tuple(map(_describe_source, by_document.values())))
+
+
+def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
+    """Return the entry of one document with all its quoted sentences."""
+    first = citations[0]
+    details: list[str] = []
+    if first.reference.study is not None:
+        details.append(f"Study type: {first.reference.study.label}")
+    for citation in citations:
+        number = f"[{citation.number}] " if len(citations) > 1 else ""
+        found = "found verbatim there" if citation.verified else "NOT found there: unverified"
+        if citation.in_title:
+            found = "found verbatim in its title"
+        details.append(printable(f"{number}“{citation.quotation}” ({found})"))
+        details.append(_describe_place(citation))
+    label = "".join(f"[{citation.number}]" for citation in citations)
+    return SourceEntry(
+        label, _describe_reference(first), describe_marks(first.marks), tuple(details), first.reference.links
+    )
+
+
+def _list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
+    """Return the sentences in their order, each with its source. A repeated source is named by its first number."""
+    entries: list[SourceEntry] = []
+    first_numbers: dict[str, int] = {}
+    for citation in citations:
+        text = printable(f"“{citation.quotation}”")
+        label, warning = f"[{citation.number}]", describe_marks(citation.marks)
+        place = _describe_place(citation)
+        if citation.document_id in first_numbers:
+            same = f"Same source as [{first_numbers[citation.document_id]}]; {place}"
+            entries.append(SourceEntry(label, text, warning, (same,)))
+            continue
+        first_numbers[citation.document_id] = citation.number
+        study = citation.reference.study
+        details = [_describe_reference(citation)]
+        if study is not None:
+            details.append(f"Study type: {study.label}")
+        details.append(place)
+        entries.append(SourceEntry(label, text, warning, tuple(details), citation.reference.links))
+    return tuple(entries)
+
+
+def _describe_reference(citation: Citation) -> str:
+    reference = citation.reference
+    kind = f" ({reference.note_type})" if reference.note_type else ""
+    return printable(reference.describe(citation.title, citation.source, citation.date) + kind) or printable(
+        citation.document_id
+    )
+
+
+def _describe_place(citation: Citation) -> str:
+    place = citation.reference.describe_place()
+    return printable(
+        f"{citation.document_id}{f', {place}' if place else ''}, characters {citation.start} to {citation.end}"
+    )
+
+
+def _list_conflicts(answer: Answer) -> AnswerSection:
+    return AnswerSection("Disagreements")
+
+
+def _list_gaps(answer: Answer) -> tuple[str, ...]:
+    """Return what was not found, left out or failed, one line each."""
+    lines: list[str] = []
+    total = len(answer.partials)
+    failed = [partial for partial in answer.partials if partial.state == "failed"]
+    for partial in failed:
+        reason = partial.failure.message if partial.failure else "no reason given"
+        lines.append(f"Part {partial.partition + 1} of {total} could not be read: {reason}")
+    empty = sum(partial.state == "nothing" for partial in answer.partials)
+    if empty:
+        lines.append(f"{empty} of {total} parts of the evidence contain nothing relevant to the question.")
+    missing = sum(not citation.verified for citation in answer.citations)
+    if missing:
+        lines.append(f"{missing} of {len(answer.citations)} quotations are not in the documents that they name.")
+    for notice in _list_notices(answer):
+        # The lines above name these parts with the reason.
+        if notice.kind in _GAPS and not (notice.kind == "left-out" and failed):
+            lines.append(notice.message)
+    return tuple(dict.fromkeys(map(printable, lines)))
+
+
+def _list_notes(answer: Answer) -> tuple[str, ...]:
+    """Return the notices about the models and the library."""
+    lines = [notice.message for notice in _list_notices(answer) if notice.kind not in _GAPS]
+    return tuple(dict.fromkeys(map(printable, lines)))
+
+
+def _list_notices(answer: Answer) -> list[Notice]:
+    """Return the notices that matter for trust in the answer."""
+    notices: list[Notice] = []
+    for event in answer.trace:
+        if isinstance(event, Notice) and event.kind not in QUIET_NOTICES:
+            notices.append(event)
+    return notices

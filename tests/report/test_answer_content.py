@@ -1,0 +1,269 @@
+"""An answer for a reader: verdict, claims, sources and gaps, alike on the screen and in files."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from epicrisis.answers import Answer, Citation, Claim, Failure, Notice, PartialAnswer, WithheldAnswer
+from epicrisis.cli.event_display import EventDisplay, describe_path
+from epicrisis.references import Link, Reference
+from epicrisis.report.answer_content import build_answer_content
+from epicrisis.report.answer_files import escape_markdown, to_html, to_markdown
+from epicrisis.study_types import StudyTypeMatch
+from epicrisis.types import ArticleMark, Question
+
+TRIAL = Citation(
+    1,
+    "pubmed:1#0",
+    "pubmed:1",
+    "Aspirin and pre-eclampsia.",
+    "PubMed",
+    "2017-08",
+    0,
+    40,
+    "Aspirin lowered the risk.",
+    True,
+    reference=Reference(
+        ("Rolnik, Daniel L",),
+        "N Engl J Med",
+        "2017",
+        (Link("PMID", "28657417", "https://pubmed.ncbi.nlm.nih.gov/28657417/"),),
+        StudyTypeMatch("randomised-trial", "publication type"),
+        section="Results",
+        page=3,
+    ),
+)
+OTHER = replace(
+    TRIAL,
+    number=2,
+    passage_id="pubmed:2#0",
+    document_id="pubmed:2",
+    title="Aspirin at term",
+    quotation="Nothing changed.",
+    reference=Reference(journal="Gut", year="2001"),
+)
+CLAIMS = (Claim("Aspirin lowers the risk.", (1,)), Claim("At term nothing changes.", (2,)))
+QUESTION = Question("Does aspirin help?", {"A": "yes", "B": "no"}, form="choice")
+ANSWER = Answer(QUESTION, "rag", "answered", "It does. [1][2]", choice="A", citations=(TRIAL, OTHER), claims=CLAIMS)
+EVIL = "<script>alert(1)</script> [link](http://evil) | *bold*\u202e\x1b[31m"
+
+
+class Checker(HTMLParser):
+    """Collects tags, links and text, and fails on tags that do not match."""
+
+    VOID = frozenset({"meta", "br", "!doctype"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.labelled_by: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.links += [value for name, value in attrs if name in ("href", "src") and value]
+        self.ids += [values["id"] or ""] if "id" in values else []
+        self.labelled_by += [values["aria-labelledby"] or ""] if "aria-labelledby" in values else []
+        if tag == "html":
+            assert values["lang"] == "en"
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def check_page(page: str) -> Checker:
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+def show(answer: Answer, *, quiet: bool = False) -> str:
+    out = io.StringIO()
+    EventDisplay(Console(file=out, width=500)).show_answer(answer, quiet=quiet)
+    return out.getvalue()
+
+
+def test_answer_on_screen_begins_with_verdict_and_claims() -> None:
+    lines = show(ANSWER).splitlines()
+    assert lines[0] == "Answer: A. yes"
+    assert lines[1:3] == ["  * Aspirin lowers the risk. [1]", "  * At term nothing changes. [2]"]
+    assert lines[4:11] == [
+        "Sources",
+        "  [1] Rolnik DL. Aspirin and pre-eclampsia. N Engl J Med. 2017",
+        "      Study type: randomised trial",
+        "      “Aspirin lowered the risk.” (found verbatim there)",
+        "      pubmed:1, section Results, page 3, characters 0 to 40",
+        "      PMID 28657417: https://pubmed.ncbi.nlm.nih.gov/28657417/",
+        "  [2] Aspirin at term. Gut. 2001",
+    ]
+
+
+def test_open_answer_begins_with_first_claim() -> None:
+    answer = replace(ANSWER, question=Question("Why?"), choice=None)
+    assert show(answer).splitlines()[:2] == ["Answer: Aspirin lowers the risk. [1]", "  * At term nothing changes. [2]"]
+
+
+def test_answer_without_claims_shows_its_text() -> None:
+    assert show(replace(ANSWER, claims=())).splitlines()[0] == "Answer: A. yes — It does. [1][2]"
+
+
+def test_quiet_answer_is_verdict_and_claims_only() -> None:
+    assert len(show(ANSWER, quiet=True).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [("retracted", "RETRACTED"), ("expression-of-concern", "EXPRESSION OF CONCERN"), ("corrected", "CORRECTED LATER")],
+)
+@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+@pytest.mark.parametrize("claims", [CLAIMS, ()])
+def test_mark_of_a_source_is_in_every_output(
+    mark: ArticleMark, words: str, strategy: str, claims: tuple[Claim, ...]
+) -> None:
+    marked = replace(TRIAL, marks=(mark,))
+    answer = replace(ANSWER, strategy=strategy, citations=(marked, OTHER), claims=claims)
+    screen, content = show(answer), build_answer_content(answer)
+    assert f"  [1] [{words}] " in screen
+    if strategy == "rag":
+        assert f"[1: {words}]" in show(answer, quiet=True)
+        assert f"\\[1: {words}\\]" in to_markdown(content)
+    assert f"* \\[1\\] **{words}**" in to_markdown(content)
+    assert f'<strong class="mark">{words}</strong>' in to_html(content)
+    assert words not in show(ANSWER) + to_markdown(build_answer_content(ANSWER)) + to_html(build_answer_content(ANSWER))
+
+
+def test_second_sentence_of_a_retracted_source_has_its_mark_too() -> None:
+    marked = replace(TRIAL, marks=("retracted",))
+    answer = replace(ANSWER, strategy="evidence", citations=(marked, replace(marked, number=2, start=50, end=60)))
+    assert show(answer).count("[RETRACTED]") == 2
+    assert "Same source as [1]; pubmed:1" in show(answer)
+
+
+def test_quotations_of_one_document_share_an_entry() -> None:
+    answer = replace(ANSWER, citations=(TRIAL, replace(TRIAL, number=2, quotation="It did.", verified=False)))
+    screen = show(answer)
+    assert "  [1][2] Rolnik DL." in screen
+    assert "      [2] “It did.” (NOT found there: unverified)" in screen
+    assert "1 of 2 quotations are not in the documents that they name." in screen
+
+
+def test_support_of_claims_is_stated_once_one_was_checked() -> None:
+    checked = Claim("It doubles the risk.", (1,), "contradicted", "the sentence says lowered", "rules")
+    screen = show(replace(ANSWER, claims=(checked, CLAIMS[1])))
+    assert "It doubles the risk. [1] (CONTRADICTED by its sentences: the sentence says lowered)" in screen
+    assert "At term nothing changes. [2] (not checked)" in screen
+
+
+def test_gaps_name_failed_and_empty_parts_and_withheld_documents() -> None:
+    partials = (
+        PartialAnswer(0, ("a#0",), "failed", failure=Failure("Timeout", "no reply in 600 s")),
+        PartialAnswer(1, ("b#0",), "nothing"),
+    )
+    trace = (
+        Notice("search", "1 retracted document is left out: pubmed:9"),
+        Notice("left-out", "1 of 2 parts could not be read: 0"),
+        Notice("demo-model", "m is a small model"),
+        Notice("retried", "map 0: 2 failed tries"),
+    )
+    content = build_answer_content(replace(ANSWER, partials=partials, trace=trace))
+    gaps, notes = content.sections[-2:]
+    assert gaps.heading == "Not found, left out or failed"
+    assert gaps.lines == (
+        "Part 1 of 2 could not be read: no reply in 600 s",
+        "1 of 2 parts of the evidence contain nothing relevant to the question.",
+        "1 retracted document is left out: pubmed:9",
+    )
+    assert notes.lines == ("m is a small model",)
+    assert "map 0: 2 failed tries" in "\n".join(describe_path(replace(ANSWER, trace=trace)))
+
+
+def test_answer_that_cites_nothing_warns_even_if_quiet() -> None:
+    answer = Answer(Question("Why?"), "rag", "answered", "Because.")
+    assert "It cites nothing: do not rely on it." in show(answer, quiet=True)
+
+
+def test_failure_is_in_files_and_not_on_screen() -> None:
+    answer = Answer(Question("Why?"), "rag", "failed", failure=Failure("Timeout", "no reply"))
+    assert show(answer).splitlines() == ["No answer (failed)"]
+    assert "no reply" in to_markdown(build_answer_content(answer))
+    assert "no reply" in to_html(build_answer_content(answer))
+
+
+def test_withheld_answer_shows_reason_and_what_the_model_said() -> None:
+    withheld = WithheldAnswer("It does.", "it quotes no document", "A", (replace(TRIAL, verified=False),))
+    answer = Answer(QUESTION, "rag", "abstained", withheld=withheld)
+    screen = show(answer)
+    assert screen.startswith("No answer (abstained): The model's answer is not trusted: it quotes no document.")
+    assert "The model answered: A. yes — It does." in screen
+    assert "Sources that the model named" in screen
+
+
+def test_files_hold_every_line_of_the_screen() -> None:
+    answer = replace(ANSWER, trace=(Notice("demo-model", "m is small"),), patient="p1", patient_name="Ada")
+    content = build_answer_content(answer)
+    page = " ".join(" ".join(check_page(to_html(content)).text).split())
+    markdown = to_markdown(content).replace("\\", "")
+    for line in filter(None, show(answer).splitlines()):
+        text = line.strip().removeprefix("* ").partition(": ")[2] or line.strip().removeprefix("* ")
+        text = text.removeprefix("[1] ").removeprefix("[2] ")
+        if text.startswith("https:"):
+            assert f"(<{text}>)" in to_markdown(content)
+            assert text in to_html(content)
+        else:
+            assert text in page
+            assert text in markdown
+
+
+def test_page_is_well_formed_without_script_and_labelled() -> None:
+    page = to_html(build_answer_content(ANSWER), ["Found by hybrid"])
+    checker = check_page(page)
+    assert checker.links == ["https://pubmed.ncbi.nlm.nih.gov/28657417/"]
+    assert not {"script", "img", "link", "iframe", "form"} & set(checker.tags)
+    assert checker.tags.count("h1") == checker.tags.count("main") == checker.tags.count("title") == 1
+    assert set(checker.labelled_by) <= set(checker.ids)
+    assert len(checker.ids) == len(set(checker.ids))
+
+
+def test_markup_in_texts_is_data_in_files() -> None:
+    evil = replace(TRIAL, title=EVIL, quotation=EVIL, document_id=EVIL, reference=Reference(journal=EVIL))
+    claims = (Claim(EVIL, (1,)),)
+    content = build_answer_content(
+        Answer(
+            Question(EVIL), "rag", "answered", EVIL, citations=(evil,), claims=claims, trace=(Notice("search", EVIL),)
+        )
+    )
+    page, markdown = to_html(content, [EVIL]), to_markdown(content, [EVIL])
+    checker = check_page(page)
+    assert "script" not in checker.tags
+    assert checker.links == []
+    assert "<script" not in markdown.replace("\\<script", "")
+    assert "](" not in markdown.replace("\\](http\\:", "")
+    for text in (page, markdown):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- item", "1. item", "# head", "> quote", "`code`", "a|b", "---", "12) x", "+ x", "http://evil", "www.evil"],
+)
+def test_escaped_text_is_no_markdown(text: str) -> None:
+    escaped = escape_markdown(text)
+    assert escaped.replace("\\", "") == text
+    assert "\\" in escaped
