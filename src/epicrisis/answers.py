@@ -158,6 +158,18 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Confidence:
+    """How far the parts, votes, probabilities and claims behind an answer agree, from 0 to 1."""
+
+    value: float
+    """The mean of the components."""
+    components: Mapping[str, float]
+    """Shares by name: `parts`, `votes`, `probability`, `claims`. Unknown ones are absent."""
+    calibrated: float | None = None
+    """The probability that the answer is right, by a fitted calibration. None without one for answers of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
 class WithheldAnswer:
     """An untrusted answer of the model, with the reason. It is displayed and does not count as an answer."""
 
@@ -202,11 +214,8 @@ class Answer:
     narrowing: Narrowing = "none"
     claims: tuple[Claim, ...] = ()
     """The answer sentence by sentence, each with its citations. Empty for strategies without documents."""
-
-    @property
-    def confidence(self) -> float | None:
-        """The share of the choice; None without a choice or a distribution."""
-        return None if self.choice is None else self.distribution.get(self.choice)
+    confidence: Confidence | None = None
+    """None if nothing is known, and for answers of strategies that were not asked through a pipeline."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import ConfigDict, TypeAdapter
+
+from epicrisis.answering.confidence import ConfidenceCalibration
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.library import Library
@@ -41,6 +44,7 @@ EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
+_CALIBRATION = TypeAdapter(ConfidenceCalibration, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
 _REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
@@ -237,6 +241,29 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
         if replay or settings.cache.path is not None:
             raise
         return None, f"replies are not cached: {error.message}"
+
+
+def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, str | None]:
+    """Return the calibration of the confidence; None, with a notice, for one of another strategy or model.
+
+    Raises SettingsError for a file that is none.
+    """
+    path = settings.calibration
+    if path is None:
+        return None, None
+    try:
+        calibration = _CALIBRATION.validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        raise SettingsError(
+            f"setting calibration: {path} is no file of `epicrisis calibrate confidence`: name one, or leave it out"
+        ) from None
+    models = {strip_secrets(settings.model_for(role).name) for role in settings.roles}
+    if calibration.fits(settings.strategy, models):
+        return calibration, None
+    return None, (
+        f"the confidence is not calibrated: {path.name} was fitted to answers of {calibration.strategy} by "
+        f"{', '.join(calibration.models)}"
+    )
 
 
 def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) -> tuple[Encoder, str]:

@@ -23,6 +23,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
@@ -116,6 +117,7 @@ class Pipeline:
     _: KW_ONLY
     notes: Sequence[str] = ()
     remote: Sequence[str] = ()
+    calibration: ConfidenceCalibration | None = None
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
@@ -155,6 +157,7 @@ class Pipeline:
             if cache is not None:
                 resources.callback(cache.close)
             models = components.open_models(settings, cache)
+            calibration, remark = components.open_calibration(settings)
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
@@ -164,7 +167,8 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notes=[note] if note else [],
+                notes=list(filter(None, (note, remark))),
+                calibration=calibration,
                 remote=list_remote_hosts(settings, library),
                 rosters=rosters,
                 resources=resources.pop_all(),
@@ -201,6 +205,7 @@ class Pipeline:
             task.cancel()
             await asyncio.wait([task])
         usage = sum((event.usage for event in trace if isinstance(event, ModelCalled)), Usage())
+        answer = add_confidence(answer, self.calibration)
         last = Answered(replace(answer, usage=usage, trace=tuple(trace)))
         log_event(question.key, last)
         yield last
@@ -266,6 +271,8 @@ class Pipeline:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
+        if self.calibration is not None:
+            recipe["calibration"] = to_json(self.calibration)
         return recipe
 
     async def aclose(self) -> None:
