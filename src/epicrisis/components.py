@@ -6,6 +6,7 @@ Opening contacts no endpoint and loads no weights of a chat model.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from operator import itemgetter
@@ -13,9 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from epicrisis.answering.confidence import ConfidenceCalibration
+from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.library import Library
@@ -30,7 +32,7 @@ from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
 from epicrisis.models.pair_models import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
-from epicrisis.privacy import local_path
+from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.protocols import ChatModel, Encoder
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
@@ -44,7 +46,7 @@ EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
-_CALIBRATION = TypeAdapter(ConfidenceCalibration, config=ConfigDict(extra="forbid", allow_inf_nan=False))
+_CALIBRATION = TypeAdapter(ConfidenceCalibration)
 _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
 _REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
@@ -243,14 +245,14 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
         return None, f"replies are not cached: {error.message}"
 
 
-def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, str | None]:
+def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, Sequence[Notice]]:
     """Return the calibration of the confidence; None, with a notice, for one of another strategy or model.
 
     Raises SettingsError for a file that is none.
     """
     path = settings.calibration
     if path is None:
-        return None, None
+        return None, ()
     try:
         calibration = _CALIBRATION.validate_json(path.read_bytes())
     except (OSError, ValueError):
@@ -259,11 +261,12 @@ def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, 
         ) from None
     models = {strip_secrets(settings.model_for(role).name) for role in settings.roles}
     if calibration.fits(settings.strategy, models):
-        return calibration, None
-    return None, (
+        return calibration, ()
+    message = (
         f"the confidence is not calibrated: {path.name} was fitted to answers of {calibration.strategy} by "
         f"{', '.join(calibration.models)}"
     )
+    return None, (Notice("calibration", message),)
 
 
 def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) -> tuple[Encoder, str]:

@@ -115,7 +115,7 @@ class Pipeline:
     examples: ExampleSearch | None = None
     reward: RewardModel | None = None
     _: KW_ONLY
-    notes: Sequence[str] = ()
+    notes: Sequence[Notice] = ()
     remote: Sequence[str] = ()
     calibration: ConfidenceCalibration | None = None
     rosters: Sequence[Roster] = ()
@@ -157,7 +157,7 @@ class Pipeline:
             if cache is not None:
                 resources.callback(cache.close)
             models = components.open_models(settings, cache)
-            calibration, remark = components.open_calibration(settings)
+            calibration, remarks = components.open_calibration(settings)
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
@@ -167,7 +167,7 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notes=list(filter(None, (note, remark))),
+                notes=[*([Notice("cache", note)] if note else ()), *remarks],
                 calibration=calibration,
                 remote=list_remote_hosts(settings, library),
                 rosters=rosters,
@@ -470,7 +470,7 @@ class Pipeline:
     def _emit_notices(self, emit: Callable[[Event], None]) -> None:
         """Emit the notices for every question."""
         for note in self.notes:
-            emit(Notice("cache", note))
+            emit(note)
         if self.remote:
             emit(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(self.remote)}"))
         for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):

@@ -333,8 +333,12 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
-    calibration: LocalPath | None = _key(None, "Calibration of the confidence (`epicrisis calibrate`).", "path")
-    record: LocalPath | None = _key(None, "JSONL file for prompts and replies. It holds text of documents.", "path")
+    calibration: LocalPath | None = _key(
+        None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
+    )
+    record: LocalPath | None = _key(
+        None, "JSONL file for every prompt and reply. It contains the text of the documents in them.", "path"
+    )
     log: LocalPath | None = _key(None, "Log file with ids and counts, without text unless log_text is on.", "path")
     log_text: bool = _key(False, "Write prompts and replies to the log.")
     local_only: bool = _key(

@@ -24,7 +24,10 @@ from epicrisis.question_options import is_same_option
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceCalibration:
-    """A fitted mapping from the confidence of answers to the probability that they are right."""
+    """A fitted mapping from the confidence of answers to the probability that they are right.
+
+    Raises ValueError for a parameter that is not finite.
+    """
 
     slope: float
     intercept: float
@@ -36,6 +39,10 @@ class ConfidenceCalibration:
     """The components that they had."""
     n: int
     """The number of answers."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
+            raise ValueError("slope and intercept must be finite")
 
     def probability(self, value: float) -> float:
         """Return the probability that an answer with this confidence is right, strictly between 0 and 1."""

@@ -88,8 +88,8 @@ def check_enough(answers: Sequence[RatedAnswer], scored: int, name: str) -> None
                 "votes (self-consistency, medprompt), zero-shot, or checked claims"
             )
         raise InputError(
-            f"{name}: {len(answers)} answers with a gold letter and a confidence ({right} right, {wrong} wrong) are too "
-            f"few to calibrate{known}. At least {MIN_ANSWERS} are needed, with {MIN_OF_A_KIND} right and "
+            f"{name}: {len(answers)} answers with a gold letter and a confidence ({right} right, {wrong} wrong) are "
+            f"too few to calibrate{known}. At least {MIN_ANSWERS} are needed, with {MIN_OF_A_KIND} right and "
             f"{MIN_OF_A_KIND} wrong: answer more questions with `epicrisis ask --file`"
         )
     if len({answer.confidence for answer in answers}) == 1:
@@ -179,10 +179,10 @@ def make_calibration_table(fit: CalibrationFit, source: str) -> Table:
             difference = paired_difference(dict(enumerate(errors)), baseline, dict(enumerate(clusters)))
         differences.append(difference)
     notes = (
-        f"Brier score: the mean squared error of the confidence as a probability of being right; lower is better. ECE: "
-        f"expected calibration error, {BINS} bins of equal width.",
-        f"Held out: each answer by a fit to the other {FOLDS - 1} of {FOLDS} parts of the questions. Share right alone: "
-        "the same probability for all, so a confidence is worth something only if it is better than this.",
+        f"Brier score: the mean squared error of the confidence as a probability of being right; lower is better. "
+        f"ECE: expected calibration error, {BINS} bins of equal width.",
+        f"Held out: each answer by a fit to the other {FOLDS - 1} of {FOLDS} parts of the questions. Share right "
+        "alone: the same probability for all, so a confidence is worth something only if it is better than this.",
         "Intervals are 95 %, by a bootstrap of questions; p by flipping the signs of questions, corrected by Holm.",
     )
     columns = ("confidence", "answers", "Brier score", "ECE", "difference to before", "p (Holm)")
