@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @command(
     examples=[
-        "epicrisis ask ~/lib --file q.jsonl -o answers.jsonl --model URL",
+        "epicrisis calibrate confidence --file runs/bc",
         "epicrisis calibrate confidence --file answers.jsonl -o ~/lib-confidence.json",
     ]
 )
