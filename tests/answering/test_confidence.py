@@ -8,7 +8,7 @@ import pytest
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence, estimate_confidence
-from epicrisis.answers import Answer, Claim, Confidence, PartialAnswer, SupportState, Vote
+from epicrisis.answers import Answer, Claim, Confidence, PartialAnswer, SupportState, Vote, VoteMargin
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
 from tests.support.strategies import NOT_FOUND, finding, passages, run, said, world
@@ -49,6 +49,13 @@ def test_distribution_of_votes_and_of_letter_have_own_names() -> None:
     vote = Vote(0, ("A", "B", "C"), "answered", "A")
     assert estimate_confidence(answer) == Confidence(0.75, {"probability": 0.75})
     assert estimate_confidence(replace(answer, votes=(vote,))) == Confidence(0.75, {"votes": 0.75})
+
+
+def test_isolated_votes_are_votes_and_no_agreement_of_parts() -> None:
+    margin = VoteMargin("documents", 4, {"A": 3, "B": 1}, "A", 1)
+    parts = (partial("relevant", "A"), partial("relevant", "B"))
+    answer = replace(ANSWER, distribution={"A": 0.75, "B": 0.25}, margin=margin, partials=parts)
+    assert estimate_confidence(answer) == Confidence(0.75, {"votes": 0.75})
 
 
 def test_only_checked_claims_are_counted() -> None:

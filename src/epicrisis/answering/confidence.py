@@ -3,7 +3,7 @@
 The components are shares from 0 to 1:
 
 * `parts`: of the parts of BriefContext that found something relevant, those that chose the answer's option.
-* `votes`: of the votes with a choice, those for the answer's option.
+* `votes`: of the votes with a choice, sampled or of passages read alone, those for the answer's option.
 * `probability`: the next-token probability of the answer's letter among the letters.
 * `claims`: of the checked claims, those that their sentences support.
 
@@ -60,7 +60,7 @@ def estimate_confidence(answer: Answer) -> Confidence | None:
     known: dict[str, float] = {}
     for name, share in (
         ("parts", _share_of_parts(answer)),
-        ("votes" if answer.votes else "probability", _share_of_choice(answer)),
+        ("votes" if answer.votes or answer.margin else "probability", _share_of_choice(answer)),
         ("claims", _share_of_claims(answer)),
     ):
         if share is not None:
@@ -83,9 +83,12 @@ def add_confidence(answer: Answer, calibration: ConfidenceCalibration | None) ->
 
 
 def _share_of_parts(answer: Answer) -> float | None:
-    """Return None unless a relevant part chose an option. Parts that found nothing, or failed, do not count."""
+    """Return None unless a relevant part chose an option. Parts that found nothing, or failed, do not count.
+
+    The parts of isolated votes are counted as votes.
+    """
     relevant = [partial for partial in answer.partials if partial.state == "relevant"]
-    if answer.choice is None or all(partial.choice is None for partial in relevant):
+    if answer.choice is None or answer.margin is not None or all(partial.choice is None for partial in relevant):
         return None
     options = answer.question.options
     return fmean(float(is_same_option(options, partial.choice, answer.choice)) for partial in relevant)
