@@ -13,6 +13,7 @@ from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_w
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_studies
 from epicrisis.retrieval.time_expressions import find_time_expressions
 from epicrisis.retrieval.timeline import resolve
 from epicrisis.settings import Settings
@@ -85,7 +86,11 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """Return the best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
     search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
-    return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
+    count = settings.count_unit(scope.patient)
+    if not settings.prefer:
+        return search(text, settings.k, settings.by, scope, count)
+    pool = search(text, settings.k * POOL_TIMES, settings.by, scope, count)
+    return prefer_studies(pool, settings.prefer, settings.prefer_mode, settings.k, count)
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
@@ -115,7 +120,7 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
         model = context.models["writer"]
         counts: dict[str, int] = {}
         for passage in ranking.passages:
-            counts[passage.id] = await model.count_tokens((Message("user", format_passage(passage)),))
+            counts[passage.id] = await model.count_tokens((Message("user", format_passage(passage, with_study=context.describe_sources)),))
         notes, _ = fit_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
         budget = f"the budget of {tokens:,} tokens"
     n = max(1, len(notes))

@@ -54,6 +54,7 @@ from epicrisis.protocols import ChatModel, RewardModel
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences
 from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
@@ -87,7 +88,7 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing",
+    "unverified", "sentences", "describe_sources", "prefer", "prefer_mode", "citing",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -405,6 +406,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
+            describe_sources=settings.describe_sources,
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
         return context
@@ -422,7 +424,10 @@ class Pipeline:
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
-        return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
+        prefer, mode = self.settings.prefer, self.settings.prefer_mode
+        n = POOL_TIMES * k if prefer else k
+        sentences = await self._offload(retriever.rank_sentences, question.text, ranking.passages, n)
+        return prefer_sentences(sentences, prefer, mode, k) if prefer else sentences
 
     @property
     def _has_encoder(self) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from epicrisis.answers import Quotation
 from epicrisis.errors import ScopeViolation
 from epicrisis.protocols import Message
+from epicrisis.references import find_passage_study
 from epicrisis.types import ArticleMark, Passage, Scope
 
 if TYPE_CHECKING:
@@ -154,9 +155,15 @@ def _place_numbers(
     return numbers
 
 
-def format_passage(passage: Passage) -> str:
-    """Return a passage as a model reads it: a line with title and date, if known, then the text."""
-    head = f"{passage.title} ({passage.date})" if passage.title and passage.date else passage.title
+def format_passage(passage: Passage, *, with_study: bool = False) -> str:
+    """Return a passage as a model reads it: a line with title and date, if known, then the text.
+
+    `with_study` adds the study type, if known, as in `Aspirin and pre-eclampsia (2017, randomised trial)`.
+    """
+    study = find_passage_study(passage) if with_study else None
+    date = passage.date if passage.title or study else None
+    details = ", ".join(filter(None, (date, study.label if study else None)))
+    head = f"{passage.title} ({details})".lstrip() if details else passage.title
     return f"{head}\n{passage.text}" if head else passage.text
 
 

@@ -24,6 +24,7 @@ from epicrisis.types import (
     EvidenceUnit,
     ExtractionTarget,
     LongQuestionPolicy,
+    PreferenceMode,
     RuleName,
     SearchMode,
     SignalKind,
@@ -384,6 +385,20 @@ class Settings(_Table):
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
         "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
+    )
+    describe_sources: bool = _key(
+        True,
+        "Tell the chat model the study type of each source, if it is known. Experiments leave it out unless this is set.",
+        omit=False,
+    )
+    prefer: tuple[StudyType, ...] = _key(
+        (),
+        "Study types to move forward in the ranking, such as systematic-review and randomised-trial. docs/answers.md "
+        "lists all.",
+        omit=(),
+    )
+    prefer_mode: PreferenceMode = _key(
+        "first", "Move the preferred study types forward (first), or leave out all others (only).", omit="first"
     )
     unverified: UnverifiedPolicy = _key(
         "abstain",
