@@ -30,7 +30,7 @@ FLOORS = {
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
             ["privacy"],
-            ["prompts"],
+            ["prompts", "settings_tables"],
             ["settings"],
             ["configuration"],
             ["logs"],

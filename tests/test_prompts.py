@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -16,6 +17,7 @@ from epicrisis import prompts
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import PROMPTS
+from epicrisis.answers import Quotation
 from epicrisis.errors import ScopeViolation
 from epicrisis.prompts import (
     CLOSE,
@@ -197,6 +199,45 @@ def test_labels_are_numbered_from_one() -> None:
     assert fence(["x"], label="finding") == "<documents>\n[finding 1] x\n</documents>"
 
 
+@given(st.lists(texts, min_size=1, max_size=4), st.data())
+def test_numbers_of_sentences_cannot_be_forged(items: list[str], data: st.DataObject) -> None:
+    numbers: list[dict[int, int]] = []
+    number = 0
+    for item in items:
+        offsets = sorted(data.draw(st.sets(st.integers(0, max(0, len(item) - 1)), max_size=4)))
+        numbers.append(dict(zip(offsets, range(number + 1, number + len(offsets) + 1), strict=True)))
+        number += len(offsets)
+    fenced = fence(items, numbers=numbers)
+    assert unfence(fenced) == items
+    assert re.findall(r"\[\s*s\s*(\d+)\s*\]", fenced, re.IGNORECASE) == list(map(str, range(1, number + 1)))
+    # Between the labels there is no marker of any kind.
+    for piece in re.split(r"(?m)^\[doc \d+\] |\[s\d+\] ", fenced.removeprefix(OPEN).removesuffix(CLOSE)):
+        assert FORBIDDEN.search(piece) is None
+
+
+def test_sentences_are_numbered_at_their_places() -> None:
+    passage = Passage("d#1", "d", 1, 50, 71, "One died. [s1] Two ran", title="Title", date="2015")
+    sentences = (Quotation("d#1", "Two ran", 65, 72), Quotation("d#1", "One died.", 50, 59))
+    assert fence_passages([passage], Scope(), sentences) == (
+        "<documents>\n[doc 1] Title (2015)\n[s2] One died. [\\s1] [s1] Two ran\n</documents>"
+    )
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        Quotation("e#0", "Text.", 0, 5),
+        Quotation("d#0", "Text.", 1, 6),
+        Quotation("d#0", "Text.", -1, 4),
+        Quotation("d#0", "Text."),
+        Quotation("d#0", "Other", 0, 5),
+    ],
+)
+def test_sentence_that_is_not_in_its_passage_raises(sentence: Quotation) -> None:
+    with pytest.raises(ValueError, match="sentence 1 is"):
+        fence_passages([make("Text.", title="T")], Scope(), [sentence])
+
+
 @pytest.mark.parametrize(
     "prompt", ["", "no fence", f"{OPEN}\n[doc 1] only", f"no fence is open\n[doc 1] only\n{CLOSE}"]
 )
@@ -206,6 +247,20 @@ def test_unfence_without_fence_returns_no_items(prompt: str) -> None:
 
 def make(text: str, title: str = "", date: str | None = None, patient: str | None = None) -> Passage:
     return Passage("d#0", "d", 0, 0, len(text), text, title=title, date=date, patient=patient)
+
+
+def test_study_type_is_stated_inside_the_fence_only_if_requested() -> None:
+    metadata = {"publication_types": ["Randomized Controlled Trial"]}
+    trial = replace(make("Text.", "Aspirin", "2017-08"), metadata=metadata)
+    untitled, note = replace(make("Text."), metadata=metadata), replace(trial, patient="p1")
+    fenced = fence_passages([trial, untitled, note, make("Text.", "Aspirin")], Scope("p1"), with_study=True)
+    assert unfence(fenced) == [
+        "Aspirin (2017-08, randomised trial)\nText.",
+        "(randomised trial)\nText.",
+        "Aspirin (2017-08)\nText.",
+        "Aspirin\nText.",
+    ]
+    assert unfence(fence_passages([trial], Scope())) == ["Aspirin (2017-08)\nText."]
 
 
 @pytest.mark.parametrize(

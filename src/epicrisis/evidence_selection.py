@@ -120,7 +120,9 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
         model = context.models["writer"]
         counts: dict[str, int] = {}
         for passage in ranking.passages:
-            counts[passage.id] = await model.count_tokens((Message("user", format_passage(passage, with_study=context.describe_sources)),))
+            counts[passage.id] = await model.count_tokens(
+                (Message("user", format_passage(passage, with_study=context.describe_sources)),)
+            )
         notes, _ = fit_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
         budget = f"the budget of {tokens:,} tokens"
     n = max(1, len(notes))

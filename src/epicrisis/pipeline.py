@@ -36,6 +36,9 @@ from epicrisis.answering.strategy_context import (
     VotingOptions,
 )
 from epicrisis.answering.structured_request import Sampling
+from epicrisis.answering.support import check_answer
+from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
+from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
@@ -44,18 +47,17 @@ from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
-from epicrisis.models.catalogue import is_demo
 from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
 from epicrisis.prompts import hash_prompts
-from epicrisis.protocols import ChatModel, RewardModel
+from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences
 from epicrisis.retrieval.sentence_ranking import list_sentences
+from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
@@ -88,7 +90,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "describe_sources", "prefer", "prefer_mode", "citing",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "describe_sources", "prefer",
+    "prefer_mode",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -117,6 +120,8 @@ class Pipeline:
     _: KW_ONLY
     notes: Sequence[str] = ()
     remote: Sequence[str] = ()
+    verifier: Verifier | None = None
+    """Checks the claims if the setting `check` is `nli`."""
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
@@ -167,6 +172,7 @@ class Pipeline:
                 reward,
                 notes=[note] if note else [],
                 remote=list_remote_hosts(settings, library),
+                verifier=components.open_verifier(settings) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
                 resources=resources.pop_all(),
             )
@@ -263,6 +269,8 @@ class Pipeline:
                 recipe["library"]["beside"] = list(map(components.describe_library, self.search.literature))
         if self.settings.citing == "numbers":
             recipe["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
+        if self.settings.check == "model":
+            recipe["check_prompts"] = hash_prompts(CHECK_PROMPTS)
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
@@ -290,7 +298,8 @@ class Pipeline:
         scope = await self.resolve_scope(scope)
         await self.check_questions([replace(question, patient=scope.patient)])
         reads_record = scope.patient is not None and self._strategy(overrides) not in WITHOUT_LIBRARY
-        self._emit_notices(emit)
+        for notice in components.list_notices(self.settings, self.notes, self.remote):
+            emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
         answer = await self._answer(question, scope, overrides, emit)
@@ -315,7 +324,8 @@ class Pipeline:
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
-            return withhold_unverified(answer) if withhold else answer
+            answer = withhold_unverified(answer) if withhold else answer
+            return await self._check_claims(answer, context)
 
         context = apply_overrides(self.build_context(emit, scope, restriction), overrides)
         answer = await ask(context)
@@ -330,6 +340,13 @@ class Pipeline:
         # Both attempts share one deadline.
         again = await ask(replace(whole, deadline=context.deadline))
         return replace(again, narrowing="lifted")
+
+    async def _check_claims(self, answer: Answer, context: Context) -> Answer:
+        """Return the answer with its claims checked, as the settings `check` and `unsupported` say."""
+        settings, verifier = self.settings, self.verifier
+        if settings.check == "model":
+            verifier = make_chat_verifier(context, "judge" if "judge" in self.models else "writer")
+        return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit)
 
     def build_context(
         self, emit: Callable[[Event], None], scope: Scope, restriction: TimeRestriction = NO_RESTRICTION
@@ -464,20 +481,6 @@ class Pipeline:
         """Run synchronous work in a thread, a limited number at a time."""
         async with self._searches:
             return await asyncio.to_thread(work, *arguments, **named)
-
-    def _emit_notices(self, emit: Callable[[Event], None]) -> None:
-        """Emit the notices for every question."""
-        for note in self.notes:
-            emit(Notice("cache", note))
-        if self.remote:
-            emit(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(self.remote)}"))
-        for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):
-            if is_demo(name):
-                message = (
-                    f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
-                    "OpenAI-compatible endpoint, or a .gguf file)"
-                )
-                emit(Notice("demo-model", message))
 
 
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:

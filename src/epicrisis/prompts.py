@@ -123,14 +123,17 @@ def check_scope(passages: Sequence[Passage], scope: Scope) -> None:
             )
 
 
-def fence_passages(passages: Sequence[Passage], scope: Scope, sentences: Sequence[Quotation] = ()) -> str:
+def fence_passages(
+    passages: Sequence[Passage], scope: Scope, sentences: Sequence[Quotation] = (), *, with_study: bool = False
+) -> str:
     """Return the fence with passages as `[doc i] title (date)` and text, in this order.
 
-    `sentences` get the labels `[s1] `, `[s2] `... by their order. Raises ScopeViolation for a passage outside the scope
-    (the second check of this access boundary), and ValueError for a sentence that is not verbatim in its passage.
+    `with_study` adds the study type behind the date. `sentences` get the labels `[s1] `, `[s2] `... by their order.
+    Raises ScopeViolation for a passage outside the scope (the second check of this access boundary), and ValueError for
+    a sentence that is not verbatim in its passage.
     """
     check_scope(passages, scope)
-    items = list(map(format_passage, passages))
+    items = [format_passage(passage, with_study=with_study) for passage in passages]
     numbers = _place_numbers(passages, items, sentences) if sentences else ()
     return fence(items, marks=[passage.marks for passage in passages], numbers=numbers)
 

@@ -6,16 +6,17 @@ representations of settings nor in messages.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, Self, get_origin
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, model_validator
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
-from epicrisis.privacy import local_path, parse_host, remote_host, strip_secrets
+from epicrisis.privacy import remote_host
+from epicrisis.settings_tables import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
+from epicrisis.settings_tables import SettingsTable as _Table
+from epicrisis.settings_tables import define_key as _key
+from epicrisis.study_types import StudyType
 from epicrisis.types import (
     CitingMode,
     CountUnit,
@@ -29,7 +30,9 @@ from epicrisis.types import (
     SearchMode,
     SignalKind,
     StrategyName,
+    SupportCheck,
     TieRule,
+    UnsupportedPolicy,
     UnverifiedPolicy,
 )
 
@@ -37,80 +40,6 @@ ROLES = ("writer", "map", "reduce")
 API_KEY_VARIABLE = "EPICRISIS_API_KEY"
 """Prefix of the environment variables with API keys (`EPICRISIS_API_KEY_MAP`)."""
 MAX_RERANKED = 1000
-
-
-def _check_date(date: str) -> str:
-    last_day(date)
-    return date
-
-
-def _expand_local(path: Path) -> Path:
-    try:
-        return local_path(path)
-    except InputError as error:
-        raise ValueError(error.message) from None
-
-
-def _check_local(name: str) -> str:
-    _expand_local(Path(name))
-    return name
-
-
-def _check_address(name: str) -> str:
-    name = name.strip()
-    if not re.match(r"https?:", name, re.IGNORECASE):
-        return name
-    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
-        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
-    scheme, _, rest = name.partition(":")
-    return f"{scheme.lower()}:{rest}"
-
-
-def _check_variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
-        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
-    return name
-
-
-Date = Annotated[str, AfterValidator(_check_date)]
-LocalPath = Annotated[Path, AfterValidator(_expand_local)]
-NameOrPath = Annotated[str, AfterValidator(_check_local)]
-"""A name of the catalogue, or a path."""
-NameOrUrl = Annotated[str, AfterValidator(_check_address), PlainSerializer(strip_secrets)]
-"""A name, a path or a URL. Serialized without secrets."""
-VariableName = Annotated[str, AfterValidator(_check_variable)]
-
-
-def _key(default: Any, meaning: str, unit: str = "", omit: Any = ..., **constraints: Any) -> Any:
-    """Build the field of a key. Dumps leave out the value `omit`. `constraints` are those of pydantic's `Field`."""
-    if omit is not ...:
-        constraints["exclude_if"] = lambda value: value == omit
-    return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _wrap_single_values(cls, values: Any) -> Any:
-        """Accept one text for a list of texts, such as `scope.types=Review`."""
-        if not isinstance(values, Mapping):
-            return values
-        wrapped = dict(values)
-        for name, value in values.items():
-            field = cls.model_fields.get(name)
-            if isinstance(value, str) and field is not None and get_origin(field.annotation) is tuple:
-                wrapped[name] = (value,)
-        return wrapped
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for key, value in super().__repr_args__():
-            yield key, strip_secrets(value) if isinstance(value, str) else value
-
-    def __hash__(self) -> int:
-        """Return a hash of the representation, since some tables contain dictionaries."""
-        return hash(repr(self))
 
 
 class Price(_Table):
@@ -388,7 +317,7 @@ class Settings(_Table):
     )
     describe_sources: bool = _key(
         True,
-        "Tell the chat model the study type of each source, if it is known. Experiments leave it out unless this is set.",
+        "Tell the chat model the study type of each source, if known. Experiments leave it out unless this is set.",
         omit=False,
     )
     prefer: tuple[StudyType, ...] = _key(
@@ -405,6 +334,18 @@ class Settings(_Table):
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
         "answer. Experiments keep it unless this is set.",
         omit="keep",
+    )
+    check: SupportCheck = _key(
+        "rules",
+        "Check of an answer's claims against the sentences they cite: off, rules (numbers and directions), nli "
+        "(check_model), or model (a chat model: models.judge, else the writer).",
+        omit="rules",
+    )
+    check_model: NameOrPath | None = _key(
+        None, "Entailment model of check = nli: a catalogue name or a folder.", omit=None
+    )
+    unsupported: UnsupportedPolicy = _key(
+        "mark", "Claims that their sentences do not support: mark or remove.", omit="mark"
     )
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
@@ -461,6 +402,11 @@ class Settings(_Table):
                 f"setting examples.rerank_times: {examples.rerank_times} times {examples.k} examples exceed the limit "
                 f"of {MAX_RERANKED:,} for reranking: reduce one of them"
             )
+        if self.check == "nli" and self.check_model is None:
+            raise ValueError(
+                "setting check: nli needs an entailment model: name one with check_model (a catalogue name or a "
+                "folder), or use check = rules"
+            )
         if self.local_only and self.allow_remote:
             raise ValueError("local_only (--local-only) and --allow-remote contradict each other: give one of them")
         for key, host in self.remote_hosts() if self.local_only else ():
@@ -492,8 +438,10 @@ class Settings(_Table):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of chat models, with `reward` only if the settings have a model for it."""
-        return ROLES if self.models.reward is None else (*ROLES, "reward")
+        """The roles of chat models; `reward` and, for the check of claims, `judge` only if they have a model."""
+        reward = () if self.models.reward is None else ("reward",)
+        judge = ("judge",) if self.check == "model" and self.models.judge is not None else ()
+        return (*ROLES, *reward, *judge)
 
     def model_for(self, role: str) -> ModelSettings:
         """Return the settings of the model for this role. A table without a name changes the writer's settings."""

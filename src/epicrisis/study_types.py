@@ -76,7 +76,8 @@ _NO_TRIAL = re.compile(
     r"\b(?:secondary (?:\w+ )?analys[ei]s|post[- ]hoc|sub-?group analys[ei]s|qualitative|process evaluation|fidelity|"
     r"missing data|imputation|cost[- ]effectiveness|cost[- ]utility|economic|recruitment|trial design|trialists?|"
     r"generali[sz]ability|informed consent|lessons|characteristics|sub-?study|methodology|willingness|participation|"
-    r"to (?:clinical )?practice|observational|retrospective|cohort|case[- ]matched|trial on a|predictors? of|correlates?)\b",
+    r"to (?:clinical )?practice|observational|retrospective|cohort|case[- ]matched|trial on a|"
+    r"predictors? of|correlates?)\b",
     re.IGNORECASE,
 )
 """Titles of work about a trial, which is not the comparison that the trial randomised."""
@@ -93,7 +94,8 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
         frozenset({"clinical trial protocol"}),
         title=_words(
             "protocol (?:for|of (?:a|an|the)|and rationale)|(?:study|trial|review) protocol|"
-            r"(?:rationale and (?:study )?design|design and rationale|study design|(?<!factorial )design) (?:for|of) (?:a|an|the|this)"
+            r"(?:rationale and (?:study )?design|design and rationale|study design|(?<!factorial )design) (?:for|of) "
+            "(?:a|an|the|this)"
         ),
     ),
     StudyTypeRow("preprint", "preprint, not peer-reviewed", frozenset({"preprint"})),
@@ -180,8 +182,9 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
             }
         ),
         title=_words(
-            r"cohort|(?:pro|retro)spective(?:ly)? (?:[\w-]+ ){0,3}(?:study(?! design)|analysis|evaluation|follow-up|review|audit|"
-            r"series|observation\w*|assessment)|longitudinal (?:[\w-]+ ){0,2}(?:study|analysis|follow-up|assessment)|"
+            r"cohort|(?:pro|retro)spective(?:ly)? (?:[\w-]+ ){0,3}(?:study(?! design)|analysis|evaluation|"
+            r"follow-up|review|audit|series|observation\w*|assessment)|"
+            r"longitudinal (?:[\w-]+ ){0,2}(?:study|analysis|follow-up|assessment)|"
             "registry|follow[- ]up study"
         ),
     ),

@@ -74,6 +74,12 @@ ExtractionTarget: TypeAlias = Literal["sentence", "span"]
 PreferenceMode: TypeAlias = Literal["first", "only"]
 """What preferred study types change: they are moved forward in a ranking, or all others are left out."""
 
+SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model"]
+"""How the claims of an answer are checked against the sentences they cite."""
+
+UnsupportedPolicy: TypeAlias = Literal["mark", "remove"]
+"""What to do with claims that their sentences do not support."""
+
 UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 """What happens to an answer without a verified quotation: it counts as an abstention, or remains an answer."""
 

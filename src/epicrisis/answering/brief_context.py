@@ -53,6 +53,7 @@ from epicrisis.answers import (
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
 from epicrisis.prompts import MARK_LABELS, Prompt, fence
+from epicrisis.references import find_passage_study
 from epicrisis.types import ArticleMark, Passage, Question
 
 NAME = "brief-context"

@@ -2,19 +2,23 @@
 
 A hit at place r (from 1) has the relevance 1 / (60 + r), as in reciprocal rank fusion, whatever the scores of its
 ranking are. The relevance of a preferred study is multiplied by `FACTOR`. It overtakes others up to six places ahead
-at the top of the ranking and fifteen at place 100, and the hits of equal relevance keep their order.
+at the top of the ranking and fourteen at place 100, and the hits of equal relevance keep their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from epicrisis.references import find_passage_study
 from epicrisis.study_types import StudyType
 from epicrisis.types import CountUnit, Passage, PreferenceMode, Ranking, SentenceRanking
 
+Key = TypeVar("Key", str, int)
+
 FACTOR = 1.1
+"""Relevance of a preferred study, as a multiple of what its place gives."""
 POOL_TIMES = 4
 """Searches for this many times k hits, from which the preferred ones move forward."""
 _RRF_K = 60
@@ -37,6 +41,8 @@ def prefer_studies(
     chosen.sort(key=lambda hit: places[getattr(hit.passage, unit)])
     hits = tuple(replace(hit, rank=rank) for rank, hit in enumerate(chosen))
     parameters = {**ranking.parameters, "k": k, "prefer": list(types), "prefer_mode": mode}
+    if "documents" in parameters:
+        parameters["documents"] = len({hit.passage.document_id for hit in hits})
     matching = sum(is_preferred.values())
     noun = "documents" if count == "documents" else "passages"
     note = f"{matching} of the {len(distinct)} best {noun} are of the preferred study types"
@@ -67,11 +73,11 @@ def _find_preferred(passages: Sequence[Passage], types: Collection[StudyType]) -
     return preferred
 
 
-def _order(keys: Sequence[Hashable], is_preferred: dict[Hashable, bool], mode: PreferenceMode) -> list[Hashable]:
+def _order(keys: Sequence[Key], is_preferred: Mapping[Key, bool], mode: PreferenceMode) -> list[Key]:
     """Return the keys by their relevance, best first."""
     if mode == "only":
         return [key for key in keys if is_preferred[key]]
-    relevance: dict[Hashable, float] = {}
+    relevance: dict[Key, float] = {}
     for place, key in enumerate(keys, 1):
         relevance[key] = (FACTOR if is_preferred[key] else 1.0) / (_RRF_K + place)
     return sorted(keys, key=lambda key: -relevance[key])

@@ -1,0 +1,90 @@
+"""The base of settings tables: how a key is defined, and the types of values that are checked when they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+
+from epicrisis.dates import last_day
+from epicrisis.errors import InputError
+from epicrisis.privacy import local_path, parse_host, strip_secrets
+
+
+def _check_date(date: str) -> str:
+    last_day(date)
+    return date
+
+
+def _expand_local(path: Path) -> Path:
+    try:
+        return local_path(path)
+    except InputError as error:
+        raise ValueError(error.message) from None
+
+
+def _check_local(name: str) -> str:
+    _expand_local(Path(name))
+    return name
+
+
+def _check_address(name: str) -> str:
+    name = name.strip()
+    if not re.match(r"https?:", name, re.IGNORECASE):
+        return name
+    if parse_host(name) is None or strip_secrets(name).endswith("://..."):
+        raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
+    scheme, _, rest = name.partition(":")
+    return f"{scheme.lower()}:{rest}"
+
+
+def _check_variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
+        raise ValueError("give the name of the variable with the key (capitals, digits, _), not the key")
+    return name
+
+
+Date = Annotated[str, AfterValidator(_check_date)]
+LocalPath = Annotated[Path, AfterValidator(_expand_local)]
+NameOrPath = Annotated[str, AfterValidator(_check_local)]
+"""A name of the catalogue, or a path."""
+NameOrUrl = Annotated[str, AfterValidator(_check_address), PlainSerializer(strip_secrets)]
+"""A name, a path or a URL. Serialized without secrets."""
+VariableName = Annotated[str, AfterValidator(_check_variable)]
+
+
+def define_key(default: Any, meaning: str, unit: str = "", omit: Any = ..., **constraints: Any) -> Any:
+    """Build the field of a key. Dumps leave out the value `omit`. `constraints` are those of pydantic's `Field`."""
+    if omit is not ...:
+        constraints["exclude_if"] = lambda value: value == omit
+    return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
+
+
+class SettingsTable(BaseModel):
+    """A table of settings: unknown keys are refused, and its representation contains no secrets."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap_single_values(cls, values: Any) -> Any:
+        """Accept one text for a list of texts, such as `scope.types=Review`."""
+        if not isinstance(values, Mapping):
+            return values
+        wrapped = dict(values)
+        for name, value in values.items():
+            field = cls.model_fields.get(name)
+            if isinstance(value, str) and field is not None and get_origin(field.annotation) is tuple:
+                wrapped[name] = (value,)
+        return wrapped
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for key, value in super().__repr_args__():
+            yield key, strip_secrets(value) if isinstance(value, str) else value
+
+    def __hash__(self) -> int:
+        """Return a hash of the representation, since some tables contain dictionaries."""
+        return hash(repr(self))
