@@ -22,9 +22,11 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.conflicts import find_conflicts, watch_passages
+from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
+from epicrisis.answering.isolated_votes import brief_context_or_votes
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import (
@@ -66,7 +68,7 @@ Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
 STRATEGIES: Mapping[str, Strategy] = {
     "evidence": evidence,
-    "brief-context": brief_context,
+    "brief-context": brief_context_or_votes,
     "rag": rag,
     "full-context": full_context,
     "closed-book": closed_book,
@@ -90,8 +92,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "describe_sources", "prefer",
-    "prefer_mode",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources",
+    "prefer", "prefer_mode",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -322,12 +324,15 @@ class Pipeline:
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
 
+        watch, passages = watch_passages(emit)
+
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
             answer = withhold_unverified(answer) if withhold else answer
-            return await self._check_claims(answer, context)
+            answer = await self._check_claims(answer, context)
+            return replace(answer, conflicts=find_conflicts(answer, passages, is_record=scope.patient is not None))
 
-        context = apply_overrides(self.build_context(emit, scope, restriction), overrides)
+        context = apply_overrides(self.build_context(watch, scope, restriction), overrides)
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -335,7 +340,7 @@ class Pipeline:
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         whole = apply_overrides(
-            self.build_context(emit, scope, restriction.without_hidden()), without_narrowing(overrides)
+            self.build_context(watch, scope, restriction.without_hidden()), without_narrowing(overrides)
         )
         # Both attempts share one deadline.
         again = await ask(replace(whole, deadline=context.deadline))
@@ -424,6 +429,7 @@ class Pipeline:
             reward=rewarder,
             extract=settings.extract,
             describe_sources=settings.describe_sources,
+            defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
         return context

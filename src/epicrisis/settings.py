@@ -192,6 +192,23 @@ class RefineSettings(_Table):
     )
 
 
+class DefenceSettings(_Table):
+    """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
+
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
+    isolated_votes: bool = _key(
+        False,
+        "Read each document alone and take the majority of their choices, with its margin. Costs one call per document "
+        "and evidence that only several documents together give. Only for brief-context and questions with options.",
+    )
+    structured_findings: bool = _key(
+        False,
+        "Pass options and numbered sentences of map replies to the reduce call, and no free text. Costs what readers "
+        "conclude from several sentences. Only for brief-context with citing = numbers.",
+    )
+
+
 class CacheSettings(_Table):
     """The cache of replies: the same call is not paid for twice."""
 
@@ -335,6 +352,7 @@ class Settings(_Table):
         "answer. Experiments keep it unless this is set.",
         omit="keep",
     )
+    defence: DefenceSettings = _key(DefenceSettings(), "", omit=DefenceSettings())
     check: SupportCheck = _key(
         "rules",
         "Check of an answer's claims against the sentences they cite: off, rules (numbers and directions), nli "
@@ -386,6 +404,7 @@ class Settings(_Table):
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path are the same file: give each its own")
         self._check_preflight()
+        self._check_defence()
         if self.strategy == "full-context" and self.beside:
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
@@ -425,6 +444,18 @@ class Settings(_Table):
             )
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
             raise ValueError("setting preflight.signal: reranker-overlap needs a reranker: choose one with rerank.name")
+
+    def _check_defence(self) -> None:
+        if self.defence.isolated_votes and self.strategy != "brief-context":
+            raise ValueError(
+                f"setting defence.isolated_votes: {self.strategy} does not read documents one by one: use --strategy "
+                "brief-context, or leave it out"
+            )
+        if self.defence.structured_findings and (self.strategy, self.citing) != ("brief-context", "numbers"):
+            raise ValueError(
+                "setting defence.structured_findings: only findings with numbered sentences have this form: use "
+                "--strategy brief-context --setting citing=numbers, or leave it out"
+            )
 
     def remote_hosts(self) -> Iterator[tuple[str, str]]:
         """Yield the dotted key and the host, without secrets, of every setting that names another machine."""

@@ -192,7 +192,15 @@ def _remark(answer: Answer) -> Iterable[str]:
         if answer.votes:
             choices = sum(vote.choice is not None for vote in answer.votes)
             basis = f"{choices} of {len(answer.votes)} votes"
+        if answer.margin is not None:
+            basis = f"{sum(answer.margin.votes.values())} votes of {answer.margin.read} {answer.margin.unit} read alone"
         yield printable(f"{basis}: {percentages}; by {answer.decided_by}")
+    if answer.margin is not None and answer.margin.choice is not None:
+        margin = answer.margin
+        yield (
+            f"Margin: at least {margin.needed} of the {margin.read} {margin.unit} read would have to be false to change "
+            "this answer."
+        )
     if answer.patient is not None:
         name = f" ({answer.patient_name})" if answer.patient_name else ""
         yield f"Record read: patient {printable(answer.patient + name)}"
