@@ -59,7 +59,6 @@ from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
-from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences
 from epicrisis.serialization import to_json
 from epicrisis.settings import Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
@@ -92,8 +91,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources",
-    "prefer", "prefer_mode",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
+    "prefer_mode",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -447,10 +446,8 @@ class Pipeline:
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
-        prefer, mode = self.settings.prefer, self.settings.prefer_mode
-        n = POOL_TIMES * k if prefer else k
-        sentences = await self._offload(retriever.rank_sentences, question.text, ranking.passages, n)
-        return prefer_sentences(sentences, prefer, mode, k) if prefer else sentences
+        select = evidence_selection.rank_sentences
+        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
 
     @property
     def _has_encoder(self) -> bool:
