@@ -193,7 +193,7 @@ class RefineSettings(_Table):
 class DefenceSettings(_Table):
     """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
 
-    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs more prompt tokens per word.")
     repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
     isolated_votes: bool = _key(
         False,

@@ -198,8 +198,8 @@ def _remark(answer: Answer) -> Iterable[str]:
     if answer.margin is not None and answer.margin.choice is not None:
         margin = answer.margin
         yield (
-            f"Margin: at least {margin.needed} of the {margin.read} {margin.unit} read would have to be false to change "
-            "this answer."
+            f"Margin: at least {margin.needed} of the {margin.read} {margin.unit} read would have to be false to "
+            "change this answer."
         )
     if answer.patient is not None:
         name = f" ({answer.patient_name})" if answer.patient_name else ""
