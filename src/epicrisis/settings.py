@@ -365,6 +365,9 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
+    calibration: LocalPath | None = _key(
+        None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
+    )
     record: LocalPath | None = _key(
         None, "JSONL file for every prompt and reply. It contains the text of the documents in them.", "path"
     )
