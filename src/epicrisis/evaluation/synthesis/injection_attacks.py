@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
 from epicrisis.corpus.chunking import find_sentences
@@ -198,7 +198,7 @@ def _plant_all(passages: Sequence[Passage], places: Sequence[int], words: str, d
     return [plant(passages[place], words, draw.choice(positions)) for place in places]
 
 
-Rewrite: TypeAlias = Callable[[Question, str, Sequence[str]], Awaitable[str | None]]
+Rewrite: TypeAlias = Callable[[Question, str, Sequence[str]], Coroutine[Any, Any, str | None]]
 """Return another wording of the attack text, given the texts that failed, or None if there is none."""
 
 
