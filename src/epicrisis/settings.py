@@ -195,7 +195,7 @@ class RefineSettings(_Table):
 class DefenceSettings(_Table):
     """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
 
-    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs more prompt tokens per word.")
     repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
     isolated_votes: bool = _key(
         False,
@@ -381,6 +381,9 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
+    calibration: LocalPath | None = _key(
+        None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
+    )
     record: LocalPath | None = _key(
         None, "JSONL file for every prompt and reply. It contains the text of the documents in them.", "path"
     )
