@@ -92,7 +92,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
+    "prefer_mode",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -424,6 +425,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
+            describe_sources=settings.describe_sources,
             defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
@@ -442,7 +444,8 @@ class Pipeline:
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
-        return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
+        select = evidence_selection.rank_sentences
+        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
 
     @property
     def _has_encoder(self) -> bool:
