@@ -30,9 +30,11 @@ endif
 models: $(INSTALLED)
 	$(BIN)/epicrisis models pull minilm smollm2-135m
 
-demo: models  ## environment, package, models; a small library; questions answered on the screen
-	$(BIN)/epicrisis models pull $(MODEL)
+demo: $(INSTALLED)  ## environment, package, models; a small library; evidence, then answers of a chat model
+	$(BIN)/epicrisis models pull minilm
 	$(BIN)/epicrisis library add $(DEMO) demo/documents.jsonl
+	$(BIN)/epicrisis ask $(DEMO) "Does low-dose aspirin lower the risk of preterm pre-eclampsia?" --strategy evidence
+	$(BIN)/epicrisis models pull $(MODEL)
 	$(BIN)/epicrisis library info $(DEMO)
 	$(BIN)/epicrisis search $(DEMO) "aspirin to prevent cancer in Lynch syndrome" -k 5
 	@# A model this small may fail a question: that is shown, and the demo goes on.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from operator import itemgetter
@@ -14,6 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
+from epicrisis.answering.confidence import ConfidenceCalibration
 from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
@@ -45,6 +49,7 @@ EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
+_CALIBRATION = TypeAdapter(ConfidenceCalibration)
 _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
 _REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
@@ -234,6 +239,19 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
     return models
 
 
+def open_cached_models(
+    settings: Settings, search: LibrarySearch | None, resources: ExitStack
+) -> tuple[dict[str, ChatModel], list[Notice]]:
+    """Return the chat model of each role, and a notice if replies are not cached. `resources` closes the cache.
+
+    Raises SettingsError and StorageError as `open_cache` and `open_models` do.
+    """
+    cache, note = open_cache(settings, search)
+    if cache is not None:
+        resources.callback(cache.close)
+    return open_models(settings, cache), [] if note is None else [Notice("cache", note)]
+
+
 def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyCache | None, str | None]:
     """Return the reply cache, or None with a notice if the default cache cannot be opened.
 
@@ -249,6 +267,30 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
         if replay or settings.cache.path is not None:
             raise
         return None, f"replies are not cached: {error.message}"
+
+
+def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, Sequence[Notice]]:
+    """Return the calibration of the confidence; None, with a notice, for one of another strategy or model.
+
+    Raises SettingsError for a file that is none.
+    """
+    path = settings.calibration
+    if path is None:
+        return None, ()
+    try:
+        calibration = _CALIBRATION.validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        raise SettingsError(
+            f"setting calibration: {path} is no file of `epicrisis calibrate confidence`: name one, or leave it out"
+        ) from None
+    models = {strip_secrets(settings.model_for(role).name) for role in settings.roles}
+    if calibration.fits(settings.strategy, models):
+        return calibration, ()
+    message = (
+        f"the confidence is not calibrated: {path.name} was fitted to answers of {calibration.strategy} by "
+        f"{', '.join(calibration.models)}"
+    )
+    return None, (Notice("calibration", message),)
 
 
 def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) -> tuple[Encoder, str]:
@@ -303,6 +345,15 @@ def describe_models(settings: Settings, roles: Sequence[str]) -> dict[str, dict[
 def describe_library(library: Library) -> dict[str, Any]:
     """Return id and size of a library for the recipe of a run."""
     return {"id": library.manifest.library_id, "passages": library.count()[1]}
+
+
+def describe_search(search: LibrarySearch) -> dict[str, Any]:
+    """Return the libraries of a search for the recipe of a run."""
+    description: dict[str, Any] = describe_library(search.library)
+    description["fused"] = list(map(describe_library, search.others))
+    if search.literature:
+        description["beside"] = list(map(describe_library, search.literature))
+    return description
 
 
 def describe_examples(library: Library) -> dict[str, Any]:

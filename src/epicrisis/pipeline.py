@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
+from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.document_answers import withhold_unverified
@@ -93,7 +94,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
+    "prefer_mode",
 }
 """Settings that influence the answers."""
 # fmt: on
@@ -118,6 +120,7 @@ class Pipeline:
     _: KW_ONLY
     notices: Sequence[Notice] = ()
     remote: Sequence[str] = ()
+    calibration: ConfidenceCalibration | None = None
     verifier: Verifier | None = None
     """Checks the claims if the setting `check` is `nli`."""
     rosters: Sequence[Roster] = ()
@@ -162,13 +165,9 @@ class Pipeline:
                 resources.enter_context(examples.search)
             elif "medprompt" in needed:
                 raise SettingsError(NO_EXAMPLES)
-            models: Mapping[str, ChatModel] = {}
-            if needed - WITHOUT_MODEL:
-                cache, note = components.open_cache(settings, search)
-                if cache is not None:
-                    resources.callback(cache.close)
-                models = components.open_models(settings, cache)
-                notices = (*notices, Notice("cache", note)) if note else notices
+            wanted = bool(needed - WITHOUT_MODEL)
+            models, cache_notices = components.open_cached_models(settings, search, resources) if wanted else ({}, [])
+            calibration, remarks = components.open_calibration(settings)
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
@@ -178,7 +177,8 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notices=notices,
+                notices=(*notices, *cache_notices, *remarks),
+                calibration=calibration,
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
@@ -216,7 +216,7 @@ class Pipeline:
             task.cancel()
             await asyncio.wait([task])
         usage = sum((event.usage for event in trace if isinstance(event, ModelCalled)), Usage())
-        last = Answered(replace(answer, usage=usage, trace=tuple(trace)))
+        last = Answered(replace(add_confidence(answer, self.calibration), usage=usage, trace=tuple(trace)))
         log_event(question.key, last)
         yield last
 
@@ -266,10 +266,7 @@ class Pipeline:
             "models": components.describe_models(self.settings, self._roles),
         }
         if self.search is not None:
-            recipe["library"] = components.describe_library(self.search.library)
-            recipe["library"]["fused"] = list(map(components.describe_library, self.search.others))
-            if self.search.literature:
-                recipe["library"]["beside"] = list(map(components.describe_library, self.search.literature))
+            recipe["library"] = components.describe_search(self.search)
         if self.settings.citing == "numbers":
             recipe["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
         if self.settings.check == "model":
@@ -278,6 +275,8 @@ class Pipeline:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
+        if self.calibration is not None:
+            recipe["calibration"] = to_json(self.calibration)
         return recipe
 
     async def aclose(self) -> None:
@@ -427,6 +426,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
+            describe_sources=settings.describe_sources,
             defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
@@ -445,7 +445,8 @@ class Pipeline:
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
-        return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
+        select = evidence_selection.rank_sentences
+        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
 
     @property
     def _has_encoder(self) -> bool:
@@ -472,7 +473,6 @@ class Pipeline:
 
     @property
     def _roles(self) -> tuple[str, ...]:
-        """The roles with an open chat model."""
         return tuple(filter(self.models.__contains__, self.settings.roles))
 
     def _strategy(self, overrides: RunOverrides) -> str:
