@@ -35,7 +35,7 @@ from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, Rer
 from epicrisis.types import Examples, Question, Scope
 
 DEFAULT_ENCODER = "minilm"
-WITH_SENTENCES = frozenset({"evidence"})
+WITH_SENTENCES = frozenset({"evidence", "focused"})
 """Strategies that select sentences with the encoder."""
 EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context
+from epicrisis.partitioning import mark_largest_gap
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
@@ -85,7 +86,10 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """Return the best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
     search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
-    return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
+    count = settings.count_unit(scope.patient)
+    ranking = search(text, settings.k, settings.by, scope, count)
+    # Before the order of time, which replaces the scores.
+    return mark_largest_gap(ranking, count) if settings.adaptive_k else ranking
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:

@@ -25,6 +25,7 @@ from epicrisis.answering.baselines import chain_of_thought, closed_book, full_co
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
+from epicrisis.answering.focused import focused
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import (
@@ -49,10 +50,9 @@ from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs, strip_secrets
-from epicrisis.prompts import hash_prompts
+from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel
 from epicrisis.retrieval.preflight import describe_rules
-from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
@@ -65,6 +65,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "evidence": evidence,
     "brief-context": brief_context,
     "rag": rag,
+    "focused": focused,
     "full-context": full_context,
     "closed-book": closed_book,
     "chain-of-thought": chain_of_thought,
@@ -74,7 +75,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "ensemble-refining": ensemble_refining,
     "self-reflection": self_reflection,
 }
-WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "full-context"}
+WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "focused", "full-context"}
 """Strategies without a library of passages; some use one of solved questions."""
 WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
@@ -87,7 +88,7 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing",
+    "unverified", "sentences", "citing", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -392,6 +393,11 @@ class Pipeline:
             record=record,
             select_sentences=partial(self._select_sentences, search_scope, emit),
             sentences=settings.sentences,
+            split_sentences=find_sentences,
+            neighbours=settings.neighbours,
+            focus_tokens=settings.focus_tokens,
+            rotations=settings.rotations,
+            route=settings.route,
             citing=settings.citing,
             compare_texts=None if not self._has_encoder else self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
@@ -406,6 +412,7 @@ class Pipeline:
             reward=rewarder,
             extract=settings.extract,
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
+            record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
         )
         return context
 

@@ -24,6 +24,7 @@ from epicrisis.types import (
     EvidenceUnit,
     ExtractionTarget,
     LongQuestionPolicy,
+    RouteTarget,
     RuleName,
     SearchMode,
     SignalKind,
@@ -270,7 +271,36 @@ class Settings(_Table):
     count: CountUnit | None = _key(
         None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
-    sentences: int = _key(8, "Sentences that the strategy evidence selects.", "sentences", ge=1, le=200, omit=8)
+    sentences: int = _key(
+        8, "Sentences that the strategies evidence and focused select.", "sentences", ge=1, le=200, omit=8
+    )
+    neighbours: int = _key(
+        1, "Sentences that focused adds before and after each selected one.", "sentences", ge=0, le=20, omit=1
+    )
+    focus_tokens: int | None = _key(
+        None,
+        "Limit for the sentences that focused reads, by the writer's tokenizer, in place of a number of sentences.",
+        "tokens",
+        ge=1,
+        omit=None,
+    )
+    adaptive_k: bool = _key(
+        False, "rag and focused read only what ranks before the largest gap in the scores, at most k.", omit=False
+    )
+    rotations: int = _key(
+        1,
+        "Prompts of rag and focused, each with the documents rotated further. Their answers vote.",
+        "prompts",
+        ge=1,
+        le=100,
+        omit=1,
+    )
+    route: RouteTarget = _key(
+        "off",
+        "Where rag and focused send a question that the documents in one prompt do not answer: brief-context, "
+        "full-context, or off.",
+        omit="off",
+    )
     partition: int = _key(4, "Evidence per map call.", "documents or passages, see count", ge=1)
     rrf_k: int = _key(60, "Constant of reciprocal rank fusion.", ge=1)
     preflight: PreflightSettings = PreflightSettings()
@@ -360,6 +390,11 @@ class Settings(_Table):
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
                 "brief-context, or leave out beside"
+            )
+        if self.route == "full-context" and self.beside:
+            raise ValueError(
+                "setting route: full-context reads the patient record and no literature: use route=brief-context, or "
+                "leave out beside"
             )
         if self.strategy == "full-context" and self.order == "rank":
             raise ValueError(

@@ -16,6 +16,7 @@ from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
     AnswerState,
+    CharacterSpan,
     CitingMode,
     CountUnit,
     DraftSelection,
@@ -24,6 +25,7 @@ from epicrisis.types import (
     Preflight,
     Question,
     Ranking,
+    RouteTarget,
     Scope,
     SentenceRanking,
     TieRule,
@@ -75,6 +77,11 @@ async def _refuse_selection(_question: Question, _k: int, _ranking: Ranking | No
     raise EpicrisisError("the selection of sentences reads a library: name one")
 
 
+def _refuse_splitting(_: str) -> Iterable[CharacterSpan]:
+    raise EpicrisisError("the neighbours of sentences need a sentence splitter: open a pipeline")
+
+
+SentenceSplitting: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
 SentenceSelection: TypeAlias = Callable[[Question, int, Ranking | None], Awaitable[SentenceRanking]]
 TextComparison: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Return for each text of the first list the similarity to each of the second; higher is more similar."""
@@ -105,6 +112,16 @@ class Context:
     """Return the best sentences, at most so many, of the ranking, or of a search without a ranking."""
     sentences: int = 8
     """How many sentences to select."""
+    split_sentences: SentenceSplitting = _refuse_splitting
+    """Return the spans of the sentences of a text, in order."""
+    neighbours: int = 1
+    """How many sentences before and after a selected one the strategy focused reads."""
+    focus_tokens: int | None = None
+    """Limit for the sentences that the strategy focused reads, by the writer's tokenizer."""
+    rotations: int = 1
+    """Prompts with the documents in rotated order, whose answers vote."""
+    route: RouteTarget = "off"
+    """Where a question goes whose documents do not answer it in one prompt."""
     citing: CitingMode = "quotes"
     compare_texts: TextComparison | None = None
     """Compare texts by the encoder. None without one."""
@@ -113,6 +130,8 @@ class Context:
     extract: ExtractionTarget = "span"
     about: tuple[str, ...] = ()
     """Lines before the documents of a prompt: the patient, the order, the meaning of the question's time words."""
+    record_about: tuple[str, ...] = ()
+    """The same lines for a prompt with the whole record."""
 
     def sampling_of(self, role: str) -> Sampling:
         """Return the sampling parameters of a role."""
