@@ -378,10 +378,6 @@ class Pipeline:
         rewarder = Rewarder(reward) if self.reward is not None else None
         if rewarder is None and "reward" in settings.roles:
             rewarder = Rewarder(request_reward, settings.model_for("reward").name)
-        sampling: dict[str, Sampling] = {}
-        for role in settings.roles:
-            model = settings.model_for(role)
-            sampling[role] = Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
         refine = settings.refine
         chronological = scope.patient is not None and evidence_selection.is_chronological(settings, scope.patient)
         deadline = settings.deadline_seconds
@@ -404,7 +400,7 @@ class Pipeline:
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
             seed=settings.seed,
-            sampling=sampling,
+            sampling=dict(zip(settings.roles, map(self._sampling_of, settings.roles), strict=True)),
             deadline=None if deadline is None else time.monotonic() + deadline,
             voting=VotingOptions(**settings.votes.model_dump()),
             examples=None if self.examples is None else examples,
@@ -415,6 +411,10 @@ class Pipeline:
             record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
         )
         return context
+
+    def _sampling_of(self, role: str) -> Sampling:
+        model = self.settings.model_for(role)
+        return Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
 
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None

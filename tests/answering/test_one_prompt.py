@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -42,7 +42,7 @@ def cited(request: ChatRequest, trial: int, choice: str | None = None, text: str
     return said(quotes=quotes, answer=text, **({"choice": choice} if choice else {}))
 
 
-def by_first(replies: dict[int, str | Callable[[ChatRequest], str]]) -> Callable[[ChatRequest], str]:
+def by_first(replies: Mapping[int, str | Callable[[ChatRequest], str]]) -> Callable[[ChatRequest], str]:
     """A script by the trial that a request shows first."""
 
     def script(request: ChatRequest) -> str:
