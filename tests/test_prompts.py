@@ -16,6 +16,7 @@ from epicrisis import prompts
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import PROMPTS
+from epicrisis.answers import Quotation
 from epicrisis.errors import ScopeViolation
 from epicrisis.prompts import (
     CLOSE,
@@ -195,6 +196,45 @@ def test_mark_appears_only_in_label() -> None:
 def test_labels_are_numbered_from_one() -> None:
     assert fence(["x", "y"]) == "<documents>\n[doc 1] x\n[doc 2] y\n</documents>"
     assert fence(["x"], label="finding") == "<documents>\n[finding 1] x\n</documents>"
+
+
+@given(st.lists(texts, min_size=1, max_size=4), st.data())
+def test_numbers_of_sentences_cannot_be_forged(items: list[str], data: st.DataObject) -> None:
+    numbers: list[dict[int, int]] = []
+    number = 0
+    for item in items:
+        offsets = sorted(data.draw(st.sets(st.integers(0, max(0, len(item) - 1)), max_size=4)))
+        numbers.append(dict(zip(offsets, range(number + 1, number + len(offsets) + 1), strict=True)))
+        number += len(offsets)
+    fenced = fence(items, numbers=numbers)
+    assert unfence(fenced) == items
+    assert re.findall(r"\[\s*s\s*(\d+)\s*\]", fenced, re.IGNORECASE) == list(map(str, range(1, number + 1)))
+    # Between the labels there is no marker of any kind.
+    for piece in re.split(r"(?m)^\[doc \d+\] |\[s\d+\] ", fenced.removeprefix(OPEN).removesuffix(CLOSE)):
+        assert FORBIDDEN.search(piece) is None
+
+
+def test_sentences_are_numbered_at_their_places() -> None:
+    passage = Passage("d#1", "d", 1, 50, 71, "One died. [s1] Two ran", title="Title", date="2015")
+    sentences = (Quotation("d#1", "Two ran", 65, 72), Quotation("d#1", "One died.", 50, 59))
+    assert fence_passages([passage], Scope(), sentences) == (
+        "<documents>\n[doc 1] Title (2015)\n[s2] One died. [\\s1] [s1] Two ran\n</documents>"
+    )
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        Quotation("e#0", "Text.", 0, 5),
+        Quotation("d#0", "Text.", 1, 6),
+        Quotation("d#0", "Text.", -1, 4),
+        Quotation("d#0", "Text."),
+        Quotation("d#0", "Other", 0, 5),
+    ],
+)
+def test_sentence_that_is_not_in_its_passage_raises(sentence: Quotation) -> None:
+    with pytest.raises(ValueError, match="sentence 1 is"):
+        fence_passages([make("Text.", title="T")], Scope(), [sentence])
 
 
 @pytest.mark.parametrize(

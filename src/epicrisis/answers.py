@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.references import Reference
-from epicrisis.types import AnswerState, ArticleMark, EvidenceSpan, Preflight, Question, Ranking
+from epicrisis.study_types import StudyTypeMatch
+from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,33 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Confidence:
+    """How far the parts, votes, probabilities and claims behind an answer agree, from 0 to 1."""
+
+    value: float
+    """The mean of the components."""
+    components: Mapping[str, float]
+    """Shares by name: `parts`, `votes`, `probability`, `claims`. Unknown ones are absent."""
+    calibrated: float | None = None
+    """The probability that the answer is right, by a fitted calibration. None without one for answers of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteMargin:
+    """The votes of documents or passages, each read alone, and how many would have to be false."""
+
+    unit: CountUnit
+    read: int
+    """How many were read. Those without a vote are included."""
+    votes: Mapping[str, int]
+    """The number of votes by option."""
+    choice: str | None = None
+    """The option with the most votes. None for a tie, or without a vote."""
+    needed: int = 0
+    """The least number of false documents or passages that could change the answer. 0 without a choice."""
+
+
+@dataclass(frozen=True, slots=True)
 class WithheldAnswer:
     """An untrusted answer of the model, with the reason. It is displayed and does not count as an answer."""
 
@@ -165,6 +193,65 @@ class WithheldAnswer:
     reason: str
     choice: str | None = None
     citations: tuple[Citation, ...] = ()
+
+
+ConflictBasis: TypeAlias = Literal["parts", "sentences", "votes"]
+"""What disagrees: the options that the parts chose, the directions read by rules from cited sentences, or votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictSource:
+    """A document on one side of a conflict."""
+
+    document_id: str
+    title: str = ""
+    study: StudyTypeMatch | None = None
+    """None for notes of a record and for studies of an unknown type."""
+    is_note: bool = False
+    """Whether it is a note of a patient's record."""
+    is_retracted: bool = False
+    """Whether it is a retracted article or a retraction notice. Such a source is shown and does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictSide:
+    """What one side of a conflict says, and who says it."""
+
+    label: str
+    """An option, such as `A (yes)`, or `an increase`, `a decrease`, `no difference`, `an effect`."""
+    summary: str
+    """The sources by type of study, such as `2 randomised trials, 1 cohort study`."""
+    count: int
+    """Sources that are not retracted, parts without a verified quotation, or votes."""
+    choice: str | None = None
+    """The letter of the option."""
+    is_answer: bool = False
+    """Whether the answer takes this side."""
+    citations: tuple[int, ...] = ()
+    """Numbers of `Answer.citations`."""
+    partitions: tuple[int, ...] = ()
+    """Numbers of the parts, from 0."""
+    votes: tuple[int, ...] = ()
+    """Numbers of the votes, from 0."""
+    sources: tuple[ConflictSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A disagreement of the evidence, with both sides and the rule that decided."""
+
+    basis: ConflictBasis
+    sides: tuple[ConflictSide, ...]
+    """The side of the answer first, then by the number of sources."""
+    rule: str
+    """What decided, in words: `reduce call, against the majority of parts`."""
+
+    def describe(self) -> str:
+        """Return the sides on one line: `3 for A (yes): 2 randomised trials, 1 cohort study; 1 for B (no): ...`."""
+        lines: list[str] = []
+        for side in self.sides:
+            lines.append(f"{side.count} for {side.label}: {side.summary}")
+        return f"{'; '.join(lines)}. Decided by: {self.rule}"
 
 
 Narrowing: TypeAlias = Literal["none", "kept", "lifted"]
@@ -202,11 +289,12 @@ class Answer:
     narrowing: Narrowing = "none"
     claims: tuple[Claim, ...] = ()
     """The answer sentence by sentence, each with its citations. Empty for strategies without documents."""
-
-    @property
-    def confidence(self) -> float | None:
-        """The share of the choice; None without a choice or a distribution."""
-        return None if self.choice is None else self.distribution.get(self.choice)
+    margin: VoteMargin | None = None
+    """The count of isolated votes. None for other answers."""
+    conflicts: tuple[Conflict, ...] = ()
+    """Disagreements of the evidence. Empty if the sources agree, or if nothing could be compared."""
+    confidence: Confidence | None = None
+    """None if nothing is known, and for answers of strategies that were not asked through a pipeline."""
 
 
 @dataclass(frozen=True, slots=True)

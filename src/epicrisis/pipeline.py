@@ -22,10 +22,13 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
+from epicrisis.answering.conflicts import find_conflicts, watch_passages
+from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
 from epicrisis.answering.focused import focused
+from epicrisis.answering.isolated_votes import brief_context_or_votes
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import (
@@ -37,6 +40,9 @@ from epicrisis.answering.strategy_context import (
     VotingOptions,
 )
 from epicrisis.answering.structured_request import Sampling
+from epicrisis.answering.support import check_answer
+from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
+from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
@@ -45,13 +51,12 @@ from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
-from epicrisis.models.catalogue import is_demo
 from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
-from epicrisis.privacy import silence_dependency_logs, strip_secrets
+from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
-from epicrisis.protocols import ChatModel, RewardModel
+from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
@@ -63,7 +68,7 @@ Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
 STRATEGIES: Mapping[str, Strategy] = {
     "evidence": evidence,
-    "brief-context": brief_context,
+    "brief-context": brief_context_or_votes,
     "rag": rag,
     "focused": focused,
     "full-context": full_context,
@@ -88,7 +93,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "neighbours", "focus_tokens",
+    "adaptive_k", "rotations", "route",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -115,8 +121,11 @@ class Pipeline:
     examples: ExampleSearch | None = None
     reward: RewardModel | None = None
     _: KW_ONLY
-    notes: Sequence[str] = ()
+    notes: Sequence[Notice] = ()
     remote: Sequence[str] = ()
+    calibration: ConfidenceCalibration | None = None
+    verifier: Verifier | None = None
+    """Checks the claims if the setting `check` is `nli`."""
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
@@ -156,6 +165,7 @@ class Pipeline:
             if cache is not None:
                 resources.callback(cache.close)
             models = components.open_models(settings, cache)
+            calibration, remarks = components.open_calibration(settings)
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
@@ -165,8 +175,10 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notes=[note] if note else [],
+                notes=[*([Notice("cache", note)] if note else ()), *remarks],
+                calibration=calibration,
                 remote=list_remote_hosts(settings, library),
+                verifier=components.open_verifier(settings) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
                 resources=resources.pop_all(),
             )
@@ -202,7 +214,7 @@ class Pipeline:
             task.cancel()
             await asyncio.wait([task])
         usage = sum((event.usage for event in trace if isinstance(event, ModelCalled)), Usage())
-        last = Answered(replace(answer, usage=usage, trace=tuple(trace)))
+        last = Answered(replace(add_confidence(answer, self.calibration), usage=usage, trace=tuple(trace)))
         log_event(question.key, last)
         yield last
 
@@ -245,28 +257,24 @@ class Pipeline:
         settings = self.settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
         if self.settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(describe_rules())
-        models: dict[str, dict[str, Any]] = {}
-        for role in self.settings.roles:
-            model = self.settings.model_for(role)
-            # A model's address may contain secrets.
-            models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": hash_prompts(PROMPTS),
             "settings": settings,
-            "models": models,
+            "models": components.describe_models(self.settings, _REPLY_SETTINGS),
         }
         if self.search is not None:
-            recipe["library"] = components.describe_library(self.search.library)
-            recipe["library"]["fused"] = list(map(components.describe_library, self.search.others))
-            if self.search.literature:
-                recipe["library"]["beside"] = list(map(components.describe_library, self.search.literature))
+            recipe["library"] = components.describe_search(self.search)
         if self.settings.citing == "numbers":
             recipe["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
+        if self.settings.check == "model":
+            recipe["check_prompts"] = hash_prompts(CHECK_PROMPTS)
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
+        if self.calibration is not None:
+            recipe["calibration"] = to_json(self.calibration)
         return recipe
 
     async def aclose(self) -> None:
@@ -290,7 +298,8 @@ class Pipeline:
         scope = await self.resolve_scope(scope)
         await self.check_questions([replace(question, patient=scope.patient)])
         reads_record = scope.patient is not None and self._strategy(overrides) not in WITHOUT_LIBRARY
-        self._emit_notices(emit)
+        for notice in components.list_notices(self.settings, self.notes, self.remote):
+            emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
         answer = await self._answer(question, scope, overrides, emit)
@@ -313,11 +322,15 @@ class Pipeline:
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
 
+        watch, passages = watch_passages(emit)
+
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
-            return withhold_unverified(answer) if withhold else answer
+            answer = withhold_unverified(answer) if withhold else answer
+            answer = await self._check_claims(answer, context)
+            return replace(answer, conflicts=find_conflicts(answer, passages, is_record=scope.patient is not None))
 
-        context = apply_overrides(self.build_context(emit, scope, restriction), overrides)
+        context = apply_overrides(self.build_context(watch, scope, restriction), overrides)
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -325,11 +338,18 @@ class Pipeline:
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         whole = apply_overrides(
-            self.build_context(emit, scope, restriction.without_hidden()), without_narrowing(overrides)
+            self.build_context(watch, scope, restriction.without_hidden()), without_narrowing(overrides)
         )
         # Both attempts share one deadline.
         again = await ask(replace(whole, deadline=context.deadline))
         return replace(again, narrowing="lifted")
+
+    async def _check_claims(self, answer: Answer, context: Context) -> Answer:
+        """Return the answer with its claims checked, as the settings `check` and `unsupported` say."""
+        settings, verifier = self.settings, self.verifier
+        if settings.check == "model":
+            verifier = make_chat_verifier(context, "judge" if "judge" in self.models else "writer")
+        return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit)
 
     def build_context(
         self, emit: Callable[[Event], None], scope: Scope, restriction: TimeRestriction = NO_RESTRICTION
@@ -407,6 +427,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
+            defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
             record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
         )
@@ -466,20 +487,6 @@ class Pipeline:
         """Run synchronous work in a thread, a limited number at a time."""
         async with self._searches:
             return await asyncio.to_thread(work, *arguments, **named)
-
-    def _emit_notices(self, emit: Callable[[Event], None]) -> None:
-        """Emit the notices for every question."""
-        for note in self.notes:
-            emit(Notice("cache", note))
-        if self.remote:
-            emit(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(self.remote)}"))
-        for name in dict.fromkeys(self.settings.model_for(role).name for role in self.settings.roles):
-            if is_demo(name):
-                message = (
-                    f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
-                    "OpenAI-compatible endpoint, or a .gguf file)"
-                )
-                emit(Notice("demo-model", message))
 
 
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:

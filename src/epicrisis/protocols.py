@@ -117,6 +117,30 @@ class NliModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class SupportScore:
+    """The probabilities that sentences support and contradict a claim; otherwise they do not address it."""
+
+    supported: float = 0.0
+    contradicted: float = 0.0
+    failure: str = ""
+    """Why the pair could not be checked, without its text. The probabilities are then 0."""
+
+
+class Verifier(Protocol):
+    """Decides whether sentences support a claim."""
+
+    @property
+    def name(self) -> str:
+        """The model, for the reader."""
+
+    async def verify(self, pairs: Sequence[tuple[str, str]]) -> Sequence[SupportScore]:
+        """Return one score for each pair (sentences, claim), in order. Sentences are separated by line breaks.
+
+        A pair that cannot be checked (a failed call, a text beyond the window) has a `failure`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class StoredDocument:
     """A document for a store: its passages in order, and their vectors of shape `(len(passages), d)`."""
 

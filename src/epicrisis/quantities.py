@@ -369,6 +369,26 @@ def match_quantities(gold: Quantity, answer: Quantity) -> NumberMatch:
     return "vague" if since <= high and low <= until else "none"
 
 
+def shows_quantity(evidence: Quantity, claim: Quantity) -> bool:
+    """Return whether a text with the first quantity shows the second: equal, or a range around a single value.
+
+    `65 years` shows `above 60 years`; `more than 5 %` does not show `more than 7 %`, nor `5 to 10 mg` `7 to 10 mg`.
+    """
+    if match_quantities(evidence, claim) == match_quantities(claim, evidence) == "none":
+        return False
+    if DATE in (evidence.unit, claim.unit):
+        return True
+    scales = (1.0, 1.0) if evidence.unit == claim.unit else (evidence.factor, claim.factor)
+    low, high = evidence.low / scales[0], evidence.high / scales[0]
+    since, until = claim.low / scales[1], claim.high / scales[1]
+    tolerance = _tolerance(evidence, claim)
+    if low == high:
+        return since - tolerance <= low <= until + tolerance
+    # Infinite bounds are equal, and their difference is no number.
+    same_low = low == since or abs(low - since) <= tolerance
+    return same_low and (high == until or abs(high - until) <= tolerance)
+
+
 def _tolerance(gold: Quantity, answer: Quantity) -> float:
     """Return the distance at which two values, perhaps written to different digits, are still the same."""
     if gold.about or answer.about:

@@ -29,7 +29,9 @@ from epicrisis.types import (
     SearchMode,
     SignalKind,
     StrategyName,
+    SupportCheck,
     TieRule,
+    UnsupportedPolicy,
     UnverifiedPolicy,
 )
 
@@ -186,6 +188,23 @@ class RefineSettings(_Table):
     reward_model: NameOrPath | None = _key(None, "Trained reward model: a catalogue name or a folder (extra torch).")
     keep: DraftSelection | None = _key(
         None, "Which draft is the answer: last, or best by reward. Default: best with a reward model, else last."
+    )
+
+
+class DefenceSettings(_Table):
+    """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
+
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
+    isolated_votes: bool = _key(
+        False,
+        "Read each document alone and take the majority of their choices, with its margin. Costs one call per document "
+        "and evidence that only several documents together give. Only for brief-context and questions with options.",
+    )
+    structured_findings: bool = _key(
+        False,
+        "Pass options and numbered sentences of map replies to the reduce call, and no free text. Costs what readers "
+        "conclude from several sentences. Only for brief-context with citing = numbers.",
     )
 
 
@@ -347,6 +366,19 @@ class Settings(_Table):
         "answer. Experiments keep it unless this is set.",
         omit="keep",
     )
+    defence: DefenceSettings = _key(DefenceSettings(), "", omit=DefenceSettings())
+    check: SupportCheck = _key(
+        "rules",
+        "Check of an answer's claims against the sentences they cite: off, rules (numbers and directions), nli "
+        "(check_model), or model (a chat model: models.judge, else the writer).",
+        omit="rules",
+    )
+    check_model: NameOrPath | None = _key(
+        None, "Entailment model of check = nli: a catalogue name or a folder.", omit=None
+    )
+    unsupported: UnsupportedPolicy = _key(
+        "mark", "Claims that their sentences do not support: mark or remove.", omit="mark"
+    )
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()
@@ -363,6 +395,9 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
+    calibration: LocalPath | None = _key(
+        None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
+    )
     record: LocalPath | None = _key(
         None, "JSONL file for every prompt and reply. It contains the text of the documents in them.", "path"
     )
@@ -386,6 +421,7 @@ class Settings(_Table):
         if len(set(files)) < len(files):
             raise ValueError("settings log, record and cache.path are the same file: give each its own")
         self._check_preflight()
+        self._check_defence()
         if self.strategy == "full-context" and self.beside:
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
@@ -407,6 +443,11 @@ class Settings(_Table):
                 f"setting examples.rerank_times: {examples.rerank_times} times {examples.k} examples exceed the limit "
                 f"of {MAX_RERANKED:,} for reranking: reduce one of them"
             )
+        if self.check == "nli" and self.check_model is None:
+            raise ValueError(
+                "setting check: nli needs an entailment model: name one with check_model (a catalogue name or a "
+                "folder), or use check = rules"
+            )
         if self.local_only and self.allow_remote:
             raise ValueError("local_only (--local-only) and --allow-remote contradict each other: give one of them")
         for key, host in self.remote_hosts() if self.local_only else ():
@@ -426,6 +467,18 @@ class Settings(_Table):
         if check.enabled and check.signal == "reranker-overlap" and self.rerank.name is None:
             raise ValueError("setting preflight.signal: reranker-overlap needs a reranker: choose one with rerank.name")
 
+    def _check_defence(self) -> None:
+        if self.defence.isolated_votes and self.strategy != "brief-context":
+            raise ValueError(
+                f"setting defence.isolated_votes: {self.strategy} does not read documents one by one: use --strategy "
+                "brief-context, or leave it out"
+            )
+        if self.defence.structured_findings and (self.strategy, self.citing) != ("brief-context", "numbers"):
+            raise ValueError(
+                "setting defence.structured_findings: only findings with numbered sentences have this form: use "
+                "--strategy brief-context --setting citing=numbers, or leave it out"
+            )
+
     def remote_hosts(self) -> Iterator[tuple[str, str]]:
         """Yield the dotted key and the host, without secrets, of every setting that names another machine."""
         for key, value in _list_places(self):
@@ -438,8 +491,10 @@ class Settings(_Table):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of chat models, with `reward` only if the settings have a model for it."""
-        return ROLES if self.models.reward is None else (*ROLES, "reward")
+        """The roles of chat models; `reward` and, for the check of claims, `judge` only if they have a model."""
+        reward = () if self.models.reward is None else ("reward",)
+        judge = ("judge",) if self.check == "model" and self.models.judge is not None else ()
+        return (*ROLES, *reward, *judge)
 
     def model_for(self, role: str) -> ModelSettings:
         """Return the settings of the model for this role. A table without a name changes the writer's settings."""

@@ -75,6 +75,12 @@ EvidenceOrder: TypeAlias = Literal["rank", "time"]
 ExtractionTarget: TypeAlias = Literal["sentence", "span"]
 """What answers an extractive question: a short sentence, as published, or words found verbatim in a note."""
 
+SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model"]
+"""How the claims of an answer are checked against the sentences they cite."""
+
+UnsupportedPolicy: TypeAlias = Literal["mark", "remove"]
+"""What to do with claims that their sentences do not support."""
+
 UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 """What happens to an answer without a verified quotation: it counts as an abstention, or remains an answer."""
 

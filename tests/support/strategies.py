@@ -52,6 +52,8 @@ def stage_of(request: ChatRequest) -> str:
         return "map"
     if "span" in found:
         return "extract"
+    if "claims" in found:
+        return "reduce" if "\n[finding 1] " in request.messages[-1].content else "rag"
     if "quotes" in found:
         return "rag"
     if "reasoning" in properties:

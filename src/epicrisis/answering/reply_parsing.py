@@ -156,7 +156,7 @@ class AnswerFormat:
         if has_answer is not True:
             raise Unreadable("the reply does not say whether it found an answer")
         claims = self._read_claims(result) if self.sentences else ()
-        text = " ".join(claim.text for claim in claims) if claims else result.get(self.text_field)
+        text = " ".join(claim.text for claim in claims) if self.sentences else result.get(self.text_field)
         if not isinstance(text, str) or not re.search(r"\w", text):
             raise Unreadable(f"the reply has no {'claim' if self.has_claims else self.text_field}")
         choice = self._read_choice(result, text) if self.options else None

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, TextStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
@@ -132,6 +133,7 @@ class Context:
     """Lines before the documents of a prompt: the patient, the order, the meaning of the question's time words."""
     record_about: tuple[str, ...] = ()
     """The same lines for a prompt with the whole record."""
+    defence: DefenceOptions = field(default_factory=DefenceOptions)
 
     def sampling_of(self, role: str) -> Sampling:
         """Return the sampling parameters of a role."""
@@ -173,6 +175,7 @@ class Context:
         has_claims = getattr(reply_format, "has_claims", False)
         stream_field = CLAIM_TEXT if has_claims else ANSWER
         text_stream = TextStream(stream_field, repeat=has_claims)
+        prompt, reply_format = self.defence.protect_prompt(prompt), self.defence.protect_format(reply_format, role)
 
         def on_delta(piece: str | None) -> None:
             nonlocal text_stream
@@ -181,7 +184,7 @@ class Context:
                 message = f"{stage}: the reply broke off and starts again; discard the text so far"
                 self.emit(Notice("restarted", message))
             elif text := text_stream.feed(piece):
-                self.emit(TextDelta(stage, text))
+                self.emit(TextDelta(stage, self.defence.remove_marks(text)))
 
         async def send(request: ChatRequest) -> ChatReply:
             is_streamed = stream and request.sample == sample
@@ -247,6 +250,7 @@ class Context:
 
     async def fits(self, role: str, prompt: Prompt, reply_format: ReplyFormat[Any]) -> bool:
         """Return whether the prompt and the longest reply fit the model's window; True if the window is unknown."""
+        prompt, reply_format = self.defence.protect_prompt(prompt), self.defence.protect_format(reply_format, role)
         return await fits_window(self.models[role], prompt, reply_format, self.sampling_of(role).max_reasoning_tokens)
 
 

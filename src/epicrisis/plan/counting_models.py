@@ -19,7 +19,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, UserError
 from epicrisis.models.chat.layers import Layer
 from epicrisis.plan.cost_plan import ReplySize, Speed
-from epicrisis.prompts import unfence
+from epicrisis.prompts import unescape, unfence
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -103,6 +103,7 @@ class PlanningModel(Layer):
                 lengths.append(await self._counting.count_text(self._dates.get(document, "")))
         quoted = lengths.index(max(lengths)) if lengths else 0
         text = copy_passages(synthetic_reply(request.schema, self._size, quoted), documents)
+        text = copy_sentence(text, request)
         reasoning = {"least": 0, "expected": request.max_reasoning_tokens // 2, "most": request.max_reasoning_tokens}
         answer = request.max_tokens if self._size == "most" else await self._counting.count_text(text)
         return self._build_reply(text, prompt, min(answer, request.max_tokens), reasoning[self._size])
@@ -152,6 +153,24 @@ def copy_passages(text: str, documents: Sequence[str]) -> str:
     length = max(len(result["span"]), len(words[0]) if words else 0)
     span = " ".join(words)[:length].rsplit(" ", 1)[0]
     return json.dumps({"result": {**result, "span": span}}, separators=(",", ":"))
+
+
+def copy_sentence(text: str, request: ChatRequest) -> str:
+    """Return the reply with words of the sentence that its only claim names, if the schema asks for one claim.
+
+    Such a claim consists of words of the sentence: others would cause a second request.
+    """
+    branches = (request.schema or {}).get("properties", {}).get("result", {}).get("anyOf", [{}])
+    if branches[0].get("properties", {}).get("claims", {}).get("maxItems") != 1:
+        return text
+    result = json.loads(text)["result"]
+    if not result["found"]:
+        return text
+    (claim,) = result["claims"]
+    line = request.messages[-1].content.partition(f"[s{claim['sentences'][0]}] ")[2].partition("\n")[0]
+    words = unescape(line.partition(" [s")[0]).split()
+    span = " ".join(words)[: max(len(claim["text"]), len(words[0]))].rsplit(" ", 1)[0]
+    return json.dumps({"result": {**result, "claims": [{**claim, "text": span}]}}, separators=(",", ":"))
 
 
 def _fill(schema: Mapping[str, Any], size: ReplySize, document: int, item: int) -> Any:

@@ -1,4 +1,4 @@
-"""A reranker, a reward model and an NLI model without a download, and the contract checks of their protocols."""
+"""A reranker, a reward, an NLI model and a verifier without a download, and the contract checks of their protocols."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
+from epicrisis.protocols import NliModel, Reranker, RewardModel, SupportScore, Vectors, Verifier
 from epicrisis.testing.encoders import require
 
 _WORD = re.compile(r"\w+")
@@ -45,6 +45,48 @@ class TermOverlapNli:
             contradicts = ("not" in words) != ("not" in stated)
             row[1], row[2 if contradicts else 0] = 1 - shared, shared
         return rows
+
+
+class TermOverlapVerifier:
+    """Scores support as the share of the claim's words in the sentences, and contradiction as `TermOverlapNli` does.
+
+    A claim of more than `max_words` words is a failure.
+    """
+
+    name = "term-overlap"
+
+    def __init__(self, max_words: int = 1000) -> None:
+        self._max_words = max_words
+
+    async def verify(self, pairs: Sequence[tuple[str, str]]) -> list[SupportScore]:
+        scores: list[SupportScore] = []
+        rows = TermOverlapNli().probabilities(pairs).astype(float).tolist()
+        for (_, claim), (supported, _, contradicted) in zip(pairs, rows, strict=True):
+            if len(claim.split()) > self._max_words:
+                scores.append(SupportScore(failure=f"the claim has more than {self._max_words} words: shorten it"))
+            else:
+                scores.append(SupportScore(supported, contradicted))
+        return scores
+
+
+async def check_verifier(verifier: Verifier) -> None:
+    """Check the contract of `Verifier`. Raises AssertionError with the violated clause."""
+    sentences = "Aspirin lowered the risk of stroke in adults.\nBleeding was rare."
+    pairs = [(sentences, "Aspirin lowered the risk of stroke."), (sentences, "Zebras graze."), (sentences, "x")]
+    scores = await verifier.verify(pairs)
+    require(len(scores) == len(pairs), "one score for each pair")
+    for score in scores:
+        require(0 <= score.supported <= 1, "support is a probability")
+        require(0 <= score.contradicted <= 1, "contradiction is a probability")
+        require(score.supported + score.contradicted <= 1 + 1e-4, "both add up to at most 1")
+        require(not score.failure or score.supported == score.contradicted == 0, "a failure has no probabilities")
+    again = await verifier.verify(pairs[::-1])
+    for score, other in zip(scores, reversed(again), strict=True):
+        require(abs(score.supported - other.supported) < 1e-3, "scores follow their pairs")
+    require(list(await verifier.verify([])) == [], "no pairs give no scores")
+    require(bool(verifier.name), "a verifier has a name")
+    long = await verifier.verify([(sentences, "warfarin " * 100_000)])
+    require("warfarin" not in long[0].failure, "a failure holds none of the text")
 
 
 def check_reward_model(model: RewardModel) -> None:

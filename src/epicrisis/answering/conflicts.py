@@ -1,0 +1,300 @@
+"""The conflict ledger: where the evidence disagrees, who says what, and which rule decided.
+
+Three things are compared: the options that the parts of map-reduce chose; without those, the directions that rules read
+from the cited sentences, one per document; and the votes. Retracted sources are shown and do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Literal, TypeAlias
+
+from epicrisis.answering.directions import (
+    Comparison,
+    find_direction,
+    mentions_outcome,
+    read_comparison,
+    shows_effect,
+)
+from epicrisis.answers import (
+    Answer,
+    Citation,
+    Conflict,
+    ConflictBasis,
+    ConflictSide,
+    ConflictSource,
+    Event,
+    PartialAnswer,
+    Retrieved,
+)
+from epicrisis.question_options import first_same_option
+from epicrisis.references import build_reference
+from epicrisis.study_types import StudyType
+from epicrisis.types import ArticleMark, Passage
+
+Stance: TypeAlias = Literal["increased", "decreased", "no-difference", "effect"]
+
+_STANCES: Mapping[Stance, str] = {
+    "increased": "an increase",
+    "decreased": "a decrease",
+    "no-difference": "no difference",
+    "effect": "an effect",
+}
+_STUDY_NAMES: Mapping[StudyType, tuple[str, str]] = {
+    "guideline": ("guideline", "guidelines"),
+    "systematic-review": ("systematic review or meta-analysis", "systematic reviews or meta-analyses"),
+    "randomised-trial": ("randomised trial", "randomised trials"),
+    "clinical-trial": ("clinical trial", "clinical trials"),
+    "cohort": ("cohort study", "cohort studies"),
+    "case-control": ("case-control study", "case-control studies"),
+    "cross-sectional": ("cross-sectional study", "cross-sectional studies"),
+    "case-report": ("case report", "case reports"),
+    "narrative-review": ("narrative review", "narrative reviews"),
+    "opinion": ("editorial, letter or comment", "editorials, letters or comments"),
+    "protocol": ("study protocol", "study protocols"),
+    "preprint": ("preprint", "preprints"),
+    "laboratory": ("animal or laboratory study", "animal or laboratory studies"),
+}
+_UNKNOWN = ("source of unknown study type", "sources of unknown study type")
+_NOTE = ("note of the record", "notes of the record")
+_NOT_EVIDENCE: frozenset[ArticleMark] = frozenset({"retracted", "retraction-notice"})
+_ASKS_FOR_EFFECT = re.compile(
+    r"\b(?:effect\w*|reduc\w*|increas\w*|decreas\w*|improv\w*|prevent\w*|associat\w*|better|worse|benefi\w*|risk\w*|"
+    r"affect\w*|influenc\w*|higher|lower|superior\w*|efficac\w*|impact|work|works|help|helps|predict\w*|cause[sd]?|"
+    r"protect\w*|differ\w*|alter\w*|lead|safe\w*|useful|compar\w*)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class _Side:
+    """A side while it is collected."""
+
+    label: str
+    choice: str | None = None
+    citations: list[int] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+    votes: list[int] = field(default_factory=list)
+    sources: dict[str, ConflictSource] = field(default_factory=dict)
+    unsourced: int = 0
+    """Parts without a verified quotation."""
+
+    @property
+    def count(self) -> int:
+        """The number of sources, parts and votes that count."""
+        return len(self.valid_sources) + self.unsourced + len(self.votes)
+
+    @property
+    def valid_sources(self) -> list[ConflictSource]:
+        return [source for source in self.sources.values() if not source.is_retracted]
+
+
+def watch_passages(emit: Callable[[Event], None]) -> tuple[Callable[[Event], None], Mapping[str, Passage]]:
+    """Return a function that passes events on to `emit`, and the passages of the rankings it has seen, by id."""
+    passages: dict[str, Passage] = {}
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Retrieved):
+            passages.update((passage.id, passage) for passage in event.ranking.passages)
+        emit(event)
+
+    return watch, passages
+
+
+def find_conflicts(answer: Answer, passages: Mapping[str, Passage], *, is_record: bool = False) -> tuple[Conflict, ...]:
+    """Return the disagreements behind an answer. `passages` are those that were read, by id.
+
+    Sentences of a patient's record are not compared: values of different days differ without a conflict.
+    """
+    conflicts: list[Conflict] = []
+    if any(partial.choice for partial in answer.partials):
+        conflicts += _compare_parts(answer, passages)
+    elif not is_record and _ASKS_FOR_EFFECT.search(answer.question.text):
+        conflicts += _compare_sentences(answer, passages)
+    conflicts += _compare_votes(answer)
+    return tuple(conflicts)
+
+
+def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
+    """Yield the conflict of the options that the parts chose."""
+    options = answer.question.options
+    sides: dict[str, _Side] = {}
+    parts_by_choice: Counter[str] = Counter()
+    for partial in answer.partials:
+        if partial.state != "relevant" or partial.choice is None:
+            continue
+        choice = first_same_option(options, partial.choice)
+        side = sides.setdefault(choice, _Side(_label_option(choice, options), choice))
+        side.partitions.append(partial.partition)
+        sources = _list_sources(partial, passages)
+        side.sources |= sources
+        side.unsourced += not sources
+        side.citations += _list_citations(partial, answer.citations)
+        parts_by_choice[choice] += not sources or not all(map(attrgetter("is_retracted"), sources.values()))
+    if sum(side.count > 0 for side in sides.values()) > 1:
+        chosen = None if answer.choice is None else first_same_option(options, answer.choice)
+        yield _build_conflict("parts", sides, chosen, _name_rule(answer, parts_by_choice, chosen))
+
+
+def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
+    """Yield the conflict of the directions of quoted sentences. A document counts by its first readable sentence."""
+    comparison = read_comparison(answer.question.text)
+    sides: dict[str, _Side] = {}
+    stances: dict[str, Stance] = {}
+    for citation in answer.citations:
+        stance = _read_stance(citation.quotation, comparison) if citation.verified else None
+        stance = stances.setdefault(citation.document_id, stance) if stance else stance
+        if stance is not None and stance == stances[citation.document_id]:
+            side = sides.setdefault(stance, _Side(_STANCES[stance]))
+            side.citations.append(citation.number)
+            side.sources[citation.document_id] = _source_of_citation(citation, passages)
+    for partial in answer.partials:
+        for quotation in partial.quotations if partial.state == "relevant" else ():
+            passage = passages.get(quotation.passage_id)
+            stance = _read_stance(quotation.text, comparison) if quotation.verified and passage else None
+            if passage is None or stance is None:
+                continue
+            if stances.setdefault(passage.document_id, stance) == stance:
+                side = sides.setdefault(stance, _Side(_STANCES[stance]))
+                side.sources.setdefault(passage.document_id, _source_of_passage(passage))
+                if partial.partition not in side.partitions:
+                    side.partitions.append(partial.partition)
+    if _disagree({name for name, side in sides.items() if side.count}):
+        is_written = answer.state == "answered" and answer.strategy != "evidence"
+        chosen = _read_stance(answer.text, comparison) if is_written else None
+        yield _build_conflict("sentences", sides, chosen, _name_rule(answer, Counter(), None))
+
+
+def _compare_votes(answer: Answer) -> Iterable[Conflict]:
+    """Yield the conflict of the options of the votes."""
+    options = answer.question.options
+    sides: dict[str, _Side] = {}
+    for vote in answer.votes:
+        if vote.state == "answered" and vote.choice is not None:
+            choice = first_same_option(options, vote.choice)
+            sides.setdefault(choice, _Side(_label_option(choice, options), choice)).votes.append(vote.number)
+    if len(sides) > 1:
+        chosen = None if answer.choice is None else first_same_option(options, answer.choice)
+        yield _build_conflict("votes", sides, chosen, f"votes ({answer.decided_by or 'majority'})")
+
+
+def _read_stance(text: str, comparison: Comparison) -> Stance | None:
+    """Return the direction of a sentence about the outcome, or None if there is none."""
+    if not mentions_outcome(text, comparison):
+        return None
+    direction = find_direction(text, comparison)
+    if direction != "none":
+        return direction
+    return "effect" if shows_effect(text) else None
+
+
+def _disagree(stances: Collection[str]) -> bool:
+    """Return whether stances exclude each other. An effect without a direction fits an increase and a decrease."""
+    return {"increased", "decreased"} <= set(stances) or ("no-difference" in stances and len(stances) > 1)
+
+
+def _name_rule(answer: Answer, parts_by_choice: Counter[str], chosen: str | None) -> str:
+    """Return what decided, and how it relates to the majority of the parts."""
+    if answer.strategy == "evidence":
+        return "nothing; no model chose among the sentences"
+    if answer.state != "answered":
+        return f"nothing; the question is {answer.state}"
+    rule = answer.decided_by or ("reduce call" if answer.partials else "answer call")
+    if chosen is None or not parts_by_choice:
+        return rule
+    most = max(parts_by_choice.values())
+    leaders = [choice for choice, number in parts_by_choice.items() if number == most]
+    if len(leaders) > 1:
+        return f"{rule}, as the parts are tied"
+    return f"{rule}, {'with' if leaders == [chosen] else 'against'} the majority of parts"
+
+
+def _build_conflict(basis: ConflictBasis, sides: Mapping[str, _Side], chosen: str | None, rule: str) -> Conflict:
+    """Return the conflict, with the side of the answer first and then the larger sides."""
+    ordered = sorted(sides.items(), key=lambda item: (item[0] != chosen, -item[1].count))
+    finished: list[ConflictSide] = []
+    for name, side in ordered:
+        finished.append(
+            ConflictSide(
+                side.label,
+                _describe_side(side),
+                side.count,
+                side.choice,
+                name == chosen,
+                tuple(sorted(set(side.citations))),
+                tuple(side.partitions),
+                tuple(side.votes),
+                tuple(side.sources.values()),
+            )
+        )
+    return Conflict(basis, tuple(finished), rule)
+
+
+def _describe_side(side: _Side) -> str:
+    """Return the sources by type of study, strongest types of the table first, then what does not count."""
+    names: Counter[tuple[str, str]] = Counter()
+    for source in side.valid_sources:
+        names[_name_source(source)] += 1
+    order = [*_STUDY_NAMES.values(), _NOTE, _UNKNOWN]
+    pieces = [_count(names[name], name) for name in order if names[name]]
+    if side.unsourced:
+        pieces.append(
+            _count(side.unsourced, ("part without a verified quotation", "parts without a verified quotation"))
+        )
+    if side.votes:
+        pieces.append(_count(len(side.votes), ("vote", "votes")))
+    retracted = len(side.sources) - len(side.valid_sources)
+    if retracted:
+        pieces.append(f"{retracted} retracted, not counted")
+    return ", ".join(pieces)
+
+
+def _name_source(source: ConflictSource) -> tuple[str, str]:
+    if source.is_note:
+        return _NOTE
+    return _UNKNOWN if source.study is None else _STUDY_NAMES[source.study.type]
+
+
+def _count(number: int, name: tuple[str, str]) -> str:
+    return f"{number} {name[0] if number == 1 else name[1]}"
+
+
+def _label_option(choice: str, options: Mapping[str, str]) -> str:
+    return f"{choice} ({options[choice]})" if choice in options else choice
+
+
+def _list_sources(partial: PartialAnswer, passages: Mapping[str, Passage]) -> dict[str, ConflictSource]:
+    """Return the documents with the verified quotations of a part, by id."""
+    sources: dict[str, ConflictSource] = {}
+    for quotation in partial.quotations:
+        passage = passages.get(quotation.passage_id)
+        if quotation.verified and passage is not None:
+            sources[passage.document_id] = _source_of_passage(passage)
+    return sources
+
+
+def _list_citations(partial: PartialAnswer, citations: Sequence[Citation]) -> list[int]:
+    """Return the numbers of the citations with a quotation of this part."""
+    quoted = {(quotation.passage_id, quotation.text) for quotation in partial.quotations}
+    return [citation.number for citation in citations if (citation.passage_id, citation.quotation) in quoted]
+
+
+def _source_of_passage(passage: Passage) -> ConflictSource:
+    study = build_reference(passage).study
+    is_note = passage.patient is not None
+    return ConflictSource(passage.document_id, passage.title, study, is_note, passage.is_retracted)
+
+
+def _source_of_citation(citation: Citation, passages: Mapping[str, Passage]) -> ConflictSource:
+    passage = passages.get(citation.passage_id)
+    if passage is not None:
+        return _source_of_passage(passage)
+    reference = citation.reference
+    is_retracted = not _NOT_EVIDENCE.isdisjoint(citation.marks)
+    return ConflictSource(
+        citation.document_id, citation.title, reference.study, bool(reference.note_type), is_retracted
+    )

@@ -1,0 +1,356 @@
+"""Read by rules which way a sentence says that an outcome went: increased, decreased, or no difference.
+
+    comparison = read_comparison("Does aspirin reduce the risk of stroke?")
+    find_direction("Stroke was significantly less frequent with aspirin (p = 0.01).", comparison)  # "decreased"
+
+The direction is that of the outcome under the intervention, as in Evidence Inference. How often the rules are right:
+docs/design/conflicts.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Direction: TypeAlias = Literal["increased", "decreased", "no-difference", "none"]
+"""`none`: the text does not say, or the rules cannot read it."""
+
+SIGNIFICANT_P = 0.05
+"""A p-value of this or more shows no difference."""
+_STEM_CHARACTERS = 5
+"""Words with the same first letters, so many, count as one: `infection`, `infected`."""
+
+_WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
+_CLAUSE_END = re.compile(
+    r"(?<=[.;:?!])(?<!\bvs\.)\s|\n|,? (?:but|whereas|while|although|however|though)\b|, and (?=\w{1,30} (?:\w{1,30} )?"
+    r"(?:was|were|had|did|showed)\b)",
+    re.IGNORECASE,
+)
+_FILLER_TEXT = (
+    "a an the of in on at to for with without and or by from as is are was were be been than that this these those "
+    "group groups arm patients patient participants subjects treatment therapy after before during between among "
+    "per day days week weeks month months year years mg number rate level levels score scores mean total change "
+    "changes either both other all any each only plus compared comparing versus effect effects does do did has have "
+    "had higher lower same difference significantly increase increased decrease decreased reduce reduced reduction "
+    "improve improved improvement risk likelihood incidence"
+)
+_FILLERS = frozenset(_FILLER_TEXT.split())
+_NO_DIFFERENCE = re.compile(
+    r"\bno(?:t any| other| overall| clear| consistent| evidence of(?: an?)?| evidence for(?: an?)?)?\s"
+    r"(?:(?:statistically|clinically|such|major|important|relevant|detectable|marked|apparent|obvious|added|additional|"
+    r"meaningful|measurable|overall|substantial|further|significant|treatment|group|between-group|main|interaction|"
+    r"beneficial|protective|and|or)[\s-]){0,4}"
+    r"(?:significan\w+|differen\w+|effects?|changes?|improvements?|benefits?|associations?|increases?|decreases?|"
+    r"reductions?|impact|influence|superiority|advantage|variations?|gains?|correlations?|interactions?)\b"
+    r"|(?:\b(?:not?|never|neither|cannot|nor)|n't)\s(?:[\w-]{1,30}\s){0,4}?(?:significan\w+|statistically|differ(?:ed|s|ent)?|"
+    r"affect(?:ed|s)?|influence[ds]?|alter(?:ed|s)?|change[ds]?|improve[ds]?|reduce[ds]?|increase[ds]?|decrease[ds]?|"
+    r"associated|superior|effective|better|worse|higher|lower|greater|less|more|reach|modif\w+|impact|show|benefit)\b"
+    r"|\b(?:similar(?:ly)?|comparable|comparably|equivalent|equal(?:ly)?|unchanged|unaffected|non-?significant\w*|"
+    r"insignificant\w*|indistinguishable|non-?inferior\w*|identical|n\.?s\.?(?=[\s),;]|$))\b"
+    r"|\b(?:the same|failed to|as effective as|as well as|little (?:or no )?(?:difference|effect)|without (?:any )?"
+    r"(?:a )?(?:statistically )?(?:significant )?(?:differences?|changes?|effects?))\b",
+    re.IGNORECASE,
+)
+_UP = re.compile(
+    r"\b(?:increas\w*|higher|greater|more|longer|elevat\w*|rose|risen|rise|rises|raised?|larger|enhanc\w*|gain\w*|"
+    r"prolong\w*|above|doubled|tripled|augment\w*|faster|exceed\w*|stronger|heavier|favou?red|highest|best|most|"
+    r"boosted|accelerat\w*|delay\w*|upregulat\w*|worsen\w*|high)\b",
+    re.IGNORECASE,
+)
+_DOWN = re.compile(
+    r"\b(?:decreas\w*|lower\w*|less(?:er)?|fewer|low|eliminated|shorter|shorten\w*|declin\w*|smaller|reduc\w*|fell|fallen|"
+    r"drop\w*|attenuat\w*|suppress\w*|diminish\w*|slower|below|weaker|inhibit\w*|prevent\w*|protect\w*|alleviat\w*|reliev\w*|"
+    r"lowest|least|minimi[sz]\w*|blunted|impair\w*|halved|loss|lost|earlier|downregulat\w*|quicker|abolished|"
+    r"rarer|deteriorat\w*)\b",
+    re.IGNORECASE,
+)
+_BETTER = re.compile(
+    r"\b(?:improv\w*|better|superior\w*|in favou?r|benefi\w*|ameliorat\w*|success\w*|more effective|"
+    r"effective(?:ly|ness)?)\b",
+    re.IGNORECASE,
+)
+_WORSE = re.compile(r"\b(?:worse|inferior|poorer|less effective)\b", re.IGNORECASE)
+_UNWANTED = re.compile(
+    r"\b(?:pain|mortality|deaths?|die[ds]?|symptoms?|fatigue|anxiety|depressi\w*|infections?|complications?|adverse|"
+    r"side effects?|bleeding|blood loss|nausea|vomiting|recurren\w*|relapse\w*|swelling|itch\w*|disease|severity|risk|"
+    r"incidence|duration|time to|length of stay|stay|toxicity|failure|fractures?|hypo\w+|stress|insomnia|disability|"
+    r"cough|fever|inflammat\w*|lesions?|exacerbat\w*|hospitali[sz]\w*|weight|bmi|cholesterol|ldl|triglycerides?|"
+    r"glucose|hba1c|blood pressure|stroke|malaria|pneumonia|diarrh\w*|crp|edema|oedema|drop-?outs?|discontinu\w*|"
+    r"impairment|dys\w+|errors?|consumption|problems?|cancer|tumou?r|progression)\b",
+    re.IGNORECASE,
+)
+"""Outcomes that are better if there is less of them."""
+_AMOUNT_UP = re.compile(r"(?:greater|larger|more|higher|bigger|stronger|faster|further|marked\w*)$", re.IGNORECASE)
+_AMOUNT_DOWN = re.compile(r"(?:less|smaller|lower|slower|weaker)$", re.IGNORECASE)
+_CHANGE = re.compile(
+    r"(?:increas|decreas|reduc|declin|drop|loss|gain|rise|improv|impair|prevent|inhibit|suppress|deteriorat|effective|"
+    r"benefi|reliev|success)",
+    re.IGNORECASE,
+)
+_REMARK = re.compile(
+    r"(?:(?:with |there (?:was|is) )?no statistical|(?:this|these|it|they|the (?:results?|trends?))?\b[^.;]{0,40}?"
+    r"\bnot?\b(?: \w+){0,4}? (?:significan|statistical)|\W*\(?p ?[=<>])",
+    re.IGNORECASE,
+)
+"""A remark about the clause before it, such as `this difference was not significant`."""
+_P_VALUE = re.compile(r"\bp(?:[ -]?values?)? ?(?:=|<|>|≤|≥|of) ?=? ?(0?\.\d{1,9}|1\.0{1,9})", re.IGNORECASE)
+_P_SIGN = re.compile(r"[<>≤≥=]")
+_RATIO = re.compile(
+    r"\b(?:ors?|rrs?|hrs?|aors?|ahrs?|irrs?|(?:odds|risk|hazards?|rate) ratios?|relative risk)\b[^.\d]{0,24}"
+    r"(\d{1,4}\.\d{1,4})[^\d]{0,40}(?:9\d ?%[^\d]{0,20})?(\d{1,4}\.\d{1,4}) ?(?:-|–|to|,|;) ?(\d{1,4}\.\d{1,4})",
+    re.IGNORECASE,
+)
+_PAIR = re.compile(
+    r"(?<![\d./])(\d{1,7}(?:\.\d{1,7})?)(?![\d/])[^.;\d]{0,80}?\b(?:vs|versus|and|compared (?:with|to)|against)\b\.?"
+    r"[^.;\d]{0,60}(\d{1,7}(?:\.\d{1,7})?)(?![\d/])",
+    re.IGNORECASE,
+)
+"""The figures of two groups: `77.4% (26.3) in the intervention group and 69.0% in standard care`."""
+_ASIDE = re.compile(r"\([^()]{0,80}\)|± ?\d{1,7}(?:\.\d{1,7})?")
+_THAN = re.compile(
+    r"\b(?:than|compared (?:with|to)|as compared (?:with|to)|in comparison (?:with|to)|versus|vs\.?|relative to|over|"
+    r"compared)\b",
+    re.IGNORECASE,
+)
+_CONTROL = re.compile(r"\b(?:control|placebo|sham|usual care|standard|conventional|baseline)\w*", re.IGNORECASE)
+_NO_COMPARISON = re.compile(
+    r"(?:more|less|greater|fewer|lower|higher) than(?: or equal to)? (?:[\d.<>]|normal)", re.IGNORECASE
+)
+"""A bound, not a direction: `more than 20 %`."""
+_SIGNIFICANTLY = re.compile(r"\b(?:significan\w+|statistically)\b", re.IGNORECASE)
+_DirectionWord: TypeAlias = tuple[int, int, int, str]
+"""Start, end, sign and text of a word that gives a direction."""
+_EFFECT = re.compile(r"\b(?:effective|associated|significant(?:ly)?|efficacious|correlat\w+|affects?)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a question compares. Empty texts are unknown; the question's words are then the outcome."""
+
+    outcome: str = ""
+    intervention: str = ""
+    comparator: str = ""
+
+
+_MAX_QUESTION = 600
+"""Characters. A longer question is a case report, not a comparison."""
+_OPENING = re.compile(r"(?:is|are|was|were|do|does|did|can|could|will|would|may)\b (?:the )?", re.IGNORECASE)
+_HIGHER = re.compile(r" (?:higher|lower|better|worse|more|less|greater)\b", re.IGNORECASE)
+_COMPARING = re.compile(r"\bwhen comparing ", re.IGNORECASE)
+_EFFECT_OF = re.compile(r"\beffects? of ", re.IGNORECASE)
+_VERB = re.compile(
+    r" (?:significantly )?(?:reduce|increase|decrease|improve|lower|raise|prevent|affect|influence|change|alter|worsen|"
+    r"enhance|shorten|prolong|cause|help)s? ",
+    re.IGNORECASE,
+)
+_AGAINST = re.compile(r",? (?:compared (?:with|to)|versus|vs\.?|than) ", re.IGNORECASE)
+
+
+def read_comparison(question: str) -> Comparison:
+    """Return the outcome, intervention and comparator of a question; the whole question as outcome in other forms."""
+    text = " ".join(question.split()).rstrip(" ?")
+    if len(text) > _MAX_QUESTION:
+        return Comparison(text)
+    opening = _OPENING.match(text)
+    body = text[opening.end() :] if opening else text
+    if (comparing := _COMPARING.search(body)) and (higher := _HIGHER.search(body)):
+        intervention, _, comparator = body[comparing.end() :].partition(" to ")
+        return Comparison(body[: higher.start()], intervention, comparator)
+    if effect := _EFFECT_OF.search(body):
+        subject, _, outcome = body[effect.end() :].partition(" on ")
+        intervention, comparator = _split_comparator(subject)
+        return Comparison(outcome or subject, intervention if outcome else "", comparator)
+    if opening and (verb := _VERB.search(body)):
+        outcome, comparator = _split_comparator(body[verb.end() :])
+        return Comparison(outcome, body[: verb.start()], comparator)
+    return Comparison(text)
+
+
+def _split_comparator(text: str) -> tuple[str, str]:
+    """Return a text before and after words such as `compared with`; the second is empty without them."""
+    against = _AGAINST.search(text)
+    return (text, "") if against is None else (text[: against.start()], text[against.end() :])
+
+
+def find_direction(text: str, comparison: Comparison) -> Direction:
+    """Return which way the outcome of the comparison went in a text, `none` if the rules cannot read it.
+
+    The clause that shares most words with the outcome decides. If it has no direction, the others follow in order.
+    """
+    clean = _normalise(text)
+    clauses = [clause for clause in _split_clauses(clean) if _WORD.search(clause.lower())]
+    wanted = list_stems(comparison.outcome)
+    ranked = sorted(clauses, key=lambda clause: -len(wanted & list_stems(clause)))
+    for clause in ranked:
+        direction = _read_clause(clause, comparison)
+        if direction != "none":
+            return direction
+    return _read_figures(clean, comparison)
+
+
+def shows_effect(text: str) -> bool:
+    """Return whether a text states an effect or association without a direction, and does not deny it."""
+    clean = _normalise(text)
+    return _EFFECT.search(clean) is not None and _NO_DIFFERENCE.search(clean) is None
+
+
+def mentions_outcome(text: str, comparison: Comparison) -> bool:
+    """Return whether a text shares a content word with the outcome. True for an outcome without content words."""
+    wanted = list_stems(comparison.outcome)
+    return not wanted or bool(wanted & list_stems(text))
+
+
+def list_stems(text: str, without: Collection[str] = ()) -> frozenset[str]:
+    """Return the first letters of the content words of a text, in lower case."""
+    stems: set[str] = set()
+    for word in _WORD.findall(text.lower()):
+        if word not in _FILLERS and len(word) > 1:
+            stems.add(word[:_STEM_CHARACTERS])
+    return frozenset(stems).difference(without)
+
+
+def _normalise(text: str) -> str:
+    """Return the text with single blanks and line breaks, and plain signs in its numbers."""
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return "\n".join(filter(None, lines)).replace("·", ".").replace("−", "-")
+
+
+def _split_clauses(text: str) -> Iterator[str]:
+    """Yield the clauses of a text. A part without a verb, such as a p-value, stays with the clause before."""
+    start = 0
+    for match in _CLAUSE_END.finditer(text):
+        if match.start() > start and not _REMARK.match(text, match.end()):
+            yield text[start : match.start()]
+            start = match.end()
+    yield text[start:]
+
+
+def _read_clause(clause: str, comparison: Comparison) -> Direction:
+    if _is_insignificant(clause):
+        return "no-difference"
+    sign = _read_words(clause, comparison)
+    if sign == 0:
+        return "none"
+    return "increased" if sign > 0 else "decreased"
+
+
+def _is_insignificant(clause: str) -> bool:
+    """Return whether words, the p-values or the interval of a ratio show no difference."""
+    denial = _NO_DIFFERENCE.search(clause)
+    values = list(_list_p_values(clause))
+    if denial is not None and not (values and max(values) < SIGNIFICANT_P and _is_weak(denial[0])):
+        return True
+    if values:
+        return min(values) >= SIGNIFICANT_P
+    ratio = _RATIO.search(clause)
+    return ratio is not None and float(ratio[2]) <= 1 <= float(ratio[3])
+
+
+def _is_weak(denial: str) -> bool:
+    """Return whether the words say sameness in passing only (`similarly`, `as well as`)."""
+    return denial.lower() in {"similarly", "as well as", "the same", "similar", "equal", "equally"}
+
+
+def _list_p_values(clause: str) -> Iterator[float]:
+    """Yield the p-values: 0.05 for `p > 0.05`, a little less for `p < 0.05`."""
+    for match in _P_VALUE.finditer(clause):
+        value = float(match[1].replace("·", "."))
+        sign = _P_SIGN.search(match[0])
+        yield value - 1e-9 if sign is not None and sign[0] in "<≤" else value
+
+
+def _read_words(clause: str, comparison: Comparison) -> int:
+    """Return 1 for an increase under the intervention, -1 for a decrease, 0 without a direction."""
+    outcome = _normalise(comparison.outcome).lower()
+    names_of_outcome = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(outcome))
+    unwanted = _UNWANTED.search(outcome) is not None and _BETTER.search(outcome) is None
+    words: list[_DirectionWord] = []
+    for pattern, sign in ((_UP, 1), (_DOWN, -1), (_BETTER, -1 if unwanted else 1), (_WORSE, 1 if unwanted else -1)):
+        for match in pattern.finditer(clause):
+            is_name = match[0].lower()[:_STEM_CHARACTERS] in names_of_outcome
+            if not is_name and not _NO_COMPARISON.match(clause, match.start()):
+                words.append((match.start(), match.end(), sign, match[0]))
+    if not words:
+        return 0
+    words.sort()
+    index = _choose_word(clause, words)
+    start, end, sign, word = words[index]
+    following = words[index + 1] if index + 1 < len(words) else None
+    if following is not None and following[0] - end <= 24 and _CHANGE.match(following[3]):
+        # `greater reduction` is a reduction, `smaller reduction` less of one.
+        if _AMOUNT_UP.match(word):
+            start, end, sign, word = following
+        elif _AMOUNT_DOWN.match(word):
+            start, end, sign = following[0], following[1], -following[2]
+    return -sign if _is_about_comparator(clause, start, end, comparison) else sign
+
+
+def _choose_word(clause: str, words: Sequence[_DirectionWord]) -> int:
+    """Return the index of the first word called significant, or of the first one."""
+    for index, (start, _, _, _) in enumerate(words):
+        if _SIGNIFICANTLY.search(clause[max(0, start - 30) : start]):
+            return index
+    return 0
+
+
+def _is_about_comparator(clause: str, start: int, end: int, comparison: Comparison) -> bool:
+    """Return whether the direction at this place is that of the comparator (`higher with placebo than with X`)."""
+    intervention = _distinct_words(comparison.intervention, comparison.comparator)
+    comparator = _distinct_words(comparison.comparator, comparison.intervention)
+    than = _THAN.search(clause, end)
+    if than is not None:
+        before, after = clause[: than.start()], clause[than.end() :]
+        return _balance(before, intervention, comparator) < 0 or (
+            _balance(after, intervention, comparator) > 0 and _balance(before, intervention, comparator) <= 0
+        )
+    fronted = _THAN.search(clause, 0, start)
+    rest = clause if fronted is None else clause[fronted.end() :].partition(",")[2]
+    return _balance(rest, intervention, comparator) < 0
+
+
+def _balance(text: str, intervention: frozenset[str], comparator: frozenset[str]) -> int:
+    """Return how many more words of the intervention than of the comparator a text has."""
+    stems = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(text.lower()))
+    balance = len(stems & intervention) - len(stems & comparator)
+    if balance == 0 and not stems & intervention and comparator and _CONTROL.search(text):
+        return -1 if not any(_CONTROL.match(stem) for stem in intervention) else 0
+    return balance
+
+
+def _distinct_words(text: str, other: str) -> frozenset[str]:
+    """Return the first letters of the words that one side has and the other has not."""
+    ours = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(text.lower()))
+    others = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(other.lower()))
+    return ours - others - frozenset(word[:_STEM_CHARACTERS] for word in _FILLERS)
+
+
+def _read_figures(text: str, comparison: Comparison) -> Direction:
+    """Return the direction of a ratio with its interval, or of the figures of two groups that differ significantly."""
+    ratio = _RATIO.search(text)
+    if ratio is not None:
+        value, low, high = (float(ratio[group]) for group in (1, 2, 3))
+        if low <= 1 <= high:
+            return "no-difference"
+        return "increased" if value > 1 else "decreased"
+    values = list(_list_p_values(text))
+    # Standard deviations and counts in parentheses follow a figure.
+    pair = _PAIR.search(_ASIDE.sub(" ", text))
+    is_significant = values and min(values) < SIGNIFICANT_P
+    if pair is None or not is_significant or float(pair[1]) == float(pair[2]):
+        return "none"
+    intervention = _distinct_words(comparison.intervention, comparison.comparator)
+    comparator = _distinct_words(comparison.comparator, comparison.intervention)
+    first_sign = 1 if float(pair[1]) > float(pair[2]) else -1
+    words = _WORD.findall(text.lower())
+    sides: list[int] = []
+    for word in words:
+        stem = word[:_STEM_CHARACTERS]
+        if stem in intervention:
+            sides.append(1)
+        elif stem in comparator or _CONTROL.match(word):
+            sides.append(-1)
+    # The first figure belongs to the group named first.
+    sign = first_sign * (sides[0] if sides else 1)
+    return "increased" if sign > 0 else "decreased"

@@ -1,0 +1,1 @@
+"""Prompts that check claims."""

@@ -1,0 +1,65 @@
+"""Directions of effect read by rules from sentences of trial reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.answering.directions import Comparison, Direction, find_direction, read_comparison, shows_effect
+
+PAIN = Comparison("pain", "ketamine", "placebo")
+SURVIVAL = Comparison("survival", "ketamine", "placebo")
+
+
+@pytest.mark.parametrize(
+    ("text", "direction"),
+    [
+        ("Pain was significantly lower with ketamine than with placebo.", "decreased"),
+        ("Pain was significantly higher in the placebo group (p < 0.01).", "decreased"),
+        ("Pain was significantly higher in the placebo group than in the ketamine group.", "decreased"),
+        ("Compared with placebo, ketamine reduced pain.", "decreased"),
+        ("Pain improved with ketamine.", "decreased"),
+        ("Pain got worse with ketamine.", "increased"),
+        ("There was a greater reduction of pain with ketamine.", "decreased"),
+        ("There was a smaller reduction of pain with ketamine.", "increased"),
+        ("Pain was lower with ketamine, but this difference was not statistically significant.", "no-difference"),
+        ("Pain did not differ between the groups (p = 0.3).", "no-difference"),
+        ("Pain was similar in both groups.", "no-difference"),
+        ("Pain fell with ketamine (p = 0.21).", "no-difference"),
+        ("Ketamine didn't reduce pain.", "no-difference"),
+        ("Pain: 3.1 with ketamine vs. 5.2 with placebo (p = 0.01).", "decreased"),
+        ("Pain occurred in 41% (n = 20) with placebo and 22% (n = 11) with ketamine (p = 0.02).", "decreased"),
+        ("Pain: odds ratio 0.61 (95% CI 0.41-0.92).", "decreased"),
+        ("Pain: odds ratio 0.81 (95% CI 0.41-1.32).", "no-difference"),
+        ("Nausea was more frequent with ketamine, whereas pain was less frequent.", "decreased"),
+        ("Pain was assessed after 24 hours.", "none"),
+        ("", "none"),
+    ],
+)
+def test_direction_of_unwanted_outcome(text: str, direction: Direction) -> None:
+    assert find_direction(text, PAIN) == direction
+
+
+def test_better_wanted_outcome_is_increase() -> None:
+    assert find_direction("Survival improved with ketamine.", SURVIVAL) == "increased"
+
+
+@pytest.mark.parametrize(
+    ("question", "comparison"),
+    [
+        (
+            "Is the risk of falls higher, lower, or the same when comparing tai chi to usual care?",
+            Comparison("risk of falls", "tai chi", "usual care"),
+        ),
+        ("What is the effect of tea compared with water on sleep?", Comparison("sleep", "tea", "water")),
+        ("Does aspirin prevent stroke?", Comparison("stroke", "aspirin")),
+        ("Who described epicrisis?", Comparison("Who described epicrisis")),
+    ],
+)
+def test_comparison_of_question(question: str, comparison: Comparison) -> None:
+    assert read_comparison(question) == comparison
+
+
+def test_effect_is_shown_unless_denied() -> None:
+    assert shows_effect("The drug was associated with falls.")
+    assert not shows_effect("The drug was not associated with falls.")
+    assert not shows_effect("The drug is a tablet.")

@@ -1,0 +1,138 @@
+"""A claim that its sentences do not say is marked, removed or withheld, as the settings say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.answers import Answer, ModelCalled
+from epicrisis.errors import ModelMissing
+from epicrisis.overrides import RunOverrides
+from epicrisis.pipeline import Pipeline
+from epicrisis.protocols import ChatRequest
+from epicrisis.settings import ROLES, ModelsByRole, ModelSettings, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.hostile import HostileServer
+from epicrisis.testing.scorers import TermOverlapVerifier
+from epicrisis.types import Document, Hit, Passage, Question, Ranking
+from tests.cli.conftest import Run
+from tests.support.patient_records import library
+
+QUESTION = "Does aspirin prevent stroke?"
+SENTENCE = "Aspirin lowered the risk of stroke by 9 % in adults."
+WRONG = "Aspirin lowered the risk of stroke by 12 %."
+REASON = "its sentences do not say 12 %, but 9 %"
+
+
+@pytest.fixture
+def trials(tmp_path: Path) -> Path:
+    with library(tmp_path / "trials", [Document("a", SENTENCE, "Aspirin for primary prevention")]) as store:
+        return store.path
+
+
+def reply(claim: str) -> str:
+    quotes = [{"doc": 1, "quote": SENTENCE}]
+    return json.dumps({"result": {"found": True, "quotes": quotes, "answer": claim}})
+
+
+def ask(run: Run, trials: Path, claim: str, *flags: str) -> Any:
+    flags = ("--by", "bm25", "--setting", "cache.mode=off", "--strategy", "rag", "--json", *flags)
+    with HostileServer(lambda body: reply(claim)) as server:
+        result = run("ask", trials, QUESTION, *flags, "--model", server.url)
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+def test_ask_marks_number_that_is_not_in_the_sentence(run: Run, trials: Path) -> None:
+    answer = ask(run, trials, WRONG)
+    (claim,) = answer["claims"]
+    assert answer["state"] == "answered"
+    assert (claim["support"], claim["reason"], claim["checked_by"]) == ("contradicted", REASON, "rules")
+
+
+def test_ask_leaves_other_claims_unchecked(run: Run, trials: Path) -> None:
+    (claim,) = ask(run, trials, "Aspirin is worth its price.")["claims"]
+    assert (claim["support"], claim["checked_by"]) == ("not-checked", "")
+
+
+def test_ask_with_check_off_marks_nothing(run: Run, trials: Path) -> None:
+    (claim,) = ask(run, trials, WRONG, "--setting", "check=off")["claims"]
+    assert (claim["support"], claim["reason"]) == ("not-checked", "")
+
+
+def test_ask_with_unsupported_remove_withholds_answer_without_claim(run: Run, trials: Path) -> None:
+    answer = ask(run, trials, WRONG, "--setting", "unsupported=remove")
+    assert (answer["state"], answer["text"]) == ("abstained", "")
+    assert answer["withheld"]["reason"] == f"its only claim is not supported: {REASON}"
+
+
+def test_ask_with_check_nli_without_model_names_the_setting(run: Run, trials: Path) -> None:
+    result = run("ask", trials, QUESTION, "--setting", "check=nli")
+    assert result.exit_code == 2
+    assert "name one with check_model" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_open_pipeline_with_missing_entailment_model_is_refused(trials: Path) -> None:
+    models = ModelsByRole(writer=ModelSettings(name="http://127.0.0.1:9/v1#none"))
+    settings = Settings(strategy="rag", by="bm25", check="nli", check_model="no-such-model", models=models)
+    with pytest.raises(ModelMissing, match="no-such-model"):
+        Pipeline.open(settings, trials)
+
+
+def answer_with(settings: Settings, models: Mapping[str, ScriptedModel], **components: Any) -> Answer:
+    passage = Passage("a#0", "a", 0, 0, len(SENTENCE), SENTENCE, title="Aspirin")
+    overrides = RunOverrides(ranking=Ranking((Hit(passage, 1.0, 0),), "dense"))
+    pipeline = Pipeline(settings, models, **components)
+    return asyncio.run(pipeline.answer(Question(QUESTION), overrides=overrides))
+
+
+def test_nli_check_of_pipeline_decides_claims() -> None:
+    settings = Settings(strategy="rag", check="nli", check_model="term-overlap")
+    for claim, state, support in (
+        ("Aspirin lowered stroke in adults.", "answered", "supported"),
+        ("Zebras graze at dawn.", "abstained", "not-addressed"),
+    ):
+        models = dict.fromkeys(ROLES, ScriptedModel(lambda _, claim=claim: reply(claim)))  # type: ignore[misc]
+        answer = answer_with(settings, models, verifier=TermOverlapVerifier())
+        assert (answer.state, answer.claims[0].support, answer.claims[0].checked_by) == (state, support, "term-overlap")
+
+
+@pytest.mark.parametrize("has_judge", [True, False])
+def test_model_check_asks_the_judge_if_there_is_one(has_judge: bool) -> None:
+    def silent(request: ChatRequest) -> Mapping[str, float]:
+        return {"A": 0.1, "B": 0.8, "C": 0.1}
+
+    writer = ScriptedModel(lambda _: reply("Aspirin is cheap."), name="writer", probabilities=silent)
+    judge = ScriptedModel(lambda _: "", name="judge", probabilities=silent)
+    models = {**dict.fromkeys(ROLES, writer), **({"judge": judge} if has_judge else {})}
+    answer = answer_with(Settings(strategy="rag", check="model"), models)
+    assert answer.state == "abstained"
+    assert answer.withheld is not None
+    assert answer.withheld.reason == "its only claim is not supported: its sentences do not say so (probability 10%)"
+    calls = [(event.stage, event.model) for event in answer.trace if isinstance(event, ModelCalled)]
+    assert calls == [("rag", "writer"), ("check", "judge" if has_judge else "writer")]
+    assert answer.usage.calls == 2
+
+
+def test_settings_of_check_have_judge_role_only_with_its_model() -> None:
+    judge = ModelsByRole(judge=ModelSettings(name="smollm2-135m"))
+    assert "judge" not in Settings(models=judge).roles
+    assert "judge" not in Settings(check="model").roles
+    assert "judge" in Settings(check="model", models=judge).roles
+
+
+def test_recipe_contains_check_only_if_set() -> None:
+    models = dict.fromkeys(ROLES, ScriptedModel(lambda _: ""))
+    keys = {"check", "check_model", "unsupported"}
+    plain = Pipeline(Settings(), models).recipe()
+    assert not keys & set(plain["settings"])
+    assert "check_prompts" not in plain
+    recipe = Pipeline(Settings(check="model", unsupported="remove"), models).recipe()
+    assert (recipe["settings"]["check"], recipe["settings"]["unsupported"]) == ("model", "remove")
+    assert len(recipe["check_prompts"]) == 12

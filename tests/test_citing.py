@@ -1,0 +1,137 @@
+"""Answers with numbers of sentences through the whole pipeline: settings, recipe, records and plans."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from epicrisis.answers import Answer, Notice
+from epicrisis.components import LibrarySearch
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.evaluation.runs.record import read_records
+from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.library.library import Library
+from epicrisis.library.word_index import analyze_words
+from epicrisis.overrides import RunOverrides
+from epicrisis.pipeline import Pipeline
+from epicrisis.plan.planning import plan_questions
+from epicrisis.protocols import ChatRequest, StoredDocument
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings import ROLES, Settings
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.stores import MemoryStore, hash_content
+from epicrisis.types import Hit, Question, Ranking
+from tests.support.numbered_sentences import ENCODER, PASSAGES, SENTENCES, claims
+from tests.support.strategies import said
+
+QUESTION = Question("Does aspirin prevent stroke after a heart attack?", id="1")
+CLAIM = "Aspirin at 75 mg prevents stroke."
+
+
+def reply(request: ChatRequest) -> str:
+    """Name the sentence about the dose, whatever its number is; quote it if there are no numbers."""
+    prompt = request.messages[-1].content
+    label = prompt.partition("] Aspirin at 75 mg daily")[0].rpartition("[s")[2]
+    if "[finding 1] " in prompt or '"claims"' in prompt:
+        return claims((CLAIM, [int(label)]))
+    if '"sentences"' in prompt:
+        found = "75 mg" in prompt
+        return said(finding="It works.", sentences=[int(label)]) if found else json.dumps({"result": {"found": False}})
+    return said(quotes=[{"doc": 1, "quote": SENTENCES[1]}], answer=CLAIM)
+
+
+def pipeline_of(encoder: Any = ENCODER, **settings: Any) -> Pipeline:
+    store = MemoryStore()
+    rows = []
+    for passage in PASSAGES:
+        vectors = ENCODER.encode_passages([(passage.title, passage.text)])
+        rows.append(StoredDocument(passage.document_id, hash_content(passage.document_id, "1"), (passage,), vectors))
+    store.add(rows)
+    retriever = Retriever(store, encoder, sentences=find_sentences, analyze=analyze_words)
+    values = {"strategy": "rag", "k": 2, "preflight": {"enabled": False}, "citing": "numbers", **settings}
+    search = LibrarySearch(cast("Library", None), retriever)
+    return Pipeline(Settings(**values), dict.fromkeys(ROLES, ScriptedModel(reply)), search)
+
+
+def answer_of(pipeline: Pipeline, **overrides: Any) -> Answer:
+    return asyncio.run(pipeline.answer(QUESTION, overrides=RunOverrides(**overrides)))
+
+
+def notices_of(answer: Answer) -> list[Notice]:
+    """The notices of an answer, without the one about the default model."""
+    return [event for event in answer.trace if isinstance(event, Notice) and event.kind != "demo-model"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"strategy": "brief-context", "partition": 1}])
+@pytest.mark.parametrize("by", ["hybrid", "bm25"])
+def test_answer_cites_selected_sentence(settings: dict[str, Any], by: str) -> None:
+    answer = answer_of(pipeline_of(by=by, **settings))
+    assert (answer.state, answer.text) == ("answered", f"{CLAIM} [1]")
+    (citation,) = answer.citations
+    assert (citation.quotation, citation.start) == (SENTENCES[1], 100 + PASSAGES[0].text.index(SENTENCES[1]))
+    assert answer.claims[0].citations == (1,)
+    assert notices_of(answer) == []
+
+
+def test_without_encoder_all_sentences_are_offered() -> None:
+    answer = answer_of(pipeline_of(None, by="bm25"))
+    assert answer.citations[0].quotation == SENTENCES[1]
+    (notice,) = notices_of(answer)
+    assert notice.kind == "sentences"
+    assert "no encoder selects sentences" in notice.message
+
+
+def test_parts_of_given_ranking_offer_their_own_sentences() -> None:
+    """A map call must not be offered sentences of the other parts."""
+    ranking = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(PASSAGES)), "given")
+    answer = answer_of(pipeline_of(strategy="brief-context", partition=1), ranking=ranking)
+    assert [partial.state for partial in answer.partials] == ["relevant", "nothing"]
+    assert answer.citations[0].quotation == SENTENCES[1]
+
+
+def test_library_is_needed_only_for_encoder() -> None:
+    """Recorded evidence without a library has no encoder."""
+    ranking = Ranking((Hit(PASSAGES[0], 1.0, 0),), "given")
+    settings = Settings(strategy="rag", citing="numbers")
+    pipeline = Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(reply)))
+    assert answer_of(pipeline, ranking=ranking).citations[0].quotation == SENTENCES[1]
+
+
+def test_recipe_names_numbers_only_where_they_change_replies() -> None:
+    models = dict.fromkeys(ROLES, ScriptedModel(reply))
+    plain = Pipeline(Settings(), models).recipe()
+    assert plain == Pipeline(Settings(citing="quotes"), models).recipe()
+    assert "citing" not in plain["settings"]
+    numbered = Pipeline(Settings(citing="numbers"), models).recipe()
+    assert numbered["settings"]["citing"] == "numbers"
+    assert numbered["prompts"] == plain["prompts"]
+    assert len(numbered["numbered_prompts"]) == 12
+
+
+def test_claims_are_recorded_and_read_back(tmp_path: Path) -> None:
+    answer = answer_of(pipeline_of())
+    path = tmp_path / "records.jsonl"
+    RecordStore(path, {"model": "m"}).append_answer(answer, {})
+    (record,) = read_records(path)
+    assert record.answer.claims == answer.claims
+    row = json.loads(path.read_text())
+    assert row["answer"]["claims"][0]["text"] == CLAIM
+    del row["answer"]["claims"]
+    path.write_text(json.dumps(row) + "\n")
+    (record,) = read_records(path)
+    assert record.answer.claims == ()
+
+
+@pytest.mark.parametrize("form", ["open", "choice", "extractive"])
+@pytest.mark.parametrize(("strategy", "calls"), [("rag", 1), ("brief-context", 3)])
+def test_plan_requests_each_prompt_once(strategy: str, calls: int, form: Any) -> None:
+    options = {"A": "yes", "B": "no"} if form == "choice" else {}
+    pipeline = pipeline_of(strategy=strategy, partition=1)
+    question = Question(QUESTION.text, options, form, "1")
+    plan = asyncio.run(plan_questions(pipeline, pipeline.settings, [question], [strategy]))
+    (row,) = plan.strategies
+    assert (row.calls.expected, row.calls.most) == (calls, calls)
