@@ -17,6 +17,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from epicrisis.answering.confidence import ConfidenceCalibration
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
@@ -228,6 +229,15 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
             opened.append((key_settings, model))
         models[role] = model
     return models
+
+
+def read_sampling(settings: Settings) -> dict[str, Sampling]:
+    """Return the sampling parameters of each role."""
+    sampling: dict[str, Sampling] = {}
+    for role in settings.roles:
+        model = settings.model_for(role)
+        sampling[role] = Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
+    return sampling
 
 
 def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyCache | None, str | None]:

@@ -39,7 +39,6 @@ from epicrisis.answering.strategy_context import (
     Rewarder,
     VotingOptions,
 )
-from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.support import check_answer
 from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
 from epicrisis.answering.verifiers import make_chat_verifier
@@ -420,7 +419,7 @@ class Pipeline:
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
             seed=settings.seed,
-            sampling=dict(zip(settings.roles, map(self._sampling_of, settings.roles), strict=True)),
+            sampling=components.read_sampling(settings),
             deadline=None if deadline is None else time.monotonic() + deadline,
             voting=VotingOptions(**settings.votes.model_dump()),
             examples=None if self.examples is None else examples,
@@ -432,10 +431,6 @@ class Pipeline:
             record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
         )
         return context
-
-    def _sampling_of(self, role: str) -> Sampling:
-        model = self.settings.model_for(role)
-        return Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
 
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None

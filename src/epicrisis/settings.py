@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, model_validator
 
 from epicrisis.privacy import remote_host
-from epicrisis.settings_tables import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
+from epicrisis.settings_tables import Date, EnergySettings, LocalPath, NameOrPath, NameOrUrl, VariableName
 from epicrisis.settings_tables import SettingsTable as _Table
 from epicrisis.settings_tables import define_key as _key
 from epicrisis.types import (
@@ -235,27 +235,6 @@ class PlanSettings(_Table):
 
     ask_above_usd: float = _key(5.0, "Ask first if a run is expected to cost more.", "US$", ge=0)
     ask_above_tokens: int = _key(20_000_000, "Ask first if a run at an unknown price may use more.", "tokens", ge=0)
-
-
-class EnergySettings(_Table):
-    """Estimates of energy and emissions for runs without a power meter. They change no answer."""
-
-    watts_per_core: float = _key(
-        12.0,
-        "Power of a busy processor core if RAPL cannot be read, as Green Algorithms assumes for any processor.",
-        "watts",
-        ge=0,
-    )
-    endpoint_watts: float | None = _key(
-        None, "Power of all machines behind the endpoints during a run. Default: unknown.", "watts", ge=0
-    )
-    kg_co2_per_kwh: float = _key(
-        0.205,
-        "Emissions of electricity. The default is that of the context-retrieval study for the European Union (Table "
-        "13: 197.31 kg for 962.48 kWh).",
-        "kg CO2 per kWh",
-        ge=0,
-    )
 
 
 class ScopeSettings(_Table):

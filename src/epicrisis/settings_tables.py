@@ -88,3 +88,24 @@ class SettingsTable(BaseModel):
     def __hash__(self) -> int:
         """Return a hash of the representation, since some tables contain dictionaries."""
         return hash(repr(self))
+
+
+class EnergySettings(SettingsTable):
+    """Estimates of energy and emissions for runs without a power meter. They change no answer."""
+
+    watts_per_core: float = define_key(
+        12.0,
+        "Power of a busy processor core if RAPL cannot be read, as Green Algorithms assumes for any processor.",
+        "watts",
+        ge=0,
+    )
+    endpoint_watts: float | None = define_key(
+        None, "Power of all machines behind the endpoints during a run. Default: unknown.", "watts", ge=0
+    )
+    kg_co2_per_kwh: float = define_key(
+        0.205,
+        "Emissions of electricity. The default is that of the context-retrieval study for the European Union (Table "
+        "13: 197.31 kg for 962.48 kWh).",
+        "kg CO2 per kWh",
+        ge=0,
+    )

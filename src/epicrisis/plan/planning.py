@@ -15,7 +15,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
-from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.strategy_context import Context, Rewarder, SentenceSelection
 from epicrisis.answers import Answer, Event, MapStarted, ModelCalled, Notice, Usage
 from epicrisis.components import WITH_SENTENCES, build_scope
 from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
@@ -29,7 +29,7 @@ from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import BudgetSettings, CacheSettings, Settings
-from epicrisis.types import Question, Ranking, RouteTarget, Scope, StrategyName
+from epicrisis.types import Question, Ranking, RouteTarget, Scope, SentenceRanking, StrategyName
 
 ROUTED = frozenset({"rag", "focused"})
 """Strategies with a second way for unanswered questions."""
@@ -287,6 +287,7 @@ async def _plan_outcomes(
             record=_cache_search(context.record, collect_dates),
             preflight=None if context.preflight is None else _cache_search(context.preflight),
             examples=None if context.examples is None else _cache_search(context.examples),
+            select_sentences=_cache_selection(context.select_sentences),
             reward=Rewarder(average_reward) if trained else context.reward,
             deadline=None,
         )
@@ -347,6 +348,19 @@ def _cache_search(
         return results[question.text]
 
     return cached_search
+
+
+def _cache_selection(select: SentenceSelection) -> SentenceSelection:
+    """Return a selection of sentences that runs once for each question and passages."""
+    results: dict[tuple[str, int, tuple[str, ...] | None], SentenceRanking] = {}
+
+    async def cached_selection(question: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
+        key = question.text, k, None if ranking is None else ranking.ids
+        if key not in results:
+            results[key] = await select(question, k, ranking)
+        return results[key]
+
+    return cached_selection
 
 
 def _sum_outcomes(name: str, rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> StrategyPlan:
