@@ -247,10 +247,11 @@ class Conflict:
     """What decided, in words: `reduce call, against the majority of parts`."""
 
     def describe(self) -> str:
-        """Return the sides on one line: `3 for A (yes): 2 randomised trials, 1 cohort study; 1 for B (no): ...`."""
+        """Return the sides on one line: `2 for A (yes): 2 randomised trials [1][3]; 1 for B (no): ...`."""
         lines: list[str] = []
         for side in self.sides:
-            lines.append(f"{side.count} for {side.label}: {side.summary}")
+            markers = "".join(f"[{number}]" for number in side.citations)
+            lines.append(f"{side.count} for {side.label}: {side.summary} {markers}".rstrip())
         return f"{'; '.join(lines)}. Decided by: {self.rule}"
 
 

@@ -92,8 +92,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "neighbours", "focus_tokens",
-    "adaptive_k", "rotations", "route",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
+    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -407,12 +407,8 @@ class Pipeline:
             retrieve=retrieve,
             record=record,
             select_sentences=partial(self._select_sentences, search_scope, emit),
-            sentences=settings.sentences,
             split_sentences=find_sentences,
-            neighbours=settings.neighbours,
-            focus_tokens=settings.focus_tokens,
-            rotations=settings.rotations,
-            route=settings.route,
+            **components.read_prompt_options(settings),
             citing=settings.citing,
             compare_texts=None if not self._has_encoder else self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
@@ -426,6 +422,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
+            describe_sources=settings.describe_sources,
             defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
             record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
@@ -445,7 +442,8 @@ class Pipeline:
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
-        return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
+        select = evidence_selection.rank_sentences
+        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
 
     @property
     def _has_encoder(self) -> bool:

@@ -13,17 +13,27 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, model_validator
 
 from epicrisis.privacy import remote_host
-from epicrisis.settings_tables import Date, EnergySettings, LocalPath, NameOrPath, NameOrUrl, VariableName
+from epicrisis.settings_tables import (
+    Date,
+    EnergySettings,
+    LocalPath,
+    NameOrPath,
+    NameOrUrl,
+    PlanSettings,
+    RefineSettings,
+    VariableName,
+)
 from epicrisis.settings_tables import SettingsTable as _Table
 from epicrisis.settings_tables import define_key as _key
+from epicrisis.study_types import StudyType
 from epicrisis.types import (
     CitingMode,
     CountUnit,
-    DraftSelection,
     EvidenceOrder,
     EvidenceUnit,
     ExtractionTarget,
     LongQuestionPolicy,
+    PreferenceMode,
     RouteTarget,
     RuleName,
     SearchMode,
@@ -180,21 +190,10 @@ class ExampleSettings(_Table):
     )
 
 
-class RefineSettings(_Table):
-    """OpenMedprompt: ensemble refining, self-reflection, and the choice of the final draft."""
-
-    drafts: int = _key(5, "Drafts of ensemble refining.", "drafts", ge=1, le=1000)
-    rounds: int = _key(5, "Rounds of self-reflection.", "rounds", ge=0, le=1000)
-    reward_model: NameOrPath | None = _key(None, "Trained reward model: a catalogue name or a folder (extra torch).")
-    keep: DraftSelection | None = _key(
-        None, "Which draft is the answer: last, or best by reward. Default: best with a reward model, else last."
-    )
-
-
 class DefenceSettings(_Table):
     """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
 
-    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs more prompt tokens per word.")
     repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
     isolated_votes: bool = _key(
         False,
@@ -228,13 +227,6 @@ class BudgetSettings(_Table):
     tokens: int | None = _key(None, "Limit for prompt and completion together.", "tokens", ge=1)
     usd: float | None = _key(None, "Limit of the cost.", "US$", gt=0)
     minutes: float | None = _key(None, "Limit of the time.", "minutes", gt=0)
-
-
-class PlanSettings(_Table):
-    """Limits above which a run asks for confirmation first."""
-
-    ask_above_usd: float = _key(5.0, "Ask first if a run is expected to cost more.", "US$", ge=0)
-    ask_above_tokens: int = _key(20_000_000, "Ask first if a run at an unknown price may use more.", "tokens", ge=0)
 
 
 class ScopeSettings(_Table):
@@ -338,6 +330,20 @@ class Settings(_Table):
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
         "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
+    )
+    describe_sources: bool = _key(
+        True,
+        "Tell the chat model the study type of each source, if known. Experiments leave it out unless this is set.",
+        omit=False,
+    )
+    prefer: tuple[StudyType, ...] = _key(
+        (),
+        "Study types to move forward in the ranking, such as systematic-review and randomised-trial. docs/answers.md "
+        "lists all.",
+        omit=(),
+    )
+    prefer_mode: PreferenceMode = _key(
+        "first", "Move the preferred study types forward (first), or leave out all others (only).", omit="first"
     )
     unverified: UnverifiedPolicy = _key(
         "abstain",

@@ -28,6 +28,7 @@ from epicrisis.plan.cost_plan import CostPlan, CostRange, ReplySize, Speed, Stra
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
+from epicrisis.references import find_passage_study
 from epicrisis.settings import BudgetSettings, CacheSettings, Settings
 from epicrisis.types import Question, Ranking, RouteTarget, Scope, SentenceRanking, StrategyName
 
@@ -263,7 +264,9 @@ async def _plan_outcomes(
 
     def collect_dates(ranking: Ranking) -> None:
         for passage in ranking.passages:
-            dates[format_passage(passage)] = passage.date or ""
+            study = find_passage_study(passage) if settings.describe_sources else None
+            text = format_passage(passage, with_study=settings.describe_sources)
+            dates[text] = ", ".join(filter(None, (passage.date, study.label if study else None)))
 
     async def average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
         return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
